@@ -1,0 +1,41 @@
+/*
+ * checked.h - size arithmetic that cannot wrap (internal).
+ *
+ * Each function writes *out and returns true, or returns false and leaves *out alone.
+ */
+#ifndef ASHLAR_CHECKED_H
+#define ASHLAR_CHECKED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+_Static_assert(sizeof(size_t) == 8, "device sizes need a 64-bit size_t");
+
+static inline bool ashlar_add(size_t a, size_t b, size_t *out) {
+    if (a > SIZE_MAX - b) {
+        return false;
+    }
+    *out = a + b;
+    return true;
+}
+
+static inline bool ashlar_mul(size_t a, size_t b, size_t *out) {
+    if (a != 0 && b > SIZE_MAX / a) {
+        return false;
+    }
+    *out = a * b;
+    return true;
+}
+
+/* Round up to a multiple of `align`, a power of two. */
+static inline bool ashlar_align_up(size_t a, size_t align, size_t *out) {
+    size_t sum;
+    if (!ashlar_add(a, align - 1, &sum)) {
+        return false;
+    }
+    *out = sum & ~(align - 1);
+    return true;
+}
+
+#endif /* ASHLAR_CHECKED_H */

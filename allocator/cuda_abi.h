@@ -1,0 +1,84 @@
+/*
+ * cuda_abi.h - the part of the CUDA driver API's binary interface that ashlar uses (internal).
+ *
+ * Our own declarations, so that every build has the same types with or without CUDA's headers.
+ * driver_cuda_check.c proves them equal to cuda.h wherever that header is present. Integer types
+ * stand for CUDA's enums, which every compiler we know represents as unsigned int.
+ */
+#ifndef ASHLAR_CUDA_ABI_H
+#define ASHLAR_CUDA_ABI_H
+
+#include <stddef.h>
+
+typedef unsigned int cu_result;
+typedef int cu_device;               /* an ordinal */
+typedef unsigned long long cu_ptr;   /* a device address */
+typedef unsigned long long cu_mem_handle;
+typedef struct CUctx_st *cu_context;
+typedef struct CUstream_st *cu_stream; /* NULL: the legacy default stream */
+typedef struct CUevent_st *cu_event;
+typedef void (*cu_host_fn)(void *user_data);
+
+/* Name, CUDA's value: result codes that ashlar returns or compares with. */
+#define CU_RESULT_MAP(X)        \
+    X(SUCCESS, 0)               \
+    X(INVALID_VALUE, 1)         \
+    X(OUT_OF_MEMORY, 2)         \
+    X(NOT_INITIALIZED, 3)       \
+    X(DEINITIALIZED, 4)         \
+    X(STUB_LIBRARY, 34)         \
+    X(NO_DEVICE, 100)           \
+    X(INVALID_DEVICE, 101)      \
+    X(INVALID_CONTEXT, 201)     \
+    X(ILLEGAL_STATE, 401)       \
+    X(INVALID_HANDLE, 400)      \
+    X(NOT_FOUND, 500)           \
+    X(NOT_READY, 600)           \
+    X(ILLEGAL_ADDRESS, 700)     \
+    X(LAUNCH_FAILED, 719)       \
+    X(NOT_PERMITTED, 800)       \
+    X(NOT_SUPPORTED, 801)       \
+    X(UNKNOWN, 999)
+
+enum {
+#define X(name, value) CU_##name = (value),
+    CU_RESULT_MAP(X)
+#undef X
+};
+
+enum {
+    CU_ATTRIBUTE_VMM_SUPPORTED = 102, /* ...VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+    CU_ALLOCATION_PINNED = 1,
+    CU_LOCATION_DEVICE = 1,
+    CU_ACCESS_READWRITE = 3,
+    CU_GRANULARITY_MINIMUM = 0,
+    CU_GRANULARITY_RECOMMENDED = 1,
+    CU_STREAM_BLOCKING = 0,     /* CU_STREAM_DEFAULT: ordered with the legacy stream */
+    CU_STREAM_UNORDERED = 1,    /* CU_STREAM_NON_BLOCKING */
+    CU_EVENT_NO_TIMING = 2,     /* CU_EVENT_DISABLE_TIMING */
+};
+
+typedef struct cu_mem_location {
+    unsigned int type; /* CU_LOCATION_DEVICE */
+    int id;            /* device ordinal */
+} cu_mem_location;
+
+typedef struct cu_mem_prop {
+    unsigned int type;           /* CU_ALLOCATION_PINNED */
+    unsigned int handle_types;   /* 0: not shareable */
+    cu_mem_location location;
+    void *win32_metadata;
+    struct {
+        unsigned char compression;
+        unsigned char rdma_capable;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } flags;
+} cu_mem_prop;
+
+typedef struct cu_mem_access {
+    cu_mem_location location;
+    unsigned int flags; /* CU_ACCESS_READWRITE */
+} cu_mem_access;
+
+#endif /* ASHLAR_CUDA_ABI_H */

@@ -1,0 +1,263 @@
+#include "device_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "checked.h"
+#include "error.h"
+#include "host.h"
+
+enum { ORDINAL_MAX = 1023 };
+
+/* Read the ":N" behind a kind's name; no suffix is device 0. */
+static bool parse_ordinal(const char *suffix, int *ordinal) {
+    if (*suffix == '\0') {
+        *ordinal = 0;
+        return true;
+    }
+    int value = 0;
+    const char *digit = suffix + 1;
+    if (*suffix != ':' || *digit == '\0') {
+        return false;
+    }
+    for (; *digit != '\0'; digit++) {
+        if (*digit < '0' || *digit > '9' || value > ORDINAL_MAX) {
+            return false;
+        }
+        value = 10 * value + (*digit - '0');
+    }
+    *ordinal = value;
+    return true;
+}
+
+static bool parse_kind(const char *name, const char *kind, int *ordinal) {
+    const size_t length = strlen(kind);
+    return strncmp(name, kind, length) == 0 && parse_ordinal(name + length, ordinal);
+}
+
+/* Which driver `name` asks for, opened. `source` says in errors where the name came from. */
+static ashlar_status choose_driver(const char *name, const char *source, ashlar_driver **driver,
+                                   ashlar_device_kind *kind, int *ordinal) {
+    if (parse_kind(name, "cuda", ordinal)) {
+        *kind = ASHLAR_DEVICE_CUDA;
+        return ashlar_driver_open_cuda(driver);
+    }
+    if (parse_kind(name, "soft", ordinal)) {
+        *kind = ASHLAR_DEVICE_SOFT;
+        return ashlar_driver_open_soft(driver);
+    }
+    if (strcmp(name, "auto") == 0) {
+        *ordinal = 0;
+        *kind = ASHLAR_DEVICE_CUDA;
+        if (ashlar_driver_open_cuda(driver) == ASHLAR_OK) {
+            return ASHLAR_OK;
+        }
+        *kind = ASHLAR_DEVICE_SOFT;
+        return ashlar_driver_open_soft(driver);
+    }
+    return ashlar_fail(ASHLAR_EINVAL, "%s: \"%.64s\" is no device; use auto, cuda, cuda:N, soft or soft:N",
+                       source, name);
+}
+
+/* Fill in facts and take the context. */
+static ashlar_status open_ordinal(ashlar_device *device) {
+    ashlar_driver *driver = device->driver;
+    int count = 0;
+    cu_result result = ASHLAR_DRIVER_CALL(driver, device_get_count, (&count));
+    if (result != CU_SUCCESS) {
+        return ashlar_driver_error(driver, "cuDeviceGetCount", result);
+    }
+    if (device->info.ordinal >= count) {
+        return ashlar_fail(ASHLAR_ENODEVICE, "%s:%d: there %s only %d such device%s, numbered from 0",
+                           driver->name, device->info.ordinal, count == 1 ? "is" : "are", count,
+                           count == 1 ? "" : "s");
+    }
+    cu_device handle = 0;
+    result = ASHLAR_DRIVER_CALL(driver, device_get, (&handle, device->info.ordinal));
+    if (result == CU_SUCCESS) {
+        result = ASHLAR_DRIVER_CALL(driver, device_get_name,
+                                    (device->info.name, ASHLAR_DEVICE_NAME_BYTES, handle));
+    }
+    if (result == CU_SUCCESS) {
+        result = ASHLAR_DRIVER_CALL(driver, device_total_mem, (&device->info.total_bytes, handle));
+    }
+    if (result != CU_SUCCESS) {
+        return ashlar_driver_error(driver, "reading the device's name and size", result);
+    }
+    result = ASHLAR_DRIVER_CALL(driver, primary_ctx_retain, (&device->context, handle));
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar_driver_error(driver, "cuDevicePrimaryCtxRetain", result);
+}
+
+ashlar_status ashlar_device_open(const char *name, ashlar_device **out) {
+    const char *source = "device";
+    if (name == NULL) {
+        source = "ASHLAR_DEVICE";
+        name = getenv("ASHLAR_DEVICE");
+        if (name == NULL || *name == '\0') {
+            name = "auto";
+        }
+    }
+    ashlar_device *device = ashlar_host_calloc(1, sizeof *device);
+    if (device == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a device");
+    }
+    ashlar_status status =
+        choose_driver(name, source, &device->driver, &device->info.kind, &device->info.ordinal);
+    if (status == ASHLAR_OK) {
+        status = open_ordinal(device);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(device);
+        return status;
+    }
+    *out = device;
+    return ASHLAR_OK;
+}
+
+void ashlar_device_close(ashlar_device *device) {
+    if (device == NULL) {
+        return;
+    }
+    (void)ASHLAR_DRIVER_CALL(device->driver, primary_ctx_release, (device->info.ordinal));
+    ashlar_host_free(device);
+}
+
+void ashlar_device_info_read(const ashlar_device *device, ashlar_device_info *info) {
+    *info = device->info;
+}
+
+void ashlar_device_counts_read(const ashlar_device *device, ashlar_driver_counts *counts) {
+    const ashlar_driver *driver = device->driver;
+    *counts = (ashlar_driver_counts){
+        .query = ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY),
+        .memory = ashlar_driver_calls(driver, ASHLAR_DRIVER_MEMORY),
+        .context = ashlar_driver_calls(driver, ASHLAR_DRIVER_CONTEXT),
+        .order = ashlar_driver_calls(driver, ASHLAR_DRIVER_ORDER),
+        .work = ashlar_driver_calls(driver, ASHLAR_DRIVER_WORK),
+        .wait = ashlar_driver_calls(driver, ASHLAR_DRIVER_WAIT),
+    };
+}
+
+ashlar_status ashlar_device_enter(ashlar_device *device) {
+    const cu_result result = ASHLAR_DRIVER_CALL(device->driver, ctx_push_current, (device->context));
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar_driver_error(device->driver, "cuCtxPushCurrent", result);
+}
+
+void ashlar_device_leave(ashlar_device *device) {
+    cu_context popped;
+    (void)ASHLAR_DRIVER_CALL(device->driver, ctx_pop_current, (&popped));
+}
+
+/* Inside a device's context: run one driver call and turn its result into a status. */
+#define IN_CONTEXT(device, what, field, args)                                                      \
+    do {                                                                                           \
+        const ashlar_status entered_ = ashlar_device_enter(device);                                \
+        if (entered_ != ASHLAR_OK) {                                                               \
+            return entered_;                                                                       \
+        }                                                                                          \
+        const cu_result result_ = ASHLAR_DRIVER_CALL((device)->driver, field, args);               \
+        ashlar_device_leave(device);                                                               \
+        return result_ == CU_SUCCESS ? ASHLAR_OK                                                   \
+                                     : ashlar_driver_error((device)->driver, what, result_);       \
+    } while (0)
+
+ashlar_status ashlar_stream_create(ashlar_device *device, ashlar_stream *out) {
+    IN_CONTEXT(device, "cuStreamCreate", stream_create, (out, CU_STREAM_BLOCKING));
+}
+
+static ashlar_status stream_destroy(ashlar_device *device, ashlar_stream stream) {
+    IN_CONTEXT(device, "cuStreamDestroy", stream_destroy, (stream));
+}
+
+void ashlar_stream_destroy(ashlar_device *device, ashlar_stream stream) {
+    if (stream != NULL) {
+        (void)stream_destroy(device, stream); /* nothing a caller could do about it */
+    }
+}
+
+ashlar_status ashlar_stream_synchronize(ashlar_device *device, ashlar_stream stream) {
+    IN_CONTEXT(device, "cuStreamSynchronize", stream_synchronize, (stream));
+}
+
+ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst, const void *src, size_t bytes,
+                                    ashlar_stream stream) {
+    if (bytes == 0) {
+        return ASHLAR_OK;
+    }
+    IN_CONTEXT(device, "cuMemcpyHtoDAsync", memcpy_htod_async,
+               (ashlar_ptr_in(dst), src, bytes, stream));
+}
+
+ashlar_status ashlar_copy_to_host(ashlar_device *device, void *dst, const void *src, size_t bytes,
+                                  ashlar_stream stream) {
+    if (bytes == 0) {
+        return ASHLAR_OK;
+    }
+    IN_CONTEXT(device, "cuMemcpyDtoHAsync", memcpy_dtoh_async,
+               (dst, ashlar_ptr_in(src), bytes, stream));
+}
+
+ashlar_status ashlar_fill(ashlar_device *device, void *dst, unsigned char value, size_t bytes,
+                          ashlar_stream stream) {
+    if (bytes == 0) {
+        return ASHLAR_OK;
+    }
+    IN_CONTEXT(device, "cuMemsetD8Async", memset_d8_async,
+               (ashlar_ptr_in(dst), value, bytes, stream));
+}
+
+typedef struct launch {
+    void (*fn)(void *);
+    max_align_t args[]; /* args_bytes of them */
+} launch;
+
+static void run_launch(void *user_data) {
+    launch *queued = user_data;
+    queued->fn(queued->args);
+    ashlar_host_free(queued);
+}
+
+static ashlar_status queue_launch(ashlar_device *device, ashlar_stream stream, launch *queued) {
+    IN_CONTEXT(device, "cuLaunchHostFunc", launch_host_func, (stream, run_launch, queued));
+}
+
+ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*fn)(void *),
+                            const void *args, size_t args_bytes) {
+    size_t bytes;
+    launch *queued = NULL;
+    if (ashlar_add(sizeof *queued, args_bytes, &bytes)) {
+        queued = ashlar_host_calloc(1, bytes);
+    }
+    if (queued == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a launch of %zu bytes of arguments",
+                           args_bytes);
+    }
+    queued->fn = fn;
+    if (args_bytes > 0) {
+        memcpy(queued->args, args, args_bytes);
+    }
+    const ashlar_status status = queue_launch(device, stream, queued);
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(queued);
+    }
+    return status;
+}
+
+ashlar_status ashlar_device_host_alloc(ashlar_device *device, size_t bytes, void **out) {
+    if (bytes == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "bytes: 0 bytes of page-locked memory; ask for at least 1");
+    }
+    IN_CONTEXT(device, "cuMemHostAlloc", mem_host_alloc, (out, bytes, 0));
+}
+
+static ashlar_status host_free(ashlar_device *device, void *ptr) {
+    IN_CONTEXT(device, "cuMemFreeHost", mem_free_host, (ptr));
+}
+
+void ashlar_device_host_free(ashlar_device *device, void *ptr) {
+    if (ptr != NULL) {
+        (void)host_free(device, ptr);
+    }
+}

@@ -1,0 +1,32 @@
+/*
+ * device_impl.h - what a device is inside the library (internal).
+ */
+#ifndef ASHLAR_DEVICE_IMPL_H
+#define ASHLAR_DEVICE_IMPL_H
+
+#include <ashlar/device.h>
+
+#include "driver.h"
+
+struct ashlar_device {
+    ashlar_driver *driver; /* const; the process's */
+    ashlar_device_info info; /* const */
+    cu_context context;    /* const; the primary context, retained */
+};
+
+static inline cu_ptr ashlar_ptr_in(const void *ptr) {
+    return (cu_ptr)(uintptr_t)ptr;
+}
+
+static inline void *ashlar_ptr_out(cu_ptr ptr) {
+    return (void *)(uintptr_t)ptr;
+}
+
+/*
+ * Make the device's context the calling thread's, and give back the one before. Every driver call
+ * that needs a context stands between the two; the virtual memory calls need none.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_device_enter(ashlar_device *device);
+void ashlar_device_leave(ashlar_device *device);
+
+#endif /* ASHLAR_DEVICE_IMPL_H */

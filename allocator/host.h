@@ -1,0 +1,22 @@
+/*
+ * host.h - the library's own host memory, behind one door so that tests can make it fail (internal).
+ *
+ * Threads: any.
+ */
+#ifndef ASHLAR_HOST_H
+#define ASHLAR_HOST_H
+
+#include <stddef.h>
+
+/* NULL on failure, and when count * bytes does not fit in size_t. Zeroed. count, bytes > 0. */
+void *ashlar_host_calloc(size_t count, size_t bytes);
+
+/* As realloc(), for `count` items of `bytes` each; NULL leaves the old block as it was. */
+void *ashlar_host_realloc(void *old, size_t count, size_t bytes);
+
+void ashlar_host_free(void *ptr); /* NULL is allowed */
+
+/* Tests: the n-th (from 1) of the two calls above from now on fails, once; 0 switches it off. */
+void ashlar_host_fail_at(unsigned long n);
+
+#endif /* ASHLAR_HOST_H */

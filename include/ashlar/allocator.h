@@ -1,0 +1,155 @@
+/*
+ * allocator.h - the stream-ordered caching allocator of one device.
+ */
+#ifndef ASHLAR_ALLOCATOR_H
+#define ASHLAR_ALLOCATOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/device.h>
+#include <ashlar/export.h>
+#include <ashlar/status.h>
+
+ASHLAR_BEGIN_DECLS
+
+typedef struct ashlar_allocator ashlar_allocator;
+
+/* What a block is for, so that an account can say where memory went. */
+#define ASHLAR_TAG_MAP(X)            \
+    X(USER, "user")                  \
+    X(WEIGHTS, "weights")            \
+    X(GRADIENTS, "gradients")        \
+    X(MOMENTS, "moments")            \
+    X(ACTIVATIONS, "activations")    \
+    X(RESERVE, "reserve")            \
+    X(WORKSPACE, "workspace")        \
+    X(BATCH, "batch")
+
+typedef enum ashlar_tag {
+#define X(name, text) ASHLAR_TAG_##name,
+    ASHLAR_TAG_MAP(X)
+#undef X
+    ASHLAR_TAG_COUNT
+} ashlar_tag;
+
+/* "weights" and so on; "unknown" for a value that is no tag. Threads: any. */
+ASHLAR_API const char *ashlar_tag_name(ashlar_tag tag);
+
+typedef struct ashlar_tag_stats {
+    uint64_t live_bytes;    /* requested, of blocks not yet freed */
+    uint64_t peak_bytes;    /* largest live_bytes so far */
+    uint64_t at_peak_bytes; /* live_bytes when the allocator's live_bytes was at its peak */
+} ashlar_tag_stats;
+
+/*
+ * Invariants (tests/test_allocator.c):
+ *   live_bytes <= block_bytes <= reserved_bytes,  every peak >= its current value
+ *   alloc_count == the sum of the served_ counts,  live_blocks == alloc_count - free_count
+ *   live_bytes == sum of tags[].live_bytes,  live_peak_bytes == sum of tags[].at_peak_bytes
+ */
+typedef struct ashlar_stats {
+    uint64_t live_bytes;          /* requested by blocks not yet freed */
+    uint64_t live_peak_bytes;
+    uint64_t block_bytes;         /* the same blocks, rounding included */
+    uint64_t reserved_bytes;      /* physical memory taken from the driver */
+    uint64_t reserved_peak_bytes;
+    uint64_t live_blocks;
+    uint64_t alloc_count;         /* successful calls */
+    uint64_t free_count;
+    /* Which step of the ladder served each allocation; see ashlar_alloc. */
+    uint64_t served_same_stream;  /* a block last used on the same stream */
+    uint64_t served_idle;         /* a block that no queued work touches */
+    uint64_t served_completed;    /* another stream's block whose event had completed */
+    uint64_t served_waited;       /* another stream's block, after an in-stream wait */
+    uint64_t served_mapped;       /* a miss: new physical memory */
+    uint64_t served_after_sync;   /* a miss that the host had to wait for */
+    uint64_t events_recorded;
+    uint64_t driver_calls;        /* all calls of this allocator into the driver */
+    uint64_t driver_calls_sealed; /* those since ashlar_allocator_seal() */
+    bool is_sealed;
+    ashlar_tag_stats tags[ASHLAR_TAG_COUNT];
+} ashlar_stats;
+
+/*
+ * Make an allocator on `device`: reserves address space, takes no memory yet.
+ *
+ * Ownership: *out is the caller's; the device must outlive it.
+ * Threads:   any.
+ * Errors:    ASHLAR_ENOTSUP (a device without virtual memory management), ASHLAR_EDRIVER,
+ *            ASHLAR_EHOSTMEM.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create(ashlar_device *device,
+                                                                   ashlar_allocator **out);
+
+/*
+ * Wait for the device and return all memory to the driver, live blocks too. NULL is allowed.
+ * Threads: no other call on this allocator may be under way.
+ */
+ASHLAR_API void ashlar_allocator_destroy(ashlar_allocator *allocator);
+
+/* The device that the allocator was made on. Threads: any. */
+ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *allocator);
+
+/*
+ * Take a block of at least `bytes` bytes for work queued on `stream` from now on.
+ *
+ * bytes    1 .. the device's memory. Blocks are multiples of 512 B; from 4 KiB to 1 MiB they are
+ *          at most 1/8 larger than asked, above that exact to 512 B.
+ * stream   must live until ashlar_allocator_destroy(), as must every stream passed here
+ * out      the block's device address, a multiple of 512; unchanged on failure
+ *
+ * Served by the first of: a block last used on the same stream; an idle block; another stream's
+ * block whose event has completed; another stream's block after a wait queued on `stream`; newly
+ * mapped memory; and when the device has none left, any of these after the host has waited for
+ * the work that still holds free blocks.
+ *
+ * Ownership: the caller owns *out until ashlar_free().
+ * Threads:   any.  Stream: may queue one event wait on `stream`.
+ * Errors:    ASHLAR_EINVAL (bytes, tag), ASHLAR_ENOMEM (the detail says what was asked, live,
+ *            reserved and the largest hole), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. Nothing is lost.
+ * Cost:      a hit takes one lock and searches a balanced tree; a miss calls the driver.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc(ashlar_allocator *allocator, size_t bytes,
+                                                        ashlar_stream stream, void **out);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator *allocator,
+                                                               size_t bytes, ashlar_tag tag,
+                                                               ashlar_stream stream, void **out);
+
+/*
+ * Give a block back. Work queued so far may still use it: on its stream the block is at once
+ * reusable, since later work there runs after; other streams get it only in a proven order.
+ *
+ * ptr      as returned by ashlar_alloc(); NULL is allowed and does nothing
+ * stream   ashlar_free_on: the stream of the block's last use. Uses on other streams, the one it
+ *          was taken for included, must have been ordered before by the caller.
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EPOINTER (foreign, inside a block, or freed before; nothing changes),
+ *          ASHLAR_EHOSTMEM (ashlar_free_on, first use of that stream; nothing changes).
+ * Cost:    O(1) to find the block, no driver call.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free(ashlar_allocator *allocator, void *ptr);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free_on(ashlar_allocator *allocator, void *ptr,
+                                                          ashlar_stream stream);
+
+/* One consistent reading of all statistics. Threads: any. Cost: takes the allocator's lock. */
+ASHLAR_API void ashlar_stats_read(ashlar_allocator *allocator, ashlar_stats *stats);
+
+/*
+ * Declare the warm-up over: from here on driver_calls_sealed counts. Calling it again starts the
+ * count afresh. Threads: any.
+ */
+ASHLAR_API void ashlar_allocator_seal(ashlar_allocator *allocator);
+
+/*
+ * Walk every block and compare with the invariants above and with every index.
+ * Errors: ASHLAR_EFORMAT with what is wrong; it would be a defect of ashlar's.
+ * Cost:   O(blocks), under the lock; for tests and for hunting stray writes.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_check(ashlar_allocator *allocator);
+
+ASHLAR_END_DECLS
+
+#endif /* ASHLAR_ALLOCATOR_H */

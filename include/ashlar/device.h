@@ -1,0 +1,117 @@
+/*
+ * device.h - open a device and queue work on it: a CUDA device, or the software device that
+ * behaves like one on the CPU.
+ */
+#ifndef ASHLAR_DEVICE_H
+#define ASHLAR_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/export.h>
+#include <ashlar/status.h>
+
+ASHLAR_BEGIN_DECLS
+
+typedef struct ashlar_device ashlar_device;
+
+/* CUDA's own stream type: a cudaStream_t or CUstream passes as it is. NULL is the default stream. */
+typedef struct CUstream_st *ashlar_stream;
+
+typedef enum ashlar_device_kind { ASHLAR_DEVICE_CUDA, ASHLAR_DEVICE_SOFT } ashlar_device_kind;
+
+enum { ASHLAR_DEVICE_NAME_BYTES = 128 };
+
+typedef struct ashlar_device_info {
+    ashlar_device_kind kind;
+    int ordinal;
+    char name[ASHLAR_DEVICE_NAME_BYTES]; /* what the driver calls it */
+    size_t total_bytes;                  /* physical memory */
+} ashlar_device_info;
+
+/* Driver calls of the whole process so far, by purpose. Work and waits are the program's own. */
+typedef struct ashlar_driver_counts {
+    uint64_t query;   /* reads of facts */
+    uint64_t memory;  /* taking, mapping, returning memory */
+    uint64_t context; /* picking the device of a thread */
+    uint64_t order;   /* streams and events */
+    uint64_t work;    /* copies, fills, launches */
+    uint64_t wait;    /* the host waits for the device */
+} ashlar_driver_counts;
+
+/*
+ * Open a device.
+ *
+ * name   "cuda" or "cuda:N", "soft" or "soft:N" (N from 0), or "auto": the first CUDA device
+ *        where there is a driver and a device, else the software device.
+ *        NULL: the environment's ASHLAR_DEVICE, and "auto" where that is not set.
+ *        The software device is shaped by ASHLAR_SOFT, e.g. "devices=2,memory=4GiB".
+ *
+ * Ownership: *out is the caller's, to be closed after everything made on it.
+ * Threads:   any.
+ * Errors:    ASHLAR_EINVAL (name, or a bad environment value), ASHLAR_ENODEVICE, ASHLAR_EDRIVER,
+ *            ASHLAR_EHOSTMEM.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_device_open(const char *name,
+                                                              ashlar_device **out);
+ASHLAR_API void ashlar_device_close(ashlar_device *device); /* NULL is allowed */
+
+ASHLAR_API void ashlar_device_info_read(const ashlar_device *device, ashlar_device_info *info);
+ASHLAR_API void ashlar_device_counts_read(const ashlar_device *device,
+                                          ashlar_driver_counts *counts);
+
+/*
+ * A stream: an order in which queued work runs. It is ordered with the default stream too.
+ * Destroying one lets its queued work finish; NULL is allowed there.
+ *
+ * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_stream_create(ashlar_device *device,
+                                                                ashlar_stream *out);
+ASHLAR_API void ashlar_stream_destroy(ashlar_device *device, ashlar_stream stream);
+
+/* Wait on the host for everything queued on `stream`. Errors: ASHLAR_EDRIVER. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_stream_synchronize(ashlar_device *device,
+                                                                     ashlar_stream stream);
+
+/*
+ * Queue a copy between host and device, or a fill with one byte value. `bytes` may be 0.
+ *
+ * Stream:  with host memory from ashlar_device_host_alloc the copy runs in stream order and the
+ *          host memory must stay as it is until then; other host memory is read before
+ *          ashlar_copy_to_device returns and written before ashlar_copy_to_host returns.
+ * Threads: any.  Errors: ASHLAR_EDRIVER.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst,
+                                                                 const void *src, size_t bytes,
+                                                                 ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_to_host(ashlar_device *device, void *dst,
+                                                               const void *src, size_t bytes,
+                                                               ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_fill(ashlar_device *device, void *dst,
+                                                       unsigned char value, size_t bytes,
+                                                       ashlar_stream stream);
+
+/*
+ * Queue fn(args) on `stream`, on the host. On a software device this is how compute is launched:
+ * fn may touch device memory. It must not call ashlar or the driver.
+ *
+ * args   copied at the call, args_bytes of them; fn gets the copy, aligned as by malloc
+ *
+ * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.  Cost: one host allocation.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_launch(ashlar_device *device,
+                                                         ashlar_stream stream, void (*fn)(void *),
+                                                         const void *args, size_t args_bytes);
+
+/*
+ * Page-locked host memory, for copies that run beside other work. A driver call each.
+ * Errors: ASHLAR_EINVAL (bytes is 0), ASHLAR_ENOMEM, ASHLAR_EDRIVER.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_device_host_alloc(ashlar_device *device,
+                                                                    size_t bytes, void **out);
+ASHLAR_API void ashlar_device_host_free(ashlar_device *device, void *ptr); /* NULL is allowed */
+
+ASHLAR_END_DECLS
+
+#endif /* ASHLAR_DEVICE_H */

@@ -1,0 +1,48 @@
+/*
+ * status.h - the one result type of every fallible ashlar_ function, and its detail text.
+ */
+#ifndef ASHLAR_STATUS_H
+#define ASHLAR_STATUS_H
+
+#include <ashlar/export.h>
+
+/* One row per result: enum value, name and sentence all come from this table. */
+#define ASHLAR_STATUS_MAP(X)                                              \
+    X(OK, "success")                                                      \
+    X(EINVAL, "an argument is outside its documented range")              \
+    X(EOVERFLOW, "a size computation does not fit")                       \
+    X(ENOMEM, "no device memory left")                                    \
+    X(EHOSTMEM, "no host memory left")                                    \
+    X(EDRIVER, "the device driver reported an error")                     \
+    X(ENODEVICE, "no such device")                                        \
+    X(ENOTSUP, "not supported by this device or build")                   \
+    X(EPOINTER, "the pointer is not a live block of this allocator")      \
+    X(EMOVED, "a view no longer lies where the arena placed it")          \
+    X(EIO, "a file could not be read or written")                         \
+    X(EFORMAT, "a file does not hold what its format promises")
+
+ASHLAR_BEGIN_DECLS
+
+typedef enum ashlar_status {
+#define X(name, text) ASHLAR_##name,
+    ASHLAR_STATUS_MAP(X)
+#undef X
+    ASHLAR_STATUS_COUNT
+} ashlar_status;
+
+/* Name ("ASHLAR_ENOMEM") and sentence of a status. Never NULL. Threads: any. */
+ASHLAR_API const char *ashlar_status_name(ashlar_status status);
+ASHLAR_API const char *ashlar_status_text(ashlar_status status);
+
+/*
+ * What the last failing ashlar_ call of this thread had to say: one line that names the
+ * argument, file, line or driver call, and where there is one the remedy.
+ *
+ * Ownership: the library's; overwritten by the next failing call of the same thread.
+ * Threads:   any; each thread has its own. Never NULL; empty before the first failure.
+ */
+ASHLAR_API const char *ashlar_error_detail(void);
+
+ASHLAR_END_DECLS
+
+#endif /* ASHLAR_STATUS_H */

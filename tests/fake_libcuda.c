@@ -1,0 +1,61 @@
+/*
+ * fake_libcuda.c - a libcuda.so.1 for tests: NVIDIA's way in, the software device behind it.
+ *
+ * Linked with its own copy of the software device. The environment variable FAKE_CUDA makes it
+ * misbehave: "nodevice" (a driver without a device), "stub" (the toolkit's library for linking),
+ * "old" (a driver without cuMemCreate).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft_state.h"
+
+/* What a test looks for to know that it has found this library and not a real driver. */
+extern ASHLAR_API const int ashlar_fake_libcuda;
+const int ashlar_fake_libcuda = 1;
+
+ASHLAR_API cu_result cuGetProcAddress_v2(const char *symbol, void **address, int version,
+                                         unsigned long long flags, unsigned int *found);
+
+static bool fake_is(const char *name) {
+    const char *value = getenv("FAKE_CUDA");
+    return value != NULL && strcmp(value, name) == 0;
+}
+
+static cu_result fake_init(unsigned int flags) {
+    return fake_is("stub") ? CU_STUB_LIBRARY : ashlar_soft_init(flags);
+}
+
+static cu_result fake_device_get_count(int *count) {
+    const cu_result result = ashlar_soft_device_get_count(count);
+    if (result == CU_SUCCESS && fake_is("nodevice")) {
+        *count = 0;
+    }
+    return result;
+}
+
+cu_result cuGetProcAddress_v2(const char *symbol, void **address, int version,
+                              unsigned long long flags, unsigned int *found) {
+    ashlar_driver_table table = {
+#define X(field, symbol, version, kind, params) .field = ashlar_soft_##field,
+        ASHLAR_DRIVER_MAP(X)
+#undef X
+    };
+    table.init = fake_init;
+    table.device_get_count = fake_device_get_count;
+    (void)flags;
+    *address = NULL;
+    *found = 1; /* CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND */
+    if (fake_is("old") && strcmp(symbol, "cuMemCreate") == 0) {
+        return CU_NOT_FOUND;
+    }
+    /* A driver answers with the newest version that is not newer than the one asked for. */
+#define X(field, name, introduced, kind, params)                 \
+    if (strcmp(symbol, #name) == 0 && version >= (introduced)) { \
+        memcpy(address, &table.field, sizeof *address);          \
+        *found = 0;                                              \
+    }
+    ASHLAR_DRIVER_MAP(X)
+#undef X
+    return *address == NULL ? CU_NOT_FOUND : CU_SUCCESS;
+}

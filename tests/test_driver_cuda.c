@@ -1,0 +1,133 @@
+/*
+ * test_driver_cuda.c - finding NVIDIA's driver at run time.
+ *
+ * Run with the folder of the fake libcuda.so.1 (fake_libcuda.c) first in LD_LIBRARY_PATH. Cases
+ * that need the fake are skipped where another libcuda or none is found.
+ */
+#include "check.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "driver.h"
+
+#define MIB ((size_t)1 << 20)
+
+static bool has_library(void) {
+    return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != NULL;
+}
+
+static bool has_fake(void) {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    return library != NULL && dlsym(library, "ashlar_fake_libcuda") != NULL;
+}
+
+/* Open while FAKE_CUDA is `fault`, expecting failure with `part` in the detail. */
+static void check_refused(const char *fault, const char *part) {
+    ashlar_driver *driver = NULL;
+    setenv("FAKE_CUDA", fault, 1);
+    CHECK(ashlar_driver_open_cuda(&driver) == ASHLAR_ENODEVICE);
+    CHECK(driver == NULL);
+    CHECK_HAS(ashlar_error_detail(), part);
+    CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
+    unsetenv("FAKE_CUDA");
+}
+
+static void missing_library_is_named_with_the_remedy(void) {
+    if (has_library()) {
+        SKIP("this machine has a libcuda.so.1");
+    }
+    ashlar_driver *driver = NULL;
+    CHECK(ashlar_driver_open_cuda(&driver) == ASHLAR_ENODEVICE);
+    CHECK(driver == NULL);
+    CHECK_HAS(ashlar_error_detail(), "libcuda.so.1 was not found: install NVIDIA's driver");
+    CHECK_HAS(ashlar_error_detail(), "ASHLAR_DEVICE=soft");
+}
+
+static void old_driver_is_refused_by_the_function_it_lacks(void) {
+    if (!has_fake()) {
+        SKIP("the fake libcuda.so.1 is not the one found");
+    }
+    check_refused("old", "too old");
+    check_refused("old", "cuMemCreate of CUDA 10.2");
+}
+
+static void stub_library_is_recognised(void) {
+    if (!has_fake()) {
+        SKIP("the fake libcuda.so.1 is not the one found");
+    }
+    check_refused("stub", "stub");
+}
+
+static void driver_without_device_is_refused(void) {
+    if (!has_fake()) {
+        SKIP("the fake libcuda.so.1 is not the one found");
+    }
+    check_refused("nodevice", "sees no device");
+}
+
+static void failed_open_is_tried_again_and_then_kept(void) {
+    if (!has_fake()) {
+        SKIP("the fake libcuda.so.1 is not the one found");
+    }
+    check_refused("nodevice", "no device");
+    ashlar_driver *first = NULL, *second = NULL;
+    CHECK(ashlar_driver_open_cuda(&first) == ASHLAR_OK);
+    setenv("FAKE_CUDA", "nodevice", 1);
+    CHECK(ashlar_driver_open_cuda(&second) == ASHLAR_OK);
+    unsetenv("FAKE_CUDA");
+    CHECK(first != NULL && first == second);
+    CHECK(first != NULL && strcmp(first->name, "cuda") == 0);
+}
+
+/* Works on the fake and on a real device alike. */
+static void mapped_memory_is_written_and_read_back_through_a_stream(void) {
+    ashlar_driver *driver;
+    if (ashlar_driver_open_cuda(&driver) != ASHLAR_OK) {
+        SKIP("no CUDA device, real or fake");
+    }
+    const ashlar_driver_table *cuda = &driver->table;
+    const cu_mem_prop prop = {.type = CU_ALLOCATION_PINNED,
+                              .location = {.type = CU_LOCATION_DEVICE, .id = 0}};
+    const cu_mem_access access = {.location = prop.location, .flags = CU_ACCESS_READWRITE};
+    unsigned char out[4096], in[4096] = {0};
+    for (size_t i = 0; i < sizeof out; i++) {
+        out[i] = (unsigned char)(i * 7 + 1);
+    }
+    cu_context context, popped;
+    cu_stream stream;
+    cu_ptr ptr;
+    cu_mem_handle handle;
+    size_t bytes = 0;
+    REQUIRE(cuda->primary_ctx_retain(&context, 0) == CU_SUCCESS);
+    REQUIRE(cuda->ctx_push_current(context) == CU_SUCCESS);
+    CHECK(cuda->mem_get_allocation_granularity(&bytes, &prop, CU_GRANULARITY_MINIMUM) ==
+          CU_SUCCESS);
+    CHECK_ZU(bytes, 2 * MIB);
+    REQUIRE(cuda->mem_address_reserve(&ptr, 4 * bytes, 0, 0, 0) == CU_SUCCESS);
+    REQUIRE(cuda->mem_create(&handle, bytes, &prop, 0) == CU_SUCCESS);
+    REQUIRE(cuda->mem_map(ptr + bytes, bytes, 0, handle, 0) == CU_SUCCESS);
+    CHECK(cuda->mem_set_access(ptr + bytes, bytes, &access, 1) == CU_SUCCESS);
+    REQUIRE(cuda->stream_create(&stream, CU_STREAM_UNORDERED) == CU_SUCCESS);
+    CHECK(cuda->memcpy_htod_async(ptr + bytes, out, sizeof out, stream) == CU_SUCCESS);
+    CHECK(cuda->memcpy_dtoh_async(in, ptr + bytes, sizeof in, stream) == CU_SUCCESS);
+    CHECK(cuda->stream_synchronize(stream) == CU_SUCCESS);
+    CHECK(memcmp(in, out, sizeof in) == 0);
+    CHECK(cuda->stream_destroy(stream) == CU_SUCCESS);
+    CHECK(cuda->mem_unmap(ptr + bytes, bytes) == CU_SUCCESS);
+    CHECK(cuda->mem_release(handle) == CU_SUCCESS);
+    CHECK(cuda->mem_address_free(ptr, 4 * bytes) == CU_SUCCESS);
+    CHECK(cuda->ctx_pop_current(&popped) == CU_SUCCESS);
+    CHECK(popped == context);
+    CHECK(cuda->primary_ctx_release(0) == CU_SUCCESS);
+}
+
+int main(void) {
+    RUN(missing_library_is_named_with_the_remedy);
+    RUN(old_driver_is_refused_by_the_function_it_lacks);
+    RUN(stub_library_is_recognised);
+    RUN(driver_without_device_is_refused);
+    RUN(failed_open_is_tried_again_and_then_kept);
+    RUN(mapped_memory_is_written_and_read_back_through_a_stream);
+    return check_report();
+}
