@@ -1,0 +1,125 @@
+/*
+ * json.h - JSON text: a writer that streams into one growing buffer, a strict reader (internal).
+ *
+ * Numbers survive the round trip: integers in 64 bits, doubles to the last bit, whatever the
+ * process's locale. Neither side nests deeper than ASHLAR_JSON_DEPTH.
+ *
+ * Threads: one at a time per writer; any may read a parsed value.
+ */
+#ifndef ASHLAR_JSON_H
+#define ASHLAR_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/status.h>
+
+enum { ASHLAR_JSON_DEPTH = 64 };
+
+/*
+ * Bytes of the well-formed UTF-8 character that `text` begins with, 1 .. 4; 0 if there is none
+ * (overlong forms, surrogates, a character that `left` > 0 bytes cut off).
+ */
+size_t ashlar_json_utf8_bytes(const char *text, size_t left);
+
+/* --- writing -------------------------------------------------------------------------------- */
+
+/* Fields are the writer's own. */
+typedef struct ashlar_json_writer {
+    char *text;
+    size_t bytes;
+    size_t capacity;
+    size_t depth;                                /* open objects and arrays */
+    unsigned char frames[ASHLAR_JSON_DEPTH + 1]; /* see json_write.c; [0] is the document */
+    unsigned int indent;
+    bool has_failed; /* no host memory: nothing is written any more */
+} ashlar_json_writer;
+
+/*
+ * Begin a document of one value. A failure is kept until ashlar_json_writer_text(), so that no
+ * call in between needs a check. A call where the grammar has no place for it (a value without a
+ * key in an object, a second value) is an assertion.
+ *
+ * indent   0: compact, on one line; else one item a line, `indent` blanks deeper than its parent
+ */
+void ashlar_json_writer_init(ashlar_json_writer *writer, unsigned int indent);
+void ashlar_json_writer_finish(ashlar_json_writer *writer);
+
+void ashlar_json_open_object(ashlar_json_writer *writer);
+void ashlar_json_close_object(ashlar_json_writer *writer);
+void ashlar_json_open_array(ashlar_json_writer *writer);
+void ashlar_json_close_array(ashlar_json_writer *writer);
+
+/* The key of an object's next value. */
+void ashlar_json_put_key(ashlar_json_writer *writer, const char *key);
+
+/* Bytes that are not UTF-8 become U+FFFD, one for each. */
+void ashlar_json_put_string(ashlar_json_writer *writer, const char *text);
+void ashlar_json_put_text(ashlar_json_writer *writer, const char *text, size_t bytes);
+
+void ashlar_json_put_int64(ashlar_json_writer *writer, int64_t value);
+void ashlar_json_put_uint64(ashlar_json_writer *writer, uint64_t value);
+void ashlar_json_put_double(ashlar_json_writer *writer, double value); /* not finite: null */
+void ashlar_json_put_bool(ashlar_json_writer *writer, bool value);
+void ashlar_json_put_null(ashlar_json_writer *writer);
+
+/*
+ * The finished document, terminated by a 0 that *bytes does not count.
+ *
+ * Ownership: the writer's, until ashlar_json_writer_finish().
+ * Errors:    ASHLAR_EHOSTMEM (at any call since the beginning).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_json_writer_text(ashlar_json_writer *writer,
+                                                        const char **text, size_t *bytes);
+
+/* --- reading -------------------------------------------------------------------------------- */
+
+typedef enum ashlar_json_kind {
+    ASHLAR_JSON_NULL,
+    ASHLAR_JSON_BOOL,
+    ASHLAR_JSON_NUMBER,
+    ASHLAR_JSON_STRING,
+    ASHLAR_JSON_ARRAY,
+    ASHLAR_JSON_OBJECT,
+} ashlar_json_kind;
+
+typedef struct ashlar_json ashlar_json;
+
+struct ashlar_json {
+    ashlar_json_kind kind;
+    bool boolean;            /* BOOL */
+    bool is_integer;         /* NUMBER without fraction and exponent whose magnitude fits */
+    bool is_negative;        /* NUMBER */
+    const char *key;         /* of an object's member, 0-terminated; else NULL */
+    size_t key_bytes;        /* a key or string with a byte 0 inside is longer than strlen() */
+    const char *text;        /* STRING, 0-terminated */
+    size_t count;            /* STRING: bytes; ARRAY, OBJECT: items */
+    uint64_t magnitude;      /* NUMBER that is_integer: its absolute value */
+    double number;           /* NUMBER, the nearest double */
+    const ashlar_json *item; /* ARRAY, OBJECT: the first item, in the order of the text */
+    const ashlar_json *next; /* the item after this one, NULL at the end */
+};
+
+/*
+ * Parse a document as RFC 8259 has it, with nothing added. Equal keys of one object are kept.
+ *
+ * out     the document's value
+ * Ownership: the caller owns *out until ashlar_json_free(); the text may go at once.
+ * Errors:    ASHLAR_EFORMAT (the detail has the byte where it went wrong; also for nesting that is
+ *            too deep and numbers beyond a double), ASHLAR_EHOSTMEM.
+ * Cost:      one block of host memory.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_json_parse(const char *text, size_t bytes,
+                                                  ashlar_json **out);
+
+void ashlar_json_free(ashlar_json *document); /* NULL is allowed */
+
+/* The first member `key` of an object; NULL if there is none or `value` is no object (or NULL). */
+const ashlar_json *ashlar_json_member(const ashlar_json *value, const char *key);
+
+/* True, and *out, if `value` is an integer in range. NULL is allowed and false. */
+bool ashlar_json_get_uint64(const ashlar_json *value, uint64_t *out);
+bool ashlar_json_get_int64(const ashlar_json *value, int64_t *out);
+
+#endif /* ASHLAR_JSON_H */

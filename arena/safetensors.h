@@ -1,0 +1,93 @@
+/*
+ * safetensors.h - named tensors in one file of the public safetensors format (internal).
+ *
+ *     8 bytes    N, little-endian
+ *     N bytes    JSON: {"__metadata__": {key: text}, name: {"dtype": "F32", "shape": [2, 3],
+ *                "data_offsets": [begin, end]}, ...}, padded with blanks
+ *     the rest   the tensors' bytes, little-endian, row-major; offsets count from here
+ *
+ * Invariants that the reader insists on, with the tensors sorted by begin:
+ *     begin[0] = 0, begin[i+1] = end[i], end[last] = file bytes - 8 - N, N <= HEADER_MAX
+ *     end[i] - begin[i] = product of shape * bytes of dtype
+ */
+#ifndef ASHLAR_SAFETENSORS_H
+#define ASHLAR_SAFETENSORS_H
+
+#include <stddef.h>
+
+#include <ashlar/dtype.h>
+#include <ashlar/status.h>
+
+enum {
+    ASHLAR_SAFETENSORS_RANK_MAX = 8,
+    ASHLAR_SAFETENSORS_HEADER_MAX = 100000000, /* as in the format's own implementation */
+};
+
+typedef struct ashlar_safetensors_entry {
+    const char *name; /* UTF-8 */
+    ashlar_dtype dtype;
+    size_t rank;                               /* 0: one element */
+    size_t shape[ASHLAR_SAFETENSORS_RANK_MAX]; /* [rank]; a dimension may be 0 */
+    const void *data;                          /* the elements; NULL if there are none */
+} ashlar_safetensors_entry;
+
+typedef struct ashlar_safetensors_pair {
+    const char *key; /* UTF-8, both */
+    const char *value;
+} ashlar_safetensors_pair;
+
+/*
+ * Write a file, whole or not at all (see file.h). Tensors of wider types come first, so that each
+ * is aligned to its type; those of one type keep their order.
+ *
+ * metadata   NULL if metadata_count is 0
+ * Errors:    ASHLAR_EINVAL (a name used twice, reserved or not UTF-8; an unknown type; too high a
+ *            rank), ASHLAR_EOVERFLOW (a size, the header's too), ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_safetensors_write(const char *path,
+                                                         const ashlar_safetensors_entry *entries,
+                                                         size_t count,
+                                                         const ashlar_safetensors_pair *metadata,
+                                                         size_t metadata_count);
+
+typedef struct ashlar_safetensors ashlar_safetensors;
+
+/*
+ * Map a file and check all of it but the elements' values.
+ *
+ * Ownership: the caller owns *out until ashlar_safetensors_close(); every pointer that the
+ *            functions below give is valid until then. The file must not be cut short meanwhile
+ *            (one written by ashlar is never changed in place, only replaced).
+ * Threads:   any may read an open file; it never changes.
+ * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (damaged, foreign, or of a type or rank that ashlar does
+ *            not have; the detail names the file and the reason), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_safetensors_open(const char *path, ashlar_safetensors **out);
+
+void ashlar_safetensors_close(ashlar_safetensors *file); /* NULL is allowed */
+
+/* Number of tensors, and tensor `i` < count in the order of the data. */
+size_t ashlar_safetensors_count(const ashlar_safetensors *file);
+const ashlar_safetensors_entry *ashlar_safetensors_at(const ashlar_safetensors *file, size_t i);
+
+/*
+ * The tensor of that name, NULL if there is none. O(log count).
+ * Its data may be unaligned in a file that others wrote: copy it, do not cast it.
+ */
+const ashlar_safetensors_entry *ashlar_safetensors_find(const ashlar_safetensors *file,
+                                                        const char *name);
+
+/* The metadata's text for `key`, NULL if there is none. */
+const char *ashlar_safetensors_metadata(const ashlar_safetensors *file, const char *key);
+
+/*
+ * Bytes of a tensor's elements. Errors: ASHLAR_EINVAL (type, rank), ASHLAR_EOVERFLOW; the detail
+ * names the tensor.
+ */
+ASHLAR_MUST_CHECK ashlar_status
+ashlar_safetensors_entry_bytes(const ashlar_safetensors_entry *entry, size_t *out);
+
+/* The format's name of a type, NULL for a value that is no type. */
+const char *ashlar_safetensors_dtype_name(ashlar_dtype dtype);
+
+#endif /* ASHLAR_SAFETENSORS_H */
