@@ -1,0 +1,15 @@
+/*
+ * ashlar.h - everything.
+ */
+#ifndef ASHLAR_ASHLAR_H
+#define ASHLAR_ASHLAR_H
+
+#include <ashlar/allocator.h>
+#include <ashlar/arena.h>
+#include <ashlar/device.h>
+#include <ashlar/dtype.h>
+#include <ashlar/optimizer.h>
+#include <ashlar/rnn.h>
+#include <ashlar/status.h>
+
+#endif /* ASHLAR_ASHLAR_H */

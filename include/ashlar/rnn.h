@@ -1,0 +1,110 @@
+/*
+ * rnn.h - recurrent layers on an arena's packed weights, queued on a stream.
+ *
+ * The calls and their order are cuDNN's: forward, then backward_data, then backward_weights, with
+ * one reserve from the first to the last and a workspace for each. The caller supplies every
+ * buffer, so that all memory of a step comes from one allocator.
+ */
+#ifndef ASHLAR_RNN_H
+#define ASHLAR_RNN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/arena.h>
+#include <ashlar/rnn_layout.h>
+
+ASHLAR_BEGIN_DECLS
+
+typedef struct ashlar_rnn ashlar_rnn;
+
+/* A padded batch: sequence b has lengths[b] of `steps` steps. */
+typedef struct ashlar_rnn_batch {
+    size_t steps;           /* T, 1.. */
+    size_t batch;           /* B, 1.. */
+    const int32_t *lengths; /* [B] in host memory, each 1..T, any order; copied by each call */
+} ashlar_rnn_batch;
+
+/*
+ * Every buffer of the three calls, in device memory, of the layout's type. Each call reads only
+ * the fields named for it. Outputs are overwritten except dweights; none may overlap another or
+ * an input. All are in use until the stream has passed the call.
+ */
+typedef struct ashlar_rnn_buffers {
+    void *reserve; /* all calls; forward: NULL for inference */
+    void *work;    /* all calls; scratch */
+
+    const void *x;       /* [T, B, I]  forward, backward_weights; not read past the lengths */
+    const void *hx, *cx; /* [L, B, H]  forward; NULL: zeros */
+    const void *weights; /* the stack  forward, backward_data */
+    void *y;             /* [T, B, H]  forward; 0 past the lengths */
+    void *hy, *cy;       /* [L, B, H]  forward; NULL: not wanted */
+
+    const void *dy;        /* [T, B, H]  backward_data; not read past the lengths; NULL: zeros */
+    const void *dhy, *dcy; /* [L, B, H]  backward_data; NULL: zeros */
+    void *dx;              /* [T, B, I]  backward_data; 0 past the lengths; NULL: not wanted */
+    void *dhx, *dcx;       /* [L, B, H]  backward_data; NULL: not wanted */
+
+    void *dweights; /* the stack  backward_weights; ADDED to */
+} ashlar_rnn_buffers;
+
+/*
+ * An LSTM stack for `device`. It holds no weights and no device memory.
+ *
+ * Ownership: *out is the caller's; the device must outlive it.
+ * Errors:    those of ashlar_rnn_layout_init(); ASHLAR_ENOTSUP (a CUDA device); ASHLAR_EHOSTMEM.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create(ashlar_device *device,
+                                                             const ashlar_rnn_config *config,
+                                                             ashlar_rnn **out);
+ASHLAR_API void ashlar_rnn_destroy(ashlar_rnn *rnn); /* NULL is allowed */
+
+/* Where its weights lie. Ownership: the rnn's. */
+ASHLAR_API const ashlar_rnn_layout *ashlar_rnn_layout_of(const ashlar_rnn *rnn);
+
+/*
+ * Declare a stack's weights in an arena, as one group in packed order, under PyTorch's names:
+ * prefix + ".weight_ih_l0", ".weight_hh_l0", ".bias_ih_l0", ".bias_hh_l0" and so on by layer.
+ * *first gets the first tensor's number; its view is the stack's `weights`.
+ *
+ * Errors: those of ashlar_arena_add_group().
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare(ashlar_arena *arena,
+                                                              const char *prefix,
+                                                              const ashlar_rnn_layout *layout,
+                                                              size_t *first);
+
+/*
+ * Bytes of reserve and work for one batch; reserve is 0 for inference. A back end's sizes need
+ * not grow with the length (cuDNN's do not): to size for all lengths up to a maximum, take the
+ * maximum over all of them.
+ *
+ * Errors: ASHLAR_EINVAL (steps, batch), ASHLAR_EOVERFLOW. Outputs are written only on ASHLAR_OK.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps,
+                                                            size_t batch, bool training,
+                                                            size_t *reserve_bytes,
+                                                            size_t *work_bytes);
+
+/*
+ * The three passes.
+ *
+ * Stream: queued.  Threads: any.
+ * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a missing buffer), ASHLAR_EHOSTMEM,
+ *         ASHLAR_EDRIVER. Nothing is queued then.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn,
+                                                              const ashlar_rnn_batch *batch,
+                                                              const ashlar_rnn_buffers *buffers,
+                                                              ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_backward_data(
+    const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+    ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_backward_weights(
+    const ashlar_rnn *rnn, const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+    ashlar_stream stream);
+
+ASHLAR_END_DECLS
+
+#endif /* ASHLAR_RNN_H */

@@ -1,0 +1,36 @@
+/*
+ * backend.h - what a compute back end does for an RNN (internal).
+ *
+ * rnn.c checks arguments once, for all back ends; a back end may rely on them.
+ */
+#ifndef ASHLAR_BACKEND_H
+#define ASHLAR_BACKEND_H
+
+#include <ashlar/rnn.h>
+
+typedef enum ashlar_rnn_pass {
+    ASHLAR_RNN_FORWARD,
+    ASHLAR_RNN_BACKWARD_DATA,
+    ASHLAR_RNN_BACKWARD_WEIGHTS,
+} ashlar_rnn_pass;
+
+typedef struct ashlar_rnn_backend {
+    const char *name;
+    ashlar_status (*sizes)(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
+                           size_t *reserve_bytes, size_t *work_bytes);
+    /* Queue one pass on `stream`; batch->lengths is copied before it returns. */
+    ashlar_status (*queue)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                           const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                           ashlar_stream stream);
+} ashlar_rnn_backend;
+
+struct ashlar_rnn {
+    ashlar_device *device;             /* const */
+    const ashlar_rnn_backend *backend; /* const */
+    ashlar_rnn_layout layout;          /* const */
+};
+
+/* The CPU: passes are host functions in stream order, on a software device's memory. */
+extern const ashlar_rnn_backend ashlar_rnn_backend_cpu;
+
+#endif /* ASHLAR_BACKEND_H */

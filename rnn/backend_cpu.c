@@ -1,0 +1,84 @@
+#include "backend.h"
+
+#include <string.h>
+
+#include "checked.h"
+#include "error.h"
+#include "host.h"
+#include "lstm_cpu.h"
+
+/* What a queued pass carries. The launch copies it whole, lengths included. */
+typedef struct call {
+    void (*run)(const ashlar_lstm_args *);
+    ashlar_rnn_layout layout;
+    ashlar_lstm_args args; /* but for layout and lengths, which lie in this very copy */
+    int32_t lengths[];     /* [B] */
+} call;
+
+static void run_call(void *copied) {
+    call *c = copied;
+    c->args.layout = &c->layout;
+    c->args.lengths = c->lengths;
+    c->run(&c->args);
+}
+
+static void (*pass_function(ashlar_dtype dtype, ashlar_rnn_pass pass))(const ashlar_lstm_args *) {
+    static void (*const functions[ASHLAR_DTYPE_COUNT][3])(const ashlar_lstm_args *) = {
+        [ASHLAR_F32] = {ashlar_lstm_forward_f32, ashlar_lstm_backward_data_f32,
+                        ashlar_lstm_backward_weights_f32},
+        [ASHLAR_F64] = {ashlar_lstm_forward_f64, ashlar_lstm_backward_data_f64,
+                        ashlar_lstm_backward_weights_f64},
+    };
+    return functions[dtype][pass];
+}
+
+static ashlar_lstm_args arguments(const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b) {
+    return (ashlar_lstm_args){
+        .steps = batch->steps,
+        .batch = batch->batch,
+        .reserve = b->reserve,
+        .work = b->work,
+        .x = b->x,
+        .hx = b->hx,
+        .cx = b->cx,
+        .weights = b->weights,
+        .y = b->y,
+        .hy = b->hy,
+        .cy = b->cy,
+        .dy = b->dy,
+        .dhy = b->dhy,
+        .dcy = b->dcy,
+        .dx = b->dx,
+        .dhx = b->dhx,
+        .dcx = b->dcx,
+        .dweights = b->dweights,
+    };
+}
+
+static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                           const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                           ashlar_stream stream) {
+    size_t lengths_bytes, bytes;
+    call *c = NULL;
+    if (ashlar_mul(batch->batch, sizeof c->lengths[0], &lengths_bytes) &&
+        ashlar_add(sizeof *c, lengths_bytes, &bytes)) {
+        c = ashlar_host_calloc(1, bytes);
+    }
+    if (c == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to queue a batch of %zu", batch->batch);
+    }
+    c->run = pass_function(rnn->layout.config.dtype, pass);
+    c->layout = rnn->layout;
+    c->args = arguments(batch, buffers);
+    memcpy(c->lengths, batch->lengths, lengths_bytes);
+    const ashlar_status status = ashlar_launch(rnn->device, stream, run_call, c, bytes);
+    ashlar_host_free(c);
+    return status;
+}
+
+static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
+                           size_t *reserve_bytes, size_t *work_bytes) {
+    return ashlar_lstm_sizes(&rnn->layout, steps, batch, training, reserve_bytes, work_bytes);
+}
+
+const ashlar_rnn_backend ashlar_rnn_backend_cpu = {.name = "cpu", .sizes = sizes, .queue = queue};

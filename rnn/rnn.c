@@ -1,0 +1,141 @@
+#include "backend.h"
+
+#include <stdio.h>
+
+#include "error.h"
+#include "host.h"
+
+ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *config,
+                                ashlar_rnn **out) {
+    ashlar_rnn_layout layout;
+    const ashlar_status status = ashlar_rnn_layout_init(&layout, config);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_device_info info;
+    ashlar_device_info_read(device, &info);
+    if (info.kind != ASHLAR_DEVICE_SOFT) {
+        return ashlar_fail(ASHLAR_ENOTSUP, "rnn: there is no back end for CUDA devices yet; use the "
+                           "software device, ASHLAR_DEVICE=soft");
+    }
+    ashlar_rnn *rnn = ashlar_host_calloc(1, sizeof *rnn);
+    if (rnn == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an rnn");
+    }
+    *rnn = (ashlar_rnn){.device = device, .backend = &ashlar_rnn_backend_cpu, .layout = layout};
+    *out = rnn;
+    return ASHLAR_OK;
+}
+
+void ashlar_rnn_destroy(ashlar_rnn *rnn) {
+    ashlar_host_free(rnn);
+}
+
+const ashlar_rnn_layout *ashlar_rnn_layout_of(const ashlar_rnn *rnn) {
+    return &rnn->layout;
+}
+
+enum { NAME_BYTES = 128 };
+
+/* Fill in the spec of one tensor; `name` keeps its text. */
+static ashlar_status describe(const ashlar_rnn_layout *layout, const char *prefix, size_t layer,
+                              ashlar_rnn_tensor tensor, char *name, ashlar_tensor_spec *spec) {
+    static const char *const kinds[ASHLAR_RNN_TENSOR_COUNT] = {
+        [ASHLAR_RNN_W] = "weight_ih",
+        [ASHLAR_RNN_R] = "weight_hh",
+        [ASHLAR_RNN_BW] = "bias_ih",
+        [ASHLAR_RNN_BR] = "bias_hh",
+    };
+    const int length = snprintf(name, NAME_BYTES, "%s.%s_l%zu", prefix, kinds[tensor], layer);
+    if (length < 0 || length >= NAME_BYTES) {
+        return ashlar_fail(ASHLAR_EINVAL, "prefix: %.40s... is too long for a tensor's name", prefix);
+    }
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, layer, tensor);
+    const bool is_matrix = tensor == ASHLAR_RNN_W || tensor == ASHLAR_RNN_R;
+    *spec = (ashlar_tensor_spec){
+        .name = name,
+        .dtype = layout->config.dtype,
+        .rank = is_matrix ? 2 : 1,
+        .shape = {view.rows, is_matrix ? view.cols : 0},
+        .group_offset = view.offset * ashlar_dtype_bytes(layout->config.dtype),
+    };
+    return ASHLAR_OK;
+}
+
+static ashlar_status declare(ashlar_arena *arena, const char *prefix,
+                             const ashlar_rnn_layout *layout, ashlar_tensor_spec *specs,
+                             char (*names)[NAME_BYTES], size_t *first) {
+    size_t count = 0;
+    for (size_t layer = 0; layer < layout->config.layers; layer++) {
+        for (int tensor = 0; tensor < ASHLAR_RNN_TENSOR_COUNT; tensor++, count++) {
+            const ashlar_status status = describe(layout, prefix, layer, (ashlar_rnn_tensor)tensor,
+                                                  names[count], &specs[count]);
+            if (status != ASHLAR_OK) {
+                return status;
+            }
+        }
+    }
+    const size_t bytes = layout->elements * ashlar_dtype_bytes(layout->config.dtype);
+    return ashlar_arena_add_group(arena, bytes, specs, count, first);
+}
+
+ashlar_status ashlar_rnn_declare(ashlar_arena *arena, const char *prefix,
+                                 const ashlar_rnn_layout *layout, size_t *first) {
+    const size_t count = layout->config.layers * ASHLAR_RNN_TENSOR_COUNT;
+    ashlar_tensor_spec *specs = ashlar_host_calloc(count, sizeof *specs);
+    char(*names)[NAME_BYTES] = ashlar_host_calloc(count, sizeof *names);
+    const ashlar_status status =
+        specs != NULL && names != NULL
+            ? declare(arena, prefix, layout, specs, names, first)
+            : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to declare %zu tensors", count);
+    ashlar_host_free(names);
+    ashlar_host_free(specs);
+    return status;
+}
+
+ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
+                               size_t *reserve_bytes, size_t *work_bytes) {
+    return rnn->backend->sizes(rnn, steps, batch, training, reserve_bytes, work_bytes);
+}
+
+static ashlar_status check_batch(const ashlar_rnn_batch *batch) {
+    if (batch->steps == 0 || batch->batch == 0 || batch->lengths == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "rnn: a batch of %zu sequences of %zu steps; each is at "
+                           "least 1, and lengths are given", batch->batch, batch->steps);
+    }
+    for (size_t b = 0; b < batch->batch; b++) {
+        if (batch->lengths[b] < 1 || (size_t)batch->lengths[b] > batch->steps) {
+            return ashlar_fail(ASHLAR_EINVAL, "rnn: lengths[%zu] is %d; it must be 1 to %zu", b,
+                               (int)batch->lengths[b], batch->steps);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                              const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                              bool has_buffers, ashlar_stream stream) {
+    if (!has_buffers || buffers->work == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "rnn: a buffer that this pass needs is NULL");
+    }
+    const ashlar_status status = check_batch(batch);
+    return status == ASHLAR_OK ? rnn->backend->queue(rnn, pass, batch, buffers, stream) : status;
+}
+
+ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
+                                 const ashlar_rnn_buffers *b, ashlar_stream stream) {
+    const bool has_buffers = b->x != NULL && b->weights != NULL && b->y != NULL;
+    return run_pass(rnn, ASHLAR_RNN_FORWARD, batch, b, has_buffers, stream);
+}
+
+ashlar_status ashlar_rnn_backward_data(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
+                                       const ashlar_rnn_buffers *b, ashlar_stream stream) {
+    const bool has_buffers = b->reserve != NULL && b->weights != NULL;
+    return run_pass(rnn, ASHLAR_RNN_BACKWARD_DATA, batch, b, has_buffers, stream);
+}
+
+ashlar_status ashlar_rnn_backward_weights(const ashlar_rnn *rnn, const ashlar_rnn_batch *batch,
+                                          const ashlar_rnn_buffers *b, ashlar_stream stream) {
+    const bool has_buffers = b->reserve != NULL && b->x != NULL && b->dweights != NULL;
+    return run_pass(rnn, ASHLAR_RNN_BACKWARD_WEIGHTS, batch, b, has_buffers, stream);
+}

@@ -1,0 +1,430 @@
+/*
+ * test_ops.c - embedding, linear layer, softmax and loss; and the float functions under them.
+ *
+ * Each case runs on float and on double with the same numbers. Padding holds NaN, tokens and
+ * targets out of range.
+ */
+#include "check.h"
+
+#include <float.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "ops_cpu.h"
+#include "real_f32.h"
+
+enum {
+    STEPS = 4,
+    BATCH = 3,
+    ROWS = STEPS * BATCH,
+    CLASSES = 19, /* two full groups of lanes and a rest */
+    WIDTH = 5,
+    LOGITS = ROWS * CLASSES,
+};
+
+static const int32_t LENGTHS[BATCH] = {2, 4, 1};
+static const size_t VALID = 7;
+
+static uint64_t random_state = 88172645463325252u;
+
+static double random_real(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (double)(random_state >> 11) * 0x1p-52 - 1;
+}
+
+static bool is_valid(size_t row) {
+    return row / BATCH < (size_t)LENGTHS[row % BATCH];
+}
+
+/* The same random numbers as float and as double; NaN in the padding where `width` is not 0. */
+static void draw(float *single, double *wide, size_t count, size_t width) {
+    for (size_t i = 0; i < count; i++) {
+        single[i] = width != 0 && !is_valid(i / width) ? NAN : (float)random_real();
+        wide[i] = (double)single[i];
+    }
+}
+
+static void draw_tokens(int32_t *tokens) {
+    for (size_t row = 0; row < ROWS; row++) {
+        tokens[row] = is_valid(row) ? (int32_t)(fabs(random_real()) * CLASSES) : -1;
+    }
+}
+
+static void widen(const float *single, double *wide, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        wide[i] = (double)single[i];
+    }
+}
+
+/* --- embedding --- */
+
+static void embedding_gathers_rows_and_clears_padding(void) {
+    float table32[CLASSES * WIDTH], out32[ROWS * WIDTH];
+    double table[CLASSES * WIDTH], out[ROWS * WIDTH];
+    int32_t tokens[ROWS];
+    draw(table32, table, CLASSES * WIDTH, 0);
+    draw(out32, out, ROWS * WIDTH, WIDTH);
+    draw_tokens(tokens);
+    ashlar_embedding_args args = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
+                                  .classes = CLASSES, .width = WIDTH, .tokens = tokens,
+                                  .table = table, .out = out};
+    ashlar_embedding_forward_f64(&args);
+    args.table = table32;
+    args.out = out32;
+    ashlar_embedding_forward_f32(&args);
+    for (size_t i = 0; i < ROWS * WIDTH; i++) {
+        const size_t row = i / WIDTH;
+        const double want =
+            is_valid(row) ? table[(size_t)tokens[row] * WIDTH + i % WIDTH] : 0.0;
+        CHECK_NEAR(out[i], want, 0, 0);
+        CHECK_NEAR((double)out32[i], want, 0, 0);
+    }
+}
+
+static void embedding_gradients_add_up_per_token(void) {
+    float dtable32[CLASSES * WIDTH], dout32[ROWS * WIDTH];
+    double dtable[CLASSES * WIDTH], want[CLASSES * WIDTH], dout[ROWS * WIDTH];
+    int32_t tokens[ROWS];
+    draw(dtable32, dtable, CLASSES * WIDTH, 0);
+    draw(dout32, dout, ROWS * WIDTH, WIDTH);
+    draw_tokens(tokens);
+    tokens[1] = tokens[0]; /* one token twice, in valid places */
+    memcpy(want, dtable, sizeof want);
+    for (size_t i = 0; i < ROWS * WIDTH; i++) {
+        if (is_valid(i / WIDTH)) {
+            want[(size_t)tokens[i / WIDTH] * WIDTH + i % WIDTH] += dout[i];
+        }
+    }
+    ashlar_embedding_args args = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
+                                  .classes = CLASSES, .width = WIDTH, .tokens = tokens,
+                                  .dout = dout, .dtable = dtable};
+    ashlar_embedding_backward_f64(&args);
+    args.dout = dout32;
+    args.dtable = dtable32;
+    ashlar_embedding_backward_f32(&args);
+    for (size_t i = 0; i < CLASSES * WIDTH; i++) {
+        CHECK_NEAR(dtable[i], want[i], 1e-15, 0);
+        CHECK_NEAR((double)dtable32[i], want[i], 1e-6, 0);
+    }
+}
+
+/* --- linear --- */
+
+static void linear_forward_is_the_plain_sum(void) {
+    float x32[ROWS * WIDTH], w32[CLASSES * WIDTH], b32[CLASSES], y32[LOGITS];
+    double x[ROWS * WIDTH], w[CLASSES * WIDTH], b[CLASSES], y[LOGITS], bare[LOGITS];
+    draw(x32, x, ROWS * WIDTH, 0);
+    draw(w32, w, CLASSES * WIDTH, 0);
+    draw(b32, b, CLASSES, 0);
+    for (size_t i = 0; i < LOGITS; i++) {
+        y32[i] = NAN;
+        y[i] = bare[i] = (double)NAN;
+    }
+    ashlar_linear_args args = {.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x, .weight = w,
+                               .bias = b, .y = y};
+    ashlar_linear_forward_f64(&args);
+    args.bias = NULL;
+    args.y = bare;
+    ashlar_linear_forward_f64(&args);
+    args = (ashlar_linear_args){.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x32,
+                                .weight = w32, .bias = b32, .y = y32};
+    ashlar_linear_forward_f32(&args);
+    for (size_t i = 0; i < LOGITS; i++) {
+        double want = 0;
+        for (size_t j = 0; j < WIDTH; j++) {
+            want += x[i / CLASSES * WIDTH + j] * w[i % CLASSES * WIDTH + j];
+        }
+        CHECK_NEAR(bare[i], want, 1e-14, 0);
+        CHECK_NEAR(y[i], want + b[i % CLASSES], 1e-14, 0);
+        CHECK_NEAR((double)y32[i], want + b[i % CLASSES], 2e-6, 0);
+    }
+}
+
+/* Want, by plain loops: dx = dy w, dw = old + dy^T x, db = old + column sums. */
+static double plain_dx(const double *dy, const double *w, size_t i) {
+    double sum = 0;
+    for (size_t o = 0; o < CLASSES; o++) {
+        sum += dy[i / WIDTH * CLASSES + o] * w[o * WIDTH + i % WIDTH];
+    }
+    return sum;
+}
+
+static double plain_dw(const double *dy, const double *x, size_t i) {
+    double sum = 0;
+    for (size_t row = 0; row < ROWS; row++) {
+        sum += dy[row * CLASSES + i / WIDTH] * x[row * WIDTH + i % WIDTH];
+    }
+    return sum;
+}
+
+static void linear_backward_overwrites_dx_and_adds_the_rest(void) {
+    float x32[ROWS * WIDTH], w32[CLASSES * WIDTH], dy32[LOGITS];
+    float dx32[ROWS * WIDTH], dw32[CLASSES * WIDTH], db32[CLASSES];
+    double x[ROWS * WIDTH], w[CLASSES * WIDTH], dy[LOGITS];
+    double dx[ROWS * WIDTH], dw[CLASSES * WIDTH], db[CLASSES];
+    double old_dw[CLASSES * WIDTH], old_db[CLASSES];
+    draw(x32, x, ROWS * WIDTH, 0);
+    draw(w32, w, CLASSES * WIDTH, 0);
+    draw(dy32, dy, LOGITS, 0);
+    draw(dw32, dw, CLASSES * WIDTH, 0);
+    draw(db32, db, CLASSES, 0);
+    memcpy(old_dw, dw, sizeof dw);
+    memcpy(old_db, db, sizeof db);
+    draw(dx32, dx, ROWS * WIDTH, WIDTH); /* NaN in places: dx must not be read */
+    const ashlar_linear_args wide = {.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x,
+                                     .weight = w, .dy = dy, .dx = dx, .dweight = dw, .dbias = db};
+    const ashlar_linear_args narrow = {.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x32,
+                                       .weight = w32, .dy = dy32, .dx = dx32, .dweight = dw32,
+                                       .dbias = db32};
+    const ashlar_linear_args nothing = {.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x,
+                                        .weight = w, .dy = dy};
+    ashlar_linear_backward_f64(&wide);
+    ashlar_linear_backward_f32(&narrow);
+    ashlar_linear_backward_f64(&nothing);
+    for (size_t i = 0; i < ROWS * WIDTH; i++) {
+        CHECK_NEAR(dx[i], plain_dx(dy, w, i), 1e-14, 0);
+        CHECK_NEAR((double)dx32[i], plain_dx(dy, w, i), 1e-5, 0);
+    }
+    for (size_t i = 0; i < CLASSES * WIDTH; i++) {
+        CHECK_NEAR(dw[i], old_dw[i] + plain_dw(dy, x, i), 1e-14, 0);
+        CHECK_NEAR((double)dw32[i], old_dw[i] + plain_dw(dy, x, i), 1e-5, 0);
+    }
+    for (size_t o = 0; o < CLASSES; o++) {
+        double sum = old_db[o];
+        for (size_t row = 0; row < ROWS; row++) {
+            sum += dy[row * CLASSES + o];
+        }
+        CHECK_NEAR(db[o], sum, 1e-14, 0);
+        CHECK_NEAR((double)db32[o], sum, 1e-5, 0);
+    }
+}
+
+/* --- loss and softmax --- */
+
+typedef struct loss_case {
+    float logits32[LOGITS], dlogits32[LOGITS];
+    double logits[LOGITS], dlogits[LOGITS];
+    int32_t targets[ROWS];
+    ashlar_loss_args narrow, wide;
+} loss_case;
+
+static void open_loss(loss_case *c) {
+    draw(c->logits32, c->logits, LOGITS, CLASSES);
+    draw(c->dlogits32, c->dlogits, LOGITS, 1);
+    draw_tokens(c->targets);
+    c->wide = (ashlar_loss_args){.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
+                                 .classes = CLASSES, .logits = c->logits, .targets = c->targets,
+                                 .dlogits = c->dlogits};
+    c->narrow = c->wide;
+    c->narrow.logits = c->logits32;
+    c->narrow.dlogits = c->dlogits32;
+}
+
+static double plain_loss(const loss_case *c) {
+    double loss = 0;
+    for (size_t row = 0; row < ROWS; row++) {
+        double sum = 0;
+        for (size_t j = 0; is_valid(row) && j < CLASSES; j++) {
+            sum += exp(c->logits[row * CLASSES + j]);
+        }
+        loss += is_valid(row) ? log(sum) - c->logits[row * CLASSES + (size_t)c->targets[row]] : 0;
+    }
+    return loss / (double)VALID;
+}
+
+static void loss_is_the_mean_over_valid_positions(void) {
+    loss_case c;
+    open_loss(&c);
+    const double want = plain_loss(&c);
+    CHECK_NEAR(ashlar_loss_f64(&c.wide), want, 1e-14, 0);
+    CHECK_NEAR(ashlar_loss_f32(&c.narrow), want, 1e-6, 0);
+    c.wide.dlogits = c.narrow.dlogits = NULL;
+    CHECK_NEAR(ashlar_loss_f64(&c.wide), want, 1e-14, 0);
+    CHECK_NEAR(ashlar_loss_f32(&c.narrow), want, 1e-6, 0);
+}
+
+static void loss_gradient_matches_finite_differences(void) {
+    loss_case c;
+    open_loss(&c);
+    ashlar_loss_f64(&c.wide);
+    ashlar_loss_f32(&c.narrow);
+    double worst = 0;
+    ashlar_loss_args probe = c.wide;
+    probe.dlogits = NULL;
+    for (size_t i = 0; i < LOGITS; i++) {
+        if (!is_valid(i / CLASSES)) {
+            CHECK(c.dlogits[i] == 0 && c.dlogits32[i] == 0);
+            continue;
+        }
+        const double old = c.logits[i], step = 1e-5;
+        c.logits[i] = old + step;
+        const double above = ashlar_loss_f64(&probe);
+        c.logits[i] = old - step;
+        const double below = ashlar_loss_f64(&probe);
+        c.logits[i] = old;
+        const double error = fabs((above - below) / (2 * step) - c.dlogits[i]);
+        worst = fmax(worst, error);
+        CHECK(error <= 1e-9);
+        CHECK_NEAR((double)c.dlogits32[i], c.dlogits[i], 1e-7, 0);
+    }
+    printf("# %d derivatives, worst error %.2g\n", (int)VALID * CLASSES, worst);
+}
+
+static void loss_gradient_may_replace_the_logits(void) {
+    loss_case apart, in_place;
+    open_loss(&apart);
+    in_place = apart;
+    in_place.wide.logits = in_place.wide.dlogits = in_place.logits;
+    in_place.wide.targets = in_place.targets;
+    const double want = ashlar_loss_f64(&apart.wide);
+    CHECK_NEAR(ashlar_loss_f64(&in_place.wide), want, 0, 0);
+    CHECK(memcmp(apart.dlogits, in_place.logits, sizeof apart.dlogits) == 0);
+}
+
+static void huge_logits_stay_finite(void) {
+    loss_case c;
+    open_loss(&c);
+    for (size_t row = 0; row < ROWS; row++) {
+        const size_t top = row % 2 == 0 ? 3 : CLASSES - 1; /* among the lanes, and after them */
+        for (size_t j = 0; j < CLASSES; j++) {
+            c.logits[row * CLASSES + j] = j == top ? 1000 : -1000;
+            c.logits32[row * CLASSES + j] = j == top ? 1000 : -1000;
+        }
+        c.targets[row] = row == 0 ? 4 : (int32_t)top;
+    }
+    const double want = 2000.0 / (double)VALID;
+    CHECK_NEAR(ashlar_loss_f64(&c.wide), want, 1e-9, 0);
+    CHECK_NEAR(ashlar_loss_f32(&c.narrow), want, 1e-4, 0);
+    CHECK_NEAR(c.dlogits[3], 1.0 / (double)VALID, 1e-12, 0);
+    CHECK_NEAR((double)c.dlogits32[4], -1.0 / (double)VALID, 1e-7, 0);
+}
+
+static void softmax_sums_to_one_and_follows_the_temperature(void) {
+    float logits32[2 * CLASSES];
+    double logits[2 * CLASSES], probs[2 * CLASSES], widened[2 * CLASSES];
+    draw(logits32, logits, 2 * CLASSES, 0);
+    logits32[CLASSES - 1] = 3; /* the largest in the rest after the lanes */
+    logits[CLASSES - 1] = 3;
+    ashlar_softmax_args args = {.rows = 2, .classes = CLASSES, .temperature = 0.5,
+                                .logits = logits, .probs = probs};
+    ashlar_softmax_f64(&args);
+    args.logits = args.probs = logits32; /* in place */
+    ashlar_softmax_f32(&args);
+    widen(logits32, widened, 2 * CLASSES);
+    for (size_t row = 0; row < 2; row++) {
+        double sum = 0, total = 0;
+        for (size_t j = 0; j < CLASSES; j++) {
+            sum += exp(logits[row * CLASSES + j] / 0.5);
+            total += probs[row * CLASSES + j];
+        }
+        CHECK_NEAR(total, 1.0, 1e-14, 0);
+        for (size_t j = 0; j < CLASSES; j++) {
+            const double want = exp(logits[row * CLASSES + j] / 0.5) / sum;
+            CHECK_NEAR(probs[row * CLASSES + j], want, 1e-15, 1e-13);
+            CHECK_NEAR(widened[row * CLASSES + j], want, 1e-8, 2e-6);
+        }
+    }
+}
+
+static void rows_shorter_than_the_lanes_work(void) {
+    for (size_t classes = 1; classes < 18; classes++) {
+        double logits[18], probs[18], sum = 0;
+        int32_t length = 1, target = (int32_t)classes - 1;
+        for (size_t j = 0; j < classes; j++) {
+            logits[j] = random_real() - 800; /* the maximum must come from this row */
+        }
+        const ashlar_softmax_args args = {.rows = 1, .classes = classes, .temperature = 1,
+                                          .logits = logits, .probs = probs};
+        ashlar_softmax_f64(&args);
+        for (size_t j = 0; j < classes; j++) {
+            sum += probs[j];
+        }
+        CHECK_NEAR(sum, 1.0, 1e-14, 0);
+        const ashlar_loss_args loss = {.steps = 1, .batch = 1, .lengths = &length,
+                                       .classes = classes, .logits = logits, .targets = &target};
+        CHECK_NEAR(ashlar_loss_f64(&loss), -log(probs[classes - 1]), 1e-12, 0);
+    }
+}
+
+/* --- the float functions --- */
+
+typedef struct function {
+    const char *name;
+    float (*got)(float);
+    double (*want)(double);
+    double ulps;
+    double floor; /* an absolute error that is allowed besides */
+} function;
+
+static double sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+
+static double error_in_ulps(float got, double want) {
+    int exponent;
+    frexp(want, &exponent);
+    const double ulp = ldexp(1, (exponent < -125 ? -125 : exponent) - 24);
+    return fabs((double)got - want) / ulp;
+}
+
+/* Every exponent, both signs, some thousands of mantissas each. */
+static void check_function(const function *f) {
+    double worst = 0;
+    float worst_at = 0;
+    int bad = 0;
+    for (uint64_t bits = 0; bits <= UINT32_MAX; bits += 1021) {
+        const uint32_t pattern = (uint32_t)bits;
+        float x;
+        memcpy(&x, &pattern, sizeof x);
+        const float got = f->got(x);
+        const double want = f->want((double)x);
+        if (isnan(x)) {
+            bad += !isnan(got);
+        } else if (want > (double)FLT_MAX) {
+            bad += !(isinf(got) && got > 0);
+        } else if (!(fabs((double)got - want) <= f->floor)) {
+            const double error = error_in_ulps(got, want);
+            bad += !(error <= f->ulps);
+            worst_at = error > worst ? x : worst_at;
+            worst = fmax(worst, error);
+        }
+    }
+    CHECK(bad == 0);
+    printf("# %s: worst %.2f ulp, at %a\n", f->name, worst, (double)worst_at);
+}
+
+static void float_functions_are_within_a_few_ulps_everywhere(void) {
+    static const function functions[] = {
+        {"exp", real_exp, exp, 2, 0},
+        {"sigmoid", real_sigmoid, sigmoid, 4, 0x1p-125},
+        {"tanh", real_tanh, tanh, 4, 0},
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        check_function(&functions[i]);
+    }
+}
+
+static void float_functions_are_exact_at_the_ends(void) {
+    CHECK(real_exp(0) == 1 && real_exp(-INFINITY) == 0 && isinf(real_exp(INFINITY)));
+    CHECK(real_sigmoid(0) == 0.5f && real_sigmoid(INFINITY) == 1);
+    CHECK(real_sigmoid(-INFINITY) >= 0 && real_sigmoid(-INFINITY) <= 0x1p-125f);
+    CHECK(real_tanh(0) == 0 && real_tanh(INFINITY) == 1 && real_tanh(-INFINITY) == -1);
+}
+
+int main(void) {
+    RUN(embedding_gathers_rows_and_clears_padding);
+    RUN(embedding_gradients_add_up_per_token);
+    RUN(linear_forward_is_the_plain_sum);
+    RUN(linear_backward_overwrites_dx_and_adds_the_rest);
+    RUN(loss_is_the_mean_over_valid_positions);
+    RUN(loss_gradient_matches_finite_differences);
+    RUN(loss_gradient_may_replace_the_logits);
+    RUN(huge_logits_stay_finite);
+    RUN(softmax_sums_to_one_and_follows_the_temperature);
+    RUN(rows_shorter_than_the_lanes_work);
+    RUN(float_functions_are_within_a_few_ulps_everywhere);
+    RUN(float_functions_are_exact_at_the_ends);
+    return check_report();
+}
