@@ -1,0 +1,242 @@
+#include "batcher.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_level.h"
+#include "checked.h"
+#include "error.h"
+#include "host.h"
+#include "random.h"
+
+/* Steps first .. first + steps - 1 of a record's sequence. */
+typedef struct piece {
+    size_t record;
+    size_t first;
+    size_t steps;
+} piece;
+
+/* A place in the window. */
+typedef struct drawn_piece {
+    size_t piece;
+    size_t steps;
+    size_t draw; /* its place in the supply, for ties: the order must not depend on qsort */
+} drawn_piece;
+
+/*
+ * Invariants: order is a permutation of 0 .. piece_count-1, batch_order of 0 .. window-1
+ *             drawn_count <= piece_count, batches_left <= window
+ *             longest * batch <= INT32_MAX
+ */
+struct ashlar_batcher {
+    const ashlar_corpus *corpus;
+    size_t batch;
+    size_t window;
+    size_t longest; /* steps of the longest piece */
+    ashlar_random random;
+    piece *pieces;
+    size_t piece_count;
+    size_t *order;       /* [piece_count], this epoch's */
+    size_t drawn_count;  /* pieces of `order` that were drawn */
+    drawn_piece *drawn;  /* [window * batch] */
+    size_t *batch_order; /* [window] */
+    size_t batches_left; /* of the window, from the end of batch_order */
+    double handed_out;   /* pieces; a double counts exactly to 2^53 */
+};
+
+/* The symbol at place `i` of the record's n + 2. */
+static int32_t symbol_at(ashlar_record record, size_t i) {
+    return i == 0 || i > record.count ? ASHLAR_BATCHER_MARK : record.bytes[i - 1];
+}
+
+static size_t sequence_steps(ashlar_record record) {
+    return record.count + 1; /* a record is a part of an object in memory: no overflow */
+}
+
+static void shuffle(ashlar_random *random, size_t *items, size_t count) {
+    for (size_t i = count; i > 1; i--) {
+        const size_t j = (size_t)ashlar_random_below(random, i);
+        const size_t swap = items[i - 1];
+        items[i - 1] = items[j];
+        items[j] = swap;
+    }
+}
+
+/* --- setting up ----------------------------------------------------------------------------- */
+
+static size_t count_pieces(const ashlar_corpus *corpus, size_t max_steps) {
+    size_t count = 0;
+    for (size_t i = 0; i < ashlar_corpus_count(corpus); i++) {
+        const size_t steps = sequence_steps(ashlar_corpus_record(corpus, i));
+        count += (steps - 1) / max_steps + 1;
+    }
+    return count;
+}
+
+static void cut_records(ashlar_batcher *batcher, size_t max_steps) {
+    size_t count = 0;
+    for (size_t i = 0; i < ashlar_corpus_count(batcher->corpus); i++) {
+        const size_t steps = sequence_steps(ashlar_corpus_record(batcher->corpus, i));
+        /* Counted down, not up: first + max_steps might wrap. */
+        for (size_t left = steps; left > 0;) {
+            const size_t take = left < max_steps ? left : max_steps;
+            batcher->pieces[count++] = (piece){i, steps - left, take};
+            batcher->longest = take > batcher->longest ? take : batcher->longest;
+            left -= take;
+        }
+    }
+    ASHLAR_ASSERT(count == batcher->piece_count);
+}
+
+static ashlar_status allocate(ashlar_batcher *batcher) {
+    size_t places;
+    if (!ashlar_mul(batcher->window, batcher->batch, &places)) {
+        return ashlar_fail(ASHLAR_EOVERFLOW, "batcher: a window of %zu batches of %zu; use less",
+                           batcher->window, batcher->batch);
+    }
+    const size_t count = batcher->piece_count;
+    batcher->pieces = ashlar_host_calloc(count, sizeof *batcher->pieces);
+    batcher->order = ashlar_host_calloc(count, sizeof *batcher->order);
+    batcher->drawn = ashlar_host_calloc(places, sizeof *batcher->drawn);
+    batcher->batch_order = ashlar_host_calloc(batcher->window, sizeof *batcher->batch_order);
+    if (batcher->pieces == NULL || batcher->order == NULL || batcher->drawn == NULL ||
+        batcher->batch_order == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM,
+                           "batcher: no host memory for %zu pieces and a window of %zu", count,
+                           places);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status set_up(ashlar_batcher *batcher, size_t max_steps) {
+    batcher->piece_count = count_pieces(batcher->corpus, max_steps);
+    const ashlar_status status = allocate(batcher);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    cut_records(batcher, max_steps);
+    size_t elements;
+    if (!ashlar_mul(batcher->longest, batcher->batch, &elements) || elements > INT32_MAX) {
+        return ashlar_fail(ASHLAR_EOVERFLOW,
+                           "batcher: %zu sequences of %zu steps are more than 2^31-1 symbols; use "
+                           "a smaller batch or max_steps",
+                           batcher->batch, batcher->longest);
+    }
+    for (size_t i = 0; i < batcher->piece_count; i++) {
+        batcher->order[i] = i;
+    }
+    for (size_t i = 0; i < batcher->window; i++) {
+        batcher->batch_order[i] = i;
+    }
+    batcher->drawn_count = batcher->piece_count; /* so that the first draw starts an epoch */
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_batcher_create(const ashlar_corpus *corpus,
+                                    const ashlar_batcher_config *config, ashlar_batcher **out) {
+    if (config->batch == 0 || config->max_steps == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "batcher: %s is 0; give at least 1",
+                           config->batch == 0 ? "batch" : "max_steps");
+    }
+    ashlar_batcher *batcher = ashlar_host_calloc(1, sizeof *batcher);
+    if (batcher == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "batcher: no host memory");
+    }
+    batcher->corpus = corpus;
+    batcher->batch = config->batch;
+    batcher->window = config->window != 0 ? config->window : ASHLAR_BATCHER_WINDOW;
+    ashlar_random_init(&batcher->random, config->seed);
+    const ashlar_status status = set_up(batcher, config->max_steps);
+    if (status != ASHLAR_OK) {
+        ashlar_batcher_destroy(batcher);
+        return status;
+    }
+    *out = batcher;
+    return ASHLAR_OK;
+}
+
+void ashlar_batcher_destroy(ashlar_batcher *batcher) {
+    if (batcher == NULL) {
+        return;
+    }
+    ashlar_host_free(batcher->pieces);
+    ashlar_host_free(batcher->order);
+    ashlar_host_free(batcher->drawn);
+    ashlar_host_free(batcher->batch_order);
+    ashlar_host_free(batcher);
+}
+
+/* --- the supply ----------------------------------------------------------------------------- */
+
+static size_t draw_piece(ashlar_batcher *batcher) {
+    if (batcher->drawn_count == batcher->piece_count) {
+        shuffle(&batcher->random, batcher->order, batcher->piece_count);
+        batcher->drawn_count = 0;
+    }
+    return batcher->order[batcher->drawn_count++];
+}
+
+static int longest_first(const void *a, const void *b) {
+    const drawn_piece *x = a;
+    const drawn_piece *y = b;
+    if (x->steps != y->steps) {
+        return x->steps < y->steps ? 1 : -1;
+    }
+    return (x->draw > y->draw) - (x->draw < y->draw);
+}
+
+static void fill_window(ashlar_batcher *batcher) {
+    const size_t places = batcher->window * batcher->batch;
+    for (size_t i = 0; i < places; i++) {
+        const size_t index = draw_piece(batcher);
+        batcher->drawn[i] = (drawn_piece){index, batcher->pieces[index].steps, i};
+    }
+    qsort(batcher->drawn, places, sizeof *batcher->drawn, longest_first);
+    shuffle(&batcher->random, batcher->batch_order, batcher->window);
+    batcher->batches_left = batcher->window;
+}
+
+/* Write one piece down column `column` of the batch. */
+static void fill_column(const ashlar_batcher *batcher, ashlar_batch *batch, size_t column,
+                        const piece *from) {
+    const ashlar_record record = ashlar_corpus_record(batcher->corpus, from->record);
+    int32_t input = symbol_at(record, from->first);
+    for (size_t t = 0; t < from->steps; t++) {
+        const int32_t target = symbol_at(record, from->first + t + 1);
+        batch->inputs[t * batcher->batch + column] = input;
+        batch->targets[t * batcher->batch + column] = target;
+        input = target;
+    }
+}
+
+void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
+    if (batcher->batches_left == 0) {
+        fill_window(batcher);
+    }
+    const size_t which = batcher->batch_order[--batcher->batches_left];
+    const drawn_piece *drawn = batcher->drawn + which * batcher->batch;
+    batch->steps = drawn[0].steps;
+    batch->tokens = 0;
+    const size_t grid_bytes = batch->steps * batcher->batch * sizeof(int32_t);
+    memset(batch->inputs, 0, grid_bytes);
+    memset(batch->targets, 0, grid_bytes);
+    for (size_t i = 0; i < batcher->batch; i++) {
+        fill_column(batcher, batch, i, &batcher->pieces[drawn[i].piece]);
+        batch->lengths[i] = (int32_t)drawn[i].steps;
+        batch->tokens += drawn[i].steps;
+    }
+    batcher->handed_out += (double)batcher->batch;
+    batch->epoch = batcher->handed_out / (double)batcher->piece_count;
+}
+
+size_t ashlar_batcher_max_steps(const ashlar_batcher *batcher) {
+    return batcher->longest;
+}
+
+size_t ashlar_batcher_piece_count(const ashlar_batcher *batcher) {
+    return batcher->piece_count;
+}
+
+size_t ashlar_batcher_grid_bytes(const ashlar_batcher *batcher) {
+    return batcher->longest * batcher->batch * sizeof(int32_t);
+}

@@ -1,0 +1,56 @@
+/*
+ * corpus.h - text files, cut into records of bytes and held in host memory (internal).
+ *
+ * A record is what a model learns to begin and to end: one saying, one paragraph.
+ *   - A file with lines of a single "%" (the fortune format) is cut at those lines;
+ *   - any other file into paragraphs, with one or more blank lines (spaces, tabs) between.
+ * "\r\n" ends a line as "\n" does. A record keeps its bytes as they are in the file, inner line
+ * ends too, and loses the one that ends its last line. Records of nothing but blank lines are
+ * dropped. No record holds byte 0, which the batcher uses to mark begin and end.
+ *
+ * Threads: any may read an open corpus; it never changes.
+ */
+#ifndef ASHLAR_CORPUS_H
+#define ASHLAR_CORPUS_H
+
+#include <stddef.h>
+
+#include <ashlar/status.h>
+
+typedef struct ashlar_corpus ashlar_corpus;
+
+typedef struct ashlar_record {
+    const unsigned char *bytes; /* [count], not terminated */
+    size_t count;               /* > 0 */
+} ashlar_record;
+
+/*
+ * Read `count` files or folders.
+ *
+ * A folder stands for the regular files directly in it, in byte order of their names. Passed over
+ * are hidden files and, counted as skipped, binary ones (a byte 0) and ones without a record. A
+ * file that was read before is not read again under a second name (symbolic or hard link).
+ *
+ * Ownership: the caller owns *out until ashlar_corpus_destroy().
+ * Errors:    ASHLAR_EINVAL (no path), ASHLAR_EIO (missing or unreadable), ASHLAR_EFORMAT (a named
+ *            file that is empty or binary, a folder without any text), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_corpus_open(const char *const *paths, size_t count,
+                                                   ashlar_corpus **out);
+
+void ashlar_corpus_destroy(ashlar_corpus *corpus); /* NULL is allowed */
+
+/* Number of records, > 0. */
+size_t ashlar_corpus_count(const ashlar_corpus *corpus);
+
+/* Record `i` < count, in the order of the paths and within a file as it stands there. */
+ashlar_record ashlar_corpus_record(const ashlar_corpus *corpus, size_t i);
+
+/* Bytes of all records together. */
+size_t ashlar_corpus_bytes(const ashlar_corpus *corpus);
+
+/* Files that gave a record, and files of folders that were skipped. */
+size_t ashlar_corpus_file_count(const ashlar_corpus *corpus);
+size_t ashlar_corpus_skipped_count(const ashlar_corpus *corpus);
+
+#endif /* ASHLAR_CORPUS_H */

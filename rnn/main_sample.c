@@ -1,0 +1,152 @@
+/* ashlar-sample: write text with a model that ashlar-train saved. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "blas.h"
+#include "checkpoint.h"
+#include "error.h"
+#include "options.h"
+#include "program.h"
+
+static const char program[] = "ashlar-sample";
+
+typedef struct command {
+    const char *model;
+    const char *prime;
+    const char *device;
+    size_t bytes;
+    double temperature;
+    uint64_t seed;
+    bool wants_help;
+} command;
+
+static command defaults(void) {
+    return (command){.prime = NULL, .bytes = 1000, .temperature = 0.7, .seed = 1};
+}
+
+enum { OPTION_COUNT = 7 };
+
+static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
+    const ashlar_option all[OPTION_COUNT] = {
+        {"model", "FILE", ASHLAR_OPTION_TEXT, &c->model, 0, 0, "weights saved by ashlar-train --save"},
+        {"bytes", "N", ASHLAR_OPTION_COUNT, &c->bytes, 1, 1e12, "how much to write"},
+        {"temperature", "X", ASHLAR_OPTION_REAL, &c->temperature, 0.01, 100, "below 1: more likely text"},
+        {"prime", "TEXT", ASHLAR_OPTION_TEXT, &c->prime, 0, 0, "text to begin with"},
+        {"seed", "N", ASHLAR_OPTION_SEED, &c->seed, 0, 0, "the same seed writes the same text"},
+        {"device", "NAME", ASHLAR_OPTION_TEXT, &c->device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
+        {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
+    };
+    memcpy(options, all, sizeof all);
+}
+
+static void print_help(void) {
+    command fresh = defaults();
+    ashlar_option options[OPTION_COUNT];
+    list_options(&fresh, options);
+    printf("Usage: %s --model FILE [OPTION]...\nWrite text with a trained model.\n\n", program);
+    ashlar_options_print(stdout, options, OPTION_COUNT);
+    printf("\nA line of a single %% stands between records. Exit status: 0, 1 on failure, 2 on a\n"
+           "bad option or environment value.\n");
+}
+
+/* One whole number of the file's metadata, within what ashlar-train would accept. */
+static ashlar_status read_count(const ashlar_safetensors *file, const char *key, size_t max,
+                                size_t *out) {
+    const char *text = ashlar_safetensors_metadata(file, key);
+    char *end = NULL;
+    const unsigned long long value =
+        text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+    if (value < 1 || value > max || *end != '\0') {
+        return ashlar_fail(ASHLAR_EFORMAT, "the model file has no good %s (1 to %zu); is it one that "
+                           "ashlar-train saved?", key, max);
+    }
+    *out = value;
+    return ASHLAR_OK;
+}
+
+static ashlar_status read_config(const ashlar_safetensors *file, ashlar_model_config *config) {
+    config->classes = ASHLAR_BATCHER_SYMBOLS;
+    ashlar_status status = read_count(file, ASHLAR_METADATA_LAYERS, 64, &config->layers);
+    if (status == ASHLAR_OK) {
+        status = read_count(file, ASHLAR_METADATA_HIDDEN, 16384, &config->hidden);
+    }
+    if (status == ASHLAR_OK) {
+        status = read_count(file, ASHLAR_METADATA_EMBEDDING, 16384, &config->embedding);
+    }
+    return status;
+}
+
+/* The model with its weights, from an open file. */
+static ashlar_status load(const ashlar_safetensors *file, ashlar_allocator *allocator,
+                          ashlar_model **out) {
+    ashlar_model_config config;
+    ashlar_model *model = NULL;
+    ashlar_status status = read_config(file, &config);
+    if (status == ASHLAR_OK) {
+        status = ashlar_model_create(allocator, NULL, &config, 1, &model);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_checkpoint_load(model->arena, file, model->stream);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return ASHLAR_OK;
+}
+
+static ashlar_status sample(const command *c, ashlar_device *device) {
+    ashlar_safetensors *file = NULL;
+    ashlar_allocator *allocator = NULL;
+    ashlar_model *model = NULL;
+    ashlar_status status = ashlar_safetensors_open(c->model, &file);
+    if (status == ASHLAR_OK) {
+        status = ashlar_allocator_create(device, &allocator);
+    }
+    if (status == ASHLAR_OK) {
+        status = load(file, allocator, &model);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_program_sample(model, stdout, c->bytes, c->temperature, c->seed,
+                                       c->prime != NULL ? c->prime : "");
+    }
+    ashlar_model_destroy(model);
+    ashlar_allocator_destroy(allocator);
+    ashlar_safetensors_close(file);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    command c = defaults();
+    ashlar_option options[OPTION_COUNT];
+    list_options(&c, options);
+    if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK) {
+        return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
+    }
+    if (c.wants_help) {
+        print_help();
+        return 0;
+    }
+    if (c.model == NULL) {
+        fprintf(stderr, "%s: --model: no weights given; train some with ashlar-train --save FILE\n",
+                program);
+        return ASHLAR_EXIT_USAGE;
+    }
+    ashlar_blas_set_threads(1); /* products of one row: a second thread would only wait */
+    ashlar_device *device = NULL;
+    const int exit_status = ashlar_program_open_device(program, c.device, &device);
+    if (exit_status != 0) {
+        return exit_status;
+    }
+    const ashlar_status status = sample(&c, device);
+    ashlar_device_close(device);
+    if (status != ASHLAR_OK) {
+        return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    }
+    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+        fprintf(stderr, "%s: standard output could not be written\n", program);
+        return ASHLAR_EXIT_FAILED;
+    }
+    return 0;
+}

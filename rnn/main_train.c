@@ -1,0 +1,209 @@
+/* ashlar-train: train a character LSTM on text files. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "blas.h"
+#include "checkpoint.h"
+#include "file.h"
+#include "options.h"
+#include "program.h"
+#include "progress.h"
+#include "report.h"
+
+static const char program[] = "ashlar-train";
+
+/* The command line; the initial values are the defaults. */
+typedef struct command {
+    ashlar_option_list data;
+    ashlar_train_config train;
+    const char *device;
+    const char *json;
+    const char *save;
+    size_t sample_bytes;
+    size_t threads;
+    bool is_quiet;
+    bool wants_help;
+} command;
+
+static command defaults(void) {
+    command c = {
+        .train = {.layers = 2,
+                  .hidden = 256,
+                  .embedding = 64,
+                  .batch = 16,
+                  .max_length = 256,
+                  .steps = 800,
+                  .adamw = ashlar_adamw_default(),
+                  .seed = 1},
+        .sample_bytes = 400,
+        .threads = (size_t)ashlar_blas_threads(),
+    };
+    c.train.adamw.learning_rate = 0.004;
+    c.train.adamw.clip_norm = 1.0;
+    return c;
+}
+
+enum { OPTION_COUNT = 18 };
+
+static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
+    const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
+                             text = ASHLAR_OPTION_TEXT;
+    ashlar_train_config *t = &c->train;
+    const ashlar_option all[OPTION_COUNT] = {
+        {"data", "PATH", ASHLAR_OPTION_LIST, &c->data, 0, 0, "a text file or a folder; repeatable"},
+        {"steps", "N", count, &t->steps, 1, 1e9, "training steps"},
+        {"batch", "N", count, &t->batch, 1, 65536, "sequences per step"},
+        {"max-length", "N", count, &t->max_length, 1, 1e6, "longer sequences are cut into pieces"},
+        {"layers", "N", count, &t->layers, 1, 64, "LSTM layers"},
+        {"hidden", "N", count, &t->hidden, 1, 16384, "width of a layer"},
+        {"embedding", "N", count, &t->embedding, 1, 16384, "width of a symbol's vector"},
+        {"learning-rate", "X", real, &t->adamw.learning_rate, 1e-12, 10, "of AdamW"},
+        {"weight-decay", "X", real, &t->adamw.weight_decay, 0, 10, "of AdamW"},
+        {"clip", "X", real, &t->adamw.clip_norm, 0, 1e9, "gradient norm to clip at, 0: not at all"},
+        {"seed", "N", ASHLAR_OPTION_SEED, &t->seed, 0, 0, "of weights, batches and sample"},
+        {"threads", "N", count, &c->threads, 1, 1024, "threads of a matrix product"},
+        {"device", "NAME", text, &c->device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
+        {"sample", "N", count, &c->sample_bytes, 0, 1e9, "bytes of text to make at the end"},
+        {"save", "FILE", text, &c->save, 0, 0, "write the weights there (safetensors)"},
+        {"json", "FILE", text, &c->json, 0, 0, "write the report there"},
+        {"quiet", NULL, ASHLAR_OPTION_FLAG, &c->is_quiet, 0, 0, "print nothing but errors"},
+        {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
+    };
+    memcpy(options, all, sizeof all);
+}
+
+static void print_help(void) {
+    command fresh = defaults();
+    ashlar_option options[OPTION_COUNT];
+    list_options(&fresh, options);
+    printf("Usage: %s --data PATH [OPTION]...\n"
+           "Train a character LSTM on text, on blocks that a warm-up sized in advance.\n\n",
+           program);
+    ashlar_options_print(stdout, options, OPTION_COUNT);
+    printf("\nFiles are split at lines of a single %%, others into paragraphs. ASHLAR_DEVICE is\n"
+           "the default of --device; ASHLAR_SOFT=devices=2,memory=4GiB shapes the software\n"
+           "device. Exit status: 0, 1 on failure, 2 on a bad option or environment value.\n");
+}
+
+/* Fail now if a file could not be written at the end. */
+static ashlar_status check_writable(const char *path) {
+    ashlar_file *file = NULL;
+    if (path == NULL) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar_file_create(path, &file);
+    if (status == ASHLAR_OK) {
+        ashlar_file_abort(file);
+    }
+    return status;
+}
+
+static ashlar_status save(const ashlar_model *model, const char *path) {
+    char layers[24], hidden[24], embedding[24];
+    snprintf(layers, sizeof layers, "%zu", model->config.layers);
+    snprintf(hidden, sizeof hidden, "%zu", model->config.hidden);
+    snprintf(embedding, sizeof embedding, "%zu", model->config.embedding);
+    const ashlar_safetensors_pair metadata[] = {
+        {ASHLAR_METADATA_LAYERS, layers},
+        {ASHLAR_METADATA_HIDDEN, hidden},
+        {ASHLAR_METADATA_EMBEDDING, embedding},
+    };
+    return ashlar_checkpoint_save(model->arena, path, metadata, sizeof metadata / sizeof metadata[0],
+                                  model->stream);
+}
+
+static void print_start(const command *c, const ashlar_corpus *corpus) {
+    printf("Text: %zu records, %zu bytes from %zu files (%zu skipped). Model: %zu layers of %zu. "
+           "Products: %s, %d threads.\n",
+           ashlar_corpus_count(corpus), ashlar_corpus_bytes(corpus),
+           ashlar_corpus_file_count(corpus), ashlar_corpus_skipped_count(corpus), c->train.layers,
+           c->train.hidden, ashlar_blas_name(), ashlar_blas_threads());
+    fflush(stdout);
+}
+
+/* Everything after the training that needs the model. */
+static ashlar_status finish(const command *c, ashlar_trainer *trainer,
+                            const ashlar_train_report *report) {
+    ashlar_model *model = ashlar_trainer_model(trainer);
+    ashlar_status status = ASHLAR_OK;
+    if (!c->is_quiet && c->sample_bytes > 0) {
+        printf("\nA sample:\n");
+        status = ashlar_program_sample(model, stdout, c->sample_bytes, 0.7, c->train.seed, "");
+    }
+    if (!c->is_quiet && status == ASHLAR_OK) {
+        ashlar_report_print(stdout, &c->train, report);
+    }
+    if (status == ASHLAR_OK && c->save != NULL) {
+        status = save(model, c->save);
+    }
+    if (status == ASHLAR_OK && c->json != NULL) {
+        status = ashlar_report_write(c->json, &c->train, report);
+    }
+    return status;
+}
+
+static ashlar_status train(const command *c, ashlar_device *device, const ashlar_corpus *corpus) {
+    ashlar_trainer *trainer = NULL;
+    ashlar_train_report report;
+    ashlar_progress progress;
+    ashlar_progress_init(&progress, stdout);
+    ashlar_status status = ashlar_trainer_create(device, corpus, &c->train, &trainer);
+    if (status == ASHLAR_OK) {
+        status = ashlar_trainer_run(trainer, c->is_quiet ? NULL : ashlar_progress_show, &progress,
+                                    &report);
+    }
+    if (status == ASHLAR_OK) {
+        status = finish(c, trainer, &report);
+    }
+    ashlar_trainer_destroy(trainer);
+    return status;
+}
+
+static int run(const command *c, ashlar_device *device) {
+    ashlar_corpus *corpus = NULL;
+    ashlar_status status = check_writable(c->json);
+    if (status == ASHLAR_OK) {
+        status = check_writable(c->save);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_corpus_open(c->data.items, c->data.count, &corpus);
+    }
+    if (status == ASHLAR_OK) {
+        if (!c->is_quiet) {
+            print_start(c, corpus);
+        }
+        status = train(c, device, corpus);
+    }
+    ashlar_corpus_destroy(corpus);
+    return status == ASHLAR_OK ? 0 : ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+}
+
+int main(int argc, char **argv) {
+    command c = defaults();
+    ashlar_option options[OPTION_COUNT];
+    list_options(&c, options);
+    if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK) {
+        return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
+    }
+    if (c.wants_help) {
+        print_help();
+        return 0;
+    }
+    if (c.data.count == 0) {
+        fprintf(stderr, "%s: --data: no text given; name a file or a folder, see --help\n", program);
+        return ASHLAR_EXIT_USAGE;
+    }
+    ashlar_blas_set_threads((int)c.threads);
+    ashlar_device *device = NULL;
+    int status = ashlar_program_open_device(program, c.device, &device);
+    if (status == 0) {
+        status = run(&c, device);
+        ashlar_device_close(device);
+    }
+    if (status == 0 && (fflush(stdout) != 0 || ferror(stdout) != 0)) {
+        fprintf(stderr, "%s: standard output could not be written\n", program);
+        return ASHLAR_EXIT_FAILED;
+    }
+    return status;
+}

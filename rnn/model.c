@@ -1,0 +1,183 @@
+#include "model.h"
+
+#include <math.h>
+
+#include "checked.h"
+#include "error.h"
+#include "host.h"
+#include "random.h"
+
+/* The arena's tensor numbers of the model's parts. */
+typedef struct tensors {
+    size_t embedding, lstm, weight, bias;
+} tensors;
+
+static ashlar_status declare(ashlar_model *model, tensors *t) {
+    const ashlar_model_config *c = &model->config;
+    ashlar_arena *arena = model->arena;
+    ashlar_status status = ashlar_arena_add(arena, "embedding.weight", ASHLAR_F32, 2,
+                                            (size_t[]){c->classes, c->embedding}, &t->embedding);
+    if (status == ASHLAR_OK) {
+        status = ashlar_rnn_declare(arena, "lstm", ashlar_rnn_layout_of(model->rnn), &t->lstm);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_add(arena, "linear.weight", ASHLAR_F32, 2,
+                                  (size_t[]){c->classes, c->hidden}, &t->weight);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_add(arena, "linear.bias", ASHLAR_F32, 1, &c->classes, &t->bias);
+    }
+    return status;
+}
+
+static ashlar_status bind(ashlar_arena *arena, ashlar_region region, const tensors *t,
+                          ashlar_model_views *views) {
+    const struct {
+        size_t tensor;
+        void **pointer;
+    } all[] = {
+        {t->embedding, &views->embedding},
+        {t->lstm, &views->lstm},
+        {t->weight, &views->weight},
+        {t->bias, &views->bias},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const ashlar_status status = ashlar_arena_bind(arena, region, all[i].tensor, all[i].pointer);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status build(ashlar_model *model, size_t regions) {
+    const ashlar_rnn_config rnn = {.input = model->config.embedding,
+                                   .hidden = model->config.hidden,
+                                   .layers = model->config.layers,
+                                   .dtype = ASHLAR_F32};
+    tensors t;
+    ashlar_status status = ashlar_rnn_create(model->device, &rnn, &model->rnn);
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_create(&model->arena);
+    }
+    if (status == ASHLAR_OK) {
+        status = declare(model, &t);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_commit(model->arena, model->allocator, model->stream, regions);
+    }
+    if (status == ASHLAR_OK) {
+        status = bind(model->arena, ASHLAR_REGION_PARAMETERS, &t, &model->parameters);
+    }
+    if (status == ASHLAR_OK && regions > ASHLAR_REGION_GRADIENTS) {
+        status = bind(model->arena, ASHLAR_REGION_GRADIENTS, &t, &model->gradients);
+    }
+    return status;
+}
+
+ashlar_status ashlar_model_create(ashlar_allocator *allocator, ashlar_stream stream,
+                                  const ashlar_model_config *config, size_t regions,
+                                  ashlar_model **out) {
+    ashlar_model *model = ashlar_host_calloc(1, sizeof *model);
+    if (model == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a model");
+    }
+    *model = (ashlar_model){
+        .config = *config,
+        .device = ashlar_allocator_device(allocator),
+        .allocator = allocator,
+        .stream = stream,
+    };
+    const ashlar_status status = build(model, regions);
+    if (status != ASHLAR_OK) {
+        ashlar_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return ASHLAR_OK;
+}
+
+void ashlar_model_destroy(ashlar_model *model) {
+    if (model == NULL) {
+        return;
+    }
+    ashlar_arena_destroy(model->arena);
+    ashlar_rnn_destroy(model->rnn);
+    ashlar_host_free(model);
+}
+
+/* Half the width of the uniform distribution that a tensor starts from. */
+static double init_bound(const ashlar_model *model, size_t tensor) {
+    const void *view = ashlar_arena_view(model->arena, ASHLAR_REGION_PARAMETERS, tensor);
+    return view == model->parameters.embedding ? sqrt(3.0) /* standard deviation 1 */
+                                               : 1.0 / sqrt((double)model->config.hidden);
+}
+
+/* Raise the forget gates' half of the biases, so that cells remember from the start. */
+static void raise_forget_bias(const ashlar_model *model, float *image) {
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
+    const size_t hidden = model->config.hidden;
+    for (size_t layer = 0; layer < model->config.layers; layer++) {
+        const ashlar_rnn_view bias = ashlar_rnn_layout_view(layout, layer, ASHLAR_RNN_BW);
+        float *forget = image + bias.offset + hidden; /* gates i f g o */
+        for (size_t j = 0; j < hidden; j++) {
+            forget[j] += 1.0f;
+        }
+    }
+}
+
+ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed) {
+    const size_t bytes = ashlar_arena_region_bytes(model->arena);
+    float *image = ashlar_host_calloc(bytes, 1); /* padding stays zero */
+    if (image == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of weights", bytes);
+    }
+    ashlar_random random;
+    ashlar_random_init(&random, seed);
+    const size_t lstm_offset = (size_t)((char *)model->parameters.lstm -
+                                        (char *)ashlar_arena_region(model->arena,
+                                                                    ASHLAR_REGION_PARAMETERS));
+    for (size_t i = 0; i < ashlar_arena_tensor_count(model->arena); i++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(model->arena, i, &info);
+        float *values = image + info.offset / sizeof *values;
+        const double bound = init_bound(model, i);
+        for (size_t j = 0; j < info.elements; j++) {
+            values[j] = (float)(bound * (2 * ashlar_random_uniform(&random) - 1));
+        }
+    }
+    raise_forget_bias(model, image + lstm_offset / sizeof *image);
+    ashlar_status status =
+        ashlar_copy_to_device(model->device,
+                              ashlar_arena_region(model->arena, ASHLAR_REGION_PARAMETERS), image,
+                              bytes, model->stream);
+    if (status == ASHLAR_OK) {
+        status = ashlar_stream_synchronize(model->device, model->stream);
+    }
+    ashlar_host_free(image);
+    return status;
+}
+
+static bool product(size_t a, size_t b, size_t c, size_t d, size_t *out) {
+    return ashlar_mul(a, b, out) && ashlar_mul(*out, c, out) && ashlar_mul(*out, d, out);
+}
+
+ashlar_status ashlar_model_sizes(const ashlar_model *model, size_t steps, size_t batch,
+                                 ashlar_step_sizes *sizes) {
+    const ashlar_model_config *c = &model->config;
+    ashlar_step_sizes s = {.results = sizeof(ashlar_step_results)};
+    if (!product(steps, batch, 1, sizeof(int32_t), &s.grid) ||
+        !product(batch, 1, 1, sizeof(int32_t), &s.lengths) ||
+        !product(steps, batch, c->embedding, sizeof(float), &s.x) ||
+        !product(steps, batch, c->hidden, sizeof(float), &s.y) ||
+        !product(steps, batch, c->classes, sizeof(float), &s.logits)) {
+        return ashlar_fail(ASHLAR_EOVERFLOW, "a step of %zu x %zu is too large to address", steps,
+                           batch);
+    }
+    const ashlar_status status =
+        ashlar_rnn_sizes(model->rnn, steps, batch, true, &s.reserve, &s.work);
+    if (status == ASHLAR_OK) {
+        *sizes = s;
+    }
+    return status;
+}

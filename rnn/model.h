@@ -1,0 +1,104 @@
+/*
+ * model.h - the character model: embedding, LSTM stack, linear layer, softmax (internal).
+ *
+ *     x = embedding[token]    y = LSTM(x)    logits = y W^T + b    loss = cross-entropy(logits)
+ *
+ * All weights lie in one arena; every buffer of a step comes from the allocator afresh, and goes
+ * back as soon as the step is done with it, as a C training loop would do it.
+ *
+ * Threads: one at a time per model.
+ */
+#ifndef ASHLAR_MODEL_H
+#define ASHLAR_MODEL_H
+
+#include <ashlar/arena.h>
+#include <ashlar/rnn.h>
+
+#include "batcher.h"
+
+typedef struct ashlar_model_config {
+    size_t classes;   /* V, symbols of the vocabulary */
+    size_t embedding; /* E */
+    size_t hidden;    /* H */
+    size_t layers;    /* L */
+} ashlar_model_config;
+
+/* Views into the arena, watched by ashlar_arena_check(). All fp32. */
+typedef struct ashlar_model_views {
+    void *embedding; /* [V, E] */
+    void *lstm;      /* the stack, in cuDNN's packed order */
+    void *weight;    /* [V, H] of the linear layer */
+    void *bias;      /* [V] */
+} ashlar_model_views;
+
+typedef struct ashlar_model {
+    ashlar_model_config config;
+    ashlar_device *device;
+    ashlar_allocator *allocator;
+    ashlar_stream stream; /* everything of the model is queued here */
+    ashlar_rnn *rnn;
+    ashlar_arena *arena;
+    ashlar_model_views parameters;
+    ashlar_model_views gradients; /* NULL pointers in a model for inference */
+} ashlar_model;
+
+/* Bytes of every buffer of one step. Fields that depend on the length only through the back end
+ * need not grow with it: see ashlar_rnn_sizes(). */
+typedef struct ashlar_step_sizes {
+    size_t grid;    /* inputs, and targets: int32 [T, B] */
+    size_t lengths; /* int32 [B] */
+    size_t x;       /* [T, B, E], and dx */
+    size_t y;       /* [T, B, H], and dy */
+    size_t logits;  /* [T, B, V], and dlogits in the same place */
+    size_t results; /* one ashlar_step_results */
+    size_t reserve;
+    size_t work;
+} ashlar_step_sizes;
+
+/* What a step leaves in device memory for the host to read. */
+typedef struct ashlar_step_results {
+    double loss;      /* mean over the batch's tokens, nats */
+    double grad_norm; /* before clipping */
+} ashlar_step_results;
+
+/*
+ * Build the model and take its weights from `allocator`: zeros, to be initialised or loaded.
+ *
+ * regions   of the arena: 1 for inference, ASHLAR_REGION_COUNT for training
+ *
+ * Ownership: *out is the caller's; the allocator and the stream must outlive it.
+ * Errors:    ASHLAR_EINVAL, ASHLAR_EOVERFLOW (config), ASHLAR_ENOTSUP (a CUDA device),
+ *            ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_model_create(ashlar_allocator *allocator,
+                                                    ashlar_stream stream,
+                                                    const ashlar_model_config *config,
+                                                    size_t regions, ashlar_model **out);
+void ashlar_model_destroy(ashlar_model *model); /* NULL is allowed */
+
+/*
+ * Fill the weights from `seed`: uniform in +-1/sqrt(fan-in), as PyTorch does for these layers
+ * (embedding: +-sqrt(3), a standard deviation of 1), forget gates' biases raised by 1 in all.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed);
+
+/* The buffers of a step of T x B. Errors: ASHLAR_EINVAL, ASHLAR_EOVERFLOW. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_model_sizes(const ashlar_model *model, size_t steps,
+                                                   size_t batch, ashlar_step_sizes *sizes);
+
+/*
+ * Queue forward and backward of one batch, gradients into the arena's gradient region (overwritten,
+ * not added to).
+ *
+ * batch     host memory; where it is page-locked, untouched until the stream has passed the step
+ * count     B, the sequences of the batch
+ * sizes     at least those of the batch's shape; larger ones are what a warm-up uses
+ * results   device memory; the step writes ->loss there
+ *
+ * Errors: those of ashlar_alloc(), ashlar_launch(), ashlar_rnn_forward(). All buffers are returned.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_model_step(ashlar_model *model, const ashlar_batch *batch,
+                                                  size_t count, const ashlar_step_sizes *sizes,
+                                                  ashlar_step_results *results);
+
+#endif /* ASHLAR_MODEL_H */

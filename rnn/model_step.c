@@ -1,0 +1,224 @@
+/* One step of the model: which buffers it takes when, what it queues, what it gives back. */
+#include "model.h"
+
+#include "ops_cpu.h"
+
+/* A step's buffers in device memory; NULL where not taken yet, or given back. */
+typedef struct buffers {
+    void *inputs;  /* int32 [T, B] */
+    void *targets; /* int32 [T, B] */
+    void *lengths; /* int32 [B] */
+    void *x;       /* float [T, B, E] */
+    void *y;       /* float [T, B, H] */
+    void *logits;  /* float [T, B, V], then their gradient */
+    void *dy;      /* float [T, B, H] */
+    void *dx;      /* float [T, B, E] */
+    void *reserve;
+    void *work;
+} buffers;
+
+typedef struct step {
+    ashlar_model *model;
+    const ashlar_batch *batch;
+    size_t count; /* B */
+    const ashlar_step_sizes *sizes;
+    ashlar_step_results *results;
+    buffers b;
+} step;
+
+/* Leave the function with the first status that is no success. */
+#define TRY(call)                             \
+    do {                                      \
+        const ashlar_status status_ = (call); \
+        if (status_ != ASHLAR_OK) {           \
+            return status_;                   \
+        }                                     \
+    } while (0)
+
+static ashlar_status take(const step *s, size_t bytes, ashlar_tag tag, void **buffer) {
+    return ashlar_alloc_tagged(s->model->allocator, bytes, tag, s->model->stream, buffer);
+}
+
+/* Queued work may still use the buffer: the allocator hands it out again in stream order only. */
+static ashlar_status give(const step *s, void **buffer) {
+    void *ptr = *buffer;
+    *buffer = NULL;
+    return ashlar_free(s->model->allocator, ptr);
+}
+
+static ashlar_status launch(const step *s, void (*fn)(void *), const void *args, size_t bytes) {
+    return ashlar_launch(s->model->device, s->model->stream, fn, args, bytes);
+}
+
+static void run_embedding_forward(void *args) {
+    ashlar_embedding_forward_f32(args);
+}
+
+static void run_embedding_backward(void *args) {
+    ashlar_embedding_backward_f32(args);
+}
+
+static void run_linear_forward(void *args) {
+    ashlar_linear_forward_f32(args);
+}
+
+static void run_linear_backward(void *args) {
+    ashlar_linear_backward_f32(args);
+}
+
+typedef struct loss_call {
+    ashlar_loss_args args;
+    double *loss; /* device memory */
+} loss_call;
+
+static void run_loss(void *args) {
+    const loss_call *call = args;
+    *call->loss = ashlar_loss_f32(&call->args);
+}
+
+static ashlar_status upload(step *s) {
+    ashlar_model *m = s->model;
+    const size_t grid_bytes = s->batch->steps * s->count * sizeof(int32_t);
+    const size_t lengths_bytes = s->count * sizeof(int32_t);
+    TRY(take(s, s->sizes->grid, ASHLAR_TAG_BATCH, &s->b.inputs));
+    TRY(take(s, s->sizes->grid, ASHLAR_TAG_BATCH, &s->b.targets));
+    TRY(take(s, s->sizes->lengths, ASHLAR_TAG_BATCH, &s->b.lengths));
+    TRY(ashlar_copy_to_device(m->device, s->b.inputs, s->batch->inputs, grid_bytes, m->stream));
+    TRY(ashlar_copy_to_device(m->device, s->b.targets, s->batch->targets, grid_bytes, m->stream));
+    return ashlar_copy_to_device(m->device, s->b.lengths, s->batch->lengths, lengths_bytes,
+                                 m->stream);
+}
+
+static ashlar_embedding_args embedding_args(const step *s) {
+    return (ashlar_embedding_args){
+        .steps = s->batch->steps,
+        .batch = s->count,
+        .lengths = s->b.lengths,
+        .classes = s->model->config.classes,
+        .width = s->model->config.embedding,
+        .tokens = s->b.inputs,
+        .table = s->model->parameters.embedding,
+        .out = s->b.x,
+        .dout = s->b.dx,
+        .dtable = s->model->gradients.embedding,
+    };
+}
+
+static ashlar_linear_args linear_args(const step *s) {
+    return (ashlar_linear_args){
+        .rows = s->batch->steps * s->count,
+        .in = s->model->config.hidden,
+        .out = s->model->config.classes,
+        .x = s->b.y,
+        .weight = s->model->parameters.weight,
+        .bias = s->model->parameters.bias,
+        .y = s->b.logits,
+        .dy = s->b.logits,
+        .dx = s->b.dy,
+        .dweight = s->model->gradients.weight,
+        .dbias = s->model->gradients.bias,
+    };
+}
+
+static ashlar_rnn_batch rnn_batch(const step *s) {
+    return (ashlar_rnn_batch){
+        .steps = s->batch->steps, .batch = s->count, .lengths = s->batch->lengths};
+}
+
+static ashlar_rnn_buffers rnn_buffers(const step *s) {
+    return (ashlar_rnn_buffers){
+        .reserve = s->b.reserve,
+        .work = s->b.work,
+        .x = s->b.x,
+        .weights = s->model->parameters.lstm,
+        .y = s->b.y,
+        .dy = s->b.dy,
+        .dx = s->b.dx,
+        .dweights = s->model->gradients.lstm,
+    };
+}
+
+typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
+                                  const ashlar_rnn_buffers *, ashlar_stream);
+
+/* One pass of the LSTM, with a workspace for just that long. */
+static ashlar_status run_rnn(step *s, rnn_pass pass) {
+    TRY(take(s, s->sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
+    const ashlar_rnn_batch batch = rnn_batch(s);
+    const ashlar_rnn_buffers all = rnn_buffers(s);
+    TRY(pass(s->model->rnn, &batch, &all, s->model->stream));
+    return give(s, &s->b.work);
+}
+
+static ashlar_status forward(step *s) {
+    TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
+    const ashlar_embedding_args embedding = embedding_args(s);
+    TRY(launch(s, run_embedding_forward, &embedding, sizeof embedding));
+    TRY(take(s, s->sizes->reserve, ASHLAR_TAG_RESERVE, &s->b.reserve));
+    TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
+    /*
+     * The logits are taken before the LSTM needs its workspace: so they lie beside y, backward
+     * gives both back at once, and its workspace fits into the one hole they leave. It does not
+     * raise the peak, which is reached when dy takes the place of this workspace.
+     */
+    TRY(take(s, s->sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
+    TRY(run_rnn(s, ashlar_rnn_forward));
+    const ashlar_linear_args linear = linear_args(s);
+    TRY(launch(s, run_linear_forward, &linear, sizeof linear));
+    const loss_call loss = {
+        .args = {.steps = s->batch->steps,
+                 .batch = s->count,
+                 .lengths = s->b.lengths,
+                 .classes = s->model->config.classes,
+                 .logits = s->b.logits,
+                 .targets = s->b.targets,
+                 .dlogits = s->b.logits},
+        .loss = &s->results->loss,
+    };
+    return launch(s, run_loss, &loss, sizeof loss);
+}
+
+static ashlar_status backward(step *s) {
+    ashlar_model *m = s->model;
+    /* One fill for all: every back end adds weight gradients to what is there. */
+    TRY(ashlar_fill(m->device, ashlar_arena_region(m->arena, ASHLAR_REGION_GRADIENTS), 0,
+                    ashlar_arena_region_bytes(m->arena), m->stream));
+    TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
+    const ashlar_linear_args linear = linear_args(s);
+    TRY(launch(s, run_linear_backward, &linear, sizeof linear));
+    TRY(give(s, &s->b.logits));
+    TRY(give(s, &s->b.y));
+    TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
+    TRY(run_rnn(s, ashlar_rnn_backward_data));
+    TRY(give(s, &s->b.dy));
+    TRY(run_rnn(s, ashlar_rnn_backward_weights));
+    const ashlar_embedding_args embedding = embedding_args(s);
+    return launch(s, run_embedding_backward, &embedding, sizeof embedding);
+}
+
+/* Give back all that is still held, after success and failure alike. */
+static ashlar_status give_all(const step *s, buffers *b) {
+    void **const all[] = {&b->inputs, &b->targets, &b->lengths, &b->x,       &b->y,
+                          &b->logits, &b->dy,      &b->dx,      &b->reserve, &b->work};
+    ashlar_status first = ASHLAR_OK;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const ashlar_status status = give(s, all[i]);
+        first = first == ASHLAR_OK ? status : first;
+    }
+    return first;
+}
+
+ashlar_status ashlar_model_step(ashlar_model *model, const ashlar_batch *batch, size_t count,
+                                const ashlar_step_sizes *sizes, ashlar_step_results *results) {
+    step s = {
+        .model = model, .batch = batch, .count = count, .sizes = sizes, .results = results};
+    ashlar_status status = upload(&s);
+    if (status == ASHLAR_OK) {
+        status = forward(&s);
+    }
+    if (status == ASHLAR_OK) {
+        status = backward(&s);
+    }
+    const ashlar_status given = give_all(&s, &s.b);
+    return status == ASHLAR_OK ? given : status;
+}

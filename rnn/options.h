@@ -1,0 +1,51 @@
+/*
+ * options.h - the command lines of the programs, from one table each (internal).
+ */
+#ifndef ASHLAR_OPTIONS_H
+#define ASHLAR_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <ashlar/status.h>
+
+typedef enum ashlar_option_kind {
+    ASHLAR_OPTION_COUNT, /* size_t, min .. max */
+    ASHLAR_OPTION_SEED,  /* uint64_t, any */
+    ASHLAR_OPTION_REAL,  /* double, min .. max */
+    ASHLAR_OPTION_TEXT,  /* const char *, not empty */
+    ASHLAR_OPTION_LIST,  /* ashlar_option_list: may be given several times */
+    ASHLAR_OPTION_FLAG,  /* bool */
+} ashlar_option_kind;
+
+enum { ASHLAR_OPTION_LIST_MAX = 64 };
+
+typedef struct ashlar_option_list {
+    const char *items[ASHLAR_OPTION_LIST_MAX];
+    size_t count;
+} ashlar_option_list;
+
+typedef struct ashlar_option {
+    const char *name;     /* without the dashes */
+    const char *argument; /* what the help calls its value; NULL for a flag */
+    ashlar_option_kind kind;
+    void *value;          /* of the kind's type; holds the default, which the help shows */
+    double min, max;      /* of COUNT and REAL */
+    const char *help;
+} ashlar_option;
+
+/*
+ * Read the command line into the options' values. "--name value" and "--name=value".
+ *
+ * Errors: ASHLAR_EINVAL (an unknown option, a missing or bad value, a word that is no option),
+ *         naming it and what is allowed. Values read before it may have changed.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_options_parse(const ashlar_option *options, size_t count,
+                                                     int argc, char **argv);
+
+/* Print a line for each option, its default included. */
+void ashlar_options_print(FILE *out, const ashlar_option *options, size_t count);
+
+#endif /* ASHLAR_OPTIONS_H */

@@ -1,0 +1,68 @@
+#include "program.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "batcher.h"
+#include "sampler.h"
+
+int ashlar_program_fail(const char *program, int exit_status) {
+    fprintf(stderr, "%s: %s\n", program, ashlar_error_detail());
+    return exit_status;
+}
+
+int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out) {
+    ashlar_device *device = NULL;
+    ashlar_status status = ashlar_device_open(name, &device);
+    if (status == ASHLAR_OK) {
+        ashlar_device_info info;
+        ashlar_device_info_read(device, &info);
+        const char *asked = name != NULL ? name : getenv("ASHLAR_DEVICE");
+        const bool chose_itself = asked == NULL || *asked == '\0' || strcmp(asked, "auto") == 0;
+        if (chose_itself && info.kind == ASHLAR_DEVICE_CUDA) {
+            ashlar_device_close(device);
+            fprintf(stderr, "%s: no RNN back end for CUDA yet, using the software device\n", program);
+            status = ashlar_device_open("soft", &device);
+        }
+    }
+    if (status != ASHLAR_OK) {
+        return ashlar_program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
+                                                                    : ASHLAR_EXIT_FAILED);
+    }
+    *out = device;
+    return 0;
+}
+
+/* A terminal obeys control characters: show it none but the end of a line and the tab. */
+static void put_symbol(FILE *out, int32_t symbol, bool is_terminal) {
+    const bool is_control = (symbol < ' ' && symbol != '\n' && symbol != '\t') || symbol == 0x7f ||
+                            (symbol >= 0x80 && symbol < 0xa0);
+    if (symbol == ASHLAR_BATCHER_MARK) {
+        fputs("\n%\n", out);
+    } else {
+        fputc(is_terminal && is_control ? '?' : symbol, out);
+    }
+}
+
+ashlar_status ashlar_program_sample(ashlar_model *model, FILE *out, size_t bytes,
+                                    double temperature, uint64_t seed, const char *prime) {
+    const ashlar_sampler_config config = {.temperature = temperature, .seed = seed};
+    const bool is_terminal = isatty(fileno(out)) == 1;
+    ashlar_sampler *sampler = NULL;
+    ashlar_status status = ashlar_sampler_create(model, &config, &sampler);
+    for (const char *p = prime; status == ASHLAR_OK && *p != '\0'; p++) {
+        put_symbol(out, (unsigned char)*p, is_terminal);
+        status = ashlar_sampler_feed(sampler, (unsigned char)*p);
+    }
+    for (size_t i = 0; status == ASHLAR_OK && i < bytes; i++) {
+        int32_t symbol = 0;
+        status = ashlar_sampler_next(sampler, &symbol);
+        if (status == ASHLAR_OK) {
+            put_symbol(out, symbol, is_terminal);
+        }
+    }
+    fputc('\n', out);
+    ashlar_sampler_destroy(sampler);
+    return status;
+}

@@ -1,0 +1,39 @@
+/*
+ * program.h - what both programs do the same way around their own work (internal).
+ */
+#ifndef ASHLAR_PROGRAM_H
+#define ASHLAR_PROGRAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "model.h"
+
+/* Exit statuses besides 0. */
+enum {
+    ASHLAR_EXIT_FAILED = 1,
+    ASHLAR_EXIT_USAGE = 2, /* an option or an environment value */
+};
+
+/* Print "PROGRAM: DETAIL" of the last failure as one line on stderr, and return `exit_status`. */
+int ashlar_program_fail(const char *program, int exit_status);
+
+/*
+ * Open the device that `name` (NULL: the environment) asks for. "auto" that finds a CUDA device
+ * takes the software device instead, and says so on stderr: there is no back end for CUDA yet.
+ * On failure prints it and returns the exit status; 0 on success.
+ */
+int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out);
+
+/* Write `bytes` symbols that the model draws; the mark between records becomes a line of %. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_program_sample(ashlar_model *model, FILE *out, size_t bytes,
+                                                      double temperature, uint64_t seed,
+                                                      const char *prime);
+
+/* Keys of a checkpoint's metadata that the model is built from. */
+#define ASHLAR_METADATA_LAYERS "ashlar.layers"
+#define ASHLAR_METADATA_HIDDEN "ashlar.hidden"
+#define ASHLAR_METADATA_EMBEDDING "ashlar.embedding"
+
+#endif /* ASHLAR_PROGRAM_H */

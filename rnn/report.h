@@ -1,0 +1,19 @@
+/*
+ * report.h - what a training took and did, in words and a table, and as JSON (internal).
+ */
+#ifndef ASHLAR_REPORT_H
+#define ASHLAR_REPORT_H
+
+#include <stdio.h>
+
+#include "train.h"
+
+void ashlar_report_print(FILE *out, const ashlar_train_config *config,
+                         const ashlar_train_report *report);
+
+/* Write the report as one JSON object, whole or not at all. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_report_write(const char *path,
+                                                    const ashlar_train_config *config,
+                                                    const ashlar_train_report *report);
+
+#endif /* ASHLAR_REPORT_H */

@@ -1,0 +1,221 @@
+#include "sampler.h"
+
+#include "error.h"
+#include "host.h"
+#include "ops_cpu.h"
+
+/* Device memory of the sampler, in one block; offsets in bytes, each a multiple of ALIGN. */
+enum { ALIGN = 64 };
+
+typedef struct parts {
+    size_t token;   /* int32 [1] */
+    size_t length;  /* int32 [1], always 1 */
+    size_t x;       /* float [E] */
+    size_t y;       /* float [H] */
+    size_t states;  /* float [2][2][L, H]: h and c, before and after a step in turn */
+    size_t logits;  /* float [V], then probabilities */
+    size_t work;
+    size_t bytes;
+} parts;
+
+struct ashlar_sampler {
+    ashlar_model *model;
+    double temperature;
+    ashlar_random random;
+    parts at;
+    char *memory;         /* device, at.bytes */
+    float *probabilities; /* host, [V] */
+    unsigned now;         /* which of the two states is current */
+};
+
+static size_t place(size_t *end, size_t bytes) {
+    const size_t offset = *end;
+    *end = (offset + bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return offset;
+}
+
+static size_t state_bytes(const ashlar_model_config *c) {
+    return c->layers * c->hidden * sizeof(float);
+}
+
+/* Sizes cannot overflow here: the weights, which are larger, were placed before. */
+static parts lay_out(const ashlar_model_config *c, size_t work_bytes) {
+    parts at = {0};
+    size_t end = 0;
+    at.token = place(&end, sizeof(int32_t));
+    at.length = place(&end, sizeof(int32_t));
+    at.x = place(&end, c->embedding * sizeof(float));
+    at.y = place(&end, c->hidden * sizeof(float));
+    at.states = place(&end, 4 * ((state_bytes(c) + ALIGN - 1) / ALIGN * ALIGN));
+    at.logits = place(&end, c->classes * sizeof(float));
+    at.work = place(&end, work_bytes);
+    at.bytes = end;
+    return at;
+}
+
+/* The h (which = 0) or c (1) state number `side`. */
+static void *state(const ashlar_sampler *s, unsigned side, unsigned which) {
+    const size_t stride = (state_bytes(&s->model->config) + ALIGN - 1) / ALIGN * ALIGN;
+    return s->memory + s->at.states + (2 * side + which) * stride;
+}
+
+static ashlar_status build(ashlar_sampler *s) {
+    const ashlar_model *m = s->model;
+    size_t reserve_bytes, work_bytes;
+    ashlar_status status = ashlar_rnn_sizes(m->rnn, 1, 1, false, &reserve_bytes, &work_bytes);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    s->at = lay_out(&m->config, work_bytes);
+    s->probabilities = ashlar_host_calloc(m->config.classes, sizeof *s->probabilities);
+    if (s->probabilities == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu probabilities",
+                           m->config.classes);
+    }
+    void *memory = NULL;
+    status = ashlar_alloc_tagged(m->allocator, s->at.bytes, ASHLAR_TAG_ACTIVATIONS, m->stream,
+                                 &memory);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    s->memory = memory;
+    status = ashlar_fill(m->device, memory, 0, s->at.bytes, m->stream); /* states start at zero */
+    if (status == ASHLAR_OK) {
+        const int32_t one = 1;
+        status = ashlar_copy_to_device(m->device, s->memory + s->at.length, &one, sizeof one,
+                                       m->stream);
+    }
+    return status == ASHLAR_OK ? ashlar_sampler_feed(s, ASHLAR_BATCHER_MARK) : status;
+}
+
+ashlar_status ashlar_sampler_create(ashlar_model *model, const ashlar_sampler_config *config,
+                                    ashlar_sampler **out) {
+    ashlar_sampler *s = ashlar_host_calloc(1, sizeof *s);
+    if (s == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a sampler");
+    }
+    s->model = model;
+    s->temperature = config->temperature;
+    ashlar_random_init(&s->random, config->seed);
+    const ashlar_status status = build(s);
+    if (status != ASHLAR_OK) {
+        ashlar_sampler_destroy(s);
+        return status;
+    }
+    *out = s;
+    return ASHLAR_OK;
+}
+
+void ashlar_sampler_destroy(ashlar_sampler *s) {
+    if (s == NULL) {
+        return;
+    }
+    const ashlar_status status = ashlar_free(s->model->allocator, s->memory);
+    (void)status; /* it is a block that build() took */
+    ashlar_host_free(s->probabilities);
+    ashlar_host_free(s);
+}
+
+static void run_embedding(void *args) {
+    ashlar_embedding_forward_f32(args);
+}
+
+static void run_linear(void *args) {
+    ashlar_linear_forward_f32(args);
+}
+
+static void run_softmax(void *args) {
+    ashlar_softmax_f32(args);
+}
+
+static ashlar_status feed_embedding(const ashlar_sampler *s, int32_t symbol) {
+    const ashlar_model *m = s->model;
+    const ashlar_embedding_args args = {
+        .steps = 1,
+        .batch = 1,
+        .lengths = (const int32_t *)(const void *)(s->memory + s->at.length),
+        .classes = m->config.classes,
+        .width = m->config.embedding,
+        .tokens = (const int32_t *)(const void *)(s->memory + s->at.token),
+        .table = m->parameters.embedding,
+        .out = s->memory + s->at.x,
+    };
+    const ashlar_status status = ashlar_copy_to_device(m->device, s->memory + s->at.token, &symbol,
+                                                       sizeof symbol, m->stream);
+    return status == ASHLAR_OK
+               ? ashlar_launch(m->device, m->stream, run_embedding, &args, sizeof args)
+               : status;
+}
+
+static ashlar_status feed_lstm(ashlar_sampler *s) {
+    const int32_t one = 1;
+    const ashlar_rnn_batch batch = {.steps = 1, .batch = 1, .lengths = &one};
+    const ashlar_rnn_buffers buffers = {
+        .work = s->memory + s->at.work,
+        .x = s->memory + s->at.x,
+        .hx = state(s, s->now, 0),
+        .cx = state(s, s->now, 1),
+        .weights = s->model->parameters.lstm,
+        .y = s->memory + s->at.y,
+        .hy = state(s, !s->now, 0),
+        .cy = state(s, !s->now, 1),
+    };
+    const ashlar_status status =
+        ashlar_rnn_forward(s->model->rnn, &batch, &buffers, s->model->stream);
+    if (status == ASHLAR_OK) {
+        s->now = !s->now;
+    }
+    return status;
+}
+
+ashlar_status ashlar_sampler_feed(ashlar_sampler *s, int32_t symbol) {
+    const ashlar_status status = feed_embedding(s, symbol);
+    return status == ASHLAR_OK ? feed_lstm(s) : status;
+}
+
+/* Queue the distribution of the next symbol, and bring it to the host. */
+static ashlar_status read_probabilities(const ashlar_sampler *s) {
+    const ashlar_model *m = s->model;
+    const ashlar_linear_args linear = {
+        .rows = 1,
+        .in = m->config.hidden,
+        .out = m->config.classes,
+        .x = s->memory + s->at.y,
+        .weight = m->parameters.weight,
+        .bias = m->parameters.bias,
+        .y = s->memory + s->at.logits,
+    };
+    const ashlar_softmax_args softmax = {
+        .rows = 1,
+        .classes = m->config.classes,
+        .temperature = s->temperature,
+        .logits = s->memory + s->at.logits,
+        .probs = s->memory + s->at.logits,
+    };
+    ashlar_status status = ashlar_launch(m->device, m->stream, run_linear, &linear, sizeof linear);
+    if (status == ASHLAR_OK) {
+        status = ashlar_launch(m->device, m->stream, run_softmax, &softmax, sizeof softmax);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_copy_to_host(m->device, s->probabilities, s->memory + s->at.logits,
+                                     m->config.classes * sizeof(float), m->stream);
+    }
+    return status == ASHLAR_OK ? ashlar_stream_synchronize(m->device, m->stream) : status;
+}
+
+ashlar_status ashlar_sampler_next(ashlar_sampler *s, int32_t *symbol) {
+    ashlar_status status = read_probabilities(s);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    double left = ashlar_random_uniform(&s->random);
+    size_t drawn = 0;
+    while (drawn + 1 < s->model->config.classes && left >= s->probabilities[drawn]) {
+        left -= s->probabilities[drawn++];
+    }
+    status = ashlar_sampler_feed(s, (int32_t)drawn);
+    if (status == ASHLAR_OK) {
+        *symbol = (int32_t)drawn;
+    }
+    return status;
+}

@@ -1,0 +1,245 @@
+#include "train.h"
+
+#include <math.h>
+#include <time.h>
+
+#include "error.h"
+#include "host.h"
+#include "warmup.h"
+
+/* The last few steps, for a loss that does not jump with every batch. */
+typedef struct recent {
+    double nats[ASHLAR_TRAIN_RECENT]; /* loss * tokens */
+    double tokens[ASHLAR_TRAIN_RECENT];
+} recent;
+
+struct ashlar_trainer {
+    ashlar_train_config config;
+    ashlar_device *device;
+    ashlar_driver_counts at_start;
+    ashlar_batcher *batcher;
+    ashlar_allocator *allocator;
+    ashlar_stream stream;
+    ashlar_model *model;
+    void *staging;                /* page-locked: inputs, targets, lengths of one batch */
+    ashlar_batch batch;           /* pointers into staging */
+    ashlar_step_results *results; /* device */
+    bool *seen_lengths;           /* [max steps + 1] */
+    recent recent;
+};
+
+/* One page-locked block for a batch of the largest shape. */
+static ashlar_status take_staging(ashlar_trainer *t) {
+    const size_t grid_bytes = ashlar_batcher_grid_bytes(t->batcher);
+    const size_t lengths_bytes = t->config.batch * sizeof(int32_t);
+    const ashlar_status status =
+        ashlar_device_host_alloc(t->device, 2 * grid_bytes + lengths_bytes, &t->staging);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    int32_t *values = t->staging;
+    t->batch.inputs = values;
+    t->batch.targets = values + grid_bytes / sizeof *values;
+    t->batch.lengths = values + 2 * (grid_bytes / sizeof *values);
+    return ASHLAR_OK;
+}
+
+static ashlar_status build_model(ashlar_trainer *t) {
+    const ashlar_model_config model = {.classes = ASHLAR_BATCHER_SYMBOLS,
+                                       .embedding = t->config.embedding,
+                                       .hidden = t->config.hidden,
+                                       .layers = t->config.layers};
+    ashlar_status status = ashlar_allocator_create(t->device, &t->allocator);
+    if (status == ASHLAR_OK) {
+        status = ashlar_stream_create(t->device, &t->stream);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_model_create(t->allocator, t->stream, &model, ASHLAR_REGION_COUNT,
+                                     &t->model);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_model_init_weights(t->model, t->config.seed);
+    }
+    if (status == ASHLAR_OK) {
+        void *results = NULL;
+        status = ashlar_alloc_tagged(t->allocator, sizeof *t->results, ASHLAR_TAG_WORKSPACE,
+                                     t->stream, &results);
+        t->results = results;
+    }
+    return status;
+}
+
+static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
+    const ashlar_batcher_config batcher = {
+        .batch = t->config.batch, .max_steps = t->config.max_length, .seed = t->config.seed};
+    ashlar_device_counts_read(t->device, &t->at_start);
+    ashlar_status status = ashlar_batcher_create(corpus, &batcher, &t->batcher);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const size_t max_steps = ashlar_batcher_max_steps(t->batcher);
+    t->seen_lengths = ashlar_host_calloc(max_steps + 1, sizeof *t->seen_lengths);
+    if (t->seen_lengths == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", max_steps);
+    }
+    status = take_staging(t);
+    return status == ASHLAR_OK ? build_model(t) : status;
+}
+
+ashlar_status ashlar_trainer_create(ashlar_device *device, const ashlar_corpus *corpus,
+                                    const ashlar_train_config *config, ashlar_trainer **out) {
+    ashlar_trainer *t = ashlar_host_calloc(1, sizeof *t);
+    if (t == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a trainer");
+    }
+    t->config = *config;
+    t->device = device;
+    const ashlar_status status = build(t, corpus);
+    if (status != ASHLAR_OK) {
+        ashlar_trainer_destroy(t);
+        return status;
+    }
+    *out = t;
+    return ASHLAR_OK;
+}
+
+void ashlar_trainer_destroy(ashlar_trainer *t) {
+    if (t == NULL) {
+        return;
+    }
+    ashlar_model_destroy(t->model);
+    ashlar_allocator_destroy(t->allocator); /* waits for the stream, and takes the rest with it */
+    ashlar_stream_destroy(t->device, t->stream);
+    ashlar_device_host_free(t->device, t->staging);
+    ashlar_batcher_destroy(t->batcher);
+    ashlar_host_free(t->seen_lengths);
+    ashlar_host_free(t);
+}
+
+ashlar_model *ashlar_trainer_model(ashlar_trainer *t) {
+    return t->model;
+}
+
+static double now_seconds(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* What was asked of the driver since *last, which moves on to now. */
+static ashlar_phase_calls end_phase(const ashlar_trainer *t, ashlar_driver_counts *last) {
+    const ashlar_driver_counts before = *last;
+    ashlar_device_counts_read(t->device, last);
+    return (ashlar_phase_calls){
+        .management = last->memory - before.memory + last->order - before.order + last->query -
+                      before.query,
+        .work = last->work - before.work,
+        .wait = last->wait - before.wait,
+    };
+}
+
+/* One step, from the text to updated weights, its results read back. */
+static ashlar_status run_step(ashlar_trainer *t, size_t step, ashlar_step_results *results) {
+    ashlar_step_sizes sizes;
+    ashlar_batcher_next(t->batcher, &t->batch);
+    ashlar_status status =
+        ashlar_model_sizes(t->model, t->batch.steps, t->config.batch, &sizes);
+    if (status == ASHLAR_OK) {
+        status = ashlar_model_step(t->model, &t->batch, t->config.batch, &sizes, t->results);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_adamw_step(t->model->arena, &t->config.adamw, step, &t->results->grad_norm,
+                                   t->stream);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_copy_to_host(t->device, results, t->results, sizeof *results, t->stream);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_stream_synchronize(t->device, t->stream);
+    }
+    if (status == ASHLAR_OK && !(isfinite(results->loss) && isfinite(results->grad_norm))) {
+        return ashlar_fail(ASHLAR_EFORMAT, "step %zu: the loss is no number any more; use a smaller "
+                           "--learning-rate", step);
+    }
+    return status;
+}
+
+static double recent_loss(const recent *r) {
+    double nats = 0, tokens = 0;
+    for (size_t i = 0; i < ASHLAR_TRAIN_RECENT; i++) {
+        nats += r->nats[i];
+        tokens += r->tokens[i];
+    }
+    return nats / tokens;
+}
+
+/* Take one step into the report. */
+static void account(ashlar_trainer *t, size_t step, double loss, ashlar_train_report *report) {
+    const size_t slot = step % ASHLAR_TRAIN_RECENT;
+    t->recent.tokens[slot] = (double)t->batch.tokens;
+    t->recent.nats[slot] = loss * (double)t->batch.tokens;
+    report->loss_first = step == 1 ? loss : report->loss_first;
+    report->loss_last = recent_loss(&t->recent);
+    report->tokens += t->batch.tokens;
+    report->epochs = t->batch.epoch;
+    report->lengths_distinct += !t->seen_lengths[t->batch.steps];
+    t->seen_lengths[t->batch.steps] = true;
+}
+
+static ashlar_status run_steps(ashlar_trainer *t,
+                               void (*show)(void *context, const ashlar_train_progress *),
+                               void *context, ashlar_train_report *report) {
+    const double start = now_seconds();
+    for (size_t step = 1; step <= t->config.steps; step++) {
+        ashlar_step_results results;
+        const ashlar_status status = run_step(t, step, &results);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+        account(t, step, results.loss, report);
+        report->seconds = now_seconds() - start;
+        report->tokens_per_s = (double)report->tokens / report->seconds;
+        const ashlar_train_progress progress = {
+            .step = step,
+            .steps = t->config.steps,
+            .loss = report->loss_last,
+            .epoch = report->epochs,
+            .length = t->batch.steps,
+            .tokens_per_s = report->tokens_per_s,
+            .seconds = report->seconds,
+        };
+        if (show != NULL) {
+            show(context, &progress);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_trainer_run(ashlar_trainer *t,
+                                 void (*show)(void *context, const ashlar_train_progress *),
+                                 void *context, ashlar_train_report *out) {
+    const size_t max_steps = ashlar_batcher_max_steps(t->batcher);
+    ashlar_train_report report = {
+        .steps = t->config.steps,
+        .parameters = ashlar_arena_elements(t->model->arena),
+        .max_length = max_steps,
+        .sequences = ashlar_batcher_piece_count(t->batcher),
+    };
+    ashlar_driver_counts last = t->at_start;
+    ashlar_device_info_read(t->device, &report.device);
+    report.setup = end_phase(t, &last);
+    ashlar_status status =
+        ashlar_warmup_run(t->model, max_steps, t->config.batch, &t->batch, t->results);
+    report.warmup = end_phase(t, &last);
+    if (status == ASHLAR_OK) {
+        status = run_steps(t, show, context, &report);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    report.training = end_phase(t, &last);
+    ashlar_stats_read(t->allocator, &report.stats);
+    report.weights_contiguous = ashlar_arena_check(t->model->arena) == ASHLAR_OK;
+    *out = report;
+    return ASHLAR_OK;
+}
