@@ -1,0 +1,68 @@
+# tap.sh - helpers of the shell tests, which speak TAP as the C tests do. Sourced, never run.
+#
+# A test script sources this, calls `check` for each case and ends with `check_report`. It finds
+#   ASHLAR_SOURCE  the source folder; the default is found from the script's own place
+#   ASHLAR_BUILD   a release build folder, with a shared and a static library
+#   scratch        an empty folder of its own, removed at the end
+# shellcheck shell=sh
+
+set -u
+
+: "${ASHLAR_SOURCE:=$(cd "$(dirname "$0")/.." && pwd)}"
+: "${ASHLAR_BUILD:=$ASHLAR_SOURCE/build/release}"
+# shellcheck disable=SC2034 # for those who source this
+train=$ASHLAR_BUILD/rnn/ashlar-train
+
+# No setting of the caller may decide a test.
+unset ASHLAR_DEVICE ASHLAR_SOFT
+LC_ALL=C
+export LC_ALL
+
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+
+check_count=0
+check_bad=0
+
+# One case: it passes if COMMAND succeeds. What COMMAND prints is shown if it does not.
+check() { # NAME COMMAND...
+    check_name=$1
+    shift
+    check_count=$((check_count + 1))
+    if "$@" >"$scratch/check.log" 2>&1; then
+        echo "ok $check_count - $check_name"
+    else
+        check_bad=$((check_bad + 1))
+        sed 's/^/# /' "$scratch/check.log"
+        echo "not ok $check_count - $check_name"
+    fi
+}
+
+skip() { # NAME REASON
+    check_count=$((check_count + 1))
+    echo "ok $check_count - $1 # SKIP $2"
+}
+
+check_report() {
+    echo "1..$check_count"
+    [ "$check_bad" -eq 0 ] && [ "$check_count" -gt 0 ]
+    exit
+}
+
+# Print a complaint and fail, for use inside a case: [ ... ] || complain "..."
+complain() {
+    echo "$*"
+    return 1
+}
+
+# Text enough to train on: records in the form of fortune(6), of different lengths.
+write_text() { # FILE
+    awk 'BEGIN {
+        for (i = 1; i <= 120; i++) {
+            for (j = 0; j <= i % 7; j++)
+                printf "Stone %d is laid on stone %d; ", i, (i * 31 + j) % 97
+            printf "no gap is left.\n%%\n"
+        }
+    }' >"$1"
+}
