@@ -5,7 +5,7 @@
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/tap.sh"
 
-library=$(find "$ASHLAR_BUILD" -name 'libashlar.so*' -type f | head -n 1)
+library=$(find "$ASHLAR_BUILD" -name 'libashlar.so*' -type f -not -path '*.p/*' | head -n 1)
 
 # Names declared ASHLAR_API: directives and comments away, one declaration a line, then the name
 # before the first bracket.
