@@ -42,7 +42,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_file_commit(ashlar_file *file);
 /* Remove the temporary and leave the target alone. Ends `file`; NULL is allowed. */
 void ashlar_file_abort(ashlar_file *file);
 
-/* All four in one: replace the file `path` by `text`, with an end of line added. Errors: as above. */
+/* All in one: replace the file `path` by `text` and an end of line. Errors: as above. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_file_write_line(const char *path, const char *text,
                                                        size_t bytes);
 

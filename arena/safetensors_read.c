@@ -108,7 +108,7 @@ static bool parse_sizes(const ashlar_json *value, size_t min, size_t max, size_t
     }
     size_t i = 0;
     for (const ashlar_json *item = value->item; item != NULL; item = item->next) {
-        uint64_t size;
+        uint64_t size = 0;
         if (!ashlar_json_get_uint64(item, &size)) {
             return false;
         }
@@ -127,9 +127,9 @@ static ashlar_status parse_entry(const check *file, const ashlar_json *member,
     const char *name = member->key;
     const ashlar_json *shape = ashlar_json_member(member, "shape");
     const ashlar_json *offsets = ashlar_json_member(member, "data_offsets");
-    size_t span[2];
+    size_t span[2] = {0, 0};
     size_t span_count;
-    size_t bytes;
+    size_t bytes = 0;
     entry->name = name;
     if (!has_text_key(member)) {
         return fail_format(file->path, name, "has a byte 0 in its name");

@@ -116,6 +116,12 @@ static void a_large_bound_is_without_bias(void) {
         low += ashlar_random_below(&random, bound) < bound / 3;
     }
     CHECK_NEAR(low, 10000, 400, 0);
+    /* A power of two has no bias to avoid: no number may be thrown away. */
+    ashlar_random copy = random;
+    for (int i = 0; i < 64; i++) {
+        const uint64_t want = ashlar_random_next(&copy) << 1 >> 1;
+        CHECK(ashlar_random_below(&random, UINT64_C(1) << 63) == want);
+    }
 }
 
 static void a_copy_continues_like_the_original(void) {

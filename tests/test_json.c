@@ -174,6 +174,9 @@ static void a_decimal_comma_of_the_locale_does_not_matter(void) {
     }
     check_double(1.5, "1.5");
     check_double(0.1 + 0.2, "0.30000000000000004");
+    char text[8];
+    (void)snprintf(text, sizeof text, "%.1f", 1.5);
+    CHECK(strcmp(text, "1,5") == 0); /* the program's own locale is as it was */
     CHECK(setlocale(LC_NUMERIC, "C") != NULL);
 }
 
@@ -308,8 +311,10 @@ static void a_document_becomes_a_tree(void) {
 
 static void escapes_are_decoded(void) {
     static const char text[] =
-        "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u07FF\\uFFFF\\uD83d\\uDE00\\u0000.\"";
-    static const char want[] = "\"\\/\b\f\n\r\tA\xdf\xbf\xef\xbf\xbf\xf0\x9f\x98\x80\0.";
+        "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u007f\\u0080"
+        "\\u07FF\\u0800\\uFFFF\\uD83d\\uDE00\\u0000.\"";
+    static const char want[] =
+        "\"\\/\b\f\n\r\tA\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xef\xbf\xbf\xf0\x9f\x98\x80\0.";
     ashlar_json *json = NULL;
     REQUIRE(parse(text, sizeof text - 1, &json) == ASHLAR_OK);
     CHECK_ZU(json->count, sizeof want - 1);
@@ -346,8 +351,12 @@ static void integers_are_exact(void) {
         CHECK(ashlar_json_get_int64(json, &s) == cases[i].is_signed && s == cases[i].s);
         ashlar_json_free(json);
     }
-    uint64_t u;
-    int64_t s;
+    uint64_t u = 0;
+    int64_t s = 0;
+    ashlar_json *json = NULL;
+    REQUIRE(parse("[123,4]", 7, &json) == ASHLAR_OK); /* a shorter one after a longer one */
+    CHECK(ashlar_json_get_uint64(json->item->next, &u) && u == 4);
+    ashlar_json_free(json);
     CHECK(!ashlar_json_get_uint64(NULL, &u) && !ashlar_json_get_int64(NULL, &s));
 }
 
@@ -369,6 +378,7 @@ static const struct {
     {"\"\\ud800\\u0041\"", 3},            {"\"\\udc00\"", 3},{"\"\xff\"", 1},
     {"\"\xc3\"", 1},   {"\"\xed\xa0\x80\"", 1},              {"1 1", 2},
     {"\xef\xbb\xbf""1", 0},               {"'a'", 0},        {"/**/1", 0},
+    {"\"\\udc00\\udc00\"", 3},            {"\"\\ud800\\xdc00\"", 3},
     {"\"\\ud800\\ue000\"", 3},            {"\"\\ud800xx0041\"", 3},
 };
 
@@ -388,7 +398,7 @@ static void what_the_grammar_lacks_is_refused_at_its_byte(void) {
 }
 
 static void nesting_has_a_limit(void) {
-    char text[2 * ASHLAR_JSON_DEPTH + 2];
+    char text[4 * ASHLAR_JSON_DEPTH];
     for (size_t depth = ASHLAR_JSON_DEPTH; depth <= ASHLAR_JSON_DEPTH + 1; depth++) {
         ashlar_json *json = NULL;
         memset(text, '[', depth);
@@ -398,6 +408,15 @@ static void nesting_has_a_limit(void) {
         ashlar_json_free(json);
     }
     CHECK_HAS(ashlar_error_detail(), "nested too deep");
+    /* Depth, not number: as many empty arrays side by side. */
+    ashlar_json *json = NULL;
+    text[0] = '[';
+    for (size_t i = 0; i <= ASHLAR_JSON_DEPTH; i++) {
+        memcpy(text + 1 + 3 * i, "[],", 3);
+    }
+    text[3 * (ASHLAR_JSON_DEPTH + 1)] = ']';
+    CHECK(parse(text, 3 * (ASHLAR_JSON_DEPTH + 1) + 1, &json) == ASHLAR_OK);
+    ashlar_json_free(json);
 }
 
 /* Every damage of one byte and every length: no crash, no read outside (under a sanitizer). */

@@ -5,7 +5,7 @@
 #include "safetensors.h"
 
 #include <dirent.h>
-#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -128,6 +128,57 @@ static void the_file_is_what_the_format_says(void) {
     CHECK(memcmp(bytes + 8 + padded, narrow, 8) == 0);
 }
 
+/* Names of 1 .. 8 bytes: each length of padding once, and never 8. */
+static void the_header_is_padded_no_more_than_needed(void) {
+    char name[9] = "";
+    int seen[8] = {0};
+    for (size_t i = 0; i < 8; i++) {
+        unsigned char bytes[FILE_MAX_BYTES];
+        name[i] = 'n';
+        const ashlar_safetensors_entry entry = {name, ASHLAR_F32, 0, {0}, &one};
+        REQUIRE(ashlar_safetensors_write(path, &entry, 1, NULL, 0) == ASHLAR_OK);
+        const size_t count = read_bytes(bytes);
+        REQUIRE(count > 8 && count == 8 + (size_t)bytes[0] + sizeof one);
+        CHECK(bytes[0] % 8 == 0);
+        const size_t end = 8 + (size_t)bytes[0];
+        size_t padding = 0;
+        while (bytes[end - 1 - padding] == ' ') {
+            padding++;
+        }
+        REQUIRE(padding < 8);
+        seen[padding]++;
+    }
+    for (int i = 0; i < 8; i++) {
+        CHECK(seen[i] == 1);
+    }
+}
+
+static bool is_mapped(void) {
+    char line[512];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        found = found || strstr(line, path) != NULL;
+    }
+    if (maps != NULL) {
+        (void)fclose(maps);
+    }
+    return found;
+}
+
+static void a_closed_file_holds_nothing(void) {
+    ashlar_safetensors *file;
+    REQUIRE(write_sample() == ASHLAR_OK);
+    const int free_fd = open("/dev/null", O_RDONLY);
+    CHECK(free_fd >= 0 && close(free_fd) == 0);
+    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+    CHECK(is_mapped());
+    const int next_fd = open("/dev/null", O_RDONLY);
+    CHECK(next_fd == free_fd && close(next_fd) == 0);
+    ashlar_safetensors_close(file);
+    CHECK(!is_mapped());
+}
+
 static void a_file_without_tensors_is_a_file(void) {
     ashlar_safetensors *file;
     REQUIRE(ashlar_safetensors_write(path, NULL, 0, NULL, 0) == ASHLAR_OK);
@@ -170,9 +221,9 @@ static void check_write_refused(const ashlar_safetensors_entry *entries, size_t 
 
 static void what_cannot_be_read_back_is_not_written(void) {
     const size_t big = (size_t)1 << 40;
-    ashlar_safetensors_entry e[2] = {sample[0], sample[0]};
+    ashlar_safetensors_entry e[3] = {sample[0], sample[1], sample[0]};
     (void)unlink(path);
-    check_write_refused(e, 2, NULL, ASHLAR_EINVAL, "twice");
+    check_write_refused(e, 3, NULL, ASHLAR_EINVAL, "twice");
     e[0].name = "__metadata__";
     check_write_refused(e, 1, NULL, ASHLAR_EINVAL, "reserved");
     e[0].name = "a\xff";
@@ -233,6 +284,11 @@ static const struct {
     {"{\"t\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "not described by"},
     {"{\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"x\":1}}", 8,
      "not described by"},
+    {"{\"t\":{\"dtype\":\"F32\",\"x\":[2],\"data_offsets\":[0,8]}}", 8, "not described by"},
+    {"{\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"x\":[0,8]}}", 8, "not described by"},
+    {"{\"t\":" T("\"F32\"", "[0]", "[0]") "}", 0, "data_offsets"},
+    {"{\"t\":" T("\"F32\"", "[\"\"]", "[0,0]") "}", 0, "a shape"},
+    {"{\"t\":" T("\"F32\"", "[4611686018427387904]", "[0,0]") "}", 0, "does not match"},
     {"{\"t\":[1,2,3]}", 0, "not described by"},
     {"{\"t\":1}", 0, "not described by"},
     {"{\"t\":" T("\"F32\"", "[1]", "[0,4]") ",\"t\":" T("\"F32\"", "[1]", "[4,8]") "}", 8,
@@ -397,6 +453,11 @@ static void a_disk_that_fills_leaves_the_old_file(void) {
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
     const ashlar_status status = write_sample();
+    /* One write that goes in half, too: the half is no success. */
+    ashlar_file *file;
+    CHECK(ashlar_file_create(path, &file) == ASHLAR_OK);
+    CHECK(ashlar_file_write(file, sample, sizeof sample) == ASHLAR_EIO);
+    ashlar_file_abort(file);
     CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
     (void)signal(SIGXFSZ, handler);
     CHECK(status == ASHLAR_EIO);
@@ -475,6 +536,10 @@ static void a_missing_folder_is_named(void) {
     CHECK(ashlar_file_create("/nowhere/at/all", &file) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
     CHECK(ashlar_file_create("", &file) == ASHLAR_EINVAL);
+    char long_path[5000];
+    memset(long_path, 'x', sizeof long_path - 1);
+    long_path[sizeof long_path - 1] = '\0';
+    CHECK(ashlar_file_create(long_path, &file) == ASHLAR_EINVAL);
     CHECK(ashlar_file_create("/dev/null", &file) == ASHLAR_EINVAL);
 }
 
@@ -515,6 +580,8 @@ int main(void) {
     (void)snprintf(path, sizeof path, "%s/file", folder);
     RUN(tensors_and_metadata_come_back);
     RUN(the_file_is_what_the_format_says);
+    RUN(the_header_is_padded_no_more_than_needed);
+    RUN(a_closed_file_holds_nothing);
     RUN(a_file_without_tensors_is_a_file);
     RUN(many_tensors_are_found_by_name);
     RUN(what_cannot_be_read_back_is_not_written);
