@@ -33,7 +33,7 @@ static command defaults(void) {
                   .embedding = 64,
                   .batch = 16,
                   .max_length = 256,
-                  .steps = 800,
+                  .steps = 1000,
                   .adamw = ashlar_adamw_default(),
                   .seed = 1},
         .sample_bytes = 400,
