@@ -78,12 +78,12 @@ static void print_help(void) {
     ashlar_option options[OPTION_COUNT];
     list_options(&fresh, options);
     printf("Usage: %s --data PATH [OPTION]...\n"
-           "Train a character LSTM on text, on blocks that a warm-up sized in advance.\n\n",
+           "Train a character LSTM on text, on blocks that a warm-up sized in advance.\n",
            program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
-    printf("\nFiles are split at lines of a single %%, others into paragraphs. ASHLAR_DEVICE is\n"
-           "the default of --device; ASHLAR_SOFT=devices=2,memory=4GiB shapes the software\n"
-           "device. Exit status: 0, 1 on failure, 2 on a bad option or environment value.\n");
+    printf("A file is split at lines of a single %%, any other into paragraphs.\n"
+           "ASHLAR_DEVICE is the default of --device; ASHLAR_SOFT=devices=2,memory=4GiB\n"
+           "shapes the software device. Exit: 0, 1 failed, 2 a bad option or environment.\n");
 }
 
 /* Fail now if a file could not be written at the end. */
