@@ -4,7 +4,7 @@
  * A template's source file includes this or real_f64.h, never both.
  *
  * The functions here are branch-free and inline, so that loops over them vectorise; libm's are
- * calls and would not. Errors, held by tests/test_ops.c over every exponent: exp 2 ulp,
+ * calls and would not. Errors, held by tests/test_real.c over every exponent: exp 2 ulp,
  * sigmoid and tanh 4 ulp where the result is a normal number. NaN gives NaN.
  */
 #ifndef ASHLAR_REAL_F32_H

@@ -1,26 +1,15 @@
 /*
  * test_blas.c - the matrix product against three plain loops; built once per implementation.
  */
-#include "check.h"
+#include "blas.h"
 
 #include <limits.h>
-#include <stdint.h>
-#include <stdlib.h>
 
-#include "blas.h"
+#include "numbers_fixture.h"
 
 enum { ROOM = 160 * 160 };
 
 static const double GUARD = 12345; /* between the rows of c, where nothing may be written */
-
-static uint64_t random_state = 88172645463325252u;
-
-static double random_real(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (double)(random_state >> 11) * 0x1p-52 - 1;
-}
 
 typedef struct product {
     bool trans_a, trans_b;
@@ -33,9 +22,9 @@ static float a32[ROOM], b32[ROOM], c32[ROOM];
 
 /* NaN in c where beta is 0: it must not be read. */
 static void fill(const product *p) {
+    draw(a32, a64, ROOM);
+    draw(b32, b64, ROOM);
     for (size_t i = 0; i < ROOM; i++) {
-        a32[i] = (float)random_real();
-        b32[i] = (float)random_real();
         c32[i] = (float)GUARD;
     }
     for (size_t i = 0; i < p->m; i++) {
@@ -43,11 +32,8 @@ static void fill(const product *p) {
             c32[i * p->ldc + j] = p->beta == 0 ? NAN : (float)random_real();
         }
     }
-    for (size_t i = 0; i < ROOM; i++) {
-        a64[i] = (double)a32[i];
-        b64[i] = (double)b32[i];
-        c64[i] = before[i] = (double)c32[i];
-    }
+    widen(c32, c64, ROOM);
+    widen(c32, before, ROOM);
 }
 
 static double reference(const product *p, size_t i, size_t j) {

@@ -1,0 +1,165 @@
+/*
+ * lstm_fixture.h - LSTM problems of many shapes in both types, for tests.
+ *
+ * Every batch here has NaN in the padding of x and dy, and NaN in each output before a call: what
+ * reaches a result, or was not written, is seen.
+ */
+#ifndef ASHLAR_LSTM_FIXTURE_H
+#define ASHLAR_LSTM_FIXTURE_H
+
+#include "numbers_fixture.h"
+
+#include <stdlib.h>
+
+#include "lstm_cpu.h"
+
+enum {
+    MAX_BATCH = 6,
+    MAX_TENSORS = 18,
+    GUARD_BYTES = 64,
+    GUARD = 0x5a,
+};
+
+typedef struct shape {
+    size_t layers, steps, batch, input, hidden;
+    int32_t lengths[MAX_BATCH];
+    bool has_state;
+} shape;
+
+static const shape SHAPES[] = {
+    {1, 1, 1, 1, 1, {1}, true},
+    {1, 4, 1, 3, 2, {4}, false},
+    {1, 5, 3, 3, 4, {2, 5, 1}, true},
+    {2, 4, 4, 2, 3, {4, 4, 4, 4}, true},
+    {2, 6, 4, 5, 3, {1, 4, 2, 4}, false}, /* no sequence reaches T */
+    {2, 5, 6, 3, 5, {3, 5, 5, 1, 3, 2}, true},
+    {3, 4, 3, 2, 2, {2, 4, 3}, true},
+    {3, 3, 2, 4, 3, {3, 1}, false},
+    {2, 9, 2, 1, 8, {9, 9}, true}, /* rows much wider than x, then much narrower */
+    {2, 9, 2, 40, 1, {9, 9}, true},
+};
+enum { SHAPE_COUNT = sizeof SHAPES / sizeof *SHAPES };
+
+/* One problem in one element type: all tensors of ashlar_lstm_args, exactly as large as needed. */
+typedef struct problem {
+    ashlar_rnn_layout layout;
+    ashlar_lstm_args args;
+    size_t item; /* bytes of an element */
+    size_t x_count, y_count, state_count;
+    unsigned char *guards[2]; /* GUARD_BYTES behind work and behind reserve */
+    void *owned[MAX_TENSORS];
+    size_t owned_count;
+} problem;
+
+static inline double get(const void *data, size_t item, size_t i) {
+    return item == sizeof(float) ? (double)((const float *)data)[i] : ((const double *)data)[i];
+}
+
+static inline void set(void *data, size_t item, size_t i, double value) {
+    if (item == sizeof(float)) {
+        ((float *)data)[i] = (float)value;
+    } else {
+        ((double *)data)[i] = value;
+    }
+}
+
+static inline void fill(void *data, size_t item, size_t count, double value) {
+    for (size_t i = 0; i < count; i++) {
+        set(data, item, i, value);
+    }
+}
+
+/* Also floats are drawn as floats, so that both types can get the same numbers. */
+static inline void *tensor(problem *p, size_t count, double scale) {
+    void *data = aligned_alloc(64, (count * p->item + 63) / 64 * 64);
+    p->owned[p->owned_count++] = data;
+    for (size_t i = 0; i < count; i++) {
+        set(data, p->item, i, scale == 0 ? (double)NAN : (double)(float)(scale * random_real()));
+    }
+    return data;
+}
+
+/* Scratch of exactly `bytes`, NaN, with a guard behind it. */
+static inline void *scratch(problem *p, size_t bytes, unsigned char **guard) {
+    char *const data = tensor(p, (bytes + GUARD_BYTES) / p->item, 0);
+    *guard = (unsigned char *)data + bytes;
+    memset(*guard, GUARD, GUARD_BYTES);
+    return data;
+}
+
+/* NaN past the lengths of data [T, B, width]. */
+static inline void spoil_padding(const problem *p, void *data, size_t width) {
+    for (size_t at = 0; at < p->args.steps * p->args.batch; at++) {
+        if (at / p->args.batch >= (size_t)p->args.lengths[at % p->args.batch]) {
+            for (size_t j = 0; j < width; j++) {
+                set(data, p->item, at * width + j, (double)NAN);
+            }
+        }
+    }
+}
+
+static inline bool open_problem(problem *p, const shape *s, ashlar_dtype dtype, bool training) {
+    const ashlar_rnn_config config = {s->input, s->hidden, s->layers, dtype};
+    size_t reserve_bytes, work_bytes;
+    *p = (problem){.item = ashlar_dtype_bytes(dtype)};
+    if (ashlar_rnn_layout_init(&p->layout, &config) != ASHLAR_OK ||
+        ashlar_lstm_sizes(&p->layout, s->steps, s->batch, training, &reserve_bytes,
+                          &work_bytes) != ASHLAR_OK) {
+        return false;
+    }
+    p->x_count = s->steps * s->batch * s->input;
+    p->y_count = s->steps * s->batch * s->hidden;
+    p->state_count = s->layers * s->batch * s->hidden;
+    ashlar_lstm_args *a = &p->args;
+    *a = (ashlar_lstm_args){
+        .layout = &p->layout, .steps = s->steps, .batch = s->batch, .lengths = s->lengths};
+    random_state = 0x9e3779b97f4a7c15u; /* the same numbers for every type of one shape */
+    void *const x = tensor(p, p->x_count, 1);
+    void *const dy = tensor(p, p->y_count, 1);
+    spoil_padding(p, x, s->input);
+    spoil_padding(p, dy, s->hidden);
+    a->x = x;
+    a->dy = dy;
+    a->weights = tensor(p, p->layout.elements, 0.7);
+    a->dhy = tensor(p, p->state_count, 1);
+    a->dcy = tensor(p, p->state_count, 1);
+    a->hx = s->has_state ? tensor(p, p->state_count, 1) : NULL;
+    a->cx = s->has_state ? tensor(p, p->state_count, 1) : NULL;
+    a->y = tensor(p, p->y_count, 0);
+    a->hy = tensor(p, p->state_count, 0);
+    a->cy = tensor(p, p->state_count, 0);
+    a->dx = tensor(p, p->x_count, 0);
+    a->dhx = tensor(p, p->state_count, 0);
+    a->dcx = tensor(p, p->state_count, 0);
+    a->dweights = tensor(p, p->layout.elements, 0);
+    fill(a->dweights, p->item, p->layout.elements, 0);
+    a->reserve = training ? scratch(p, reserve_bytes, &p->guards[1]) : NULL;
+    a->work = scratch(p, work_bytes, &p->guards[0]);
+    return true;
+}
+
+static inline void close_problem(problem *p) {
+    for (size_t i = 0; i < p->owned_count; i++) {
+        free(p->owned[i]);
+    }
+}
+
+static inline void run_forward(const problem *p) {
+    if (p->item == sizeof(float)) {
+        ashlar_lstm_forward_f32(&p->args);
+    } else {
+        ashlar_lstm_forward_f64(&p->args);
+    }
+}
+
+static inline void run_backward(const problem *p) {
+    if (p->item == sizeof(float)) {
+        ashlar_lstm_backward_data_f32(&p->args);
+        ashlar_lstm_backward_weights_f32(&p->args);
+    } else {
+        ashlar_lstm_backward_data_f64(&p->args);
+        ashlar_lstm_backward_weights_f64(&p->args);
+    }
+}
+
+#endif /* ASHLAR_LSTM_FIXTURE_H */
