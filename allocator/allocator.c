@@ -57,20 +57,26 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 /* The record of a stream, made at its first use. */
 static ashlar_status order_of_locked(ashlar_allocator *a, ashlar_stream stream, ashlar_order **out) {
     /* CU_STREAM_LEGACY is another name of the default stream. */
-    const ashlar_stream named = (uintptr_t)stream == 1 ? NULL : stream;
-    for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        if (order->stream == named) {
-            *out = order;
-            return ASHLAR_OK;
+    const ashlar_stream named = (uintptr_t)stream == CU_STREAM_LEGACY ? NULL : stream;
+    if ((uintptr_t)stream == CU_STREAM_PER_THREAD) {
+        return ashlar_fail(ASHLAR_ENOTSUP, "stream: the per-thread default stream is another one in "
+                           "each thread; make a stream with ashlar_stream_create()");
+    }
+    ashlar_order *order = a->recent;
+    if (order == NULL || order->stream != named) {
+        for (order = a->orders; order != NULL && order->stream != named; order = order->next) {
         }
     }
-    ashlar_order *order = ashlar_host_calloc(1, sizeof *order);
     if (order == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the record of a stream");
+        order = ashlar_host_calloc(1, sizeof *order);
+        if (order == NULL) {
+            return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the record of a stream");
+        }
+        order->stream = named;
+        order->next = a->orders;
+        a->orders = order;
     }
-    order->stream = named;
-    order->next = a->orders;
-    a->orders = order;
+    a->recent = order;
     *out = order;
     return ASHLAR_OK;
 }
@@ -143,25 +149,34 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, size_t 
     block->requested = requested;
     block->tag = (unsigned char)tag;
     count_alloc_locked(a, block, step);
+    ASHLAR_CHECK3(ashlar_heap_check(&a->heap) == ASHLAR_OK);
     *out = ashlar_ptr_out(a->heap.range.base + block->offset);
     return ASHLAR_OK;
 }
 
-/* The report of a request that the device cannot serve. */
-static ashlar_status no_memory_locked(const ashlar_allocator *a, size_t bytes, ashlar_tag tag) {
-    const ashlar_device_info *info = &a->device->info;
+static size_t largest_hole_locked(const ashlar_allocator *a) {
     size_t largest = ashlar_free_tree_largest(&a->heap.idle);
     for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
         const size_t bytes_here = ashlar_free_tree_largest(&order->free);
         largest = bytes_here > largest ? bytes_here : largest;
     }
+    return largest;
+}
+
+/* The report of a request that the device cannot serve. `cause`: the last step's own words. */
+static ashlar_status no_memory_locked(const ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+                                      const char *cause) {
+    const ashlar_device_info *info = &a->device->info;
+    const bool is_model = tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS ||
+                          tag == ASHLAR_TAG_MOMENTS;
     return ashlar_fail(
         ASHLAR_ENOMEM,
         "out of memory on %s:%d: %zu bytes asked for (%s), %llu live in %llu blocks, %zu reserved "
-        "of the device's %zu, largest hole %zu; make the batch or the sequences smaller, or free blocks",
+        "of the device's %zu, largest hole %zu; make the %s smaller, or free blocks (%s)",
         a->device->driver->name, info->ordinal, bytes, ashlar_tag_name(tag),
         (unsigned long long)a->stats.live_bytes, (unsigned long long)a->stats.live_blocks,
-        a->heap.range.mapped_bytes, info->total_bytes, largest);
+        a->heap.range.mapped_bytes, info->total_bytes, largest_hole_locked(a),
+        is_model ? "model" : "batch or the sequences", cause);
 }
 
 ashlar_status ashlar_alloc_tagged(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
@@ -174,13 +189,15 @@ ashlar_status ashlar_alloc_tagged(ashlar_allocator *a, size_t bytes, ashlar_tag 
         return ashlar_fail(ASHLAR_EINVAL, "tag: %d is no ashlar_tag", (int)tag);
     }
     pthread_mutex_lock(&a->lock);
-    ashlar_status status = ASHLAR_ENOMEM;
+    ashlar_status status;
     /* A request beyond the whole device needs no search, and its rounding might not fit. */
     if (bytes <= a->heap.range.device_bytes && ashlar_block_bytes(bytes, &block_bytes)) {
         status = alloc_locked(a, bytes, block_bytes, tag, stream, out);
-    }
-    if (status == ASHLAR_ENOMEM) {
-        status = no_memory_locked(a, bytes, tag);
+        if (status == ASHLAR_ENOMEM) {
+            status = no_memory_locked(a, bytes, tag, ashlar_error_detail());
+        }
+    } else {
+        status = no_memory_locked(a, bytes, tag, "more than the device has");
     }
     pthread_mutex_unlock(&a->lock);
     return status;
@@ -193,14 +210,14 @@ ashlar_status ashlar_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream stre
 /* What is wrong with a pointer that is not the start of a live block. */
 static ashlar_status bad_pointer_locked(const ashlar_allocator *a, const void *ptr, size_t offset) {
     if (offset >= a->heap.range.mapped_bytes) {
-        return ashlar_fail(ASHLAR_EPOINTER, "free of %p: not a block of this allocator", ptr);
+        return ashlar_fail(ASHLAR_EPOINTER, "%p: not a block of this allocator", ptr);
     }
     const ashlar_block *block = ashlar_heap_find(&a->heap, offset);
     if (block->requested == 0) {
-        return ashlar_fail(ASHLAR_EPOINTER, "free of %p: freed before, or never handed out", ptr);
+        return ashlar_fail(ASHLAR_EPOINTER, "%p: freed before, or never handed out", ptr);
     }
     return ashlar_fail(ASHLAR_EPOINTER,
-                       "free of %p: %zu bytes inside a block; free the block's own address", ptr,
+                       "%p: %zu bytes inside a block; use the block's own address", ptr,
                        offset - block->offset);
 }
 
@@ -221,7 +238,9 @@ static ashlar_status find_live_locked(const ashlar_allocator *a, const void *ptr
 
 static void free_locked(ashlar_allocator *a, ashlar_block *block, ashlar_order *order) {
     count_free_locked(a, block);
-    ashlar_heap_put(&a->heap, block, order, order->recorded);
+    order->last_tick = order->recorded;
+    ashlar_heap_put(&a->heap, block, order, order->last_tick);
+    ASHLAR_CHECK3(ashlar_heap_check(&a->heap) == ASHLAR_OK);
 }
 
 ashlar_status ashlar_free(ashlar_allocator *a, void *ptr) {
@@ -256,6 +275,17 @@ ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream strea
     return status;
 }
 
+ashlar_status ashlar_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *out) {
+    ashlar_block *block = NULL;
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = find_live_locked(a, ptr, &block);
+    if (status == ASHLAR_OK) {
+        *out = block->bytes;
+    }
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
 void ashlar_stats_read(ashlar_allocator *a, ashlar_stats *stats) {
     pthread_mutex_lock(&a->lock);
     *stats = a->stats;
@@ -273,38 +303,4 @@ void ashlar_allocator_seal(ashlar_allocator *a) {
     a->stats.is_sealed = true;
     a->calls_at_seal = a->caller.calls;
     pthread_mutex_unlock(&a->lock);
-}
-
-/* The counters against what the walk of the heap finds. */
-static ashlar_status check_stats_locked(const ashlar_allocator *a) {
-    uint64_t live = 0, blocks = 0, tags[ASHLAR_TAG_COUNT] = {0};
-    for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
-        live += block->requested;
-        blocks += block->requested != 0;
-        tags[block->tag] += block->requested;
-    }
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        if (tags[tag] != a->stats.tags[tag].live_bytes) {
-            return ashlar_fail(ASHLAR_EFORMAT, "allocator check: tag %s counts %llu bytes, has %llu",
-                               ashlar_tag_name((ashlar_tag)tag),
-                               (unsigned long long)a->stats.tags[tag].live_bytes,
-                               (unsigned long long)tags[tag]);
-        }
-    }
-    if (live != a->stats.live_bytes || blocks != a->stats.live_blocks ||
-        a->stats.block_bytes != a->heap.used_bytes) {
-        return ashlar_fail(ASHLAR_EFORMAT, "allocator check: %llu live bytes counted, has %llu",
-                           (unsigned long long)a->stats.live_bytes, (unsigned long long)live);
-    }
-    return ASHLAR_OK;
-}
-
-ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
-    pthread_mutex_lock(&a->lock);
-    ashlar_status status = ashlar_heap_check(&a->heap);
-    if (status == ASHLAR_OK) {
-        status = check_stats_locked(a);
-    }
-    pthread_mutex_unlock(&a->lock);
-    return status;
 }

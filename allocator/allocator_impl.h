@@ -15,7 +15,8 @@ struct ashlar_allocator {
     pthread_mutex_t lock;  /* guards everything below */
     ashlar_caller caller;
     ashlar_heap heap;
-    ashlar_order *orders;  /* one for each stream seen */
+    ashlar_order *orders;  /* one for each stream seen; never removed, new ones in front */
+    ashlar_order *recent;  /* the one asked for last, as the next call mostly asks for it again */
     ashlar_stats stats;    /* but for what ashlar_stats_read fills in */
     uint64_t calls_at_seal;
     /*

@@ -48,6 +48,9 @@ ashlar_block *ashlar_free_tree_best_fit(const ashlar_free_tree *tree, size_t byt
 /* The largest block's bytes, 0 for an empty tree. */
 size_t ashlar_free_tree_largest(const ashlar_free_tree *tree);
 
+/* How many blocks there are. O(n), for checks. */
+size_t ashlar_free_tree_count(const ashlar_free_tree *tree);
+
 bool ashlar_free_tree_has(const ashlar_free_tree *tree, const ashlar_block *block);
 
 #endif /* ASHLAR_BLOCK_H */

@@ -53,6 +53,8 @@ enum {
     CU_ACCESS_READWRITE = 3,
     CU_GRANULARITY_MINIMUM = 0,
     CU_GRANULARITY_RECOMMENDED = 1,
+    CU_STREAM_LEGACY = 1,       /* handles, not flags: another name of stream NULL */
+    CU_STREAM_PER_THREAD = 2,   /* the calling thread's default stream */
     CU_STREAM_BLOCKING = 0,     /* CU_STREAM_DEFAULT: ordered with the legacy stream */
     CU_STREAM_UNORDERED = 1,    /* CU_STREAM_NON_BLOCKING */
     CU_EVENT_NO_TIMING = 2,     /* CU_EVENT_DISABLE_TIMING */

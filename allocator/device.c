@@ -49,8 +49,9 @@ static ashlar_status choose_driver(const char *name, const char *source, ashlar_
     if (strcmp(name, "auto") == 0) {
         *ordinal = 0;
         *kind = ASHLAR_DEVICE_CUDA;
-        if (ashlar_driver_open_cuda(driver) == ASHLAR_OK) {
-            return ASHLAR_OK;
+        const ashlar_status status = ashlar_driver_open_cuda(driver);
+        if (status != ASHLAR_ENODEVICE) {
+            return status; /* a driver that fails is to be seen, not passed over */
         }
         *kind = ASHLAR_DEVICE_SOFT;
         return ashlar_driver_open_soft(driver);

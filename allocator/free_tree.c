@@ -2,10 +2,13 @@
 
 #include "check_level.h"
 
+/* Odd, so that a product with it loses nothing; nearest 2^64 / golden ratio. */
+#define HASH_FACTOR UINT64_C(0x9E3779B97F4A7C15)
+
+/* Twice, since after one product blocks at regular distances still make half a list of the tree. */
 static uint64_t priority(const ashlar_block *block) {
-    /* Multiplicative hash with the odd number nearest 2^64 / golden ratio; high bits mix best. */
-    uint64_t hash = (uint64_t)block->offset * UINT64_C(0x9E3779B97F4A7C15);
-    return hash ^ (hash >> 29);
+    const uint64_t once = (uint64_t)block->offset * HASH_FACTOR;
+    return (once ^ (once >> 32)) * HASH_FACTOR;
 }
 
 static bool is_before(const ashlar_block *a, const ashlar_block *b) {
@@ -32,7 +35,7 @@ static void split(ashlar_block *tree, const ashlar_block *key, ashlar_block **be
 
 /* Join two trees, every block of `a` before every block of `b`. */
 static ashlar_block *join(ashlar_block *a, ashlar_block *b) {
-    ashlar_block *root = NULL;
+    ashlar_block *root;
     ashlar_block **link = &root;
     while (a != NULL && b != NULL) {
         if (priority(a) > priority(b)) {
@@ -96,4 +99,12 @@ bool ashlar_free_tree_has(const ashlar_free_tree *tree, const ashlar_block *bloc
         at = is_before(block, at) ? at->left : at->right;
     }
     return at == block;
+}
+
+static size_t count_below(const ashlar_block *root) {
+    return root == NULL ? 0 : 1 + count_below(root->left) + count_below(root->right);
+}
+
+size_t ashlar_free_tree_count(const ashlar_free_tree *tree) {
+    return count_below(tree->root);
 }

@@ -112,6 +112,7 @@ ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block, size_t by
     ashlar_page_map_set(&heap->map, block->offset, block);
     heap->used_bytes += bytes;
     heap->free_bytes -= bytes;
+    ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
     return ASHLAR_OK;
 }
 
@@ -181,6 +182,7 @@ void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order
     block->order = order;
     block->tick = tick;
     settle(heap, block);
+    ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
 }
 
 /* The free block at the top that growth may extend for work on `order`, or NULL. */

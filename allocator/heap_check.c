@@ -11,12 +11,13 @@ static ashlar_status broken(const ashlar_block *block, const char *what) {
 static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *block) {
     const bool is_free = block->requested == 0;
     const ashlar_block *mapped = ashlar_page_map_get(&heap->map, block->offset);
-    if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0 ||
-        block->offset % ASHLAR_BLOCK_ALIGN != 0) {
+    /* So is the offset then: it is the sum of the sizes before it. */
+    if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0) {
         return broken(block, "not aligned, or empty");
     }
     if (mapped != (is_free ? NULL : block)) {
-        return broken(block, is_free ? "free, but in the page map" : "live, but not in the page map");
+        return broken(block,
+                      is_free ? "free, but in the page map" : "live, but not in the page map");
     }
     if (!is_free) {
         return block->requested <= block->bytes && block->order != NULL
@@ -53,7 +54,8 @@ ashlar_status ashlar_heap_check(const ashlar_heap *heap) {
                            offset, heap->range.mapped_bytes);
     }
     if (used_bytes != heap->used_bytes || free_bytes != heap->free_bytes) {
-        return ashlar_fail(ASHLAR_EFORMAT, "heap check: %zu used and %zu free bytes, counted %zu and %zu",
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "heap check: %zu used and %zu free bytes, counted %zu and %zu",
                            used_bytes, free_bytes, heap->used_bytes, heap->free_bytes);
     }
     return ASHLAR_OK;

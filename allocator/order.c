@@ -1,5 +1,7 @@
 #include "order.h"
 
+#include "check_level.h"
+
 /*
  * Every call here runs in the device's context; the two calls that switch to it are counted for
  * the process but not for the allocator, since they ask nothing of the driver.
@@ -10,7 +12,8 @@ static ashlar_status refuse(const ashlar_caller *caller, const char *what, cu_re
 
 static ashlar_status record(ashlar_order *order, ashlar_caller *caller) {
     if (order->event == NULL) {
-        const cu_result result = ASHLAR_CALL(caller, event_create, (&order->event, CU_EVENT_NO_TIMING));
+        const cu_result result =
+            ASHLAR_CALL(caller, event_create, (&order->event, CU_EVENT_NO_TIMING));
         if (result != CU_SUCCESS) {
             return refuse(caller, "cuEventCreate", result);
         }
@@ -39,9 +42,7 @@ ashlar_status ashlar_order_cover(ashlar_order *order, ashlar_caller *caller, uin
 }
 
 ashlar_status ashlar_order_query(ashlar_order *order, ashlar_caller *caller) {
-    if (order->completed == order->recorded) {
-        return ASHLAR_OK;
-    }
+    ASHLAR_ASSERT(order->completed < order->recorded);
     const ashlar_status status = ashlar_device_enter(caller->device);
     if (status != ASHLAR_OK) {
         return status;
@@ -66,20 +67,25 @@ ashlar_status ashlar_order_wait_on(ashlar_order *order, ashlar_caller *caller,
     return result == CU_SUCCESS ? ASHLAR_OK : refuse(caller, "cuStreamWaitEvent", result);
 }
 
-ashlar_status ashlar_order_synchronize(ashlar_order *order, ashlar_caller *caller) {
-    if (order->completed == order->recorded) {
-        return ASHLAR_OK;
-    }
+ashlar_status ashlar_order_synchronize(ashlar_order *order, ashlar_caller *caller,
+                                       pthread_mutex_t *lock) {
+    ASHLAR_ASSERT(order->completed < order->recorded);
+    const uint64_t awaited = order->recorded;
     const ashlar_status status = ashlar_device_enter(caller->device);
     if (status != ASHLAR_OK) {
         return status;
     }
-    const cu_result result = ASHLAR_CALL(caller, event_synchronize, (order->event));
+    caller->calls++; /* by hand: ASHLAR_CALL counts under the lock */
+    pthread_mutex_unlock(lock);
+    const cu_result result =
+        ASHLAR_DRIVER_CALL(caller->device->driver, event_synchronize, (order->event));
+    pthread_mutex_lock(lock);
     ashlar_device_leave(caller->device);
     if (result != CU_SUCCESS) {
         return refuse(caller, "cuEventSynchronize", result);
     }
-    order->completed = order->recorded;
+    /* Another thread may have seen a later recording complete meanwhile. */
+    order->completed = order->completed > awaited ? order->completed : awaited;
     return ASHLAR_OK;
 }
 

@@ -5,10 +5,12 @@
  * Ticks count the recordings: a block freed here is stamped with `recorded` at that moment, so a
  * later recording, number n > tick, comes after its last use in stream order.
  *
- * Invariants: completed <= recorded;  event != NULL if recorded > 0
+ * Invariants: completed <= recorded;  last_tick <= recorded;  event != NULL if recorded > 0
  */
 #ifndef ASHLAR_ORDER_H
 #define ASHLAR_ORDER_H
+
+#include <pthread.h>
 
 #include "block.h"
 #include "range.h"
@@ -21,6 +23,7 @@ struct ashlar_order {
     cu_event event;        /* NULL until first wanted */
     uint64_t recorded;     /* recordings so far */
     uint64_t completed;    /* the newest recording known to have completed */
+    uint64_t last_tick;    /* of the newest block freed here: no free block has a later one */
 };
 
 /* True where a use stamped (order, tick) is known to be over. */
@@ -32,16 +35,22 @@ static inline bool ashlar_order_is_past(const ashlar_order *order, uint64_t tick
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_cover(ashlar_order *order, ashlar_caller *caller,
                                                    uint64_t tick, uint64_t *recorded);
 
-/* Ask once, without waiting, whether the newest recording has completed. */
+/* Ask once, without waiting, whether the newest recording, not known to be over, has completed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_query(ashlar_order *order, ashlar_caller *caller);
 
 /* Queue on `waiter` a wait for the newest recording. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_wait_on(ashlar_order *order, ashlar_caller *caller,
                                                      ashlar_stream waiter);
 
-/* Wait on the host for the newest recording. */
+/*
+ * Wait on the host for the newest recording, which is not known to be over.
+ *
+ * lock   the allocator's, held; dropped during the wait, for other threads go on, and what the
+ *        host waits for may itself wait for one of them
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_synchronize(ashlar_order *order,
-                                                         ashlar_caller *caller);
+                                                         ashlar_caller *caller,
+                                                         pthread_mutex_t *lock);
 
 /* Return the event to the driver. */
 void ashlar_order_finish(ashlar_order *order, ashlar_caller *caller);

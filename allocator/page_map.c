@@ -47,3 +47,13 @@ ashlar_block *ashlar_page_map_get(const ashlar_page_map *map, size_t offset) {
     }
     return leaf[offset % LEAF_BYTES / ASHLAR_BLOCK_ALIGN];
 }
+
+size_t ashlar_page_map_count(const ashlar_page_map *map) {
+    size_t count = 0;
+    for (size_t i = 0; i < map->leaf_count; i++) {
+        for (size_t k = 0; map->leaves[i] != NULL && k < LEAF_ENTRIES; k++) {
+            count += map->leaves[i][k] != NULL;
+        }
+    }
+    return count;
+}

@@ -3,7 +3,8 @@
  *
  * Two levels: one pointer per 2 MiB of the range, and where live blocks start in those 2 MiB, a
  * leaf with one entry per 512 B. Host memory is spent where blocks start, not where they reach.
- * A leaf is never returned before finish, so that a look-up needs no lock once it is published.
+ *
+ * Lock: the allocator's, for every function.
  */
 #ifndef ASHLAR_PAGE_MAP_H
 #define ASHLAR_PAGE_MAP_H
@@ -13,7 +14,7 @@
 #include "block.h"
 
 typedef struct ashlar_page_map {
-    ashlar_block ***leaves; /* leaf_count of them, each NULL or ASHLAR_PAGE_MAP_LEAF entries */
+    ashlar_block ***leaves; /* leaf_count of them, each NULL or a leaf */
     size_t leaf_count;      /* const */
 } ashlar_page_map;
 
@@ -28,5 +29,8 @@ void ashlar_page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *bloc
 
 /* The live block that starts at `offset`, or NULL. Any offset inside the range. O(1). */
 ashlar_block *ashlar_page_map_get(const ashlar_page_map *map, size_t offset);
+
+/* How many blocks are set. O(size of the leaves), for checks. */
+size_t ashlar_page_map_count(const ashlar_page_map *map);
 
 #endif /* ASHLAR_PAGE_MAP_H */

@@ -45,6 +45,21 @@ static ashlar_status require_virtual_memory(ashlar_caller *caller) {
     return ASHLAR_OK;
 }
 
+/* Where addresses are scarce (ulimit -v, a virtual machine), fewer of them do as well. */
+static ashlar_status reserve_addresses(ashlar_range *range) {
+    cu_result result = CU_OUT_OF_MEMORY;
+    for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {
+        if (!ashlar_mul(range->device_bytes, factor, &range->bytes) ||
+            !ashlar_align_up(range->bytes, range->granularity, &range->bytes)) {
+            return ashlar_fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
+                               range->device_bytes);
+        }
+        result = ASHLAR_CALL(range->caller, mem_address_reserve,
+                             (&range->base, range->bytes, 0, 0, 0));
+    }
+    return result == CU_SUCCESS ? ASHLAR_OK : refuse(range, "cuMemAddressReserve", result);
+}
+
 ashlar_status ashlar_range_init(ashlar_range *range, ashlar_caller *caller) {
     ashlar_status status = require_virtual_memory(caller);
     if (status != ASHLAR_OK) {
@@ -58,17 +73,11 @@ ashlar_status ashlar_range_init(ashlar_range *range, ashlar_caller *caller) {
         return refuse(&fresh, "cuMemGetAllocationGranularity", result);
     }
     ASHLAR_ASSERT(fresh.granularity > 0 && (fresh.granularity & (fresh.granularity - 1)) == 0);
-    if (!ashlar_mul(fresh.device_bytes, ADDRESS_FACTOR, &fresh.bytes) ||
-        !ashlar_align_up(fresh.bytes, fresh.granularity, &fresh.bytes)) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
-                           fresh.device_bytes);
+    status = reserve_addresses(&fresh);
+    if (status == ASHLAR_OK) {
+        *range = fresh;
     }
-    result = ASHLAR_CALL(caller, mem_address_reserve, (&fresh.base, fresh.bytes, 0, 0, 0));
-    if (result != CU_SUCCESS) {
-        return refuse(&fresh, "cuMemAddressReserve", result);
-    }
-    *range = fresh;
-    return ASHLAR_OK;
+    return status;
 }
 
 void ashlar_range_finish(ashlar_range *range) {

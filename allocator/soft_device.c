@@ -115,10 +115,30 @@ ashlar_status ashlar_soft_ensure(void) {
     return status;
 }
 
+/*
+ * CUDA does not work in a forked child of a process that has initialised it, and the memory here
+ * is shared with the parent. Whoever held the lock at the fork is not in the child.
+ */
+static void forbid_in_child(void) {
+    pthread_mutex_init(&ashlar_soft_state.lock, NULL);
+    pthread_cond_init(&ashlar_soft_state.op_finished, NULL);
+    ashlar_soft_state.is_initialized = false;
+    ashlar_soft_state.is_forked = true;
+}
+
+static void watch_forks(void) {
+    (void)pthread_atfork(NULL, NULL, forbid_in_child); /* fails for want of memory only */
+}
+
 cu_result ashlar_soft_init(unsigned int flags) {
+    static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
     if (ashlar_soft_in_host_fn) {
         return CU_NOT_PERMITTED;
     }
+    if (ashlar_soft_state.is_forked) {
+        return CU_NOT_INITIALIZED;
+    }
+    pthread_once(&watch_once, watch_forks);
     if (flags != 0) {
         return CU_INVALID_VALUE;
     }

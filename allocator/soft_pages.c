@@ -13,6 +13,22 @@
 
 enum { WORD_BITS = 64 };
 
+/*
+ * A memory file that is none of descriptors 0 to 2: in a process where one of those is closed, it
+ * would get that number, and what the process prints would be written into device memory.
+ */
+static int create_memory(void) {
+    const int lowest = memfd_create("ashlar-soft-device", MFD_CLOEXEC);
+    if (lowest < 0 || lowest > STDERR_FILENO) {
+        return lowest;
+    }
+    const int fd = fcntl(lowest, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int error = errno;
+    close(lowest);
+    errno = error;
+    return fd;
+}
+
 ashlar_status ashlar_soft_pages_init(soft_device *device, size_t bytes) {
     const size_t page_count = bytes / SOFT_PAGE_BYTES;
     uint64_t *bits =
@@ -20,7 +36,7 @@ ashlar_status ashlar_soft_pages_init(soft_device *device, size_t bytes) {
     if (bits == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "page table of software device %d", device->ordinal);
     }
-    const int fd = memfd_create("ashlar-soft-device", MFD_CLOEXEC);
+    const int fd = create_memory();
     if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) {
         const int error = errno;
         if (fd >= 0) {

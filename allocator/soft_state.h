@@ -112,6 +112,7 @@ typedef struct soft_state {
     pthread_mutex_t lock;
     pthread_cond_t op_finished;
     bool is_initialized;  /* cuInit has been called; survives a new configuration */
+    bool is_forked;       /* a child of a process that had it called: no device here */
     uint64_t generation;  /* configurations so far; 0: there are no devices yet */
     soft_config config;
     uint64_t random;      /* state of the generator */

@@ -43,9 +43,11 @@ cu_result cuGetProcAddress_v2(const char *symbol, void **address, int version,
     };
     table.init = fake_init;
     table.device_get_count = fake_device_get_count;
-    (void)flags;
     *address = NULL;
     *found = 1; /* CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND */
+    if (flags != 1) { /* CU_GET_PROC_ADDRESS_LEGACY_STREAM: the table's meaning of stream NULL */
+        return CU_INVALID_VALUE;
+    }
     if (fake_is("old") && strcmp(symbol, "cuMemCreate") == 0) {
         return CU_NOT_FOUND;
     }

@@ -3,6 +3,9 @@
  */
 #include "soft_stream_fixture.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "soft_state.h"
 
 static size_t stream_count(void) {
@@ -143,7 +146,29 @@ static void armed_failure_reaches_a_stream_call(void) {
     CHECK(ASHLAR_DRIVER_CALL(driver, event_record, (event, s)) == CU_SUCCESS);
 }
 
+/* As with CUDA; and the memory is the parent's too, so the child must not hand it out. */
+static void a_forked_child_has_no_device(void) {
+    REQUIRE(set_up("memory=4MiB"));
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        int count;
+        cu_ptr ptr;
+        const bool refused = soft->mem_alloc(&ptr, 1) == CU_NOT_INITIALIZED &&
+                             soft->init(0) == CU_NOT_INITIALIZED &&
+                             soft->device_get_count(&count) == CU_NOT_INITIALIZED;
+        _exit(refused ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cu_ptr ptr;
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS); /* the parent goes on */
+    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
+}
+
 int main(void) {
+    RUN(a_forked_child_has_no_device);
     RUN(host_functions_may_not_call_the_device);
     RUN(destroy_with_work_pending_is_legal);
     RUN(handles_are_reused_newest_first);

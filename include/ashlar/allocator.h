@@ -27,10 +27,9 @@ typedef struct ashlar_allocator ashlar_allocator;
     X(WORKSPACE, "workspace")        \
     X(BATCH, "batch")
 
+#define ASHLAR_TAG_ENUM(name, text) ASHLAR_TAG_##name,
 typedef enum ashlar_tag {
-#define X(name, text) ASHLAR_TAG_##name,
-    ASHLAR_TAG_MAP(X)
-#undef X
+    ASHLAR_TAG_MAP(ASHLAR_TAG_ENUM)
     ASHLAR_TAG_COUNT
 } ashlar_tag;
 
@@ -66,7 +65,7 @@ typedef struct ashlar_stats {
     uint64_t served_mapped;       /* a miss: new physical memory */
     uint64_t served_after_sync;   /* a miss that the host had to wait for */
     uint64_t events_recorded;
-    uint64_t driver_calls;        /* all calls of this allocator into the driver */
+    uint64_t driver_calls;        /* of this allocator; choosing a context is not counted */
     uint64_t driver_calls_sealed; /* those since ashlar_allocator_seal() */
     bool is_sealed;
     ashlar_tag_stats tags[ASHLAR_TAG_COUNT];
@@ -77,8 +76,8 @@ typedef struct ashlar_stats {
  *
  * Ownership: *out is the caller's; the device must outlive it.
  * Threads:   any.
- * Errors:    ASHLAR_ENOTSUP (a device without virtual memory management), ASHLAR_EDRIVER,
- *            ASHLAR_EHOSTMEM.
+ * Errors:    ASHLAR_ENOTSUP (a device without virtual memory management), ASHLAR_ENOMEM (no
+ *            address space), ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create(ashlar_device *device,
                                                                    ashlar_allocator **out);
@@ -97,19 +96,24 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  *
  * bytes    1 .. the device's memory. Blocks are multiples of 512 B; from 4 KiB to 1 MiB they are
  *          at most 1/8 larger than asked, above that exact to 512 B.
- * stream   must live until ashlar_allocator_destroy(), as must every stream passed here
+ * stream   must live until ashlar_allocator_destroy(), as must every stream passed here; not the
+ *          per-thread default stream
  * out      the block's device address, a multiple of 512; unchanged on failure
  *
  * Served by the first of: a block last used on the same stream; an idle block; another stream's
- * block whose event has completed; another stream's block after a wait queued on `stream`; newly
- * mapped memory; and when the device has none left, any of these after the host has waited for
- * the work that still holds free blocks.
+ * block whose event has completed; another stream's block after a wait queued on `stream`; an idle
+ * block again, after free blocks of other streams whose work is over were merged; newly mapped
+ * memory; and when the device has none left, any of these after the host has waited for the work
+ * that still holds free blocks.
  *
  * Ownership: the caller owns *out until ashlar_free().
  * Threads:   any.  Stream: may queue one event wait on `stream`.
- * Errors:    ASHLAR_EINVAL (bytes, tag), ASHLAR_ENOMEM (the detail says what was asked, live,
- *            reserved and the largest hole), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. Nothing is lost.
- * Cost:      a hit takes one lock and searches a balanced tree; a miss calls the driver.
+ * Errors:    ASHLAR_EINVAL (bytes, tag), ASHLAR_ENOTSUP (the per-thread default stream),
+ *            ASHLAR_ENOMEM (the detail says what was asked, live, reserved, the largest hole, and
+ *            what the driver said), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. Nothing is lost.
+ * Cost:      a hit takes one lock and searches a balanced tree, and the list of streams where the
+ *            stream is not the last one used; a miss calls the driver. The lock is not held while
+ *            the host waits.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc(ashlar_allocator *allocator, size_t bytes,
                                                         ashlar_stream stream, void **out);
@@ -118,21 +122,32 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator 
                                                                ashlar_stream stream, void **out);
 
 /*
- * Give a block back. Work queued so far may still use it: on its stream the block is at once
- * reusable, since later work there runs after; other streams get it only in a proven order.
+ * Give a block back. Work queued so far on the stream it was taken for may still use it: there the
+ * block is at once reusable, since later work runs after; other streams get it only in a proven
+ * order.
  *
  * ptr      as returned by ashlar_alloc(); NULL is allowed and does nothing
- * stream   ashlar_free_on: the stream of the block's last use. Uses on other streams, the one it
- *          was taken for included, must have been ordered before by the caller.
+ * stream   ashlar_free_on: the stream of the block's last use. It must be ordered after the
+ *          ashlar_alloc() of this block on its own stream (say, by waiting for an event recorded
+ *          there), even if nothing was queued there since: only that stream knows the block's
+ *          earlier owner. Uses on further streams must be ordered before it likewise.
  *
  * Threads: any.
  * Errors:  ASHLAR_EPOINTER (foreign, inside a block, or freed before; nothing changes),
- *          ASHLAR_EHOSTMEM (ashlar_free_on, first use of that stream; nothing changes).
+ *          ASHLAR_EHOSTMEM (ashlar_free_on, first use of that stream; nothing changes),
+ *          ASHLAR_ENOTSUP (ashlar_free_on, the per-thread default stream; nothing changes).
  * Cost:    O(1) to find the block, no driver call.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free(ashlar_allocator *allocator, void *ptr);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free_on(ashlar_allocator *allocator, void *ptr,
                                                           ashlar_stream stream);
+
+/*
+ * How many bytes the live block at `ptr` has; at least those asked for. Unchanged on failure.
+ * Threads: any.  Errors: ASHLAR_EPOINTER (as for ashlar_free).  Cost: O(1), takes the lock.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_usable_bytes(ashlar_allocator *allocator,
+                                                               const void *ptr, size_t *out);
 
 /* One consistent reading of all statistics. Threads: any. Cost: takes the allocator's lock. */
 ASHLAR_API void ashlar_stats_read(ashlar_allocator *allocator, ashlar_stats *stats);

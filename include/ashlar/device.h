@@ -15,7 +15,12 @@ ASHLAR_BEGIN_DECLS
 
 typedef struct ashlar_device ashlar_device;
 
-/* CUDA's own stream type: a cudaStream_t or CUstream passes as it is. NULL is the default stream. */
+/*
+ * CUDA's own stream type: a cudaStream_t or CUstream passes as it is. NULL is the legacy default
+ * stream of the device's primary context, which is the one the CUDA runtime uses. Streams of other
+ * contexts are not this device's, and the per-thread default stream (what NULL means in code
+ * compiled with --default-stream per-thread) is none that this library takes.
+ */
 typedef struct CUstream_st *ashlar_stream;
 
 typedef enum ashlar_device_kind { ASHLAR_DEVICE_CUDA, ASHLAR_DEVICE_SOFT } ashlar_device_kind;
@@ -49,8 +54,9 @@ typedef struct ashlar_driver_counts {
  *
  * Ownership: *out is the caller's, to be closed after everything made on it.
  * Threads:   any.
- * Errors:    ASHLAR_EINVAL (name, or a bad environment value), ASHLAR_ENODEVICE, ASHLAR_EDRIVER,
- *            ASHLAR_EHOSTMEM.
+ * Errors:    ASHLAR_EINVAL (name, or a bad environment value), ASHLAR_ENODEVICE, ASHLAR_EDRIVER
+ *            (also for "auto" with a CUDA driver that is there and fails), ASHLAR_ENOMEM (no room
+ *            for CUDA's context), ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_device_open(const char *name,
                                                               ashlar_device **out);
@@ -77,10 +83,11 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_stream_synchronize(ashlar_devi
 /*
  * Queue a copy between host and device, or a fill with one byte value. `bytes` may be 0.
  *
- * Stream:  with host memory from ashlar_device_host_alloc the copy runs in stream order and the
- *          host memory must stay as it is until then; other host memory is read before
- *          ashlar_copy_to_device returns and written before ashlar_copy_to_host returns.
- * Threads: any.  Errors: ASHLAR_EDRIVER.
+ * Stream:  with page-locked host memory, however it was obtained, the copy runs in stream order,
+ *          and the host memory must stay as it is until then. Other host memory has been read when
+ *          ashlar_copy_to_device returns; what ashlar_copy_to_host writes is there for certain only
+ *          after ashlar_stream_synchronize.
+ * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could not queue it).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst,
                                                                  const void *src, size_t bytes,
@@ -96,9 +103,10 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_fill(ashlar_device *device, vo
  * Queue fn(args) on `stream`, on the host. On a software device this is how compute is launched:
  * fn may touch device memory. It must not call ashlar or the driver.
  *
- * args   copied at the call, args_bytes of them; fn gets the copy, aligned as by malloc
+ * args   copied at the call, args_bytes of them; fn gets the copy, aligned as by malloc. After an
+ *        error of the device fn is never called, and the copy is not returned.
  *
- * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.  Cost: one host allocation.
+ * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM.  Cost: one host allocation.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_launch(ashlar_device *device,
                                                          ashlar_stream stream, void (*fn)(void *),

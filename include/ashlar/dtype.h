@@ -11,19 +11,17 @@
     X(F32, 4, "F32")        \
     X(F64, 8, "F64")
 
+#define ASHLAR_DTYPE_ENUM(name, bytes, text) ASHLAR_##name,
+#define ASHLAR_DTYPE_BYTES(name, bytes, text) bytes,
 typedef enum ashlar_dtype {
-#define X(name, bytes, text) ASHLAR_##name,
-    ASHLAR_DTYPE_MAP(X)
-#undef X
+    ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_ENUM)
     ASHLAR_DTYPE_COUNT
 } ashlar_dtype;
 
 /* Bytes of one element; 0 for a value that is no type. Threads: any. */
 static inline size_t ashlar_dtype_bytes(ashlar_dtype dtype) {
     static const size_t table[ASHLAR_DTYPE_COUNT] = {
-#define X(name, bytes, text) bytes,
-        ASHLAR_DTYPE_MAP(X)
-#undef X
+        ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_BYTES)
     };
     return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? table[dtype] : 0;
 }

@@ -23,10 +23,9 @@
 
 ASHLAR_BEGIN_DECLS
 
+#define ASHLAR_STATUS_ENUM(name, text) ASHLAR_##name,
 typedef enum ashlar_status {
-#define X(name, text) ASHLAR_##name,
-    ASHLAR_STATUS_MAP(X)
-#undef X
+    ASHLAR_STATUS_MAP(ASHLAR_STATUS_ENUM)
     ASHLAR_STATUS_COUNT
 } ashlar_status;
 
