@@ -23,8 +23,9 @@ typedef struct update {
     double *norm;      /* NULL: not wanted */
     double clip_norm;
     float rate;        /* learning_rate / (1 - beta1^step) */
-    float decay;       /* 1 - learning_rate * weight_decay */
+    float shrink;      /* learning_rate * weight_decay; floats near 1 are too coarse for 1 - it */
     float beta1, beta2;
+    float rest1, rest2; /* 1 - beta, rounded once: 1.0f - 0.999f is wrong in its fifth digit */
     float root_scale;  /* 1 / sqrt(1 - beta2^step) */
     float epsilon;
 } update;
@@ -34,18 +35,15 @@ typedef struct update {
  * whatever the compiler vectorises.
  */
 enum { LANES = 16 };
+_Static_assert(ASHLAR_ARENA_ALIGN % (LANES * sizeof(float)) == 0, "a region is whole lanes");
 
 static double sum_of_squares(const float *values, size_t count) {
     double lanes[LANES] = {0};
-    const size_t whole = count - count % LANES;
-    for (size_t i = 0; i < whole; i += LANES) {
+    for (size_t i = 0; i < count; i += LANES) {
         for (size_t lane = 0; lane < LANES; lane++) {
             const double value = values[i + lane];
             lanes[lane] += value * value;
         }
-    }
-    for (size_t i = whole; i < count; i++) {
-        lanes[i % LANES] += (double)values[i] * values[i];
     }
     double sum = 0;
     for (size_t lane = 0; lane < LANES; lane++) {
@@ -59,15 +57,16 @@ static void apply(const update *u, float scale) {
     const float *restrict gradients = u->gradients;
     float *restrict moment1 = u->moment1;
     float *restrict moment2 = u->moment2;
-    const float beta1 = u->beta1, beta2 = u->beta2, rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
-    const float rate = u->rate, decay = u->decay, root_scale = u->root_scale, epsilon = u->epsilon;
+    const float beta1 = u->beta1, beta2 = u->beta2, rest1 = u->rest1, rest2 = u->rest2;
+    const float rate = u->rate, shrink = u->shrink;
+    const float root_scale = u->root_scale, epsilon = u->epsilon;
     for (size_t i = 0; i < u->count; i++) {
         const float g = scale * gradients[i];
         const float m = beta1 * moment1[i] + rest1 * g;
         const float v = beta2 * moment2[i] + rest2 * g * g;
         moment1[i] = m;
         moment2[i] = v;
-        parameters[i] = decay * parameters[i] - rate * m / (sqrtf(v) * root_scale + epsilon);
+        parameters[i] -= rate * m / (sqrtf(v) * root_scale + epsilon) + shrink * parameters[i];
     }
 }
 
@@ -84,15 +83,15 @@ static void run_update(void *args) {
     apply(u, clips ? (float)(u->clip_norm / norm) : 1.0f);
 }
 
-static ashlar_status check(const ashlar_arena *arena, const ashlar_adamw *adamw, uint64_t step) {
-    if (!(adamw->learning_rate > 0) || !(adamw->beta1 >= 0 && adamw->beta1 < 1) ||
-        !(adamw->beta2 >= 0 && adamw->beta2 < 1) || !(adamw->epsilon > 0) ||
-        !(adamw->weight_decay >= 0) || !(adamw->clip_norm >= 0) || step == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "adamw: learning_rate %g, beta1 %g, beta2 %g, epsilon %g, "
-                           "weight_decay %g, clip_norm %g, step %llu: one is out of its range",
-                           adamw->learning_rate, adamw->beta1, adamw->beta2, adamw->epsilon,
-                           adamw->weight_decay, adamw->clip_norm, (unsigned long long)step);
-    }
+/* What the formulas need of the values, and that their fp32 forms keep padding at zero. */
+static bool is_in_range(const ashlar_adamw *adamw, uint64_t step, const update *u) {
+    return adamw->learning_rate > 0 && adamw->beta1 >= 0 && adamw->beta1 < 1 &&
+           adamw->beta2 >= 0 && adamw->beta2 < 1 && adamw->epsilon > 0 &&
+           adamw->weight_decay >= 0 && adamw->clip_norm >= 0 && step > 0 && u->epsilon > 0 &&
+           isfinite(u->rate) && isfinite(u->shrink);
+}
+
+static ashlar_status check_arena(const ashlar_arena *arena) {
     if (arena->region_count != ASHLAR_REGION_COUNT) {
         return ashlar_fail(ASHLAR_EINVAL, "adamw: the arena has %zu regions; commit it with %d",
                            arena->region_count, ASHLAR_REGION_COUNT);
@@ -112,7 +111,7 @@ static ashlar_status check(const ashlar_arena *arena, const ashlar_adamw *adamw,
 
 ashlar_status ashlar_adamw_step(ashlar_arena *arena, const ashlar_adamw *adamw, uint64_t step,
                                 double *norm, ashlar_stream stream) {
-    const ashlar_status status = check(arena, adamw, step);
+    const ashlar_status status = check_arena(arena);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -125,12 +124,20 @@ ashlar_status ashlar_adamw_step(ashlar_arena *arena, const ashlar_adamw *adamw, 
         .norm = norm,
         .clip_norm = adamw->clip_norm,
         .rate = (float)(adamw->learning_rate / (1 - pow(adamw->beta1, (double)step))),
-        .decay = (float)(1 - adamw->learning_rate * adamw->weight_decay),
+        .shrink = (float)(adamw->learning_rate * adamw->weight_decay),
         .beta1 = (float)adamw->beta1,
         .beta2 = (float)adamw->beta2,
+        .rest1 = (float)(1 - adamw->beta1),
+        .rest2 = (float)(1 - adamw->beta2),
         .root_scale = (float)(1 / sqrt(1 - pow(adamw->beta2, (double)step))),
         .epsilon = (float)adamw->epsilon,
     };
+    if (!is_in_range(adamw, step, &u)) {
+        return ashlar_fail(ASHLAR_EINVAL, "adamw: learning_rate %g, beta1 %g, beta2 %g, epsilon %g, "
+                           "weight_decay %g, clip_norm %g, step %llu: one is out of its range",
+                           adamw->learning_rate, adamw->beta1, adamw->beta2, adamw->epsilon,
+                           adamw->weight_decay, adamw->clip_norm, (unsigned long long)step);
+    }
     return ashlar_launch(ashlar_allocator_device(arena->allocator), stream, run_update, &u,
                          sizeof u);
 }

@@ -114,6 +114,9 @@ ashlar_allocator *ashlar_arena_allocator(const ashlar_arena *arena) {
 
 void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor, ashlar_tensor_info *info) {
     *info = arena->tensors[tensor].info;
+    if (arena->region_count == 0) {
+        info->offset = 0; /* a commit that failed may have placed it */
+    }
 }
 
 void *ashlar_arena_region(const ashlar_arena *arena, ashlar_region region) {
@@ -146,6 +149,22 @@ ashlar_status ashlar_arena_bind(ashlar_arena *arena, ashlar_region region, size_
     return ASHLAR_OK;
 }
 
+/* Each region is one live block that is large enough, as the allocator knows it. */
+static ashlar_status check_regions(const ashlar_arena *arena) {
+    for (size_t i = 0; i < arena->region_count; i++) {
+        size_t bytes = 0;
+        if (ashlar_usable_bytes(arena->allocator, arena->regions[i], &bytes) != ASHLAR_OK) {
+            return ashlar_fail(ASHLAR_EMOVED, "the %s have lost their block: %s",
+                               region_facts[i].text, ashlar_error_detail());
+        }
+        if (bytes < arena->region_bytes) {
+            return ashlar_fail(ASHLAR_EMOVED, "the %s need %zu bytes, their block has %zu",
+                               region_facts[i].text, arena->region_bytes, bytes);
+        }
+    }
+    return ASHLAR_OK;
+}
+
 /* Tensors in declaration order lie in address order, apart, inside the region. */
 static ashlar_status check_layout(const ashlar_arena *arena) {
     size_t end = 0;
@@ -172,6 +191,9 @@ static ashlar_status check_layout(const ashlar_arena *arena) {
 }
 
 ashlar_status ashlar_arena_check(const ashlar_arena *arena) {
+    if (arena->region_count == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "check: the arena is not committed");
+    }
     for (size_t i = 0; i < arena->binding_count; i++) {
         const ashlar_arena_binding *binding = &arena->bindings[i];
         const void *want = ashlar_arena_view(arena, binding->region, binding->tensor);
@@ -182,5 +204,6 @@ ashlar_status ashlar_arena_check(const ashlar_arena *arena) {
                                region_facts[binding->region].text, want, *binding->pointer);
         }
     }
-    return check_layout(arena);
+    const ashlar_status status = check_layout(arena);
+    return status == ASHLAR_OK ? check_regions(arena) : status;
 }

@@ -41,10 +41,9 @@ enum {
     X(MOMENT1, "first moments", MOMENTS)         \
     X(MOMENT2, "second moments", MOMENTS)
 
+#define ASHLAR_REGION_ENUM(name, text, tag) ASHLAR_REGION_##name,
 typedef enum ashlar_region {
-#define X(name, text, tag) ASHLAR_REGION_##name,
-    ASHLAR_REGION_MAP(X)
-#undef X
+    ASHLAR_REGION_MAP(ASHLAR_REGION_ENUM)
     ASHLAR_REGION_COUNT
 } ashlar_region;
 
@@ -140,10 +139,11 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_bind(ashlar_arena *arena
                                                              void **pointer);
 
 /*
- * Check that every bound pointer still points where its tensor was placed, and that tensors still
- * lie side by side inside one block per region.
+ * Check that every bound pointer still points where its tensor was placed, that tensors still lie
+ * side by side, and that each region is still one live block of the allocator.
  *
- * Errors: ASHLAR_EMOVED, naming the first tensor that does not. Cost: one comparison per pointer.
+ * Errors: ASHLAR_EMOVED, naming the first tensor or region that is not; ASHLAR_EINVAL (not
+ *         committed). Cost: one comparison per pointer and tensor, a look-up per region.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena *arena);
 

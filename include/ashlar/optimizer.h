@@ -10,6 +10,7 @@
 
 ASHLAR_BEGIN_DECLS
 
+/* The update runs in fp32, where epsilon must not be 0 nor the learning rate infinite. */
 typedef struct ashlar_adamw {
     double learning_rate; /* > 0 */
     double beta1, beta2;  /* [0, 1) */

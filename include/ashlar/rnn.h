@@ -91,8 +91,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rn
  * The three passes.
  *
  * Stream: queued.  Threads: any.
- * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a missing buffer), ASHLAR_EHOSTMEM,
- *         ASHLAR_EDRIVER. Nothing is queued then.
+ * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a missing buffer), ASHLAR_EOVERFLOW
+ *         (steps, batch), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. Nothing is queued then.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn,
                                                               const ashlar_rnn_batch *batch,
