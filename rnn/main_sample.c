@@ -117,7 +117,7 @@ static ashlar_status sample(const command *c, ashlar_device *device) {
     return status;
 }
 
-int main(int argc, char **argv) {
+static int run_command(int argc, char **argv) {
     command c = defaults();
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
@@ -141,12 +141,10 @@ int main(int argc, char **argv) {
     }
     const ashlar_status status = sample(&c, device);
     ashlar_device_close(device);
-    if (status != ASHLAR_OK) {
-        return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
-    }
-    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
-        fprintf(stderr, "%s: standard output could not be written\n", program);
-        return ASHLAR_EXIT_FAILED;
-    }
-    return 0;
+    return status == ASHLAR_OK ? 0 : ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+}
+
+int main(int argc, char **argv) {
+    ashlar_program_init();
+    return ashlar_program_finish(program, run_command(argc, argv));
 }

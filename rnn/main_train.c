@@ -1,10 +1,10 @@
 /* ashlar-train: train a character LSTM on text files. */
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "blas.h"
 #include "checkpoint.h"
+#include "error.h"
 #include "file.h"
 #include "options.h"
 #include "program.h"
@@ -122,25 +122,27 @@ static void print_start(const command *c, const ashlar_corpus *corpus) {
     fflush(stdout);
 }
 
-/* Everything after the training that needs the model. */
+/*
+ * Everything after the training that needs the model. What would be lost comes first, and a
+ * failure does not keep the rest from being tried; the first one is returned.
+ */
 static ashlar_status finish(const command *c, ashlar_trainer *trainer,
                             const ashlar_train_report *report) {
     ashlar_model *model = ashlar_trainer_model(trainer);
-    ashlar_status status = ASHLAR_OK;
+    ashlar_status first = c->save != NULL ? save(model, c->save) : ASHLAR_OK;
+    if (first == ASHLAR_OK && c->json != NULL) {
+        first = ashlar_report_write(c->json, &c->train, report);
+    }
     if (!c->is_quiet && c->sample_bytes > 0) {
         printf("\nA sample:\n");
-        status = ashlar_program_sample(model, stdout, c->sample_bytes, 0.7, c->train.seed, "");
+        const ashlar_status status =
+            ashlar_program_sample(model, stdout, c->sample_bytes, 0.7, c->train.seed, "");
+        first = first == ASHLAR_OK ? status : first;
     }
-    if (!c->is_quiet && status == ASHLAR_OK) {
+    if (!c->is_quiet) {
         ashlar_report_print(stdout, &c->train, report);
     }
-    if (status == ASHLAR_OK && c->save != NULL) {
-        status = save(model, c->save);
-    }
-    if (status == ASHLAR_OK && c->json != NULL) {
-        status = ashlar_report_write(c->json, &c->train, report);
-    }
-    return status;
+    return first;
 }
 
 static ashlar_status train(const command *c, ashlar_device *device, const ashlar_corpus *corpus) {
@@ -158,6 +160,38 @@ static ashlar_status train(const command *c, ashlar_device *device, const ashlar
     }
     ashlar_trainer_destroy(trainer);
     return status;
+}
+
+/* Whether two paths lead to one file, or would. */
+static bool is_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    if (stat(a, &x) == 0 && stat(b, &y) == 0) {
+        return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    }
+    return strcmp(a, b) == 0;
+}
+
+static ashlar_status check_output(const command *c, const char *option, const char *path) {
+    for (size_t i = 0; path != NULL && i < c->data.count; i++) {
+        if (is_same_file(path, c->data.items[i])) {
+            return ashlar_fail(ASHLAR_EINVAL, "--%s: %s is the text to train on; name another file",
+                               option, path);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* What no single option can be blamed for. */
+static ashlar_status check_command(const command *c) {
+    if (c->data.count == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "--data: no text given; name a file or a folder, see --help");
+    }
+    if (c->json != NULL && c->save != NULL && is_same_file(c->json, c->save)) {
+        return ashlar_fail(ASHLAR_EINVAL, "--json and --save: both name %s; give each its own file",
+                           c->json);
+    }
+    const ashlar_status status = check_output(c, "json", c->json);
+    return status == ASHLAR_OK ? check_output(c, "save", c->save) : status;
 }
 
 static int run(const command *c, ashlar_device *device) {
@@ -179,20 +213,17 @@ static int run(const command *c, ashlar_device *device) {
     return status == ASHLAR_OK ? 0 : ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
 }
 
-int main(int argc, char **argv) {
+static int run_command(int argc, char **argv) {
     command c = defaults();
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
-    if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK) {
+    if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
+        (!c.wants_help && check_command(&c) != ASHLAR_OK)) {
         return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
     }
     if (c.wants_help) {
         print_help();
         return 0;
-    }
-    if (c.data.count == 0) {
-        fprintf(stderr, "%s: --data: no text given; name a file or a folder, see --help\n", program);
-        return ASHLAR_EXIT_USAGE;
     }
     ashlar_blas_set_threads((int)c.threads);
     ashlar_device *device = NULL;
@@ -201,9 +232,10 @@ int main(int argc, char **argv) {
         status = run(&c, device);
         ashlar_device_close(device);
     }
-    if (status == 0 && (fflush(stdout) != 0 || ferror(stdout) != 0)) {
-        fprintf(stderr, "%s: standard output could not be written\n", program);
-        return ASHLAR_EXIT_FAILED;
-    }
     return status;
+}
+
+int main(int argc, char **argv) {
+    ashlar_program_init();
+    return ashlar_program_finish(program, run_command(argc, argv));
 }

@@ -165,7 +165,7 @@ static bool product(size_t a, size_t b, size_t c, size_t d, size_t *out) {
 ashlar_status ashlar_model_sizes(const ashlar_model *model, size_t steps, size_t batch,
                                  ashlar_step_sizes *sizes) {
     const ashlar_model_config *c = &model->config;
-    ashlar_step_sizes s = {.results = sizeof(ashlar_step_results)};
+    ashlar_step_sizes s = {0};
     if (!product(steps, batch, 1, sizeof(int32_t), &s.grid) ||
         !product(batch, 1, 1, sizeof(int32_t), &s.lengths) ||
         !product(steps, batch, c->embedding, sizeof(float), &s.x) ||

@@ -50,7 +50,6 @@ typedef struct ashlar_step_sizes {
     size_t x;       /* [T, B, E], and dx */
     size_t y;       /* [T, B, H], and dy */
     size_t logits;  /* [T, B, V], and dlogits in the same place */
-    size_t results; /* one ashlar_step_results */
     size_t reserve;
     size_t work;
 } ashlar_step_sizes;
@@ -77,8 +76,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_model_create(ashlar_allocator *allocator,
 void ashlar_model_destroy(ashlar_model *model); /* NULL is allowed */
 
 /*
- * Fill the weights from `seed`: uniform in +-1/sqrt(fan-in), as PyTorch does for these layers
- * (embedding: +-sqrt(3), a standard deviation of 1), forget gates' biases raised by 1 in all.
+ * Fill the weights from `seed`: uniform in +-1/sqrt(hidden), as PyTorch does for an LSTM and for
+ * this linear layer; the embedding in +-sqrt(3), a standard deviation of 1 (PyTorch draws it from
+ * a normal distribution); forget gates' biases raised by 1 in all.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed);
 
@@ -100,5 +100,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_model_sizes(const ashlar_model *model, si
 ASHLAR_MUST_CHECK ashlar_status ashlar_model_step(ashlar_model *model, const ashlar_batch *batch,
                                                   size_t count, const ashlar_step_sizes *sizes,
                                                   ashlar_step_results *results);
+
+/*
+ * Take and give back every buffer of a step of these sizes, in the step's order, without its work:
+ * what a step needs from the allocator, and nothing else. Errors: those of ashlar_alloc().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_model_rehearse(ashlar_model *model,
+                                                      const ashlar_step_sizes *sizes);
 
 #endif /* ASHLAR_MODEL_H */

@@ -23,6 +23,7 @@ typedef struct step {
     size_t count; /* B */
     const ashlar_step_sizes *sizes;
     ashlar_step_results *results;
+    bool is_rehearsal; /* take and give back every buffer, queue nothing */
     buffers b;
 } step;
 
@@ -47,7 +48,24 @@ static ashlar_status give(const step *s, void **buffer) {
 }
 
 static ashlar_status launch(const step *s, void (*fn)(void *), const void *args, size_t bytes) {
-    return ashlar_launch(s->model->device, s->model->stream, fn, args, bytes);
+    return s->is_rehearsal
+               ? ASHLAR_OK
+               : ashlar_launch(s->model->device, s->model->stream, fn, args, bytes);
+}
+
+static ashlar_status copy(const step *s, void *dst, const void *src, size_t bytes) {
+    return s->is_rehearsal
+               ? ASHLAR_OK
+               : ashlar_copy_to_device(s->model->device, dst, src, bytes, s->model->stream);
+}
+
+/* One fill for all: every back end adds weight gradients to what is there. */
+static ashlar_status clear_gradients(const step *s) {
+    ashlar_model *m = s->model;
+    return s->is_rehearsal
+               ? ASHLAR_OK
+               : ashlar_fill(m->device, ashlar_arena_region(m->arena, ASHLAR_REGION_GRADIENTS), 0,
+                             ashlar_arena_region_bytes(m->arena), m->stream);
 }
 
 static void run_embedding_forward(void *args) {
@@ -77,16 +95,14 @@ static void run_loss(void *args) {
 }
 
 static ashlar_status upload(step *s) {
-    ashlar_model *m = s->model;
     const size_t grid_bytes = s->batch->steps * s->count * sizeof(int32_t);
     const size_t lengths_bytes = s->count * sizeof(int32_t);
     TRY(take(s, s->sizes->grid, ASHLAR_TAG_BATCH, &s->b.inputs));
     TRY(take(s, s->sizes->grid, ASHLAR_TAG_BATCH, &s->b.targets));
     TRY(take(s, s->sizes->lengths, ASHLAR_TAG_BATCH, &s->b.lengths));
-    TRY(ashlar_copy_to_device(m->device, s->b.inputs, s->batch->inputs, grid_bytes, m->stream));
-    TRY(ashlar_copy_to_device(m->device, s->b.targets, s->batch->targets, grid_bytes, m->stream));
-    return ashlar_copy_to_device(m->device, s->b.lengths, s->batch->lengths, lengths_bytes,
-                                 m->stream);
+    TRY(copy(s, s->b.inputs, s->batch->inputs, grid_bytes));
+    TRY(copy(s, s->b.targets, s->batch->targets, grid_bytes));
+    return copy(s, s->b.lengths, s->batch->lengths, lengths_bytes);
 }
 
 static ashlar_embedding_args embedding_args(const step *s) {
@@ -144,9 +160,11 @@ typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
 /* One pass of the LSTM, with a workspace for just that long. */
 static ashlar_status run_rnn(step *s, rnn_pass pass) {
     TRY(take(s, s->sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
-    const ashlar_rnn_batch batch = rnn_batch(s);
-    const ashlar_rnn_buffers all = rnn_buffers(s);
-    TRY(pass(s->model->rnn, &batch, &all, s->model->stream));
+    if (!s->is_rehearsal) {
+        const ashlar_rnn_batch batch = rnn_batch(s);
+        const ashlar_rnn_buffers all = rnn_buffers(s);
+        TRY(pass(s->model->rnn, &batch, &all, s->model->stream));
+    }
     return give(s, &s->b.work);
 }
 
@@ -179,10 +197,7 @@ static ashlar_status forward(step *s) {
 }
 
 static ashlar_status backward(step *s) {
-    ashlar_model *m = s->model;
-    /* One fill for all: every back end adds weight gradients to what is there. */
-    TRY(ashlar_fill(m->device, ashlar_arena_region(m->arena, ASHLAR_REGION_GRADIENTS), 0,
-                    ashlar_arena_region_bytes(m->arena), m->stream));
+    TRY(clear_gradients(s));
     TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
     const ashlar_linear_args linear = linear_args(s);
     TRY(launch(s, run_linear_backward, &linear, sizeof linear));
@@ -208,17 +223,32 @@ static ashlar_status give_all(const step *s, buffers *b) {
     return first;
 }
 
+static ashlar_status run(step *s) {
+    ashlar_status status = upload(s);
+    if (status == ASHLAR_OK) {
+        status = forward(s);
+    }
+    if (status == ASHLAR_OK) {
+        status = backward(s);
+    }
+    const ashlar_status given = give_all(s, &s->b);
+    return status == ASHLAR_OK ? given : status;
+}
+
 ashlar_status ashlar_model_step(ashlar_model *model, const ashlar_batch *batch, size_t count,
                                 const ashlar_step_sizes *sizes, ashlar_step_results *results) {
     step s = {
         .model = model, .batch = batch, .count = count, .sizes = sizes, .results = results};
-    ashlar_status status = upload(&s);
-    if (status == ASHLAR_OK) {
-        status = forward(&s);
-    }
-    if (status == ASHLAR_OK) {
-        status = backward(&s);
-    }
-    const ashlar_status given = give_all(&s, &s.b);
-    return status == ASHLAR_OK ? given : status;
+    return run(&s);
+}
+
+ashlar_status ashlar_model_rehearse(ashlar_model *model, const ashlar_step_sizes *sizes) {
+    const ashlar_batch nothing = {0};
+    ashlar_step_results unused;
+    step s = {.model = model,
+              .batch = &nothing,
+              .sizes = sizes,
+              .results = &unused,
+              .is_rehearsal = true};
+    return run(&s);
 }

@@ -1,11 +1,35 @@
 #include "program.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "batcher.h"
 #include "sampler.h"
+
+void ashlar_program_init(void) {
+    /*
+     * A closed 0, 1 or 2 would be given to the next open(), to the device's memory say, and what
+     * is printed would go there. The wrong direction is meant: using it fails, as it did before.
+     */
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            const int opened = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+            (void)opened; /* the lowest free one, which is fd */
+        }
+    }
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+int ashlar_program_finish(const char *program, int exit_status) {
+    if (exit_status == 0 && (fflush(stdout) != 0 || ferror(stdout) != 0)) {
+        fprintf(stderr, "%s: standard output could not be written\n", program);
+        return ASHLAR_EXIT_FAILED;
+    }
+    return exit_status;
+}
 
 int ashlar_program_fail(const char *program, int exit_status) {
     fprintf(stderr, "%s: %s\n", program, ashlar_error_detail());

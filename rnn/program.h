@@ -16,8 +16,17 @@ enum {
     ASHLAR_EXIT_USAGE = 2, /* an option or an environment value */
 };
 
+/*
+ * Before anything else: make sure that descriptors 0 to 2 are open, and let a write to a closed
+ * pipe be an error instead of the program's end.
+ */
+void ashlar_program_init(void);
+
 /* Print "PROGRAM: DETAIL" of the last failure as one line on stderr, and return `exit_status`. */
 int ashlar_program_fail(const char *program, int exit_status);
+
+/* Last of all: `exit_status`, or a failure, said on stderr, where standard output was lost. */
+int ashlar_program_finish(const char *program, int exit_status);
 
 /*
  * Open the device that `name` (NULL: the environment) asks for. "auto" that finds a CUDA device

@@ -49,8 +49,8 @@ void ashlar_report_print(FILE *out, const ashlar_train_config *config,
             r->loss_first, r->loss_last);
     fprintf(out,
             "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one step of %zu,\n"
-            "and after it the allocator asked the driver for memory %llu times (all driver calls of\n"
-            "the allocator since then: %llu).\n",
+            "and after it the process asked the driver for memory, streams or facts %llu times (calls\n"
+            "of the allocator: %llu).\n",
             config->batch, r->lengths_distinct, r->max_length, r->max_length,
             (unsigned long long)r->training.management,
             (unsigned long long)stats->driver_calls_sealed);
@@ -121,8 +121,7 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     put_uint(w, "bytes_live_peak", s->live_peak_bytes);
     put_uint(w, "bytes_reserved_peak", s->reserved_peak_bytes);
     put_uint(w, "allocations", s->alloc_count);
-    put_uint(w, "allocations_served_without_driver",
-             s->alloc_count - s->served_mapped - s->served_after_sync);
+    put_uint(w, "allocations_served_without_driver", s->served_same_stream + s->served_idle);
     ashlar_json_put_key(w, "weights_contiguous");
     ashlar_json_put_bool(w, r->weights_contiguous);
     ashlar_json_put_key(w, "bytes_at_peak_by_tag");

@@ -118,7 +118,13 @@ static ashlar_status run_pass(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     if (!has_buffers || buffers->work == NULL) {
         return ashlar_fail(ASHLAR_EINVAL, "rnn: a buffer that this pass needs is NULL");
     }
-    const ashlar_status status = check_batch(batch);
+    ashlar_status status = check_batch(batch);
+    size_t reserve_bytes, work_bytes;
+    if (status == ASHLAR_OK) { /* whatever has no sizes cannot have buffers of them */
+        const bool training = buffers->reserve != NULL;
+        status = rnn->backend->sizes(rnn, batch->steps, batch->batch, training, &reserve_bytes,
+                                     &work_bytes);
+    }
     return status == ASHLAR_OK ? rnn->backend->queue(rnn, pass, batch, buffers, stream) : status;
 }
 

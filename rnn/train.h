@@ -28,7 +28,7 @@ typedef struct ashlar_train_progress {
     double seconds;     /* since the first step */
 } ashlar_train_progress;
 
-/* What the process asked of the driver in one phase, leaving out its own work and waits. */
+/* What the process asked of the driver in one phase; choosing a context is not counted. */
 typedef struct ashlar_phase_calls {
     uint64_t management; /* memory, streams, events, facts: what a warm-up is to end */
     uint64_t work;       /* copies, fills, launches */

@@ -20,11 +20,46 @@ ashlar_status ashlar_warmup_sizes(const ashlar_model *model, size_t max_steps, s
         raise_to(&largest.x, s.x);
         raise_to(&largest.y, s.y);
         raise_to(&largest.logits, s.logits);
-        raise_to(&largest.results, s.results);
         raise_to(&largest.reserve, s.reserve);
         raise_to(&largest.work, s.work);
     }
     *sizes = largest;
+    return ASHLAR_OK;
+}
+
+/* The allocations of a step of every length, once. */
+static ashlar_status rehearse_lengths(ashlar_model *model, size_t max_steps, size_t batch) {
+    for (size_t steps = max_steps; steps >= 1; steps--) {
+        ashlar_step_sizes sizes;
+        ashlar_status status = ashlar_model_sizes(model, steps, batch, &sizes);
+        if (status == ASHLAR_OK) {
+            status = ashlar_model_rehearse(model, &sizes);
+        }
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/*
+ * A shorter step's buffers, though each is smaller, may be placed in other holes and then find
+ * none for the last of them. So go through all lengths until every block came from the stream's
+ * own, and none had to be mapped: a pass that changed nothing is how each later step will go.
+ * A device so full that the host had to wait for memory will not get better by another pass.
+ */
+static ashlar_status rehearse(ashlar_model *model, size_t max_steps, size_t batch) {
+    ashlar_stats before, after;
+    do {
+        ashlar_stats_read(model->allocator, &before);
+        const ashlar_status status = rehearse_lengths(model, max_steps, batch);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+        ashlar_stats_read(model->allocator, &after);
+    } while (after.served_after_sync == before.served_after_sync &&
+             after.alloc_count - before.alloc_count !=
+                 after.served_same_stream - before.served_same_stream);
     return ASHLAR_OK;
 }
 
@@ -44,6 +79,9 @@ ashlar_status ashlar_warmup_run(ashlar_model *model, size_t max_steps, size_t ba
     staging->steps = max_steps;
     staging->tokens = cells;
     status = ashlar_model_step(model, staging, batch, &sizes, results);
+    if (status == ASHLAR_OK) {
+        status = rehearse(model, max_steps, batch);
+    }
     if (status == ASHLAR_OK) {
         status = ashlar_stream_synchronize(model->device, model->stream);
     }

@@ -17,12 +17,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_warmup_sizes(const ashlar_model *model, s
 
 /*
  * Run one step forward and backward, without an update, on a made-up batch of the maximum length
- * with every buffer at its maximum size, wait for it, and seal the allocator. Gradients are left
- * in the arena; the next step overwrites them.
+ * with every buffer at its maximum size; rehearse the allocations of every shorter one, until none
+ * of them needs the driver; wait, and seal the allocator. Gradients are left in the arena; the next
+ * step overwrites them.
  *
  * staging   host memory for the batch: room for max_steps x batch
  *
  * Errors: those of ashlar_model_step(); the allocator is sealed only on ASHLAR_OK.
+ * Cost:   the step, and a few passes of some 15 allocations for each length.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_warmup_run(ashlar_model *model, size_t max_steps,
                                                   size_t batch, ashlar_batch *staging,
