@@ -7,7 +7,7 @@
 
 static const char program[] = "ashlar-bench";
 
-int main(int argc, char **argv) {
+static int run_command(int argc, char **argv) {
     ashlar_bench_config config = {0};
     const char *device_name = NULL;
     bool wants_help = false;
@@ -41,4 +41,9 @@ int main(int argc, char **argv) {
     const ashlar_status status = ashlar_bench_alloc(device, &config);
     ashlar_device_close(device);
     return status == ASHLAR_OK ? 0 : ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+}
+
+int main(int argc, char **argv) {
+    ashlar_program_init();
+    return ashlar_program_finish(program, run_command(argc, argv));
 }

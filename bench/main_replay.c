@@ -1,0 +1,297 @@
+/* ashlar-replay: do again what a log of allocations has recorded, and say what it takes. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "file.h"
+#include "host.h"
+#include "json.h"
+#include "options.h"
+#include "program.h"
+#include "replay.h"
+
+static const char program[] = "ashlar-replay";
+
+/* Beyond what any log of one device needs, so that it shows what it needs. */
+static const char default_memory[] = "1TiB";
+
+typedef struct command {
+    const char *memory;
+    size_t memory_bytes;
+    const char *json;
+    bool finds_capacity;
+    bool wants_help;
+} command;
+
+enum { OPTION_COUNT = 4 };
+
+static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
+    const ashlar_option all[OPTION_COUNT] = {
+        {"memory", "SIZE", ASHLAR_OPTION_TEXT, &c->memory, 0, 0, "of the device: B, KiB ... TiB"},
+        {"find-capacity", NULL, ASHLAR_OPTION_FLAG, &c->finds_capacity, 0, 0,
+         "find the smallest device on which it passes"},
+        {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write the figures there"},
+        {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
+    };
+    memcpy(options, all, sizeof all);
+}
+
+static void print_help(const ashlar_option *options) {
+    printf("Usage: %s FILE... [OPTION]...\n"
+           "Replay logs of allocations on a software device, and say what they take.\n",
+           program);
+    ashlar_options_print(stdout, options, OPTION_COUNT);
+    printf("A FILE is a log of RMM (Thread,Time,Action,Pointer,Size,Stream), plain or gzip.\n"
+           "Its events are done in its order, on its threads and streams, and each block is\n"
+           "checked against every live one. Memory is not touched: the device may be larger\n"
+           "than the host. JSON: an object for one FILE, an array of them for several; sizes\n"
+           "in bytes; hit_rate is the share of allocations that took no new memory;\n"
+           "ns_per_op counts the calls to the allocator alone.\n"
+           "Exit: 0, 1 a log cannot be read or something in it failed, 2 a bad option.\n");
+}
+
+/* ---- the command line ---- */
+
+/* Move words that are neither options nor their values to `files`; returns how many there are. */
+static int split_words(const ashlar_option *options, int *argc, char **argv, char **files) {
+    int kept = 1, count = 0;
+    for (int i = 1; i < *argc; i++) {
+        if (strncmp(argv[i], "--", 2) != 0) {
+            files[count++] = argv[i];
+            continue;
+        }
+        argv[kept++] = argv[i];
+        for (int o = 0; o < OPTION_COUNT; o++) {
+            if (strcmp(argv[kept - 1] + 2, options[o].name) == 0 && options[o].argument != NULL &&
+                i + 1 < *argc) {
+                argv[kept++] = argv[++i];
+                break;
+            }
+        }
+    }
+    *argc = kept;
+    return count;
+}
+
+/* Rounded down to whole steps, as the software device does. */
+static ashlar_status parse_memory(const char *text, size_t *out) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    const size_t most = (size_t)64 << 40; /* the software device's */
+    char *unit = NULL;
+    const unsigned long long number =
+        *text >= '0' && *text <= '9' ? strtoull(text, &unit, 10) : 0;
+    for (unsigned i = 0; number > 0 && i < sizeof units / sizeof units[0]; i++) {
+        if (strcmp(unit, units[i]) == 0 && number <= most >> 10 * i) {
+            *out = ((size_t)number << 10 * i) & ~(ASHLAR_REPLAY_STEP_BYTES - 1);
+            if (*out > 0) {
+                return ASHLAR_OK;
+            }
+        }
+    }
+    return ashlar_fail(ASHLAR_EINVAL,
+                       "--memory: \"%.80s\" is no size; give 2MiB to 64TiB, with a unit B, KiB, "
+                       "MiB, GiB or TiB",
+                       text);
+}
+
+/* Fail now if the file could not be written at the end. */
+static ashlar_status check_writable(const char *path) {
+    ashlar_file *file = NULL;
+    if (path == NULL) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar_file_create(path, &file);
+    if (status == ASHLAR_OK) {
+        ashlar_file_abort(file);
+    }
+    return status;
+}
+
+/* ---- progress ---- */
+
+typedef struct progress {
+    const char *name;
+    double shown_at; /* seconds */
+    bool is_shown;
+} progress;
+
+static double now_s(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* One line, made anew; nothing for a replay that is over at once. */
+static void show_progress(void *context, size_t done, size_t count) {
+    progress *p = context;
+    const double now = now_s();
+    if (now - p->shown_at < 0.2) {
+        return;
+    }
+    p->shown_at = now;
+    p->is_shown = true;
+    fprintf(stderr, "\r%s: event %zu of %zu\033[K", p->name, done, count);
+    fflush(stderr);
+}
+
+static void hide_progress(progress *p) {
+    if (p->is_shown) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+    }
+}
+
+/* ---- what comes out ---- */
+
+static double mib(uint64_t bytes) {
+    return (double)bytes / (double)(1 << 20);
+}
+
+static void print_result(const command *c, const ashlar_rmm_log *log,
+                         const ashlar_replay_result *r, size_t capacity) {
+    printf("%s: %zu events, %zu allocations, %zu failed; threads %zu, streams %zu\n", log->name,
+           log->event_count, r->allocations, r->failures, log->thread_count, log->stream_count);
+    printf("  peak live %.1f MiB, reserved %.1f MiB (%.3f x), of %.0f MiB\n", mib(r->peak_live),
+           mib(r->peak_reserved), (double)r->peak_reserved / (double)r->peak_live,
+           mib(c->memory_bytes));
+    printf("  hit rate %.4f, driver calls %llu, %.0f ns per call\n", r->hit_rate,
+           (unsigned long long)r->driver_calls, r->ns_per_op);
+    if (capacity != 0) {
+        printf("  passes on a device of %.0f MiB and not with 2 MiB less\n", mib(capacity));
+    }
+}
+
+static void put_count(ashlar_json_writer *w, const char *key, uint64_t value) {
+    ashlar_json_put_key(w, key);
+    ashlar_json_put_uint64(w, value);
+}
+
+static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm_log *log,
+                       const ashlar_replay_result *r, size_t capacity) {
+    ashlar_json_open_object(w);
+    ashlar_json_put_key(w, "trace");
+    ashlar_json_put_string(w, log->name);
+    put_count(w, "memory", c->memory_bytes);
+    put_count(w, "events", log->event_count);
+    put_count(w, "allocations", r->allocations);
+    put_count(w, "threads", log->thread_count);
+    put_count(w, "streams", log->stream_count);
+    put_count(w, "recorded_failures", log->recorded_failures);
+    put_count(w, "failures", r->failures);
+    put_count(w, "peak_live", r->peak_live);
+    put_count(w, "peak_reserved", r->peak_reserved);
+    put_count(w, "driver_calls", r->driver_calls);
+    ashlar_json_put_key(w, "hit_rate");
+    ashlar_json_put_double(w, r->hit_rate);
+    ashlar_json_put_key(w, "ns_per_op");
+    ashlar_json_put_double(w, r->ns_per_op);
+    if (capacity != 0) {
+        put_count(w, "capacity", capacity);
+    }
+    ashlar_json_close_object(w);
+}
+
+/* ---- the work ---- */
+
+/* Everything about one log. Failed allocations are a failure too, after the figures are out. */
+static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
+                                ashlar_json_writer *w) {
+    progress shown = {.name = log->name, .shown_at = now_s()};
+    ashlar_replay_config config = {.calls = &ashlar_replay_calls_of_ashlar,
+                                   .memory_bytes = c->memory_bytes,
+                                   .context = &shown};
+    ashlar_replay_result result;
+    size_t capacity = 0;
+    if (isatty(STDERR_FILENO) == 1) {
+        config.progress = show_progress;
+    }
+    ashlar_status status = ashlar_replay_run(log, &config, &result);
+    if (status == ASHLAR_OK && c->finds_capacity && result.failures == 0) {
+        status = ashlar_replay_find_capacity(log, &config, &result, &capacity);
+    }
+    hide_progress(&shown);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    print_result(c, log, &result, capacity);
+    put_result(w, c, log, &result, capacity);
+    return result.failures == 0 ? ASHLAR_OK : ashlar_fail(ASHLAR_ENOMEM, "%s", result.failure);
+}
+
+static ashlar_status replay_file(const command *c, const char *path, ashlar_json_writer *w) {
+    ashlar_rmm_log *log = NULL;
+    ashlar_status status = ashlar_rmm_log_read(path, &log);
+    if (status == ASHLAR_OK) {
+        status = replay_log(c, log, w);
+    }
+    ashlar_rmm_log_free(log);
+    return status;
+}
+
+static ashlar_status write_json(const char *path, ashlar_json_writer *w) {
+    const char *text = NULL;
+    size_t bytes = 0;
+    const ashlar_status status = ashlar_json_writer_text(w, &text, &bytes);
+    return status == ASHLAR_OK ? ashlar_file_write_line(path, text, bytes) : status;
+}
+
+/* All files, whatever becomes of the others; each failure is one line. */
+static int run(const command *c, int count, char **files) {
+    ashlar_json_writer w;
+    int exit_status = 0;
+    if (check_writable(c->json) != ASHLAR_OK) {
+        return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    }
+    ashlar_json_writer_init(&w, 2);
+    if (count > 1) {
+        ashlar_json_open_array(&w);
+    }
+    for (int i = 0; i < count; i++) {
+        if (replay_file(c, files[i], &w) != ASHLAR_OK) {
+            exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+        }
+    }
+    const bool has_figures = w.bytes > (count > 1 ? 1 : 0); /* more than an array's bracket */
+    if (count > 1) {
+        ashlar_json_close_array(&w);
+    }
+    if (c->json != NULL && has_figures && write_json(c->json, &w) != ASHLAR_OK) {
+        exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    }
+    ashlar_json_writer_finish(&w);
+    return exit_status;
+}
+
+static int run_command(int argc, char **argv) {
+    command c = {.memory = default_memory};
+    ashlar_option options[OPTION_COUNT];
+    list_options(&c, options);
+    char **files = ashlar_host_calloc((size_t)argc + 1, sizeof *files);
+    if (files == NULL) {
+        fprintf(stderr, "%s: no host memory\n", program);
+        return ASHLAR_EXIT_FAILED;
+    }
+    const int count = split_words(options, &argc, argv, files);
+    int exit_status = 0;
+    if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
+        parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK) {
+        exit_status = ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
+    } else if (c.wants_help) {
+        c.memory = default_memory; /* the help shows it, not what was given */
+        print_help(options);
+    } else if (count == 0) {
+        fprintf(stderr, "%s: no log given; name a file, see --help\n", program);
+        exit_status = ASHLAR_EXIT_USAGE;
+    } else {
+        exit_status = run(&c, count, files);
+    }
+    ashlar_host_free(files);
+    return exit_status;
+}
+
+int main(int argc, char **argv) {
+    ashlar_program_init();
+    return ashlar_program_finish(program, run_command(argc, argv));
+}

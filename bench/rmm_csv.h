@@ -1,0 +1,72 @@
+/*
+ * rmm_csv.h - reading the log that RMM's logging adaptor writes of allocations (internal).
+ *
+ * A header and a row for each event, for example
+ *     Thread,Time,Action,Pointer,Size,Stream
+ *     2342727,15:47:02.841961,allocate,0x10012400000,1048576,0
+ * Columns are found by name, in any order; further ones, and Time, are ignored. The order of the
+ * rows is the order of the events. The action is allocate, free, or "allocate failure".
+ *
+ * Numbers in Thread, Pointer and Stream are only names, and RMM has written them in several ways:
+ * 0x7f00, 7f00, decimal, and (nil) or 0 for none. One with 0x is hexadecimal. The others of a
+ * column are decimal, unless one of them has a letter: then all of them are hexadecimal. Size is
+ * decimal.
+ *
+ * Streams are CUDA's handles: 0 and 1 are the default stream, 2 is each thread's own.
+ */
+#ifndef ASHLAR_RMM_CSV_H
+#define ASHLAR_RMM_CSV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/status.h>
+
+typedef enum ashlar_rmm_action {
+    ASHLAR_RMM_ALLOCATE,
+    ASHLAR_RMM_FREE,
+    ASHLAR_RMM_NOTHING, /* a recorded failure, or a block of 0 bytes: there is nothing to replay */
+} ashlar_rmm_action;
+
+/* One row. Indexes count from 0 in the order of first appearance. */
+typedef struct ashlar_rmm_event {
+    ashlar_rmm_action action;
+    size_t line;   /* of the file; the first one is 1 */
+    size_t thread;
+    size_t stream; /* 0 is always the default stream */
+    size_t block;  /* which allocation: a free has that of its allocate row */
+    size_t bytes;  /* of an allocate row; at least 1 */
+} ashlar_rmm_event;
+
+/*
+ * Invariants: block < block_count where there is something to replay, and each block is allocated
+ * by one row and freed by at most one, later row; thread < thread_count, stream < stream_count.
+ */
+typedef struct ashlar_rmm_log {
+    char *name; /* of the file, for messages */
+    ashlar_rmm_event *events;
+    size_t event_count; /* at least 1 */
+    size_t event_capacity;
+    size_t block_count;
+    size_t thread_count;
+    size_t stream_count;
+    size_t recorded_failures;
+} ashlar_rmm_log;
+
+/*
+ * Read a log, plain or packed by gzip (told by its content, not by its name).
+ *
+ * Ownership: the caller gives *out back with ashlar_rmm_log_free().
+ * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the detail begins with FILE:LINE: and names the column;
+ *            also for a free of what is not live, an allocation where a block is live, and a log
+ *            without events), ASHLAR_EHOSTMEM, ASHLAR_ENOTSUP (gzip in a build without zlib).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_rmm_log_read(const char *path, ashlar_rmm_log **out);
+
+/* The same from memory. `name` stands for the file in messages; it is copied. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_rmm_log_parse(const char *name, const char *text,
+                                                     size_t bytes, ashlar_rmm_log **out);
+
+void ashlar_rmm_log_free(ashlar_rmm_log *log); /* NULL is allowed */
+
+#endif /* ASHLAR_RMM_CSV_H */
