@@ -64,6 +64,10 @@ absent=$scratch/absent
 check 'the_same_options_without_a_fault_are_accepted' accepts
 check 'a_missing_data_file_is_named' refuses 1 "$absent" --data "$absent"
 check 'an_empty_data_file_is_named' refuses 1 "$scratch/empty.txt" --data "$scratch/empty.txt"
+check 'one_file_for_json_and_save_is_refused' \
+    refuses 2 "$scratch/both" --data "$data" --json "$scratch/both" --save "$scratch/both"
+check 'saving_over_the_text_is_refused' refuses 2 "$data" --data "$data" --save "$data"
+check 'json_over_the_text_is_refused' refuses 2 "$data" --data "$data" --json "$data"
 check 'json_into_a_missing_folder_is_refused_at_once' \
     refuses 1 "$absent/out.json" --data "$data" --json "$absent/out.json" --steps 1000000
 check 'save_into_a_missing_folder_is_refused_at_once' \

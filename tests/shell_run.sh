@@ -284,6 +284,51 @@ shows_a_failing_build() {
     ! grep -q 'Compiling' "$scratch/stderr" && [ ! -s "$scratch/stdout" ]
 }
 
+# A machine with a source tree of one fuzz target; FUZZER is what its libFuzzer program does.
+fuzz_machine() { # USER-NUMBER FUZZER
+    machine "$1"
+    mkdir -p "$tree/tests/fuzz" && : >"$tree/tests/fuzz/fuzz_stone.c"
+    for tool in sed tail; do
+        ln -s "$(command -v $tool)" "$bin/$tool"
+    done
+    stand_in clang 'exit 0'
+    stand_in ninja "mkdir -p \$2/tests/fuzz && cp '$scratch/fuzz' \$2/tests/fuzz/fuzz_stone &&
+        cp '$scratch/replay' \$2/tests/fuzz/replay_stone"
+    printf '#!/bin/sh\n%s\n' "$2" >"$scratch/fuzz"
+    # shellcheck disable=SC2016 # the stand-in's own
+    printf '#!/bin/sh\n[ "$1" = --seeds ] && : >"$2/sample-0"\n' >"$scratch/replay"
+    chmod +x "$scratch/fuzz" "$scratch/replay"
+}
+
+fuzzes_each_target() {
+    # shellcheck disable=SC2016 # the stand-in's own
+    fuzz_machine 1000 'echo "<$*>"; echo stat::number_of_executed_units: 12'
+    runs 0 fuzz 3 && says stdout 'stone' '12 inputs tried, no defect' || return
+    file=$tree/build/fuzz/stone.log
+    grep -F -e '-max_total_time=3 ' "$file" && grep -F 'fuzz/corpus/stone>' "$file" || return
+    [ -e "$tree/build/fuzz/corpus/stone/sample-0" ] || complain 'no corpus' || return
+    configured_with fuzz/build '^CC=clang .*-Db_sanitize=address,undefined.*fuzzer-no-link'
+}
+
+tells_the_input_that_crashed() {
+    fuzz_machine 1000 'echo "no gap; Test unit written to /quarry/crash-1"; exit 77'
+    runs 1 fuzz && says stdout 'no gap' 'the input: /quarry/crash-1' 'replay_stone /quarry/crash-1'
+}
+
+installs_a_fuzzer() {
+    fuzz_machine 0 'exit 0'
+    lacks clang
+    runs 0 fuzz 1 && says asked 'install --no-install-recommends clang libclang-rt-dev' || return
+    fuzz_machine 1000 'exit 0'
+    stand_in clang 'exit 1' # without its run-time libraries
+    runs 1 fuzz 1 && says stderr 'clang libclang-rt-dev' 'apt-get install'
+}
+
+refuses_bad_seconds() {
+    fuzz_machine 1000 'exit 0'
+    runs 2 fuzz 1m && says stderr 1m && runs 2 fuzz 0 && [ ! -e "$tree/build/fuzz" ]
+}
+
 machine 1000
 check 'help_is_one_screen' prints_usage
 check 'an_unknown_word_is_usage' refuses_unknown_word
@@ -337,4 +382,8 @@ check 'asan_stops_at_undefined_behaviour' configured_with asan -fno-sanitize-rec
 check 'tsan_has_its_sanitizer' configured_with tsan -Db_sanitize=thread
 check 'clang_is_built_by_clang' configured_with clang '^CC=clang '
 check 'builtin_has_no_optional_library' configured_with builtin -Dauto_features=disabled
+check 'fuzz_explores_each_target_with_a_corpus_of_its_own' fuzzes_each_target
+check 'fuzz_tells_the_input_that_found_a_defect' tells_the_input_that_crashed
+check 'fuzz_installs_what_it_needs' installs_a_fuzzer
+check 'fuzz_refuses_what_is_no_time' refuses_bad_seconds
 check_report

@@ -76,7 +76,6 @@ check 'the_last_loss_is_a_number' is_above loss_last 0
 check 'the_speed_is_a_number' is_above tokens_per_s 0
 check 'there_are_parameters' is_above parameters 32
 check 'set_up_calls_the_driver' is_above driver_calls_setup 0
-check 'the_calls_of_warm_up_are_counted' is_above driver_calls_warmup -1
 check 'no_step_after_warm_up_calls_the_driver' is driver_calls_after_warmup 0
 check 'the_weights_are_contiguous' is weights_contiguous true
 check 'the_peak_of_live_bytes_fits_the_reserved' peak_fits_what_is_reserved
@@ -88,4 +87,43 @@ check 'another_seed_runs' small "$scratch/c.json" --seed 8
 check 'another_seed_gives_another_first_loss' other loss_first "$scratch/a.json" "$scratch/c.json"
 check 'quiet_prints_nothing' says_nothing
 check 'quiet_changes_no_number' same loss_last "$scratch/a.json" "$scratch/quiet.json"
+
+# A model that needs tens of MiB: here the warm-up has something to do, and what it is for shows.
+larger() {
+    timeout 300 "$train" --data "$data" --device soft --steps 60 --layers 2 --hidden 96 --batch 16 \
+        --max-length 240 --json "$scratch/larger.json" --quiet </dev/null
+}
+
+holds() { # PYTHON-EXPRESSION over r, the report
+    python3 - "$scratch/larger.json" "$1" <<'END'
+import json, sys
+r = json.load(open(sys.argv[1]))
+print({k: v for k, v in r.items() if not isinstance(v, dict)})
+assert eval(sys.argv[2], {"r": r})
+END
+}
+
+saves_first() { # a reader that goes away takes neither weights nor report with it
+    "$train" --data "$data" --device soft --steps 2 --layers 1 --hidden 16 --batch 2 --max-length 32 \
+        --sample 100000 --save "$scratch/piped.safetensors" --json "$scratch/piped.json" |
+        head -c 10 >/dev/null
+    [ -s "$scratch/piped.safetensors" ] && [ -s "$scratch/piped.json" ]
+}
+
+closed_output_changes_nothing() { # descriptor 1 must not become the device's memory
+    "$train" --data "$data" --device soft --steps 12 --layers 1 --hidden 32 --batch 4 \
+        --max-length 64 --seed 7 --json "$scratch/closed.json" >&- 2>"$scratch/stderr"
+    [ $? -eq 1 ] || complain 'a lost output is no success' || return
+    same loss_last "$scratch/a.json" "$scratch/closed.json"
+}
+
+check 'a_larger_training_succeeds' larger
+check 'its_warm_up_calls_the_driver' holds 'r["driver_calls_warmup"] > 3'
+check 'none_of_its_steps_does' holds 'r["driver_calls_after_warmup"] == 0'
+check 'it_reserves_little_more_than_is_live' \
+    holds 'r["bytes_live_peak"] <= r["bytes_reserved_peak"] <= 1.10 * r["bytes_live_peak"]'
+check 'it_learns' holds 'r["loss_last"] < 0.85 * r["loss_first"]'
+check 'its_batches_have_many_lengths' holds 'r["lengths_distinct"] >= 20'
+check 'what_was_trained_is_saved_before_it_is_shown' saves_first
+check 'a_closed_output_changes_no_number' closed_output_changes_nothing
 check_report

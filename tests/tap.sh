@@ -62,6 +62,8 @@ write_text() { # FILE
         for (i = 1; i <= 120; i++) {
             for (j = 0; j <= i % 7; j++)
                 printf "Stone %d is laid on stone %d; ", i, (i * 31 + j) % 97
+            for (j = 0; j < i % 11; j++)
+                printf "and "
             printf "no gap is left.\n%%\n"
         }
     }' >"$1"

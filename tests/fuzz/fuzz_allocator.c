@@ -1,0 +1,390 @@
+/*
+ * fuzz_allocator.c - bytes as calls of an allocator on an adversarial software device.
+ *
+ * Every block is stamped and verified by queued work, which such a device puts off as long as the
+ * order of streams and events allows: memory that is handed out too early is overwritten before
+ * it is verified. A model of the live blocks says besides when ENOMEM is the right answer.
+ */
+#include "fuzz.h"
+
+#include <string.h>
+
+#include "allocator_impl.h"
+#include "device_impl.h"
+#include "host.h"
+#include "size_class.h"
+#include "soft.h"
+
+const char fuzz_claim[] = "no_sequence_of_calls_hands_out_memory_that_is_still_in_use";
+
+enum { STREAMS = 4, BLOCK_MAX = 48, HEAD_BYTES = 2, OP_COUNT = 16 };
+#define MIB ((size_t)1 << 20)
+
+typedef struct live {
+    unsigned char *ptr;
+    size_t bytes;
+    uint32_t token; /* its stamps */
+    size_t stream;  /* of its last use so far */
+    bool has_moved; /* that is not the stream it was taken for */
+} live;
+
+/* What one input works on. */
+typedef struct world {
+    const uint8_t *at, *end; /* the input's rest */
+    ashlar_driver *driver;
+    ashlar_device *device;
+    ashlar_allocator *allocator;
+    ashlar_stream streams[STREAMS]; /* [0] is the default stream */
+    live blocks[BLOCK_MAX];
+    size_t count;
+    uint32_t token;
+    unsigned char *freed; /* an address that was once a block's */
+} world;
+
+static int bad_count; /* verifications that found another block's stamp */
+
+static unsigned next_byte(world *w) {
+    return w->at < w->end ? *w->at++ : 0;
+}
+
+static ashlar_stream stream_of(const world *w, const live *block) {
+    return w->streams[block->stream];
+}
+
+/* ---- stamps ---- */
+
+typedef struct stamp {
+    unsigned char *ptr;
+    size_t bytes;
+    uint32_t token;
+} stamp;
+
+/* Every unit of a block up to 64 KiB is stamped, and some hundred of a larger one: each page that
+ * is touched costs a page fault. The first unit is always stamped, and is reused first. */
+static size_t stride_of(size_t bytes) {
+    enum { STAMP_COUNT = 256 };
+    const size_t units = bytes / STAMP_COUNT / ASHLAR_BLOCK_ALIGN;
+    return bytes <= ((size_t)64 << 10) ? ASHLAR_BLOCK_ALIGN : (units + 1) * ASHLAR_BLOCK_ALIGN;
+}
+
+static uint32_t value_at(const stamp *s, size_t at) {
+    return s->token * 2654435761u + (uint32_t)(at / ASHLAR_BLOCK_ALIGN);
+}
+
+static size_t width_at(const stamp *s, size_t at) {
+    return s->bytes - at < sizeof s->token ? s->bytes - at : sizeof s->token;
+}
+
+static void write_stamps(void *args) {
+    const stamp *s = args;
+    for (size_t at = 0; at < s->bytes; at += stride_of(s->bytes)) {
+        const uint32_t value = value_at(s, at);
+        memcpy(s->ptr + at, &value, width_at(s, at));
+    }
+}
+
+static void verify_stamps(void *args) {
+    const stamp *s = args;
+    for (size_t at = 0; at < s->bytes; at += stride_of(s->bytes)) {
+        const uint32_t value = value_at(s, at);
+        bad_count += memcmp(s->ptr + at, &value, width_at(s, at)) != 0;
+    }
+}
+
+static void queue(world *w, const live *block, void (*fn)(void *)) {
+    const stamp s = {block->ptr, block->bytes, block->token};
+    FUZZ_CHECK(ashlar_launch(w->device, stream_of(w, block), fn, &s, sizeof s) == ASHLAR_OK);
+}
+
+static void restamp(world *w, live *block) {
+    block->token = ++w->token;
+    queue(w, block, write_stamps);
+}
+
+/* ---- the model ---- */
+
+static int compare_blocks(const void *a, const void *b) {
+    const live *x = a, *y = b;
+    return (x->ptr > y->ptr) - (x->ptr < y->ptr);
+}
+
+static size_t block_bytes(size_t bytes) {
+    size_t rounded = 0;
+    FUZZ_CHECK(ashlar_block_bytes(bytes, &rounded) && rounded >= bytes);
+    return rounded;
+}
+
+/* The largest run of addresses between live blocks, were all of the device's memory mapped. */
+static size_t largest_hole(world *w) {
+    const uintptr_t base = w->allocator->heap.range.base;
+    uintptr_t end = base;
+    size_t largest = 0;
+    qsort(w->blocks, w->count, sizeof *w->blocks, compare_blocks);
+    for (size_t i = 0; i <= w->count; i++) {
+        const uintptr_t next =
+            i < w->count ? (uintptr_t)w->blocks[i].ptr : base + w->device->info.total_bytes;
+        FUZZ_CHECK(next >= end); /* else two live blocks overlap */
+        largest = next - end > largest ? next - end : largest;
+        end = i < w->count ? next + block_bytes(w->blocks[i].bytes) : next;
+    }
+    return largest;
+}
+
+static void check_stats(const world *w) {
+    ashlar_stats s;
+    uint64_t live_bytes = 0, rounded = 0, tags = 0, at_peak = 0;
+    ashlar_stats_read(w->allocator, &s);
+    for (size_t i = 0; i < w->count; i++) {
+        live_bytes += w->blocks[i].bytes;
+        rounded += block_bytes(w->blocks[i].bytes);
+    }
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        tags += s.tags[tag].live_bytes;
+        at_peak += s.tags[tag].at_peak_bytes;
+        FUZZ_CHECK(s.tags[tag].peak_bytes >= s.tags[tag].live_bytes);
+    }
+    FUZZ_CHECK(s.live_bytes == live_bytes && s.block_bytes == rounded && tags == live_bytes);
+    FUZZ_CHECK(s.live_blocks == w->count && s.live_blocks == s.alloc_count - s.free_count);
+    FUZZ_CHECK(s.block_bytes <= s.reserved_bytes && s.reserved_bytes <= s.reserved_peak_bytes);
+    FUZZ_CHECK(s.live_peak_bytes >= s.live_bytes && at_peak == s.live_peak_bytes);
+    FUZZ_CHECK(s.alloc_count == s.served_same_stream + s.served_idle + s.served_completed +
+                                    s.served_waited + s.served_mapped + s.served_after_sync);
+    FUZZ_CHECK(s.reserved_bytes <= w->device->info.total_bytes);
+}
+
+/* ---- the calls ---- */
+
+static size_t draw_bytes(world *w) {
+    const unsigned kind = next_byte(w), size = next_byte(w);
+    static const size_t factors[4] = {17, 1000, 10007, ASHLAR_BLOCK_ALIGN};
+    const size_t bytes = (size + 1) * factors[kind % 4];
+    return w->device->info.total_bytes > 64 * MIB && kind >= 128 ? 64 * bytes : bytes;
+}
+
+/* `is_armed`: a failure is, so that any failing status will do. */
+static void take(world *w, bool is_armed) {
+    const size_t stream = next_byte(w) % STREAMS, bytes = draw_bytes(w);
+    const ashlar_tag tag = (ashlar_tag)(bytes % ASHLAR_TAG_COUNT);
+    void *const untouched = w, *ptr = untouched;
+    const bool is_full = w->count == BLOCK_MAX;
+    const ashlar_status status =
+        is_full ? ASHLAR_OK
+                : ashlar_alloc_tagged(w->allocator, bytes, tag, w->streams[stream], &ptr);
+    ashlar_host_fail_at(0);
+    ashlar_driver_fail_at(w->driver, -1, 0, CU_SUCCESS);
+    if (is_full) {
+        return;
+    }
+    if (status != ASHLAR_OK) {
+        FUZZ_CHECK(ptr == untouched);
+        FUZZ_CHECK(is_armed ? status == ASHLAR_ENOMEM || status == ASHLAR_EHOSTMEM ||
+                                  status == ASHLAR_EDRIVER
+                            : status == ASHLAR_ENOMEM && largest_hole(w) < block_bytes(bytes));
+        return;
+    }
+    FUZZ_CHECK((uintptr_t)ptr % ASHLAR_BLOCK_ALIGN == 0);
+    live *block = &w->blocks[w->count++];
+    *block = (live){.ptr = ptr, .bytes = bytes, .stream = stream};
+    restamp(w, block);
+    (void)largest_hole(w); /* moves the blocks, and looks for an overlap */
+}
+
+static void give(world *w, live *block, bool on_stream) {
+    queue(w, block, verify_stamps);
+    w->freed = block->ptr;
+    const ashlar_status status = block->has_moved || on_stream
+                                     ? ashlar_free_on(w->allocator, block->ptr, stream_of(w, block))
+                                     : ashlar_free(w->allocator, block->ptr);
+    FUZZ_CHECK(status == ASHLAR_OK);
+    *block = w->blocks[--w->count];
+}
+
+/* The block's next use is on another stream, after its last one. */
+static void move(world *w, live *block, size_t stream) {
+    const ashlar_driver_table *table = &w->driver->table;
+    cu_event event = NULL;
+    FUZZ_CHECK(ashlar_device_enter(w->device) == ASHLAR_OK);
+    FUZZ_CHECK(table->event_create(&event, CU_EVENT_NO_TIMING) == CU_SUCCESS);
+    FUZZ_CHECK(table->event_record(event, stream_of(w, block)) == CU_SUCCESS);
+    FUZZ_CHECK(table->stream_wait_event(w->streams[stream], event, 0) == CU_SUCCESS);
+    FUZZ_CHECK(table->event_destroy(event) == CU_SUCCESS);
+    ashlar_device_leave(w->device);
+    block->stream = stream;
+    block->has_moved = true;
+    queue(w, block, verify_stamps);
+    restamp(w, block);
+}
+
+/* Each of these is refused, and the checks after the step see that nothing has changed. */
+static void mistake(world *w, const live *block, unsigned kind) {
+    void *ptr = NULL;
+    int local = 0;
+    bool is_live = w->freed == NULL;
+    for (size_t i = 0; i < w->count; i++) {
+        is_live |= w->blocks[i].ptr == w->freed;
+    }
+    switch (kind % 6) {
+    case 0:
+        FUZZ_CHECK(block == NULL ||
+                   ashlar_free(w->allocator, block->ptr + 1 + kind / 6) == ASHLAR_EPOINTER);
+        break;
+    case 1:
+        FUZZ_CHECK(is_live || ashlar_free(w->allocator, w->freed) == ASHLAR_EPOINTER);
+        break;
+    case 2:
+        FUZZ_CHECK(ashlar_free_on(w->allocator, &local, w->streams[1]) == ASHLAR_EPOINTER);
+        break;
+    case 3:
+        FUZZ_CHECK(ashlar_alloc(w->allocator, 0, w->streams[1], &ptr) == ASHLAR_EINVAL);
+        break;
+    case 4:
+        FUZZ_CHECK(ashlar_alloc(w->allocator, SIZE_MAX - kind, NULL, &ptr) == ASHLAR_ENOMEM);
+        break;
+    default:
+        FUZZ_CHECK(ashlar_free(w->allocator, NULL) == ASHLAR_OK);
+        break;
+    }
+}
+
+static void take_with_failure(world *w) {
+    static const int functions[] = {
+        ASHLAR_DRIVER_FN_mem_create,       ASHLAR_DRIVER_FN_mem_map,
+        ASHLAR_DRIVER_FN_mem_set_access,   ASHLAR_DRIVER_FN_event_create,
+        ASHLAR_DRIVER_FN_event_record,     ASHLAR_DRIVER_FN_stream_wait_event,
+        ASHLAR_DRIVER_FN_event_query,      ASHLAR_DRIVER_FN_event_synchronize,
+        ASHLAR_DRIVER_FN_ctx_push_current,
+    };
+    enum { FUNCTION_COUNT = sizeof functions / sizeof functions[0] };
+    const unsigned which = next_byte(w);
+    if (which >= 128) {
+        ashlar_host_fail_at(1 + which % 8);
+    } else {
+        ashlar_driver_fail_at(w->driver, functions[which % FUNCTION_COUNT], 1 + which / 64,
+                              which % 2 == 0 ? CU_OUT_OF_MEMORY : CU_LAUNCH_FAILED);
+    }
+    take(w, true);
+}
+
+/* The host reads what the block's stream has written. */
+static void read_back(world *w, const live *block) {
+    const stamp s = {block->ptr, block->bytes, block->token};
+    const uint32_t want = value_at(&s, 0);
+    uint32_t got = 0;
+    FUZZ_CHECK(ashlar_copy_to_host(w->device, &got, block->ptr, width_at(&s, 0),
+                                   stream_of(w, block)) == ASHLAR_OK);
+    FUZZ_CHECK(memcmp(&got, &want, width_at(&s, 0)) == 0);
+}
+
+static void step(world *w) {
+    const unsigned op = next_byte(w) % OP_COUNT;
+    if (op < 5) {
+        take(w, false);
+        return;
+    }
+    if (op == 5) {
+        take_with_failure(w);
+        return;
+    }
+    const unsigned which = next_byte(w);
+    live *block = w->count > 0 ? &w->blocks[which % w->count] : NULL;
+    if (op == 6) {
+        FUZZ_CHECK(ashlar_stream_synchronize(w->device, w->streams[which % STREAMS]) == ASHLAR_OK);
+    } else if (op == 7) {
+        mistake(w, block, which);
+    } else if (op == 8 && which % 4 == 0) {
+        ashlar_allocator_seal(w->allocator);
+    } else if (block == NULL) {
+        return;
+    } else if (op < 12) {
+        give(w, block, which >= 128);
+    } else if (op < 14) {
+        move(w, block, next_byte(w) % STREAMS);
+    } else if (op == 14) {
+        queue(w, block, verify_stamps);
+        restamp(w, block);
+    } else {
+        read_back(w, block);
+    }
+}
+
+/* ---- begin and end ---- */
+
+static void begin(world *w) {
+    char spec[64];
+    const unsigned head = next_byte(w), seed = next_byte(w);
+    const unsigned mib = head >= 224 ? 512 : 4 + 2 * (head % 7); /* large: growth in steps */
+    (void)snprintf(spec, sizeof spec, "memory=%uMiB,mode=%s,seed=%u", mib,
+                   seed % 16 == 15 ? "eager" : "adversarial", seed);
+    FUZZ_CHECK(ashlar_soft_configure(spec) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar_driver_open_soft(&w->driver) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar_device_open("soft", &w->device) == ASHLAR_OK);
+    for (size_t i = 1; i < STREAMS; i++) {
+        FUZZ_CHECK(ashlar_stream_create(w->device, &w->streams[i]) == ASHLAR_OK);
+    }
+    FUZZ_CHECK(ashlar_allocator_create(w->device, &w->allocator) == ASHLAR_OK);
+    bad_count = 0;
+}
+
+/* With nothing live, all of the memory is one block again, whatever went before. */
+static void check_whole_device(world *w) {
+    void *ptr = NULL;
+    const size_t bytes = w->device->info.total_bytes;
+    FUZZ_CHECK(ashlar_alloc(w->allocator, bytes, w->streams[1], &ptr) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar_free(w->allocator, ptr) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar_allocator_check(w->allocator) == ASHLAR_OK);
+}
+
+static void finish(world *w) {
+    size_t free_bytes = 0, total_bytes = 0;
+    while (w->count > 0) {
+        give(w, &w->blocks[0], false);
+        check_stats(w);
+    }
+    check_whole_device(w);
+    for (size_t i = 0; i < STREAMS; i++) {
+        FUZZ_CHECK(ashlar_stream_synchronize(w->device, w->streams[i]) == ASHLAR_OK);
+    }
+    FUZZ_CHECK(bad_count == 0);
+    ashlar_allocator_destroy(w->allocator);
+    FUZZ_CHECK(ashlar_device_enter(w->device) == ASHLAR_OK);
+    FUZZ_CHECK(w->driver->table.mem_get_info(&free_bytes, &total_bytes) == CU_SUCCESS);
+    ashlar_device_leave(w->device);
+    FUZZ_CHECK(free_bytes == total_bytes && total_bytes == w->device->info.total_bytes);
+    for (size_t i = 1; i < STREAMS; i++) {
+        ashlar_stream_destroy(w->device, w->streams[i]);
+    }
+    ashlar_device_close(w->device);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    if (bytes < HEAD_BYTES) {
+        return 0;
+    }
+    world w = {.at = data, .end = data + bytes};
+    begin(&w);
+    while (w.at < w.end) {
+        step(&w);
+        check_stats(&w);
+        FUZZ_CHECK(ashlar_allocator_check(w.allocator) == ASHLAR_OK);
+        FUZZ_CHECK(bad_count == 0);
+    }
+    finish(&w);
+    return 0;
+}
+
+/* Programs of random calls: on small devices, the last ones on a large one. */
+size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
+    enum { SAMPLE_COUNT = 24, SAMPLE_BYTES = 400 };
+    uint32_t state = 2463534242u + i;
+    if (i >= SAMPLE_COUNT || cap < SAMPLE_BYTES) {
+        return 0;
+    }
+    for (size_t k = 0; k < SAMPLE_BYTES; k++) {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        out[k] = (uint8_t)(state >> 24);
+    }
+    out[0] = (uint8_t)(i < SAMPLE_COUNT - 2 ? i : 255);
+    return SAMPLE_BYTES;
+}

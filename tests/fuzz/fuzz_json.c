@@ -1,0 +1,405 @@
+/*
+ * fuzz_json.c - any bytes as JSON text: accepted exactly where a second reading of the grammar
+ * accepts them, with the same contents, and the same again after being written; and any bytes as
+ * a string to write.
+ */
+#include "fuzz.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "json.h"
+
+const char fuzz_claim[] = "every_text_is_refused_or_survives_being_written_and_read_again";
+
+static const char *const samples[] = {
+    "{\"a\":[1,-2.5e3,true,false,null],\"b\":{\"c\":\"\\u00e4\\ud83d\\ude00\\n\\/\"}}",
+    "[0,-0,18446744073709551615,-9223372036854775808,-9223372036854775809,1e308,5e-324]",
+    " [ \"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\" , [ ] , { } ] ",
+    "[\"\\\"\\\\\\b\\f\\r\\t\\u0000\\u001f\"]",
+    "{\"a\":1,\"a\":2,\"\":3,\"\\u0000\":4}",
+    "[1e999,012,1.,.5,-,+1,0x1]",
+    "[\"\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\xff\"]",
+    "[\"\\ud800\\udc00\\ud800\",\"\\udc00\"]",
+    "[\"\x1f\"]",
+};
+enum { SAMPLE_COUNT = sizeof samples / sizeof samples[0] };
+
+size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
+    if (i >= SAMPLE_COUNT + 2) {
+        return 0;
+    }
+    if (i >= SAMPLE_COUNT) { /* as deep as may be, and one deeper */
+        const size_t depth = ASHLAR_JSON_DEPTH + i - SAMPLE_COUNT;
+        FUZZ_CHECK(2 * depth <= cap);
+        memset(out, '[', depth);
+        memset(out + depth, ']', depth);
+        return 2 * depth;
+    }
+    FUZZ_CHECK(strlen(samples[i]) <= cap);
+    memcpy(out, samples[i], strlen(samples[i]));
+    return strlen(samples[i]);
+}
+
+/* ---- what a text holds, as a few numbers ---- */
+
+typedef struct digest {
+    size_t values;
+    uint64_t bytes_hash;  /* of the bytes of all strings and keys, in the order of the text */
+    uint64_t number_hash; /* of the bits of all numbers */
+} digest;
+
+static void add_byte(digest *d, unsigned int byte) {
+    d->bytes_hash = (d->bytes_hash ^ byte) * 0x100000001b3u;
+}
+
+static void add_number(digest *d, double number) {
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    d->number_hash = (d->number_hash ^ bits) * 0x100000001b3u;
+}
+
+/* ---- the second reading: RFC 8259 as a recognizer ---- */
+
+typedef struct scan {
+    const char *at; /* terminated by a 0 at `end` */
+    const char *end;
+    size_t depth;
+    digest found;
+} scan;
+
+static bool scan_value(scan *s);
+
+static bool take(scan *s, const char *text) {
+    const size_t length = strlen(text);
+    if ((size_t)(s->end - s->at) < length || memcmp(s->at, text, length) != 0) {
+        return false;
+    }
+    s->at += length;
+    return true;
+}
+
+static void take_blanks(scan *s) {
+    while (take(s, " ") || take(s, "\t") || take(s, "\n") || take(s, "\r")) {
+    }
+}
+
+/* Bytes of the character at text[0, left), by its code point; 0 if it is none. */
+static size_t character_bytes(const char *text, size_t left) {
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char lead = (unsigned char)text[0];
+    if (lead < 0x80) {
+        return 1;
+    }
+    const size_t length = lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
+    if (length == 0 || length > left) {
+        return 0;
+    }
+    uint32_t code = lead & (0x7fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        const unsigned char next = (unsigned char)text[i];
+        if (next >> 6 != 2) {
+            return 0;
+        }
+        code = code << 6 | (next & 0x3fu);
+    }
+    return code >= least[length] && code <= 0x10ffff && code >> 11 != 0x1b ? length : 0;
+}
+
+static bool scan_hex4(scan *s, uint32_t *out) {
+    char digits[5] = {0};
+    if (s->end - s->at < 4) {
+        return false;
+    }
+    memcpy(digits, s->at, 4);
+    s->at += 4;
+    *out = (uint32_t)strtoul(digits, NULL, 16);
+    return strspn(digits, "0123456789abcdefABCDEF") == 4;
+}
+
+static void add_code(scan *s, uint32_t code) {
+    static const unsigned lead[5] = {0, 0, 0xc0, 0xe0, 0xf0};
+    const unsigned length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    add_byte(&s->found, lead[length] | code >> (6 * (length - 1)));
+    for (unsigned left = length - 1; left > 0; left--) {
+        add_byte(&s->found, 0x80 | (code >> (6 * (left - 1)) & 0x3f));
+    }
+}
+
+/* After a backslash. */
+static bool scan_escape(scan *s) {
+    static const char letters[] = "\"\\/bfnrt", characters[] = "\"\\/\b\f\n\r\t";
+    uint32_t high = 0, low = 0;
+    const char *letter = *s->at != '\0' ? strchr(letters, *s->at) : NULL;
+    if (letter != NULL) {
+        add_byte(&s->found, (unsigned char)characters[letter - letters]);
+        s->at++;
+        return true;
+    }
+    if (!take(s, "u") || !scan_hex4(s, &high)) {
+        return false;
+    }
+    if (high >> 10 == 0x36) { /* the first half of a pair */
+        if (!take(s, "\\u") || !scan_hex4(s, &low) || low >> 10 != 0x37) {
+            return false;
+        }
+        high = 0x10000 + ((high & 0x3ff) << 10 | (low & 0x3ff));
+    }
+    add_code(s, high);
+    return high >> 10 != 0x37;
+}
+
+static bool scan_string(scan *s) {
+    if (!take(s, "\"")) {
+        return false;
+    }
+    while (s->at < s->end && *s->at != '"') {
+        if (take(s, "\\")) {
+            if (!scan_escape(s)) {
+                return false;
+            }
+            continue;
+        }
+        size_t length = character_bytes(s->at, (size_t)(s->end - s->at));
+        if (length == 0 || (unsigned char)*s->at < 0x20) {
+            return false;
+        }
+        while (length-- > 0) {
+            add_byte(&s->found, (unsigned char)*s->at++);
+        }
+    }
+    add_byte(&s->found, 0x100); /* where one string ends and the next begins */
+    return take(s, "\"");
+}
+
+static bool scan_digits(scan *s) {
+    const size_t count = strspn(s->at, "0123456789");
+    s->at += count;
+    return count > 0;
+}
+
+static bool scan_number(scan *s) {
+    const char *start = s->at;
+    (void)take(s, "-");
+    if (!take(s, "0") && !scan_digits(s)) {
+        return false;
+    }
+    if (take(s, ".") && !scan_digits(s)) {
+        return false;
+    }
+    if (take(s, "e") || take(s, "E")) {
+        (void)(take(s, "+") || take(s, "-"));
+        if (!scan_digits(s)) {
+            return false;
+        }
+    }
+    /* What may follow a JSON number ends one of strtod's too, but for "0x". */
+    const double number = *s->at == 'x' ? 0 : strtod(start, NULL);
+    add_number(&s->found, number);
+    return isfinite(number);
+}
+
+static bool scan_items(scan *s, const char *close, bool is_object) {
+    take_blanks(s);
+    if (take(s, close)) {
+        return true;
+    }
+    do {
+        if (is_object) {
+            take_blanks(s);
+            if (!scan_string(s)) {
+                return false;
+            }
+            take_blanks(s);
+            if (!take(s, ":")) {
+                return false;
+            }
+        }
+        if (!scan_value(s)) {
+            return false;
+        }
+        take_blanks(s);
+    } while (take(s, ","));
+    return take(s, close);
+}
+
+static bool scan_value(scan *s) {
+    take_blanks(s);
+    s->found.values++;
+    if (take(s, "null") || take(s, "true") || take(s, "false")) {
+        return true;
+    }
+    const bool is_object = *s->at == '{';
+    if (take(s, "{") || take(s, "[")) {
+        const bool is_good =
+            s->depth++ < ASHLAR_JSON_DEPTH && scan_items(s, is_object ? "}" : "]", is_object);
+        s->depth--;
+        return is_good;
+    }
+    return *s->at == '"' ? scan_string(s) : scan_number(s);
+}
+
+/* ---- what was parsed ---- */
+
+static void add_text(digest *d, const char *text, size_t bytes) {
+    FUZZ_CHECK(text[bytes] == '\0');
+    for (size_t i = 0; i < bytes; i++) {
+        add_byte(d, (unsigned char)text[i]);
+    }
+    add_byte(d, 0x100);
+}
+
+/* Also whether every key can be written: the writer takes keys that end at their first 0. */
+static bool add_value(digest *d, const ashlar_json *value) {
+    bool can_write = true;
+    size_t count = 0;
+    d->values++;
+    if (value->kind == ASHLAR_JSON_STRING) {
+        add_text(d, value->text, value->count);
+        return true;
+    }
+    if (value->kind == ASHLAR_JSON_NUMBER) {
+        add_number(d, value->number);
+        FUZZ_CHECK((signbit(value->number) != 0) == value->is_negative);
+        FUZZ_CHECK(!value->is_integer || fabs(value->number) == (double)value->magnitude);
+    }
+    for (const ashlar_json *item = value->item; item != NULL; item = item->next) {
+        FUZZ_CHECK((item->key != NULL) == (value->kind == ASHLAR_JSON_OBJECT));
+        if (item->key != NULL) {
+            add_text(d, item->key, item->key_bytes);
+            can_write &= strlen(item->key) == item->key_bytes;
+        }
+        can_write &= add_value(d, item);
+        count++;
+    }
+    FUZZ_CHECK(count == value->count);
+    return can_write;
+}
+
+static void put_number(ashlar_json_writer *writer, const ashlar_json *value) {
+    uint64_t whole = 0;
+    int64_t negative = 0;
+    if (value->is_negative && value->magnitude != 0 && ashlar_json_get_int64(value, &negative)) {
+        ashlar_json_put_int64(writer, negative);
+    } else if (!value->is_negative && ashlar_json_get_uint64(value, &whole)) {
+        ashlar_json_put_uint64(writer, whole);
+    } else {
+        ashlar_json_put_double(writer, value->number);
+    }
+}
+
+static void put_value(ashlar_json_writer *writer, const ashlar_json *value) {
+    switch (value->kind) {
+    case ASHLAR_JSON_NULL:
+        ashlar_json_put_null(writer);
+        return;
+    case ASHLAR_JSON_BOOL:
+        ashlar_json_put_bool(writer, value->boolean);
+        return;
+    case ASHLAR_JSON_NUMBER:
+        put_number(writer, value);
+        return;
+    case ASHLAR_JSON_STRING:
+        ashlar_json_put_text(writer, value->text, value->count);
+        return;
+    case ASHLAR_JSON_ARRAY:
+        ashlar_json_open_array(writer);
+        break;
+    case ASHLAR_JSON_OBJECT:
+        ashlar_json_open_object(writer);
+        break;
+    }
+    for (const ashlar_json *item = value->item; item != NULL; item = item->next) {
+        if (item->key != NULL) {
+            ashlar_json_put_key(writer, item->key);
+        }
+        put_value(writer, item);
+    }
+    value->kind == ASHLAR_JSON_ARRAY ? ashlar_json_close_array(writer)
+                                     : ashlar_json_close_object(writer);
+}
+
+static void check_same(const ashlar_json *a, const ashlar_json *b) {
+    FUZZ_CHECK(a->kind == b->kind && a->boolean == b->boolean && a->count == b->count);
+    FUZZ_CHECK(memcmp(&a->number, &b->number, sizeof a->number) == 0);
+    if (a->is_integer && b->is_integer) {
+        FUZZ_CHECK(a->magnitude == b->magnitude && a->is_negative == b->is_negative);
+    }
+    if (a->kind == ASHLAR_JSON_STRING) {
+        FUZZ_CHECK(memcmp(a->text, b->text, a->count) == 0);
+    }
+    const ashlar_json *y = b->item;
+    for (const ashlar_json *x = a->item; x != NULL; x = x->next, y = y->next) {
+        FUZZ_CHECK(x->key == NULL || strcmp(x->key, y->key) == 0);
+        check_same(x, y);
+    }
+}
+
+static void check_round_trip(const ashlar_json *value, unsigned int indent) {
+    ashlar_json_writer writer;
+    const char *text = NULL;
+    size_t bytes = 0;
+    ashlar_json *again = NULL;
+    ashlar_json_writer_init(&writer, indent);
+    put_value(&writer, value);
+    FUZZ_CHECK(ashlar_json_writer_text(&writer, &text, &bytes) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar_json_parse(text, bytes, &again) == ASHLAR_OK);
+    check_same(value, again);
+    ashlar_json_free(again);
+    ashlar_json_writer_finish(&writer);
+}
+
+/* Any bytes can be written as a string; what is not UTF-8 is replaced, the rest comes back. */
+static void check_any_text(const char *data, size_t bytes) {
+    ashlar_json_writer writer;
+    const char *text = NULL;
+    size_t text_bytes = 0, at = 0;
+    ashlar_json *value = NULL;
+    ashlar_json_writer_init(&writer, 0);
+    ashlar_json_put_text(&writer, data, bytes);
+    FUZZ_CHECK(ashlar_json_writer_text(&writer, &text, &text_bytes) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar_json_parse(text, text_bytes, &value) == ASHLAR_OK);
+    FUZZ_CHECK(value->kind == ASHLAR_JSON_STRING);
+    for (size_t i = 0; i < bytes;) {
+        const size_t length = character_bytes(data + i, bytes - i);
+        const char *want = length > 0 ? data + i : "\xef\xbf\xbd";
+        const size_t want_bytes = length > 0 ? length : 3;
+        FUZZ_CHECK(value->count - at >= want_bytes);
+        FUZZ_CHECK(memcmp(value->text + at, want, want_bytes) == 0);
+        at += want_bytes;
+        i += length > 0 ? length : 1;
+    }
+    FUZZ_CHECK(at == value->count);
+    ashlar_json_free(value);
+    ashlar_json_writer_finish(&writer);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    char *copy = calloc(bytes + 1, 1);
+    FUZZ_CHECK(copy != NULL);
+    if (bytes > 0) {
+        memcpy(copy, data, bytes);
+    }
+    scan s = {.at = copy, .end = copy + bytes};
+    bool is_good = scan_value(&s);
+    take_blanks(&s);
+    is_good = is_good && s.at == s.end;
+    ashlar_json *value = NULL;
+    const ashlar_status status = ashlar_json_parse((const char *)data, bytes, &value);
+    FUZZ_CHECK(status == (is_good ? ASHLAR_OK : ASHLAR_EFORMAT));
+    if (is_good) {
+        digest parsed = {0};
+        const bool can_write = add_value(&parsed, value);
+        FUZZ_CHECK(parsed.values == s.found.values);
+        FUZZ_CHECK(parsed.bytes_hash == s.found.bytes_hash);
+        FUZZ_CHECK(parsed.number_hash == s.found.number_hash);
+        if (can_write) {
+            check_round_trip(value, 0);
+            check_round_trip(value, 2);
+        }
+    }
+    ashlar_json_free(value);
+    check_any_text((const char *)data, bytes);
+    free(copy);
+    return 0;
+}

@@ -1,0 +1,240 @@
+/*
+ * fuzz_safetensors.c - any bytes as a safetensors file: what is accepted keeps every promise of
+ * safetensors.h, agrees with its own header, and can be written and read again.
+ */
+#include "fuzz.h"
+
+#include <string.h>
+
+#include "json.h"
+#include "safetensors.h"
+
+const char fuzz_claim[] = "every_file_is_refused_or_agrees_with_its_header_and_can_be_rewritten";
+
+enum { LENGTH_BYTES = 8, TEMPLATE_COUNT = 9 };
+
+typedef struct sample {
+    const char *header;
+    size_t data_bytes;
+} sample;
+
+static const sample samples[TEMPLATE_COUNT] = {
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}  ", 24},
+    {"{\"__metadata__\":{\"step\":\"12\",\"note\":\"\\u00e4\"},"
+     "\"w\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[0,16]},"
+     "\"b\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[16,20]},"
+     "\"none\":{\"dtype\":\"F32\",\"shape\":[4,0,2],\"data_offsets\":[20,20]}}",
+     20},
+    {"{}", 0},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+     "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]},"
+     "\"c\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]},"
+     "\"d\":{\"dtype\":\"F64\",\"shape\":[1,1,1,1,1,1,1,1],\"data_offsets\":[8,16]}}",
+     16},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+     "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+     8},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+     "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+     12},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0},
+    {"{\"a\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4},
+    {"{\"__metadata__\":{\"__metadata__\":\"\",\"a\":\"b\"}}", 0},
+};
+
+size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
+    if (i >= TEMPLATE_COUNT) {
+        return 0;
+    }
+    const size_t length = strlen(samples[i].header);
+    const size_t bytes = LENGTH_BYTES + length + samples[i].data_bytes;
+    FUZZ_CHECK(bytes <= cap);
+    for (size_t k = 0; k < LENGTH_BYTES; k++) {
+        out[k] = (uint8_t)(length >> (8 * k));
+    }
+    memcpy(out + LENGTH_BYTES, samples[i].header, length);
+    for (size_t k = 0; k < samples[i].data_bytes; k++) {
+        out[LENGTH_BYTES + length + k] = (uint8_t)(k + 1);
+    }
+    return bytes;
+}
+
+/* Shape times type; it fits, since the file that holds the elements is small. */
+static size_t bytes_of(const ashlar_safetensors_entry *entry) {
+    size_t bytes = entry->dtype == ASHLAR_F32 ? 4 : 8;
+    FUZZ_CHECK(entry->dtype == ASHLAR_F32 || entry->dtype == ASHLAR_F64);
+    FUZZ_CHECK(entry->rank <= ASHLAR_SAFETENSORS_RANK_MAX);
+    for (size_t i = 0; i < entry->rank; i++) {
+        if (entry->shape[i] == 0) {
+            return 0;
+        }
+    }
+    for (size_t i = 0; i < entry->rank; i++) {
+        FUZZ_CHECK(!__builtin_mul_overflow(bytes, entry->shape[i], &bytes));
+    }
+    return bytes;
+}
+
+/* A number of the header, where it must be one. */
+static uint64_t number_of(const ashlar_json *value) {
+    uint64_t number = 0;
+    FUZZ_CHECK(ashlar_json_get_uint64(value, &number));
+    return number;
+}
+
+/* One member of the header against the tensor of that name, whose data is at `data` + begin. */
+static void check_member(const ashlar_json *member, const ashlar_safetensors_entry *entry,
+                         const uint8_t *data) {
+    const ashlar_json *shape = ashlar_json_member(member, "shape");
+    const ashlar_json *offsets = ashlar_json_member(member, "data_offsets");
+    const ashlar_json *dtype = ashlar_json_member(member, "dtype");
+    FUZZ_CHECK(entry != NULL && strcmp(entry->name, member->key) == 0);
+    FUZZ_CHECK(shape != NULL && shape->count == entry->rank && offsets != NULL);
+    FUZZ_CHECK(dtype != NULL &&
+               strcmp(dtype->text, entry->dtype == ASHLAR_F32 ? "F32" : "F64") == 0);
+    size_t i = 0;
+    for (const ashlar_json *size = shape->item; size != NULL; size = size->next) {
+        FUZZ_CHECK(number_of(size) == entry->shape[i++]);
+    }
+    FUZZ_CHECK(offsets->count == 2);
+    const uint64_t begin = number_of(offsets->item), end = number_of(offsets->item->next);
+    FUZZ_CHECK(end - begin == bytes_of(entry));
+    FUZZ_CHECK(end == begin || memcmp(entry->data, data + begin, end - begin) == 0);
+}
+
+/* Returns the metadata, NULL if there is none. */
+static const ashlar_json *check_header(const ashlar_safetensors *file, const ashlar_json *header,
+                                       const uint8_t *data) {
+    const ashlar_json *metadata = NULL;
+    size_t count = 0;
+    FUZZ_CHECK(header->kind == ASHLAR_JSON_OBJECT);
+    for (const ashlar_json *member = header->item; member != NULL; member = member->next) {
+        if (strcmp(member->key, "__metadata__") == 0) {
+            FUZZ_CHECK(metadata == NULL && member->kind == ASHLAR_JSON_OBJECT);
+            metadata = member;
+            continue;
+        }
+        FUZZ_CHECK(strlen(member->key) == member->key_bytes);
+        check_member(member, ashlar_safetensors_find(file, member->key), data);
+        count++;
+    }
+    FUZZ_CHECK(ashlar_safetensors_count(file) == count);
+    for (const ashlar_json *p = metadata != NULL ? metadata->item : NULL; p != NULL; p = p->next) {
+        const char *text = ashlar_safetensors_metadata(file, p->key);
+        FUZZ_CHECK(text != NULL && strcmp(text, p->text) == 0);
+    }
+    return metadata;
+}
+
+/* The tensors cover the data without hole or overlap, and each is found by its name. */
+static void check_cover(const ashlar_safetensors *file, const uint8_t *data, size_t data_bytes) {
+    size_t end = 0;
+    for (size_t i = 0; i < ashlar_safetensors_count(file); i++) {
+        const ashlar_safetensors_entry *entry = ashlar_safetensors_at(file, i);
+        const size_t bytes = bytes_of(entry);
+        FUZZ_CHECK(ashlar_safetensors_find(file, entry->name) == entry);
+        FUZZ_CHECK(bytes <= data_bytes - end);
+        FUZZ_CHECK(bytes == 0 || memcmp(entry->data, data + end, bytes) == 0);
+        end += bytes;
+    }
+    FUZZ_CHECK(end == data_bytes);
+}
+
+/* ---- written and read again ---- */
+
+static char folder[FUZZ_PATH_BYTES];
+
+static void remove_folder(void) {
+    (void)rmdir(folder);
+}
+
+/* In memory where there is such a folder: the writer waits for the disk. */
+static void make_folder(void) {
+    (void)snprintf(folder, sizeof folder, "/dev/shm/ashlar-fuzz-XXXXXX");
+    if (mkdtemp(folder) == NULL) {
+        (void)snprintf(folder, sizeof folder, "/tmp/ashlar-fuzz-XXXXXX");
+        FUZZ_CHECK(mkdtemp(folder) != NULL);
+    }
+    (void)atexit(remove_folder);
+}
+
+static void check_again(const char *path, const ashlar_safetensors *file,
+                        const ashlar_safetensors_pair *pairs, size_t pair_count) {
+    ashlar_safetensors *again = NULL;
+    FUZZ_CHECK(ashlar_safetensors_open(path, &again) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar_safetensors_count(again) == ashlar_safetensors_count(file));
+    for (size_t i = 0; i < ashlar_safetensors_count(file); i++) {
+        const ashlar_safetensors_entry *x = ashlar_safetensors_at(file, i);
+        const ashlar_safetensors_entry *y = ashlar_safetensors_find(again, x->name);
+        FUZZ_CHECK(y != NULL && x->dtype == y->dtype && x->rank == y->rank);
+        FUZZ_CHECK(memcmp(x->shape, y->shape, x->rank * sizeof *x->shape) == 0);
+        FUZZ_CHECK(bytes_of(x) == 0 || memcmp(x->data, y->data, bytes_of(x)) == 0);
+    }
+    for (size_t i = 0; i < pair_count; i++) {
+        const char *text = ashlar_safetensors_metadata(again, pairs[i].key);
+        FUZZ_CHECK(text != NULL && strcmp(text, pairs[i].value) == 0);
+    }
+    ashlar_safetensors_close(again);
+}
+
+static void check_rewritten(const ashlar_safetensors *file, const ashlar_json *metadata) {
+    char path[FUZZ_PATH_BYTES + 8];
+    const size_t count = ashlar_safetensors_count(file);
+    size_t pair_count = 0;
+    ashlar_safetensors_entry *entries = calloc(count + 1, sizeof *entries);
+    ashlar_safetensors_pair *pairs =
+        calloc((metadata != NULL ? metadata->count : 0) + 1, sizeof *pairs);
+    FUZZ_CHECK(entries != NULL && pairs != NULL);
+    for (size_t i = 0; i < count; i++) {
+        entries[i] = *ashlar_safetensors_at(file, i);
+    }
+    for (const ashlar_json *p = metadata != NULL ? metadata->item : NULL; p != NULL; p = p->next) {
+        if (strcmp(p->key, "__metadata__") != 0) { /* read from others, but never written */
+            pairs[pair_count++] = (ashlar_safetensors_pair){p->key, p->text};
+        }
+    }
+    if (folder[0] == '\0') {
+        make_folder();
+    }
+    (void)snprintf(path, sizeof path, "%s/file", folder);
+    FUZZ_CHECK(ashlar_safetensors_write(path, entries, count, pairs, pair_count) == ASHLAR_OK);
+    check_again(path, file, pairs, pair_count);
+    (void)unlink(path);
+    free(entries);
+    free(pairs);
+}
+
+/* ---- */
+
+static void check_accepted(const ashlar_safetensors *file, const uint8_t *data, size_t bytes) {
+    uint64_t length = 0;
+    ashlar_json *header = NULL;
+    FUZZ_CHECK(bytes >= LENGTH_BYTES);
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--) {
+        length = length << 8 | data[i];
+    }
+    FUZZ_CHECK(length <= bytes - LENGTH_BYTES);
+    const uint8_t *elements = data + LENGTH_BYTES + length;
+    FUZZ_CHECK(ashlar_json_parse((const char *)data + LENGTH_BYTES, length, &header) == ASHLAR_OK);
+    check_cover(file, elements, bytes - LENGTH_BYTES - length);
+    check_rewritten(file, check_header(file, header, elements));
+    FUZZ_CHECK(ashlar_safetensors_find(file, "no such name, or so one hopes") == NULL);
+    ashlar_json_free(header);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    char path[FUZZ_PATH_BYTES];
+    const int fd = fuzz_open_bytes(data, bytes, path);
+    ashlar_safetensors *file = NULL;
+    const ashlar_status status = ashlar_safetensors_open(path, &file);
+    FUZZ_CHECK(status == ASHLAR_OK || status == ASHLAR_EFORMAT);
+    FUZZ_CHECK((status == ASHLAR_OK) == (file != NULL));
+    if (file != NULL) {
+        check_accepted(file, data, bytes);
+    } else {
+        FUZZ_CHECK(strstr(ashlar_error_detail(), path) != NULL);
+    }
+    ashlar_safetensors_close(file);
+    (void)close(fd);
+    return 0;
+}

@@ -1,0 +1,149 @@
+/* fuzz_soft_spec.c - any text as the ASHLAR_SOFT line, against a second reading of soft.h. */
+#include "fuzz.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "soft.h"
+#include "soft_state.h"
+
+const char fuzz_claim[] = "every_line_is_refused_or_read_as_its_description_says";
+
+#define SMALL_BYTES ((size_t)64 << 20) /* devices up to this size are really made */
+
+static const char *const samples[] = {
+    "devices=2,memory=4GiB,mode=adversarial,seed=7",
+    "seed=18446744073709551615,mode=eager,devices=16,memory=64TiB",
+    "memory=2097152B",
+    "memory=2048KiB,devices=1",
+    "mode=adversarial,memory=5MiB",
+    "devices=3,devices=3",
+    "seed=1,seed=2",
+    "devices=1,,seed=2",
+    "memory=1MiB",
+    "seed=18446744073709551616",
+};
+
+size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
+    if (i >= sizeof samples / sizeof samples[0] || strlen(samples[i]) > cap) {
+        return 0;
+    }
+    memcpy(out, samples[i], strlen(samples[i]));
+    return strlen(samples[i]);
+}
+
+/* An unsigned decimal with `unit` behind it, and nothing else. */
+static bool is_number(const char *text, const char *unit, unsigned long long *out) {
+    const size_t digits = strspn(text, "0123456789");
+    errno = 0;
+    *out = strtoull(text, NULL, 10);
+    return digits > 0 && errno == 0 && strcmp(text + digits, unit) == 0;
+}
+
+static bool is_memory(const char *text, size_t *out) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    unsigned long long number;
+    for (int i = 0; i < 5; i++) {
+        if (is_number(text, units[i], &number)) {
+            uint64_t bytes = 0;
+            const bool is_too_large = __builtin_mul_overflow(number, (uint64_t)1 << 10 * i, &bytes);
+            *out = bytes / SOFT_PAGE_BYTES * SOFT_PAGE_BYTES;
+            return !is_too_large && bytes >= SOFT_PAGE_BYTES && bytes <= (uint64_t)64 << 40;
+        }
+    }
+    return false;
+}
+
+/* One "key=value"; `pair` is cut up. */
+static bool is_pair(char *pair, bool seen[4], soft_config *config) {
+    static const char *const keys[4] = {"devices", "memory", "mode", "seed"};
+    char *value = strchr(pair, '=');
+    unsigned long long number = 0;
+    int key = 0;
+    if (value == NULL) {
+        return false; /* every key's value is refused when it is empty */
+    }
+    *value++ = '\0';
+    while (key < 4 && strcmp(keys[key], pair) != 0) {
+        key++;
+    }
+    if (key == 4 || seen[key]) {
+        return false;
+    }
+    seen[key] = true;
+    switch (key) {
+    case 0:
+        if (!is_number(value, "", &number) || number < 1 || number > SOFT_DEVICES_MAX) {
+            return false;
+        }
+        config->device_count = (int)number;
+        return true;
+    case 1:
+        return is_memory(value, &config->memory_bytes);
+    case 2:
+        config->mode = strcmp(value, "eager") == 0 ? SOFT_EAGER : SOFT_ADVERSARIAL;
+        return strcmp(value, "eager") == 0 || strcmp(value, "adversarial") == 0;
+    default:
+        if (!is_number(value, "", &number)) {
+            return false;
+        }
+        config->seed = number;
+        return true;
+    }
+}
+
+/* The second reading. */
+static bool is_spec(const char *text, soft_config *config) {
+    *config = (soft_config){
+        .device_count = 1, .memory_bytes = (size_t)4 << 30, .mode = SOFT_EAGER, .seed = 1};
+    char *copy = strdup(text), *rest = copy, *pair;
+    FUZZ_CHECK(copy != NULL);
+    bool seen[4] = {false}, is_good = true;
+    while (is_good && *text != '\0' && (pair = strsep(&rest, ",")) != NULL) {
+        is_good = is_pair(pair, seen, config);
+    }
+    free(copy);
+    return is_good;
+}
+
+static bool is_same(const soft_config *a, const soft_config *b) {
+    return a->device_count == b->device_count && a->memory_bytes == b->memory_bytes &&
+           a->mode == b->mode && a->seed == b->seed;
+}
+
+/* The devices that this line makes are those it describes. */
+static void check_devices(const char *text, const soft_config *config) {
+    ashlar_driver *driver = NULL;
+    FUZZ_CHECK(ashlar_soft_configure(text) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    int count = 0;
+    size_t bytes = 0;
+    FUZZ_CHECK(driver->table.device_get_count(&count) == CU_SUCCESS);
+    FUZZ_CHECK(count == config->device_count);
+    FUZZ_CHECK(driver->table.device_total_mem(&bytes, count - 1) == CU_SUCCESS);
+    FUZZ_CHECK(bytes == config->memory_bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    char *text = calloc(bytes + 1, 1);
+    FUZZ_CHECK(text != NULL);
+    if (bytes > 0) {
+        memcpy(text, data, bytes);
+    }
+    const soft_config before = {.device_count = 99, .memory_bytes = 98, .seed = 97};
+    soft_config got = before, want;
+    const ashlar_status status = ashlar_soft_parse(text, &got);
+    if (is_spec(text, &want)) {
+        FUZZ_CHECK(status == ASHLAR_OK);
+        FUZZ_CHECK(is_same(&got, &want));
+        if (got.memory_bytes <= SMALL_BYTES) {
+            check_devices(text, &got);
+        }
+    } else {
+        FUZZ_CHECK(status == ASHLAR_EINVAL);
+        FUZZ_CHECK(is_same(&got, &before));
+        FUZZ_CHECK(strstr(ashlar_error_detail(), "ASHLAR_SOFT") != NULL);
+    }
+    free(text);
+    return 0;
+}

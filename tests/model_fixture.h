@@ -1,0 +1,95 @@
+/*
+ * model_fixture.h - a small model on a software device, and batches for it, for tests.
+ *
+ * A case is open_model(spec, regions) ... close_model(); the latter checks that every block went
+ * back.
+ */
+#ifndef ASHLAR_MODEL_FIXTURE_H
+#define ASHLAR_MODEL_FIXTURE_H
+
+#include "allocator_fixture.h"
+
+#include "model.h"
+#include "random.h"
+
+enum { CLASSES = 11, EMBEDDING = 5, HIDDEN = 7, LAYERS = 2, CELLS_MAX = 256, BATCH_MAX = 16 };
+
+static const ashlar_model_config model_config = {
+    .classes = CLASSES, .embedding = EMBEDDING, .hidden = HIDDEN, .layers = LAYERS};
+
+static ashlar_model *model;
+static ashlar_step_results *results; /* device memory, readable when the stream has been waited for */
+
+/* A batch with the memory it lies in. */
+typedef struct made_batch {
+    ashlar_batch batch;
+    size_t count; /* B */
+    int32_t inputs[CELLS_MAX], targets[CELLS_MAX], lengths[BATCH_MAX];
+} made_batch;
+
+/* Symbols of every class up to each length; past it what must never be read as a symbol. */
+static inline void make_batch(made_batch *made, size_t steps, size_t count, const int32_t *lengths) {
+    ashlar_random random;
+    ashlar_random_init(&random, 17);
+    *made = (made_batch){.count = count};
+    made->batch = (ashlar_batch){.inputs = made->inputs,
+                                 .targets = made->targets,
+                                 .lengths = made->lengths,
+                                 .steps = steps};
+    for (size_t b = 0; b < count; b++) {
+        made->lengths[b] = lengths[b];
+        made->batch.tokens += (size_t)lengths[b];
+        for (size_t t = 0; t < steps; t++) {
+            const bool is_padding = t >= (size_t)lengths[b];
+            made->inputs[t * count + b] =
+                is_padding ? -7 : (int32_t)ashlar_random_below(&random, CLASSES);
+            made->targets[t * count + b] =
+                is_padding ? -7 : (int32_t)ashlar_random_below(&random, CLASSES);
+        }
+    }
+}
+
+static inline bool open_model(const char *spec, size_t regions) {
+    void *memory = NULL;
+    if (!set_up(spec) || ashlar_model_create(allocator, streams[1], &model_config, regions,
+                                             &model) != ASHLAR_OK) {
+        return false;
+    }
+    CHECK(ashlar_model_init_weights(model, 3) == ASHLAR_OK);
+    CHECK(ashlar_alloc(allocator, sizeof *results, streams[1], &memory) == ASHLAR_OK);
+    results = memory;
+    *results = (ashlar_step_results){.loss = -1, .grad_norm = -1};
+    return true;
+}
+
+static inline void close_model(void) {
+    CHECK(ashlar_free(allocator, results) == ASHLAR_OK);
+    ashlar_model_destroy(model);
+    model = NULL;
+    CHECK_ZU(stats_now().live_blocks, 0);
+    tear_down();
+}
+
+/* Queue a step with exactly the sizes that the batch needs. */
+static inline ashlar_status queue_step(const made_batch *made) {
+    ashlar_step_sizes sizes;
+    CHECK(ashlar_model_sizes(model, made->batch.steps, made->count, &sizes) == ASHLAR_OK);
+    return ashlar_model_step(model, &made->batch, made->count, &sizes, results);
+}
+
+/* Run a step to its end. */
+static inline void run_step(const made_batch *made) {
+    CHECK(queue_step(made) == ASHLAR_OK);
+    wait_for(streams[1]);
+}
+
+static inline float *region_of(ashlar_region region) {
+    return ashlar_arena_region(model->arena, region);
+}
+
+/* Elements of a region, padding included. */
+static inline size_t region_count(void) {
+    return ashlar_arena_region_bytes(model->arena) / sizeof(float);
+}
+
+#endif /* ASHLAR_MODEL_FIXTURE_H */

@@ -1,0 +1,195 @@
+#!/bin/sh
+#
+# shell_replay.sh - what ashlar-replay prints, writes and answers; and that it replays the recorded
+# trainings beside the source folder, where they are, in little more memory than they need.
+
+# shellcheck source=tests/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+replay=$ASHLAR_BUILD/bench/ashlar-replay
+traces=$ASHLAR_SOURCE/../shared/traces/pytorch
+log=$scratch/stone.csv
+json=$scratch/out.json
+header=Thread,Time,Action,Pointer,Size,Stream
+
+# Two threads, streams as RMM writes them, a block of 3 MiB and one of 1 MiB together.
+cat >"$log" <<END
+$header
+71,10:00:00.000001,allocate,0x7f00,3145728,0
+72,10:00:00.000002,allocate,0x7f80,1048576,55aa00f0
+71,10:00:00.000003,allocate failure,(nil),99999999999,0
+72,10:00:00.000004,free,0x7f00,3145728,55aa00f0
+72,10:00:00.000005,allocate,0x7f00,2097152,55aa00f0
+END
+
+# Run it; expect STATUS, and on failure one line on stderr with each of WORDS (a list).
+runs() { # STATUS WORDS ARGUMENT...
+    status=$1 words=$2
+    shift 2
+    rm -f "$json"
+    timeout 60 "$replay" "$@" >"$scratch/stdout" 2>"$scratch/stderr" </dev/null
+    got=$?
+    cat "$scratch/stdout" "$scratch/stderr"
+    [ "$got" -eq "$status" ] || complain "status $got, want $status" || return
+    lines=$(wc -l <"$scratch/stderr")
+    [ "$lines" -eq "$((status != 0))" ] || complain "$lines lines on stderr" || return
+    for word in $words; do
+        grep -qF -e "$word" "$scratch/stderr" || complain "stderr lacks '$word'" || return
+    done
+}
+
+# Python's EXPRESSION over the JSON file, as r, is true.
+holds() { # EXPRESSION
+    python3 - "$json" "$1" <<'END'
+import json, sys
+r = json.load(open(sys.argv[1]))
+print(r)
+sys.exit(not eval("(" + sys.argv[2] + ")"))
+END
+}
+
+helps() {
+    runs 0 '' --help || return
+    wide=$(awk 'length > 80' "$scratch/stdout")
+    [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
+    [ "$(wc -l <"$scratch/stdout")" -le 24 ] || return
+    for word in FILE... --memory --find-capacity --json --help 1TiB; do
+        grep -qF -e "$word" "$scratch/stdout" || complain "lacks $word" || return
+    done
+}
+
+writes_figures() {
+    runs 0 '' "$log" --memory 1GiB --json "$json" || return
+    holds 'r == {"trace": r["trace"], "memory": 1 << 30, "events": 5, "allocations": 3,
+        "threads": 2, "streams": 2, "recorded_failures": 1, "failures": 0, "peak_live": 4 << 20,
+        "peak_reserved": 4 << 20, "driver_calls": r["driver_calls"], "hit_rate": 2 / 3,
+        "ns_per_op": r["ns_per_op"]} and r["driver_calls"] > 0 and r["ns_per_op"] > 0' || return
+    holds 'r["trace"].endswith("/stone.csv")' &&
+        grep -qF 'stone.csv: 5 events, 3 allocations, 0 failed; threads 2, streams 2' \
+            "$scratch/stdout" &&
+        grep -qF 'peak live 4.0 MiB, reserved 4.0 MiB (1.000 x), of 1024 MiB' "$scratch/stdout"
+}
+
+finds_capacity() {
+    runs 0 '' --find-capacity --json "$json" "$log" || return
+    holds 'r["capacity"] == 4 << 20 and r["memory"] == 1 << 40' &&
+        grep -qF 'passes on a device of 4 MiB' "$scratch/stdout"
+}
+
+replays_several() {
+    sed 2d "$log" >"$scratch/bad.csv"
+    runs 1 'bad.csv:4: frees 0x7f00' "$log" --json "$json" "$scratch/bad.csv" "$log" || return
+    holds '[x["events"] for x in r] == [5, 5]'
+}
+
+fails_with_figures() {
+    runs 1 "$log:2: out of memory" --memory=3MiB --json="$json" "$log" || return
+    holds 'r["failures"] == 2 and r["memory"] == 2 << 20 and r["allocations"] == 3' || return
+    grep -qF '3 allocations, 2 failed' "$scratch/stdout"
+}
+
+fails_without_capacity() {
+    runs 1 "$log:2: out of memory" "$log" --memory 2MiB --find-capacity --json "$json" || return
+    holds '"capacity" not in r and r["failures"] == 2'
+}
+
+refuses_bad_log() {
+    printf '%s\n1,0,allocate,0x10,5,0\n1,0,free,0x20,5,0\n' "$header" >"$scratch/bad.csv"
+    runs 1 "$scratch/bad.csv:3: 0x20" "$scratch/bad.csv" --json "$json" || return
+    [ ! -e "$json" ] && [ ! -s "$scratch/stdout" ]
+}
+
+# The case that gunzip is not there is the C tests'.
+reads_gzip() {
+    gzip -c "$log" >"$scratch/no-such-suffix"
+    runs 0 '' --json "$json" "$scratch/no-such-suffix" && holds 'r["events"] == 5'
+}
+
+reads_pipe() {
+    mkfifo "$scratch/pipe"
+    cat "$log" >"$scratch/pipe" &
+    runs 0 '' "$scratch/pipe"
+}
+
+usage_is_2() {
+    runs 2 'no log given' && runs 2 '--nonsense' "$log" --nonsense &&
+        runs 2 'json' "$log" --json || return
+    for size in '' 4 GiB 0GiB -1GiB 4gib 4GB 1MiB 1B 65TiB 1.5GiB '4 GiB' 4GiB,seed=1 \
+        99999999999999999999TiB; do
+        runs 2 '--memory' "$log" --memory "$size" || return
+    done
+}
+
+takes_sizes() {
+    for size in 2097152B 2048KiB 2MiB 3MiB; do
+        runs 1 "$log:2:" "$log" --memory "$size" --json "$json" || return
+        holds 'r["memory"] == 2 << 20' || return
+    done
+    runs 0 '' "$log" --memory 1TiB
+}
+
+does_not_lose_output() {
+    "$replay" "$log" >/dev/full 2>"$scratch/stderr"
+    [ $? -eq 1 ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] || return
+    runs 1 /nowhere/out.json "$log" --json /nowhere/out.json || return
+    [ ! -s "$scratch/stdout" ] # said before the work, not after it
+}
+
+# On a terminal a long replay shows where it is, and leaves nothing of that.
+shows_progress() {
+    awk -v header="$header" 'BEGIN {
+        print header
+        for (i = 0; i < 400000; i++)
+            printf "%d,,allocate,16,4096,0\n%d,,free,16,4096,0\n", i % 2, i % 2
+    }' >"$scratch/long.csv"
+    script -qec "'$replay' '$scratch/long.csv'" /dev/null >"$scratch/terminal"
+    got=$?
+    [ "$got" -eq 0 ] || complain "status $got" || return
+    grep -q 'long.csv: event [0-9]* of 800000' "$scratch/terminal" &&
+        grep -q "$(printf '\r\033\[K')$scratch/long.csv: 800000 events" "$scratch/terminal"
+}
+
+# LIVE and BEST are what is live at peak and what best fit in one growing range took, in MiB; BEST
+# is inf where that was not measured.
+replays_in_little_memory() { # FILE LIVE BEST
+    runs 0 '' "$1" --find-capacity --json "$json" || return
+    holds "r['failures'] == 0 and r['peak_live'] >> 20 == $2 and r['capacity'] >= r['peak_live'] and
+        max(r['peak_reserved'], r['capacity']) <= 1.02 * float('$3') * 2**20"
+}
+
+check 'help_fits_on_a_screen_and_names_everything' helps
+check 'the_figures_are_those_of_the_log' writes_figures
+check 'the_smallest_device_is_found' finds_capacity
+check 'several_logs_are_an_array_and_a_bad_one_stops_none' replays_several
+check 'failures_are_named_by_line_and_counted' fails_with_figures
+check 'a_log_that_fails_has_no_capacity' fails_without_capacity
+check 'a_bad_log_is_refused_by_its_line' refuses_bad_log
+if "$replay" --help >/dev/null && gzip -c "$log" >"$scratch/probe" 2>/dev/null &&
+    ! "$replay" "$scratch/probe" 2>&1 | grep -q 'no zlib'; then
+    check 'a_gzip_log_is_told_by_its_content' reads_gzip
+else
+    skip 'a_gzip_log_is_told_by_its_content' 'no gzip, or a build without zlib'
+fi
+check 'a_pipe_can_be_read' reads_pipe
+check 'bad_options_are_usage' usage_is_2
+check 'sizes_are_rounded_down_to_2_MiB' takes_sizes
+check 'what_cannot_be_written_is_a_failure' does_not_lose_output
+if command -v script >/dev/null; then
+    check 'a_terminal_shows_progress' shows_progress
+else
+    skip 'a_terminal_shows_progress' 'no script(1) to make a terminal'
+fi
+for trace in 'gpt_medium_128_inference 1658 inf' 'gpt_medium_128_train 6690 6897' \
+    'gpt_medium_512_train 11852 11944'; do
+    # shellcheck disable=SC2086 # words
+    set -- $trace
+    file=$traces/$1.rmm.csv.gz
+    if [ ! -e "$file" ]; then
+        skip "$1_is_replayed_in_little_memory" "no $file"
+    elif "$replay" "$file" 2>&1 | grep -q 'no zlib'; then
+        skip "$1_is_replayed_in_little_memory" 'a build without zlib'
+    else
+        check "$1_is_replayed_in_little_memory" replays_in_little_memory "$file" "$2" "$3"
+    fi
+done
+check_report

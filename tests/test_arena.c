@@ -1,0 +1,311 @@
+/*
+ * test_arena.c - commit, regions, views and their watch, on a software device.
+ */
+#include "allocator_fixture.h"
+
+#include "arena_impl.h"
+
+static ashlar_arena *arena;
+
+/* "one" [3], then a group of "two" [2, 5] at 64 and "three" [8] at 0, then "four" [70]. */
+static bool set_up_declared(void) {
+    const ashlar_tensor_spec specs[] = {
+        {.name = "two", .dtype = ASHLAR_F32, .rank = 2, .shape = {2, 5}, .group_offset = 64},
+        {.name = "three", .dtype = ASHLAR_F64, .rank = 1, .shape = {8}}};
+    return set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK &&
+           ashlar_arena_add(arena, "one", ASHLAR_F32, 1, &(size_t){3}, NULL) == ASHLAR_OK &&
+           ashlar_arena_add_group(arena, 104, specs, 2, NULL) == ASHLAR_OK &&
+           ashlar_arena_add(arena, "four", ASHLAR_F32, 1, &(size_t){70}, NULL) == ASHLAR_OK;
+}
+
+enum { REGION_BYTES = 1024, TENSORS = 4 };
+static const size_t OFFSETS[TENSORS] = {0, 256 + 64, 256, 512};
+
+static void finish(void) {
+    ashlar_arena_destroy(arena);
+    arena = NULL;
+    CHECK_ZU(stats_now().live_blocks, 0);
+    tear_down();
+}
+
+static bool commit(size_t region_count) {
+    return ashlar_arena_commit(arena, allocator, streams[0], region_count) == ASHLAR_OK;
+}
+
+static void every_region_has_the_same_offsets(void) {
+    REQUIRE(set_up_declared());
+    REQUIRE(commit(ASHLAR_REGION_COUNT));
+    CHECK_ZU(ashlar_arena_region_bytes(arena), REGION_BYTES);
+    CHECK_ZU(ashlar_arena_region_count(arena), ASHLAR_REGION_COUNT);
+    CHECK(ashlar_arena_allocator(arena) == allocator);
+    for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
+        char *base = ashlar_arena_region(arena, (ashlar_region)region);
+        CHECK(base != NULL);
+        for (size_t i = 0; i < TENSORS; i++) {
+            ashlar_tensor_info info;
+            ashlar_arena_tensor(arena, i, &info);
+            CHECK_ZU(info.offset, OFFSETS[i]);
+            CHECK(ashlar_arena_view(arena, (ashlar_region)region, i) == base + OFFSETS[i]);
+        }
+        for (int other = 0; other < region; other++) {
+            char *earlier = ashlar_arena_region(arena, (ashlar_region)other);
+            CHECK(base >= earlier + REGION_BYTES || earlier >= base + REGION_BYTES);
+        }
+    }
+    finish();
+}
+
+static void each_region_is_one_block_with_its_tag(void) {
+    REQUIRE(set_up_declared());
+    REQUIRE(commit(ASHLAR_REGION_COUNT));
+    const ashlar_stats stats = stats_now();
+    CHECK_ZU(stats.live_blocks, 4);
+    CHECK_ZU(stats.tags[ASHLAR_TAG_WEIGHTS].live_bytes, REGION_BYTES);
+    CHECK_ZU(stats.tags[ASHLAR_TAG_GRADIENTS].live_bytes, REGION_BYTES);
+    CHECK_ZU(stats.tags[ASHLAR_TAG_MOMENTS].live_bytes, 2 * REGION_BYTES);
+    finish();
+}
+
+/* On memory that held something else before. */
+static void commit_fills_every_region_with_zeros(void) {
+    REQUIRE(set_up_declared());
+    unsigned char *dirty = take(8 * REGION_BYTES, streams[0]);
+    CHECK(ashlar_fill(device, dirty, 0xab, 8 * REGION_BYTES, streams[0]) == ASHLAR_OK);
+    give(dirty);
+    REQUIRE(commit(ASHLAR_REGION_COUNT));
+    wait_for(streams[0]);
+    for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
+        const unsigned char *base = ashlar_arena_region(arena, (ashlar_region)region);
+        CHECK(base >= dirty && base < dirty + 8 * REGION_BYTES); /* else this shows nothing */
+        size_t wrong = 0;
+        for (size_t i = 0; i < REGION_BYTES; i++) {
+            wrong += base[i] != 0;
+        }
+        CHECK_ZU(wrong, 0);
+    }
+    finish();
+}
+
+static void an_arena_has_the_regions_it_was_committed_with(void) {
+    for (size_t count = 1; count <= ASHLAR_REGION_COUNT; count++) {
+        REQUIRE(set_up_declared());
+        REQUIRE(commit(count));
+        CHECK_ZU(ashlar_arena_region_count(arena), count);
+        CHECK_ZU(stats_now().live_blocks, count);
+        for (size_t region = 0; region <= ASHLAR_REGION_COUNT; region++) {
+            CHECK((ashlar_arena_region(arena, (ashlar_region)region) != NULL) == (region < count));
+            CHECK((ashlar_arena_view(arena, (ashlar_region)region, 1) != NULL) == (region < count));
+        }
+        CHECK(ashlar_arena_region(arena, (ashlar_region)-1) == NULL);
+        CHECK(ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, TENSORS) == NULL);
+        CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+        finish();
+    }
+}
+
+static void nothing_is_there_before_commit(void) {
+    REQUIRE(set_up_declared());
+    CHECK(ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS) == NULL);
+    CHECK(ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 0) == NULL);
+    CHECK_ZU(ashlar_arena_region_count(arena), 0);
+    CHECK_ZU(ashlar_arena_region_bytes(arena), 0);
+    CHECK(ashlar_arena_allocator(arena) == NULL);
+    finish();
+}
+
+static void a_commit_that_cannot_be_is_refused(void) {
+    REQUIRE(set_up_declared());
+    ashlar_arena *empty = NULL;
+    REQUIRE(ashlar_arena_create(&empty) == ASHLAR_OK);
+    CHECK(ashlar_arena_commit(empty, allocator, streams[0], 1) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "without tensors");
+    ashlar_arena_destroy(empty);
+    ashlar_arena_destroy(NULL);
+    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 0) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "region_count: 0");
+    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 5) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "region_count: 5");
+    CHECK_ZU(stats_now().alloc_count, 0);
+    REQUIRE(commit(1));
+    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "committed already");
+    CHECK_ZU(ashlar_arena_region_count(arena), 1);
+    finish();
+}
+
+static void nothing_is_declared_after_commit(void) {
+    REQUIRE(set_up_declared());
+    REQUIRE(commit(1));
+    CHECK(ashlar_arena_add(arena, "five", ASHLAR_F32, 1, &(size_t){1}, NULL) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "committed");
+    CHECK_ZU(ashlar_arena_tensor_count(arena), TENSORS);
+    finish();
+}
+
+static void tensors_too_large_together_are_not_committed(void) {
+    REQUIRE(set_up_declared());
+    CHECK(ashlar_arena_add(arena, "five", ASHLAR_F32, 1, &(size_t){SIZE_MAX / 4}, NULL) ==
+          ASHLAR_OK);
+    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_EOVERFLOW);
+    CHECK_ZU(ashlar_arena_region_count(arena), 0);
+    finish();
+}
+
+static void check_uncommitted(void) {
+    ashlar_tensor_info info;
+    ashlar_arena_tensor(arena, 3, &info);
+    CHECK_ZU(info.offset, 0);
+    CHECK_ZU(ashlar_arena_region_count(arena), 0);
+    CHECK_ZU(ashlar_arena_region_bytes(arena), 0);
+    CHECK(ashlar_arena_allocator(arena) == NULL);
+    CHECK(ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS) == NULL);
+    CHECK_ZU(stats_now().live_blocks, 0);
+}
+
+/* The n-th fill, then the first mapping, then host memory; each time a second try succeeds. */
+static void a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again(void) {
+    for (uint64_t n = 1; n <= ASHLAR_REGION_COUNT; n++) {
+        REQUIRE(set_up_declared());
+        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, n, CU_INVALID_HANDLE);
+        CHECK(ashlar_arena_commit(arena, allocator, streams[0], 4) == ASHLAR_EDRIVER);
+        check_uncommitted();
+        CHECK(commit(4));
+        finish();
+    }
+    REQUIRE(set_up_declared());
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, 1, CU_INVALID_VALUE);
+    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 4) == ASHLAR_EDRIVER);
+    check_uncommitted();
+    CHECK(commit(4));
+    finish();
+    REQUIRE(set_up_declared());
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 4) == ASHLAR_EHOSTMEM);
+    ashlar_host_fail_at(0);
+    check_uncommitted();
+    CHECK(commit(4));
+    finish();
+}
+
+static void regions_larger_than_the_device_are_out_of_memory(void) {
+    REQUIRE(set_up_declared());
+    /* Two of these regions fit, the third does not. */
+    CHECK(ashlar_arena_add(arena, "big", ASHLAR_F32, 1, &(size_t){7 * MIB}, NULL) == ASHLAR_OK);
+    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 4) == ASHLAR_ENOMEM);
+    check_uncommitted();
+    CHECK(commit(2));
+    finish();
+}
+
+/* ---- views that are watched ---- */
+
+static void a_bound_pointer_is_set_and_its_move_is_found(void) {
+    REQUIRE(set_up_declared());
+    REQUIRE(commit(2));
+    void *two = NULL, *four = NULL, *gradient = NULL;
+    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 1, &two) == ASHLAR_OK);
+    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 3, &four) == ASHLAR_OK);
+    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_GRADIENTS, 3, &gradient) == ASHLAR_OK);
+    CHECK(two == ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1));
+    CHECK(four == ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 3));
+    CHECK(gradient == ashlar_arena_view(arena, ASHLAR_REGION_GRADIENTS, 3));
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    void *const old = gradient;
+    gradient = four;
+    CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
+    CHECK_HAS(ashlar_error_detail(), "tensor four (gradients)");
+    CHECK_HAS(ashlar_error_detail(), "copy into it");
+    two = NULL;
+    CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
+    CHECK_HAS(ashlar_error_detail(), "tensor two (parameters)");
+    two = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1);
+    gradient = old;
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    finish();
+}
+
+static void a_view_that_is_not_there_cannot_be_bound(void) {
+    REQUIRE(set_up_declared());
+    void *pointer = &arena;
+    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 0, &pointer) == ASHLAR_EINVAL);
+    REQUIRE(commit(1));
+    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_GRADIENTS, 0, &pointer) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "no region 1 or no tensor 0");
+    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 4, &pointer) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "no tensor 4");
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 0, &pointer) == ASHLAR_EHOSTMEM);
+    ashlar_host_fail_at(0);
+    CHECK_HAS(ashlar_error_detail(), "tensor one");
+    CHECK(pointer == &arena);
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK); /* nothing is watched */
+    finish();
+}
+
+/* What a stray write into the arena's own account would do. */
+static void check_finds(const char *message) {
+    CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
+    CHECK_HAS(ashlar_error_detail(), message);
+}
+
+static void a_damaged_layout_is_found(void) {
+    REQUIRE(set_up_declared());
+    REQUIRE(commit(1));
+    arena->groups[2].offset = 256; /* on the group before */
+    arena->tensors[3].info.offset = 256;
+    check_finds("group 2 lies at offset 256, the one before ends at 360");
+    arena->groups[2].offset = 768; /* a whole step too far: no longer side by side */
+    arena->tensors[3].info.offset = 768;
+    check_finds("group 2 lies at offset 768");
+    arena->groups[2].offset = 384; /* between two steps */
+    arena->tensors[3].info.offset = 384;
+    check_finds("group 2 lies at offset 384");
+    arena->groups[2].offset = 512;
+    check_finds("tensor four left its group");
+    arena->tensors[3].info.offset = 512;
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    arena->region_bytes = 512 + 279;
+    check_finds("the last group ends at 792, the region at 791");
+    arena->region_bytes = 512 + 280;
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    finish();
+}
+
+/* 256 bytes: the next group touches it. */
+static void groups_without_padding_between_them_are_sound(void) {
+    REQUIRE(set_up("memory=64MiB"));
+    REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
+    CHECK(ashlar_arena_add(arena, "a", ASHLAR_F32, 1, &(size_t){64}, NULL) == ASHLAR_OK);
+    CHECK(ashlar_arena_add(arena, "b", ASHLAR_F32, 1, &(size_t){1}, NULL) == ASHLAR_OK);
+    REQUIRE(commit(1));
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    arena->groups[1].offset = 512; /* 256 bytes after the end: a whole step */
+    check_finds("group 1 lies at offset 512, the one before ends at 256");
+    finish();
+}
+
+static void a_region_freed_by_others_does_not_keep_the_rest(void) {
+    REQUIRE(set_up_declared());
+    REQUIRE(commit(3));
+    give(ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS));
+    finish();
+}
+
+int main(void) {
+    RUN(every_region_has_the_same_offsets);
+    RUN(each_region_is_one_block_with_its_tag);
+    RUN(commit_fills_every_region_with_zeros);
+    RUN(an_arena_has_the_regions_it_was_committed_with);
+    RUN(nothing_is_there_before_commit);
+    RUN(a_commit_that_cannot_be_is_refused);
+    RUN(nothing_is_declared_after_commit);
+    RUN(tensors_too_large_together_are_not_committed);
+    RUN(a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again);
+    RUN(regions_larger_than_the_device_are_out_of_memory);
+    RUN(a_bound_pointer_is_set_and_its_move_is_found);
+    RUN(a_view_that_is_not_there_cannot_be_bound);
+    RUN(a_damaged_layout_is_found);
+    RUN(groups_without_padding_between_them_are_sound);
+    RUN(a_region_freed_by_others_does_not_keep_the_rest);
+    return check_report();
+}

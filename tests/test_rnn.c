@@ -1,0 +1,419 @@
+/*
+ * test_rnn.c - the RNN on a stream: what it declares, what it queues, what it refuses.
+ *
+ * The passes are compared bit by bit with direct calls of lstm_cpu.h, whose own test compares
+ * them with the formula.
+ */
+#include "allocator_fixture.h"
+
+#include <ashlar/rnn.h>
+
+#include "arena_impl.h"
+#include "backend.h"
+#include "lstm_cpu.h"
+
+static ashlar_rnn *rnn;
+
+enum { INPUT = 3, HIDDEN = 5, LAYERS = 2, STEPS = 4, BATCH = 3 };
+enum { X = STEPS * BATCH * INPUT, Y = STEPS * BATCH * HIDDEN, STATE = LAYERS * BATCH * HIDDEN };
+static const int32_t LENGTHS[BATCH] = {2, 4, 3};
+
+static ashlar_rnn_config config_of(ashlar_dtype dtype) {
+    return (ashlar_rnn_config){.input = INPUT, .hidden = HIDDEN, .layers = LAYERS, .dtype = dtype};
+}
+
+static bool set_up_rnn(const char *spec, ashlar_dtype dtype) {
+    const ashlar_rnn_config config = config_of(dtype);
+    return set_up(spec) && ashlar_rnn_create(device, &config, &rnn) == ASHLAR_OK;
+}
+
+static void finish(void) {
+    ashlar_rnn_destroy(rnn);
+    rnn = NULL;
+    CHECK_ZU(stats_now().live_blocks, 0);
+    tear_down();
+}
+
+/* ---- what is declared ---- */
+
+static void check_declared(const ashlar_arena *arena, size_t first, ashlar_dtype dtype) {
+    static const char *const kinds[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
+    const size_t item = ashlar_dtype_bytes(dtype);
+    ashlar_tensor_info lowest;
+    ashlar_arena_tensor(arena, first, &lowest);
+    for (size_t i = 0; i < (size_t)LAYERS * 4; i++) {
+        char name[64];
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(arena, first + i, &info);
+        const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, i / 4, (ashlar_rnn_tensor)(i % 4));
+        (void)snprintf(name, sizeof name, "stack.%s_l%zu", kinds[i % 4], i / 4);
+        CHECK(strcmp(info.name, name) == 0);
+        CHECK(info.dtype == dtype);
+        CHECK_ZU(info.rank, i % 4 < 2 ? 2 : 1);
+        CHECK_ZU(info.shape[0], 4 * HIDDEN);
+        CHECK(info.rank == 1 || info.shape[1] == (i == 0 ? INPUT : HIDDEN));
+        CHECK_ZU(info.offset - lowest.offset, view.offset * item);
+        CHECK_ZU(info.bytes, view.rows * view.cols * item);
+    }
+}
+
+static void weights_are_declared_in_packed_order_under_pytorchs_names(void) {
+    for (int dtype = 0; dtype < ASHLAR_DTYPE_COUNT; dtype++) {
+        REQUIRE(set_up_rnn("memory=16MiB", (ashlar_dtype)dtype));
+        ashlar_arena *arena = NULL;
+        size_t first = 77;
+        REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
+        CHECK(ashlar_arena_add(arena, "before", ASHLAR_F32, 1, &(size_t){1}, NULL) == ASHLAR_OK);
+        CHECK(ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first) == ASHLAR_OK);
+        CHECK_ZU(first, 1);
+        CHECK_ZU(ashlar_arena_tensor_count(arena), 1 + 4 * LAYERS);
+        CHECK_ZU(arena->groups[1].bytes,
+                 ashlar_rnn_layout_of(rnn)->elements * ashlar_dtype_bytes((ashlar_dtype)dtype));
+        CHECK(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK);
+        check_declared(arena, first, (ashlar_dtype)dtype);
+        ashlar_arena_destroy(arena);
+        finish();
+    }
+}
+
+/* "PREFIX.weight_ih_l0" and its end fill 128 bytes: a prefix of 114 letters is the last to fit. */
+static void a_prefix_too_long_for_a_name_is_refused(void) {
+    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+    ashlar_arena *arena = NULL;
+    REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
+    char prefix[128];
+    size_t first = 77;
+    memset(prefix, 'p', sizeof prefix);
+    for (size_t length = 127; length > 114; length -= 12) {
+        prefix[length] = '\0';
+        CHECK(ashlar_rnn_declare(arena, prefix, ashlar_rnn_layout_of(rnn), &first) ==
+              ASHLAR_EINVAL);
+        CHECK_HAS(ashlar_error_detail(), "too long");
+        CHECK_ZU(ashlar_arena_tensor_count(arena), 0);
+        CHECK_ZU(first, 77);
+    }
+    prefix[114] = '\0';
+    CHECK(ashlar_rnn_declare(arena, prefix, ashlar_rnn_layout_of(rnn), &first) == ASHLAR_OK);
+    ashlar_arena_destroy(arena);
+    finish();
+}
+
+static void a_declaration_that_fails_adds_nothing(void) {
+    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+    ashlar_arena *arena = NULL;
+    size_t first = 77;
+    unsigned long n = 1;
+    REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
+    for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK; n++) {
+        ashlar_host_fail_at(n);
+        status = ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first);
+        ashlar_host_fail_at(0);
+        CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
+        CHECK((first == 0) == (status == ASHLAR_OK));
+        CHECK_ZU(ashlar_arena_tensor_count(arena), status == ASHLAR_OK ? 8 : 0);
+        CHECK(n > 2 || strstr(ashlar_error_detail(), "declare 8 tensors") != NULL);
+    }
+    CHECK(n > 3);
+    CHECK(ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "stack.weight_ih_l0 is declared twice");
+    ashlar_arena_destroy(arena);
+    finish();
+}
+
+/* ---- creation and sizes ---- */
+
+static void a_stack_that_cannot_be_is_refused(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    ashlar_rnn_config config = config_of(ASHLAR_F32);
+    rnn = NULL;
+    config.hidden = 0;
+    CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_EINVAL);
+    config = config_of(ASHLAR_F32);
+    device->info.kind = ASHLAR_DEVICE_CUDA; /* as far as one can tell from outside */
+    CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "ASHLAR_DEVICE=soft");
+    device->info.kind = ASHLAR_DEVICE_SOFT;
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_EHOSTMEM);
+    ashlar_host_fail_at(0);
+    CHECK(rnn == NULL);
+    REQUIRE(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_OK);
+    const ashlar_rnn_config got = ashlar_rnn_layout_of(rnn)->config;
+    CHECK(got.input == INPUT && got.hidden == HIDDEN && got.layers == LAYERS);
+    CHECK(strcmp(rnn->backend->name, "cpu") == 0);
+    ashlar_rnn_destroy(NULL);
+    finish();
+}
+
+static void sizes_are_those_of_the_back_end(void) {
+    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F64));
+    for (int training = 0; training < 2; training++) {
+        size_t reserve = 77, work = 77, want_reserve = 0, want_work = 0;
+        CHECK(ashlar_rnn_sizes(rnn, STEPS, BATCH, training, &reserve, &work) == ASHLAR_OK);
+        CHECK(ashlar_lstm_sizes(ashlar_rnn_layout_of(rnn), STEPS, BATCH, training, &want_reserve,
+                                &want_work) == ASHLAR_OK);
+        CHECK_ZU(reserve, want_reserve);
+        CHECK_ZU(work, want_work);
+        CHECK((reserve == 0) == !training);
+    }
+    size_t reserve = 77, work = 77;
+    CHECK(ashlar_rnn_sizes(rnn, 0, BATCH, true, &reserve, &work) == ASHLAR_EINVAL);
+    CHECK(ashlar_rnn_sizes(rnn, SIZE_MAX / 8, 8, true, &reserve, &work) == ASHLAR_EOVERFLOW);
+    CHECK(reserve == 77 && work == 77);
+    finish();
+}
+
+/* ---- the passes ---- */
+
+/* Every tensor of the three calls in one block of the device; the same twice. */
+typedef struct tensors {
+    ashlar_rnn_buffers all;
+    char *memory;
+    size_t bytes;
+} tensors;
+
+static void *part(tensors *t, size_t *end, size_t bytes) {
+    void *at = t->memory == NULL ? NULL : t->memory + *end;
+    *end += (bytes + 63) / 64 * 64;
+    return at;
+}
+
+/* Lay the tensors out from t->memory, or with NULL count the bytes. */
+static void place(tensors *t, bool training) {
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
+    const size_t item = ashlar_dtype_bytes(layout->config.dtype);
+    size_t reserve = 0, work = 0, end = 0;
+    CHECK(ashlar_rnn_sizes(rnn, STEPS, BATCH, training, &reserve, &work) == ASHLAR_OK);
+    t->all = (ashlar_rnn_buffers){
+        .x = part(t, &end, X * item),
+        .hx = part(t, &end, STATE * item),
+        .cx = part(t, &end, STATE * item),
+        .weights = part(t, &end, layout->elements * item),
+        .y = part(t, &end, Y * item),
+        .hy = part(t, &end, STATE * item),
+        .cy = part(t, &end, STATE * item),
+        .dy = part(t, &end, Y * item),
+        .dhy = part(t, &end, STATE * item),
+        .dcy = part(t, &end, STATE * item),
+        .dx = part(t, &end, X * item),
+        .dhx = part(t, &end, STATE * item),
+        .dcx = part(t, &end, STATE * item),
+        .dweights = part(t, &end, layout->elements * item),
+        .reserve = training ? part(t, &end, reserve) : NULL,
+        .work = part(t, &end, work),
+    };
+    t->bytes = end;
+}
+
+/* Inputs and outputs alike hold drawn numbers, so that what is not overwritten shows. */
+static void open_tensors(tensors *t, bool training) {
+    *t = (tensors){0};
+    place(t, training);
+    t->memory = (char *)take(t->bytes, streams[1]);
+    place(t, training);
+    uint64_t state = 99;
+    const bool is_f64 = ashlar_rnn_layout_of(rnn)->config.dtype == ASHLAR_F64;
+    for (size_t i = 0; i < t->bytes / (is_f64 ? 8 : 4); i++) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        const double value = (double)(state >> 11) * 0x1p-52 - 1;
+        if (is_f64) {
+            ((double *)(void *)t->memory)[i] = value;
+        } else {
+            ((float *)(void *)t->memory)[i] = (float)value;
+        }
+    }
+}
+
+static ashlar_lstm_args direct_args(const ashlar_rnn_buffers *b) {
+    return (ashlar_lstm_args){.layout = ashlar_rnn_layout_of(rnn),
+                              .steps = STEPS,
+                              .batch = BATCH,
+                              .lengths = LENGTHS,
+                              .reserve = b->reserve,
+                              .work = b->work,
+                              .x = b->x,
+                              .hx = b->hx,
+                              .cx = b->cx,
+                              .weights = b->weights,
+                              .y = b->y,
+                              .hy = b->hy,
+                              .cy = b->cy,
+                              .dy = b->dy,
+                              .dhy = b->dhy,
+                              .dcy = b->dcy,
+                              .dx = b->dx,
+                              .dhx = b->dhx,
+                              .dcx = b->dcx,
+                              .dweights = b->dweights};
+}
+
+static void run_directly(const tensors *t, bool training) {
+    const ashlar_lstm_args args = direct_args(&t->all);
+    if (ashlar_rnn_layout_of(rnn)->config.dtype == ASHLAR_F64) {
+        ashlar_lstm_forward_f64(&args);
+        if (training) {
+            ashlar_lstm_backward_data_f64(&args);
+            ashlar_lstm_backward_weights_f64(&args);
+        }
+    } else {
+        ashlar_lstm_forward_f32(&args);
+        if (training) {
+            ashlar_lstm_backward_data_f32(&args);
+            ashlar_lstm_backward_weights_f32(&args);
+        }
+    }
+}
+
+/* What was passed is destroyed at once: whatever a pass needs, it has copied. */
+static void queue_passes(const tensors *t, bool training) {
+    typedef ashlar_status (*pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
+                                  const ashlar_rnn_buffers *, ashlar_stream);
+    static const pass passes[] = {ashlar_rnn_forward, ashlar_rnn_backward_data,
+                                  ashlar_rnn_backward_weights};
+    for (int i = 0; i < (training ? 3 : 1); i++) {
+        int32_t lengths[BATCH];
+        memcpy(lengths, LENGTHS, sizeof lengths);
+        ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = lengths};
+        ashlar_rnn_buffers buffers = t->all;
+        CHECK(passes[i](rnn, &batch, &buffers, streams[1]) == ASHLAR_OK);
+        memset(lengths, 0x7f, sizeof lengths);
+        memset(&batch, 0, sizeof batch);
+        memset(&buffers, 0, sizeof buffers);
+    }
+}
+
+/* Whether one of the tensors, outputs all, differs. */
+static void check_same(const tensors *a, const tensors *b) {
+    size_t wrong = 0;
+    for (size_t i = 0; i < a->bytes; i++) {
+        wrong += a->memory[i] != b->memory[i];
+    }
+    CHECK_ZU(wrong, 0);
+}
+
+static void check_passes(const char *spec, ashlar_dtype dtype, bool training) {
+    REQUIRE(set_up_rnn(spec, dtype));
+    tensors direct, queued;
+    open_tensors(&direct, training);
+    open_tensors(&queued, training);
+    check_same(&direct, &queued);
+    run_directly(&direct, training);
+    CHECK(memcmp(direct.memory, queued.memory, direct.bytes) != 0);
+    queue_passes(&queued, training);
+    wait_for(streams[1]);
+    check_same(&direct, &queued);
+    give(direct.memory);
+    give(queued.memory);
+    finish();
+}
+
+static void queued_passes_are_those_of_the_cpu(void) {
+    for (int i = 0; i < 8; i++) {
+        check_passes(i % 2 == 0 ? "memory=16MiB" : "memory=16MiB,mode=adversarial,seed=4",
+                     i / 2 % 2 == 0 ? ASHLAR_F32 : ASHLAR_F64, i / 4 == 0);
+    }
+}
+
+/* ---- refusals ---- */
+
+static void check_batch_refused(size_t steps, size_t batch, const int32_t *lengths,
+                                const ashlar_rnn_buffers *buffers, const char *message) {
+    const ashlar_rnn_batch shape = {.steps = steps, .batch = batch, .lengths = lengths};
+    const size_t before = CALLS(launch_host_func);
+    CHECK(ashlar_rnn_forward(rnn, &shape, buffers, streams[1]) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), message);
+    CHECK(ashlar_rnn_backward_data(rnn, &shape, buffers, streams[1]) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), message);
+    CHECK(ashlar_rnn_backward_weights(rnn, &shape, buffers, streams[1]) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), message);
+    CHECK_ZU(CALLS(launch_host_func), before);
+}
+
+static void bad_batches_are_refused_and_nothing_is_queued(void) {
+    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+    tensors t;
+    open_tensors(&t, true);
+    const int32_t zero[] = {4, 4, 0}, negative[] = {-1, 4, 4}, beyond[] = {4, 5, 4};
+    check_batch_refused(0, BATCH, LENGTHS, &t.all, "3 sequences of 0 steps");
+    check_batch_refused(STEPS, 0, LENGTHS, &t.all, "0 sequences of 4 steps");
+    check_batch_refused(STEPS, BATCH, NULL, &t.all, "lengths are given");
+    check_batch_refused(STEPS, BATCH, zero, &t.all, "lengths[2] is 0; it must be 1 to 4");
+    check_batch_refused(STEPS, BATCH, negative, &t.all, "lengths[0] is -1");
+    check_batch_refused(STEPS, BATCH, beyond, &t.all, "lengths[1] is 5");
+    const ashlar_rnn_batch huge = {.steps = SIZE_MAX / 4, .batch = BATCH, .lengths = LENGTHS};
+    const size_t before = CALLS(launch_host_func);
+    CHECK(ashlar_rnn_forward(rnn, &huge, &t.all, streams[1]) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar_rnn_backward_data(rnn, &huge, &t.all, streams[1]) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar_rnn_backward_weights(rnn, &huge, &t.all, streams[1]) == ASHLAR_EOVERFLOW);
+    CHECK_ZU(CALLS(launch_host_func), before);
+    give(t.memory);
+    finish();
+}
+
+static void missing_buffers_are_refused_and_optional_ones_are_not(void) {
+    enum { F = 1, D = 2, W = 4 }; /* the passes that need it */
+    static const struct {
+        size_t field;
+        unsigned needed_by;
+    } fields[] = {
+#define FIELD(name, needed) {offsetof(ashlar_rnn_buffers, name), needed}
+        FIELD(reserve, D | W), FIELD(work, F | D | W), FIELD(x, F | W), FIELD(hx, 0),
+        FIELD(cx, 0),          FIELD(weights, F | D),  FIELD(y, F),     FIELD(hy, 0),
+        FIELD(cy, 0),          FIELD(dy, 0),           FIELD(dhy, 0),   FIELD(dcy, 0),
+        FIELD(dx, 0),          FIELD(dhx, 0),          FIELD(dcx, 0),   FIELD(dweights, W),
+#undef FIELD
+    };
+    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+    const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
+    tensors t;
+    open_tensors(&t, true);
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        ashlar_rnn_buffers some = t.all;
+        memset((char *)&some + fields[i].field, 0, sizeof(void *));
+        const ashlar_status got[] = {ashlar_rnn_forward(rnn, &batch, &some, streams[1]),
+                                     ashlar_rnn_backward_data(rnn, &batch, &some, streams[1]),
+                                     ashlar_rnn_backward_weights(rnn, &batch, &some, streams[1])};
+        for (unsigned pass = 0; pass < 3; pass++) {
+            const bool is_needed = (fields[i].needed_by >> pass & 1) != 0;
+            CHECK(got[pass] == (is_needed ? ASHLAR_EINVAL : ASHLAR_OK));
+        }
+        CHECK(fields[i].needed_by == 0 ||
+              strstr(ashlar_error_detail(), "a buffer that this pass needs is NULL") != NULL);
+    }
+    give(t.memory);
+    finish();
+}
+
+static void a_pass_that_cannot_be_queued_is_reported(void) {
+    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+    const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
+    tensors t, untouched;
+    open_tensors(&t, true);
+    open_tensors(&untouched, true);
+    for (unsigned long n = 1; n <= 2; n++) {
+        ashlar_host_fail_at(n);
+        CHECK(ashlar_rnn_forward(rnn, &batch, &t.all, streams[1]) == ASHLAR_EHOSTMEM);
+        CHECK(n == 2 || strstr(ashlar_error_detail(), "a batch of 3") != NULL);
+    }
+    ashlar_host_fail_at(0);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, 1, CU_UNKNOWN);
+    CHECK(ashlar_rnn_forward(rnn, &batch, &t.all, streams[1]) == ASHLAR_EDRIVER);
+    check_same(&t, &untouched);
+    give(t.memory);
+    give(untouched.memory);
+    finish();
+}
+
+int main(void) {
+    RUN(weights_are_declared_in_packed_order_under_pytorchs_names);
+    RUN(a_prefix_too_long_for_a_name_is_refused);
+    RUN(a_declaration_that_fails_adds_nothing);
+    RUN(a_stack_that_cannot_be_is_refused);
+    RUN(sizes_are_those_of_the_back_end);
+    RUN(queued_passes_are_those_of_the_cpu);
+    RUN(bad_batches_are_refused_and_nothing_is_queued);
+    RUN(missing_buffers_are_refused_and_optional_ones_are_not);
+    RUN(a_pass_that_cannot_be_queued_is_reported);
+    return check_report();
+}

@@ -1,0 +1,67 @@
+/*
+ * train_fixture.h - a text, made here, and a small training on it, for tests.
+ *
+ * A case is open_text(spec) ... close_text(); the latter checks that the device has its memory back.
+ */
+#ifndef ASHLAR_TRAIN_FIXTURE_H
+#define ASHLAR_TRAIN_FIXTURE_H
+
+#include "allocator_fixture.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "train.h"
+
+enum { RECORDS = 60, MAX_LENGTH = 32, BATCH = 4 };
+
+static ashlar_corpus *corpus;
+static char folder[64];
+
+static inline ashlar_train_config small_config(size_t steps) {
+    ashlar_train_config config = {.layers = 2,
+                                  .hidden = 16,
+                                  .embedding = 8,
+                                  .batch = BATCH,
+                                  .max_length = MAX_LENGTH,
+                                  .steps = steps,
+                                  .adamw = ashlar_adamw_default(),
+                                  .seed = 5};
+    config.adamw.learning_rate = 0.01;
+    config.adamw.clip_norm = 1;
+    return config;
+}
+
+/* Records of different lengths, some of them longer than MAX_LENGTH. */
+static inline void write_text(const char *path) {
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    for (int i = 0; file != NULL && i < RECORDS; i++) {
+        for (int j = 0; j <= i % 7; j++) {
+            fprintf(file, "stone %d; ", (i * 31 + j) % 97);
+        }
+        fputs("end\n%\n", file);
+    }
+    CHECK(file != NULL && fclose(file) == 0);
+}
+
+static inline bool open_text(const char *spec) {
+    char path[96];
+    (void)snprintf(folder, sizeof folder, "/tmp/ashlar-train-XXXXXX");
+    if (!set_up_device(spec) || mkdtemp(folder) == NULL) {
+        return false;
+    }
+    (void)snprintf(path, sizeof path, "%s/text", folder);
+    write_text(path);
+    const ashlar_status status = ashlar_corpus_open(&(const char *){path}, 1, &corpus);
+    (void)unlink(path);
+    return status == ASHLAR_OK;
+}
+
+static inline void close_text(void) {
+    ashlar_corpus_destroy(corpus);
+    (void)rmdir(folder);
+    tear_down_device();
+}
+
+#endif /* ASHLAR_TRAIN_FIXTURE_H */
