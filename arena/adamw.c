@@ -83,12 +83,14 @@ static void run_update(void *args) {
     apply(u, clips ? (float)(u->clip_norm / norm) : 1.0f);
 }
 
-/* What the formulas need of the values, and that their fp32 forms keep padding at zero. */
-static bool is_in_range(const ashlar_adamw *adamw, uint64_t step, const update *u) {
+/*
+ * What the formulas need of the values, and that their fp32 forms keep padding at zero. Step 0
+ * is refused by its rate, which is infinite.
+ */
+static bool is_in_range(const ashlar_adamw *adamw, const update *u) {
     return adamw->learning_rate > 0 && adamw->beta1 >= 0 && adamw->beta1 < 1 &&
-           adamw->beta2 >= 0 && adamw->beta2 < 1 && adamw->epsilon > 0 &&
-           adamw->weight_decay >= 0 && adamw->clip_norm >= 0 && step > 0 && u->epsilon > 0 &&
-           isfinite(u->rate) && isfinite(u->shrink);
+           adamw->beta2 >= 0 && adamw->beta2 < 1 && adamw->weight_decay >= 0 &&
+           adamw->clip_norm >= 0 && u->epsilon > 0 && isfinite(u->rate) && isfinite(u->shrink);
 }
 
 static ashlar_status check_arena(const ashlar_arena *arena) {
@@ -132,7 +134,7 @@ ashlar_status ashlar_adamw_step(ashlar_arena *arena, const ashlar_adamw *adamw, 
         .root_scale = (float)(1 / sqrt(1 - pow(adamw->beta2, (double)step))),
         .epsilon = (float)adamw->epsilon,
     };
-    if (!is_in_range(adamw, step, &u)) {
+    if (!is_in_range(adamw, &u)) {
         return ashlar_fail(ASHLAR_EINVAL, "adamw: learning_rate %g, beta1 %g, beta2 %g, epsilon %g, "
                            "weight_decay %g, clip_norm %g, step %llu: one is out of its range",
                            adamw->learning_rate, adamw->beta1, adamw->beta2, adamw->epsilon,

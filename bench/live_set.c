@@ -87,6 +87,4 @@ void ashlar_live_set_remove(ashlar_live_set *set, ashlar_live_block *block) {
         link = block->address < (*link)->address ? &(*link)->left : &(*link)->right;
     }
     *link = join(block->left, block->right);
-    block->left = NULL;
-    block->right = NULL;
 }

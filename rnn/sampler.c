@@ -30,14 +30,19 @@ struct ashlar_sampler {
     unsigned now;         /* which of the two states is current */
 };
 
+static size_t align_up(size_t bytes) {
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
 static size_t place(size_t *end, size_t bytes) {
     const size_t offset = *end;
-    *end = (offset + bytes + ALIGN - 1) / ALIGN * ALIGN;
+    *end += align_up(bytes);
     return offset;
 }
 
-static size_t state_bytes(const ashlar_model_config *c) {
-    return c->layers * c->hidden * sizeof(float);
+/* Bytes from the beginning of one state, [L, H], to that of the next. */
+static size_t state_stride(const ashlar_model_config *c) {
+    return align_up(c->layers * c->hidden * sizeof(float));
 }
 
 /* Sizes cannot overflow here: the weights, which are larger, were placed before. */
@@ -48,7 +53,7 @@ static parts lay_out(const ashlar_model_config *c, size_t work_bytes) {
     at.length = place(&end, sizeof(int32_t));
     at.x = place(&end, c->embedding * sizeof(float));
     at.y = place(&end, c->hidden * sizeof(float));
-    at.states = place(&end, 4 * ((state_bytes(c) + ALIGN - 1) / ALIGN * ALIGN));
+    at.states = place(&end, 4 * state_stride(c));
     at.logits = place(&end, c->classes * sizeof(float));
     at.work = place(&end, work_bytes);
     at.bytes = end;
@@ -57,8 +62,7 @@ static parts lay_out(const ashlar_model_config *c, size_t work_bytes) {
 
 /* The h (which = 0) or c (1) state number `side`. */
 static void *state(const ashlar_sampler *s, unsigned side, unsigned which) {
-    const size_t stride = (state_bytes(&s->model->config) + ALIGN - 1) / ALIGN * ALIGN;
-    return s->memory + s->at.states + (2 * side + which) * stride;
+    return s->memory + s->at.states + (2 * side + which) * state_stride(&s->model->config);
 }
 
 static ashlar_status build(ashlar_sampler *s) {

@@ -45,8 +45,8 @@ static ashlar_status rehearse_lengths(ashlar_model *model, size_t max_steps, siz
 /*
  * A shorter step's buffers, though each is smaller, may be placed in other holes and then find
  * none for the last of them. So go through all lengths until every block came from the stream's
- * own, and none had to be mapped: a pass that changed nothing is how each later step will go.
- * A device so full that the host had to wait for memory will not get better by another pass.
+ * own, and none had to be mapped: a pass that changed nothing is how each later step will go. It
+ * comes to that, for whatever is served otherwise is the stream's own from then on.
  */
 static ashlar_status rehearse(ashlar_model *model, size_t max_steps, size_t batch) {
     ashlar_stats before, after;
@@ -57,9 +57,8 @@ static ashlar_status rehearse(ashlar_model *model, size_t max_steps, size_t batc
             return status;
         }
         ashlar_stats_read(model->allocator, &after);
-    } while (after.served_after_sync == before.served_after_sync &&
-             after.alloc_count - before.alloc_count !=
-                 after.served_same_stream - before.served_same_stream);
+    } while (after.alloc_count - before.alloc_count !=
+             after.served_same_stream - before.served_same_stream);
     return ASHLAR_OK;
 }
 

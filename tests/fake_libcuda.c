@@ -1,21 +1,20 @@
 /*
- * fake_libcuda.c - a libcuda.so.1 for tests: NVIDIA's way in, the software device behind it.
+ * fake_libcuda.c - a libcuda.so.1 for tests: the software device behind NVIDIA's way in, which is
+ * fake_cuda12.c or fake_cuda11.c.
  *
  * Linked with its own copy of the software device. The environment variable FAKE_CUDA makes it
  * misbehave: "nodevice" (a driver without a device), "stub" (the toolkit's library for linking),
- * "old" (a driver without cuMemCreate).
+ * "old" (a driver without cuMemCreate), "broken" (cuInit fails).
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "fake_libcuda.h"
 #include "soft_state.h"
 
 /* What a test looks for to know that it has found this library and not a real driver. */
 extern ASHLAR_API const int ashlar_fake_libcuda;
 const int ashlar_fake_libcuda = 1;
-
-ASHLAR_API cu_result cuGetProcAddress_v2(const char *symbol, void **address, int version,
-                                         unsigned long long flags, unsigned int *found);
 
 static bool fake_is(const char *name) {
     const char *value = getenv("FAKE_CUDA");
@@ -23,7 +22,7 @@ static bool fake_is(const char *name) {
 }
 
 static cu_result fake_init(unsigned int flags) {
-    return fake_is("stub") ? CU_STUB_LIBRARY : ashlar_soft_init(flags);
+    return fake_is("stub") ? CU_STUB_LIBRARY : fake_is("broken") ? CU_UNKNOWN : ashlar_soft_init(flags);
 }
 
 static cu_result fake_device_get_count(int *count) {
@@ -34,8 +33,8 @@ static cu_result fake_device_get_count(int *count) {
     return result;
 }
 
-cu_result cuGetProcAddress_v2(const char *symbol, void **address, int version,
-                              unsigned long long flags, unsigned int *found) {
+cu_result ashlar_fake_find(const char *symbol, void **address, int version,
+                           unsigned long long flags, unsigned int *found) {
     ashlar_driver_table table = {
 #define X(field, symbol, version, kind, params) .field = ashlar_soft_##field,
         ASHLAR_DRIVER_MAP(X)

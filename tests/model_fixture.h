@@ -12,13 +12,14 @@
 #include "model.h"
 #include "random.h"
 
-enum { CLASSES = 11, EMBEDDING = 5, HIDDEN = 7, LAYERS = 2, CELLS_MAX = 256, BATCH_MAX = 16 };
+/* A vector of each width is more than 64 bytes, and no multiple of them. */
+enum { CLASSES = 19, EMBEDDING = 17, HIDDEN = 18, LAYERS = 2, CELLS_MAX = 256, BATCH_MAX = 16 };
 
 static const ashlar_model_config model_config = {
     .classes = CLASSES, .embedding = EMBEDDING, .hidden = HIDDEN, .layers = LAYERS};
 
 static ashlar_model *model;
-static ashlar_step_results *results; /* device memory, readable when the stream has been waited for */
+static ashlar_step_results *results; /* device memory: wait for the stream, then read */
 
 /* A batch with the memory it lies in. */
 typedef struct made_batch {
@@ -28,7 +29,8 @@ typedef struct made_batch {
 } made_batch;
 
 /* Symbols of every class up to each length; past it what must never be read as a symbol. */
-static inline void make_batch(made_batch *made, size_t steps, size_t count, const int32_t *lengths) {
+static inline void make_batch(made_batch *made, size_t steps, size_t count,
+                              const int32_t *lengths) {
     ashlar_random random;
     ashlar_random_init(&random, 17);
     *made = (made_batch){.count = count};

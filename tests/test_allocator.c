@@ -3,8 +3,6 @@
  */
 #include "allocator_fixture.h"
 
-#include <stdlib.h>
-
 #include "allocator_impl.h"
 #include "size_class.h"
 

@@ -104,6 +104,20 @@ static void a_full_device_is_reported_with_its_numbers(void) {
     tear_down();
 }
 
+static void the_advice_fits_what_the_block_is_for(void) {
+    void *out = NULL;
+    REQUIRE(set_up("memory=16MiB"));
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        const bool is_model = tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS ||
+                              tag == ASHLAR_TAG_MOMENTS;
+        CHECK(ashlar_alloc_tagged(allocator, 17 * MIB, (ashlar_tag)tag, streams[0], &out) ==
+              ASHLAR_ENOMEM);
+        CHECK_HAS(ashlar_error_detail(), is_model ? "; make the model smaller, or free blocks"
+                                                  : "; make the batch or the sequences smaller");
+    }
+    tear_down();
+}
+
 static void a_request_beyond_the_device_is_refused_without_a_call(void) {
     static const size_t sizes[] = {16777217, SIZE_MAX, SIZE_MAX - 511};
     REQUIRE(set_up("memory=16MiB"));
@@ -192,6 +206,13 @@ static void the_walker_compares_the_counters_with_the_blocks(void) {
     check_counter(&stats->live_bytes, 1, "live bytes is counted as 3001, found 3000");
     check_counter(&stats->live_blocks, 1, "live blocks is counted as 3, found 2");
     check_counter(&stats->block_bytes, 1, "block bytes is counted as 3073, found 3072");
+    stats->alloc_count++; /* counters that agree with each other, but not with the blocks */
+    stats->served_idle++;
+    stats->live_blocks++;
+    check_broken("live blocks is counted as 3, found 2");
+    stats->alloc_count--;
+    stats->served_idle--;
+    stats->live_blocks--;
     allocator->heap.free_bytes++;
     check_broken("heap check: ");
     allocator->heap.free_bytes--;
@@ -269,6 +290,7 @@ int main(void) {
     RUN(a_pointer_freed_twice_is_refused);
     RUN(an_argument_outside_its_range_is_named);
     RUN(a_full_device_is_reported_with_its_numbers);
+    RUN(the_advice_fits_what_the_block_is_for);
     RUN(a_request_beyond_the_device_is_refused_without_a_call);
     RUN(the_largest_hole_may_be_any_streams);
     RUN(creation_without_host_memory_leaves_nothing);

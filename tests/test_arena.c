@@ -187,6 +187,25 @@ static void a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again(
     finish();
 }
 
+/* What the failed commit held for a moment is somebody else's now, and stays it. */
+static void a_commit_that_failed_forgets_the_blocks_it_gave_back(void) {
+    REQUIRE(set_up_declared());
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, 3, CU_UNKNOWN);
+    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 4) == ASHLAR_EDRIVER);
+    REQUIRE(commit(1));
+    void *others[8];
+    for (size_t i = 0; i < 8; i++) {
+        others[i] = take(REGION_BYTES, streams[0]);
+    }
+    ashlar_arena_destroy(arena);
+    arena = NULL;
+    CHECK_ZU(stats_now().live_blocks, 8);
+    for (size_t i = 0; i < 8; i++) {
+        give(others[i]);
+    }
+    finish();
+}
+
 static void regions_larger_than_the_device_are_out_of_memory(void) {
     REQUIRE(set_up_declared());
     /* Two of these regions fit, the third does not. */
@@ -217,7 +236,11 @@ static void a_bound_pointer_is_set_and_its_move_is_found(void) {
     CHECK_HAS(ashlar_error_detail(), "copy into it");
     two = NULL;
     CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
-    CHECK_HAS(ashlar_error_detail(), "tensor two (parameters)");
+    char message[160];
+    (void)snprintf(message, sizeof message, "tensor two (parameters) was placed at %p, its view "
+                   "points to %p;", ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1),
+                   (void *)NULL);
+    CHECK_HAS(ashlar_error_detail(), message);
     two = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1);
     gradient = old;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
@@ -263,6 +286,12 @@ static void a_damaged_layout_is_found(void) {
     arena->groups[2].offset = 512;
     check_finds("tensor four left its group");
     arena->tensors[3].info.offset = 512;
+    for (size_t i = 0; i < TENSORS; i++) {
+        arena->tensors[i].info.offset += 4;
+        check_finds("left its group");
+        CHECK_HAS(ashlar_error_detail(), arena->tensors[i].name);
+        arena->tensors[i].info.offset -= 4;
+    }
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     arena->region_bytes = 512 + 279;
     check_finds("the last group ends at 792, the region at 791");
@@ -284,10 +313,34 @@ static void groups_without_padding_between_them_are_sound(void) {
     finish();
 }
 
-static void a_region_freed_by_others_does_not_keep_the_rest(void) {
+static void an_arena_that_is_not_committed_cannot_be_checked(void) {
     REQUIRE(set_up_declared());
-    REQUIRE(commit(3));
-    give(ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS));
+    CHECK(ashlar_arena_check(arena) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "not committed");
+    finish();
+}
+
+static void a_region_freed_by_others_is_found_and_does_not_keep_the_rest(void) {
+    static const char *const texts[] = {"parameters", "gradients", "first moments"};
+    for (int region = 0; region < 3; region++) {
+        REQUIRE(set_up_declared());
+        REQUIRE(commit(3));
+        give(ashlar_arena_region(arena, (ashlar_region)region));
+        check_finds("have lost their block");
+        CHECK_HAS(ashlar_error_detail(), texts[region]);
+        finish();
+    }
+}
+
+static void a_region_in_a_block_too_small_is_found(void) {
+    REQUIRE(set_up_declared());
+    REQUIRE(commit(2));
+    void *const right = arena->regions[1];
+    arena->regions[1] = take(512, streams[0]);
+    check_finds("the gradients need 1024 bytes, their block has 512");
+    give(arena->regions[1]);
+    arena->regions[1] = right;
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     finish();
 }
 
@@ -301,11 +354,14 @@ int main(void) {
     RUN(nothing_is_declared_after_commit);
     RUN(tensors_too_large_together_are_not_committed);
     RUN(a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again);
+    RUN(a_commit_that_failed_forgets_the_blocks_it_gave_back);
     RUN(regions_larger_than_the_device_are_out_of_memory);
     RUN(a_bound_pointer_is_set_and_its_move_is_found);
     RUN(a_view_that_is_not_there_cannot_be_bound);
     RUN(a_damaged_layout_is_found);
     RUN(groups_without_padding_between_them_are_sound);
-    RUN(a_region_freed_by_others_does_not_keep_the_rest);
+    RUN(an_arena_that_is_not_committed_cannot_be_checked);
+    RUN(a_region_freed_by_others_is_found_and_does_not_keep_the_rest);
+    RUN(a_region_in_a_block_too_small_is_found);
     return check_report();
 }

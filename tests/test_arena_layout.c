@@ -150,6 +150,7 @@ static void bad_tensors_are_refused_by_name(void) {
     const size_t huge[] = {SIZE_MAX, 2}, wide[] = {SIZE_MAX / 4 + 1};
     refuse(ASHLAR_EINVAL, "t", ASHLAR_F32, 0, fine, "rank 0");
     refuse(ASHLAR_EINVAL, "t", ASHLAR_F32, 5, fine, "rank 5");
+    refuse(ASHLAR_EINVAL, "t", ASHLAR_F32, (size_t)1 << 40, fine, "rank 1099511627776");
     refuse(ASHLAR_EINVAL, "t", ASHLAR_DTYPE_COUNT, 1, fine, "type 2");
     refuse(ASHLAR_EINVAL, "t", (ashlar_dtype)-1, 1, fine, "type -1");
     refuse(ASHLAR_EINVAL, "t", ASHLAR_F32, 3, zero_last, "dimension 2 is 0");
@@ -172,11 +173,15 @@ static void refuse_group(ashlar_status want, size_t bytes, const ashlar_tensor_s
 static void bad_groups_are_refused_whole(void) {
     REQUIRE(set_up_with_a());
     const ashlar_tensor_spec twice[] = {vector("x", 1, 0), vector("y", 1, 4), vector("x", 1, 8)};
+    const ashlar_tensor_spec last_twice[] = {
+        vector("x", 1, 0), vector("y", 1, 4), vector("y", 1, 8)};
     const ashlar_tensor_spec known[] = {vector("x", 1, 0), vector("a", 1, 4)};
     const ashlar_tensor_spec bad_second[] = {vector("x", 1, 0), vector("y", 0, 4)};
     const ashlar_tensor_spec bad_type = {
         .name = "x", .dtype = ASHLAR_DTYPE_COUNT, .rank = 1, .shape = {1}};
     refuse_group(ASHLAR_EINVAL, 12, twice, 3, "tensor x is declared twice");
+    refuse_group(ASHLAR_EINVAL, 8, twice + 1, 2, "tensor x: 4 bytes at offset 8"); /* not both */
+    refuse_group(ASHLAR_EINVAL, 12, last_twice, 3, "tensor y is declared twice");
     refuse_group(ASHLAR_EINVAL, 12, known, 2, "tensor a is declared twice");
     refuse_group(ASHLAR_EINVAL, 12, bad_second, 2, "tensor y: dimension 0 is 0");
     refuse_group(ASHLAR_EINVAL, 12, &bad_type, 1, "tensor x");
@@ -290,6 +295,10 @@ static void many_tensors_keep_their_names_and_places(void) {
         (void)snprintf(name, sizeof name, "t%zu", i);
         CHECK(ashlar_arena_add(arena, name, ASHLAR_F32, 1, &(size_t){i + 1}, &tensor) == ASHLAR_OK);
         CHECK_ZU(tensor, i);
+    }
+    for (size_t i = 0; i < MANY; i += MANY - 1) { /* the first and the last are both known */
+        CHECK(ashlar_arena_add(arena, arena->tensors[i].name, ASHLAR_F32, 1, &(size_t){1}, NULL) ==
+              ASHLAR_EINVAL);
     }
     size_t want = 0, total = place();
     for (size_t i = 0; i < MANY; i++) {

@@ -3,8 +3,6 @@
  */
 #include "allocator_fixture.h"
 
-#include <stdlib.h>
-
 #include "soft_state.h"
 
 static ashlar_driver_counts counts_now(void) {

@@ -9,6 +9,8 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <ashlar/device.h>
+
 #include "driver.h"
 
 #define MIB ((size_t)1 << 20)
@@ -52,6 +54,24 @@ static void old_driver_is_refused_by_the_function_it_lacks(void) {
     check_refused("old", "cuMemCreate of CUDA 10.2");
 }
 
+static void auto_takes_the_software_device_only_where_there_is_no_other(void) {
+    ashlar_device_info info;
+    ashlar_device *device = NULL;
+    if (!has_fake()) {
+        SKIP("the fake libcuda.so.1 is not the one found");
+    }
+    setenv("FAKE_CUDA", "broken", 1);
+    CHECK(ashlar_device_open("auto", &device) == ASHLAR_EDRIVER);
+    CHECK_HAS(ashlar_error_detail(), "cuInit");
+    CHECK(device == NULL);
+    setenv("FAKE_CUDA", "nodevice", 1);
+    REQUIRE(ashlar_device_open("auto", &device) == ASHLAR_OK);
+    ashlar_device_info_read(device, &info);
+    CHECK(info.kind == ASHLAR_DEVICE_SOFT);
+    ashlar_device_close(device);
+    unsetenv("FAKE_CUDA");
+}
+
 static void stub_library_is_recognised(void) {
     if (!has_fake()) {
         SKIP("the fake libcuda.so.1 is not the one found");
@@ -78,6 +98,12 @@ static void failed_open_is_tried_again_and_then_kept(void) {
     unsetenv("FAKE_CUDA");
     CHECK(first != NULL && first == second);
     CHECK(first != NULL && strcmp(first->name, "cuda") == 0);
+    ashlar_device *device = NULL;
+    ashlar_device_info info;
+    REQUIRE(ashlar_device_open("auto", &device) == ASHLAR_OK);
+    ashlar_device_info_read(device, &info);
+    CHECK(info.kind == ASHLAR_DEVICE_CUDA);
+    ashlar_device_close(device);
 }
 
 /* Works on the fake and on a real device alike. */
@@ -127,6 +153,7 @@ int main(void) {
     RUN(old_driver_is_refused_by_the_function_it_lacks);
     RUN(stub_library_is_recognised);
     RUN(driver_without_device_is_refused);
+    RUN(auto_takes_the_software_device_only_where_there_is_no_other);
     RUN(failed_open_is_tried_again_and_then_kept);
     RUN(mapped_memory_is_written_and_read_back_through_a_stream);
     return check_report();

@@ -3,8 +3,6 @@
  */
 #include "check.h"
 
-#include <stdlib.h>
-
 #include "block.h"
 
 enum { BLOCKS = 512, ALIGN = 512 };

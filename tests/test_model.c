@@ -173,7 +173,8 @@ static void every_buffer_has_its_size_and_tag_and_goes_back(void) {
     run_step(&made);
     const ashlar_stats after = stats_now();
     CHECK(after.live_blocks == before.live_blocks && after.live_bytes == before.live_bytes);
-    CHECK_ZU(after.alloc_count - before.alloc_count, 3 + 4 + 2 + 3); /* grid, forward, back, work */
+    /* The batch, forward's, backward's, the workspaces. */
+    CHECK_ZU(after.alloc_count - before.alloc_count, 3 + 4 + 2 + 3);
     CHECK_ZU(after.tags[ASHLAR_TAG_BATCH].peak_bytes, 2 * s.grid + s.lengths);
     CHECK_ZU(after.tags[ASHLAR_TAG_RESERVE].peak_bytes, s.reserve);
     CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, s.work);
@@ -226,8 +227,10 @@ static void sizes_are_those_of_the_shapes(void) {
 static void sizes_that_overflow_are_refused(void) {
     const size_t widths[][3] = {{1, 1, 1}, {64, 1, 1}, {1, 64, 1}, {1, 1, 64}};
     for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
-        const ashlar_model_config config = {
-            .embedding = widths[i][0], .hidden = widths[i][1], .classes = widths[i][2], .layers = 1};
+        const ashlar_model_config config = {.embedding = widths[i][0],
+                                            .hidden = widths[i][1],
+                                            .classes = widths[i][2],
+                                            .layers = 1};
         ashlar_step_sizes s = {.grid = 77};
         REQUIRE(set_up("memory=64MiB"));
         REQUIRE(ashlar_model_create(allocator, streams[1], &config, 1, &model) == ASHLAR_OK);

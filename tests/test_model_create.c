@@ -107,8 +107,8 @@ static void forget_gates_start_raised_by_one(void) {
     REQUIRE(open_model("memory=64MiB", 1));
     const double bound = 1 / sqrt((double)HIDDEN);
     for (size_t layer = 0; layer < LAYERS; layer++) {
-        const float *bias =
-            ashlar_arena_view(model->arena, ASHLAR_REGION_PARAMETERS, 1 + 4 * layer + ASHLAR_RNN_BW);
+        const float *bias = ashlar_arena_view(model->arena, ASHLAR_REGION_PARAMETERS,
+                                              1 + 4 * layer + ASHLAR_RNN_BW);
         for (size_t i = 0; i < (size_t)4 * HIDDEN; i++) {
             const double want = i / HIDDEN == 1 ? 1 : 0;
             CHECK(fabs((double)bias[i] - want) <= bound * 1.000001);

@@ -72,6 +72,9 @@ static void every_kind_is_read_from_the_next_word_and_behind_an_equals_sign(void
     CHECK(values.count == 7 && values.seed == 8 && values.real == -1.25);
     CHECK(strcmp(values.text, "one") == 0 && strcmp(values.unset, "two") == 0);
     CHECK(values.list.count == 1 && strcmp(values.list.items[0], "x") == 0);
+    for (size_t i = 1; i < ASHLAR_OPTION_LIST_MAX; i++) {
+        CHECK(values.list.items[i] == NULL); /* nothing was written beside it */
+    }
     CHECK(values.flag && !values.other_flag);
     CHECK(PARSE("--count=9", "--seed=10", "--real=2e-1", "--text=a=b", "--list=--x",
                 "--other-flag") == ASHLAR_OK);

@@ -3,8 +3,6 @@
  */
 #include "check.h"
 
-#include <stdlib.h>
-
 #include "host.h"
 #include "page_map.h"
 

@@ -148,7 +148,8 @@ static void check_opens(const char *name, const char *environment, ashlar_device
 }
 
 static void a_cuda_device_is_passed_over_only_where_nobody_asked_for_it(void) {
-    const char *const word = "ashlar-test: no RNN back end for CUDA yet, using the software device\n";
+    const char *const word =
+        "ashlar-test: no RNN back end for CUDA yet, using the software device\n";
     REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
     has_cuda = true;
     check_opens(NULL, NULL, ASHLAR_DEVICE_SOFT, word);

@@ -1,6 +1,6 @@
 /*
- * test_replay.c - that a log is done again as it was: on its threads and streams, in its order; that
- * what goes wrong is found, and by its line.
+ * test_replay.c - that a log is done again as it was, on its threads and streams and in its order,
+ * and that what goes wrong is found and named by its line.
  */
 #include "replay.h"
 
@@ -31,6 +31,7 @@ static size_t call_count;
 static size_t bad_call;           /* from 1; 0: none goes wrong */
 static ashlar_status bad_status;  /* what the bad call returns without doing anything; or */
 static const ptrdiff_t *bad_move; /* the bad alloc moves its block by this */
+static bool spoils_threads;       /* the bad alloc succeeds, but no thread can be started after */
 static long sleep_ms;             /* in each alloc */
 
 static bool note(char what, size_t bytes, ashlar_stream stream) {
@@ -45,6 +46,14 @@ static ashlar_status go_wrong(void) {
     return bad_status == ASHLAR_OK ? ASHLAR_OK : ashlar_fail(bad_status, "as the test wants it");
 }
 
+static void spoil_threads(void) {
+    pthread_attr_t attr;
+    CHECK(pthread_attr_init(&attr) == 0);
+    CHECK(pthread_attr_setstacksize(&attr, (size_t)1 << 47) == 0);
+    CHECK(pthread_setattr_default_np(&attr) == 0);
+    CHECK(pthread_attr_destroy(&attr) == 0);
+}
+
 static ashlar_status test_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
                                 void **out) {
     const struct timespec pause = {0, sleep_ms * 1000000};
@@ -52,11 +61,13 @@ static ashlar_status test_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream
     if (sleep_ms > 0) {
         nanosleep(&pause, NULL);
     }
-    if (is_bad && bad_move == NULL) {
+    if (is_bad && spoils_threads) {
+        spoil_threads();
+    } else if (is_bad && bad_move == NULL) {
         return go_wrong();
     }
     const ashlar_status status = ashlar_alloc(a, bytes, stream, out);
-    if (is_bad && status == ASHLAR_OK) {
+    if (is_bad && bad_move != NULL && status == ASHLAR_OK) {
         *out = (char *)*out + *bad_move;
     }
     return status;
@@ -196,19 +207,36 @@ static void threads_take_turns_in_the_order_of_the_log(void) {
     }
 }
 
+/* The thread in the middle fails while the others wait for turns that will not come. */
+static const char three_threads[] =
+    HEADER "7,0,allocate,0x1,1,0\n8,0,allocate,0x2,1,0\n9,0,allocate,0x3,1,0\n"
+           "8,0,free,0x2,1,0\n7,0,free,0x1,1,0\n9,0,free,0x3,1,0\n";
+
 static void a_failure_ends_every_thread(void) {
-    CHECK(replay_wrong(HEADER "7,0,allocate,0x1,1,0\n8,0,allocate,0x2,1,0\n9,0,allocate,0x3,1,0\n"
-                              "7,0,free,0x1,1,0\n8,0,free,0x2,1,0\n9,0,free,0x3,1,0\n",
-                       4, ASHLAR_EPOINTER) == ASHLAR_EPOINTER);
+    CHECK(replay_wrong(three_threads, 4, ASHLAR_EPOINTER) == ASHLAR_EPOINTER);
     CHECK(calls_were("aaaf"));
     CHECK_HAS(ashlar_error_detail(), "stone.csv:5: as the test wants it");
 }
 
+/* From the call on that is to go wrong, threads want more stack than there are addresses. */
+static void a_thread_that_cannot_be_started_is_a_failure(void) {
+    pthread_attr_t before;
+    REQUIRE(pthread_getattr_default_np(&before) == 0);
+    spoils_threads = true;
+    CHECK(replay_wrong(three_threads, 2, ASHLAR_OK) == ASHLAR_EHOSTMEM);
+    spoils_threads = false;
+    CHECK(pthread_setattr_default_np(&before) == 0);
+    CHECK(calls_were("aa"));
+    CHECK_HAS(ashlar_error_detail(), "a thread for the replay cannot be started");
+    CHECK(replay(three_threads) == ASHLAR_OK); /* the control */
+}
+
 /* ---- failures ---- */
 
-static const char too_large[] = HEADER "1,0,allocate,0x10,60000000,0\n\n1,0,allocate,0x20,60000000,0\n"
-                                       "1,0,allocate,0x30,50000000,0\n1,0,free,0x20,60000000,0\n"
-                                       "1,0,free,0x10,60000000,0\n1,0,allocate,0x20,1,0\n";
+static const char too_large[] =
+    HEADER "1,0,allocate,0x10,60000000,0\n\n1,0,allocate,0x20,60000000,0\n"
+           "1,0,allocate,0x30,50000000,0\n1,0,free,0x20,60000000,0\n"
+           "1,0,free,0x10,60000000,0\n1,0,allocate,0x20,1,0\n";
 
 static void failed_allocations_are_counted_and_their_frees_left_out(void) {
     REQUIRE(replay(too_large) == ASHLAR_OK);
@@ -253,6 +281,11 @@ static void a_block_is_live_only_until_its_free(void) {
     CHECK(replay(again) == ASHLAR_OK); /* in the same place */
     CHECK(result.peak_live == 4096);
     CHECK(result.peak_reserved == 2 * MIB);
+    /* A larger one in the place of two. */
+    CHECK(replay(HEADER "1,0,allocate,0x10,4096,0\n1,0,allocate,0x20,4096,0\n"
+                        "1,0,free,0x10,4096,0\n1,0,free,0x20,4096,0\n"
+                        "1,0,allocate,0x30,8192,0\n") == ASHLAR_OK);
+    CHECK(result.peak_live == 8192);
 }
 
 static void what_the_allocator_says_is_passed_on_with_the_line(void) {
@@ -327,7 +360,8 @@ static void the_smallest_capacity_is_found(void) {
 
 static void a_fault_in_the_search_is_no_capacity(void) {
     size_t capacity = 99;
-    REQUIRE(parse(HEADER "1,0,allocate,0x10,4194305,0\n1,0,allocate,0x20,4194305,0\n") == ASHLAR_OK);
+    REQUIRE(parse(HEADER "1,0,allocate,0x10,4194305,0\n"
+                         "1,0,allocate,0x20,4194305,0\n") == ASHLAR_OK);
     config.calls = &test_calls;
     config.memory_bytes = 64 * MIB;
     CHECK(ashlar_replay_run(log_of, &config, &result) == ASHLAR_OK);
@@ -349,6 +383,7 @@ int main(void) {
     RUN(streams_are_those_of_the_log);
     RUN(threads_take_turns_in_the_order_of_the_log);
     RUN(a_failure_ends_every_thread);
+    RUN(a_thread_that_cannot_be_started_is_a_failure);
     RUN(failed_allocations_are_counted_and_their_frees_left_out);
     RUN(a_failed_allocation_stops_it_where_that_is_asked_for);
     RUN(an_overlapping_block_is_found);

@@ -79,7 +79,8 @@ static char *print(const ashlar_train_report *r) {
 static void the_words_hold_the_numbers(void) {
     ashlar_train_report r = a_report();
     char *text = print(&r);
-    CHECK_HAS(text, "601 steps on some \"device\" (soft:6), 606000 symbols in 60.6 s: 10000 per second");
+    CHECK_HAS(text, "601 steps on some \"device\" (soft:6), 606000 symbols in 60.6 s: 10000 per "
+                    "second");
     CHECK_HAS(text, "The loss went from 5.5451 to 1.2345 nats per symbol.");
     CHECK_HAS(text, "Batches of 503 had 604 different lengths, up to 603; the warm-up ran one step "
                     "of 603,");
@@ -103,9 +104,10 @@ static void the_tables_hold_the_numbers(void) {
     CHECK(strstr(text, "\n  user ") == NULL); /* was never used */
     CHECK_HAS(text, "\n  live, all of them            64.00\n");
     CHECK_HAS(text, "\n  reserved from the device     80.00  (1.250 x live)\n");
-    CHECK_HAS(text, "\n  set-up                               611                612          613\n");
-    CHECK_HAS(text, "\n  warm-up                              621                622          623\n");
-    CHECK_HAS(text, "\n  training, after it                   631                632          633\n");
+    CHECK_HAS(text, "\n  set-up                               611                612          613"
+                    "\n  warm-up                              621                622          623"
+                    "\n  training, after it                   631                632          633"
+                    "\n");
     free(text);
 }
 

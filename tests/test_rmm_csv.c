@@ -48,7 +48,7 @@ static void an_address_that_comes_again_is_another_block(void) {
 }
 
 static void many_addresses_are_told_apart(void) {
-    enum { BLOCKS = 5000, ROW_BYTES = 64 };
+    enum { BLOCKS = 100000, ROW_BYTES = 64 }; /* so many that slow searches would show */
     char *text = malloc(2 * BLOCKS * ROW_BYTES);
     REQUIRE(text != NULL);
     size_t bytes = (size_t)sprintf(text, HEADER);
@@ -170,6 +170,7 @@ static void a_bad_log_is_refused_by_its_line(void) {
     } bad[] = {
         {"", "stone.csv: empty"},
         {"\n \n", "stone.csv: empty"},
+        {"\xef\xbb\xbf", "stone.csv: empty"},
         {HEADER, "stone.csv:1: no event"},
         {"1,0,allocate,0x10,5,0\n", "stone.csv:1: no column Thread"},
         {"Thread,Time,Pointer,Size,Stream\n", "stone.csv:1: no column Action"},
@@ -179,6 +180,7 @@ static void a_bad_log_is_refused_by_its_line(void) {
         {"Thread,Size,Action,Pointer,Size,Stream\n", "stone.csv:1: each column"},
         {HEADER "\n1,0,allocate,0x10,5\n", "stone.csv:3: 5 fields where the header has 6"},
         {HEADER "1,0,allocate,0x10,5,0,\n", "stone.csv:2: 7 fields"},
+        {HEADER "1,0,allocate,0x10,5,0\nx", "stone.csv:3: 1 fields"},
         {HEADER "1,0,deallocate,0x10,5,0\n", "stone.csv:2: Action has to be"},
         {HEADER "1,0,allocate,0x10,5,0\n1,0,Free,0x10,5,0\n", "stone.csv:3: Action"},
         {HEADER "x,0,allocate,0x10,5,0\n", "stone.csv:2: Thread has to be a number"},
@@ -209,8 +211,8 @@ static void a_bad_log_is_refused_by_its_line(void) {
 }
 
 static void what_a_message_shows_is_short_and_printable(void) {
-    CHECK(parse(HEADER "1,0,\x1b[2J\x80,0x10,5,0\n") == ASHLAR_EFORMAT);
-    CHECK_HAS(ashlar_error_detail(), "not \"?[2J?\"");
+    CHECK(parse(HEADER "1,0,\x1b[2J\x80 ~\x7f,0x10,5,0\n") == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), "not \"?[2J? ~?\"");
     CHECK(parse(HEADER "1,0,aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeee,0x10,5,0\n") ==
           ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "dddddddddd\"");

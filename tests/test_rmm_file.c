@@ -79,6 +79,24 @@ static void a_plain_file_is_read(void) {
     ashlar_rmm_log_free(log_of);
 }
 
+static void a_long_file_is_read_to_its_end(void) {
+    enum { PAIRS = 10000 };
+    static const char row[] = "1,0,allocate,0x10,5,0\n1,0,free,0x10,5,0\n";
+    FILE *file = fopen(path, "wb");
+    REQUIRE(file != NULL && fputs(HEADER, file) >= 0);
+    for (int i = 0; i < PAIRS; i++) {
+        CHECK(fputs(row, file) >= 0);
+    }
+    CHECK(fclose(file) == 0);
+    const int before = dup(STDOUT_FILENO);
+    REQUIRE(close(before) == 0 && read_log() == ASHLAR_OK);
+    const int after = dup(STDOUT_FILENO);
+    CHECK(close(after) == 0 && after == before); /* the file is closed */
+    CHECK_ZU(log_of->event_count, 2 * PAIRS);
+    CHECK(event_is(2 * PAIRS - 1, ASHLAR_RMM_FREE, 2 * PAIRS + 1, PAIRS - 1, 0));
+    ashlar_rmm_log_free(log_of);
+}
+
 static void a_file_that_cannot_be_read_is_named(void) {
     CHECK(ashlar_rmm_log_read("/nowhere/at/all", &log_of) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
@@ -181,6 +199,7 @@ int main(void) {
         return 99;
     }
     RUN(a_plain_file_is_read);
+    RUN(a_long_file_is_read_to_its_end);
     RUN(a_file_that_cannot_be_read_is_named);
     RUN(without_zlib_gzip_is_refused);
     RUN(a_gzip_file_is_told_by_its_content);

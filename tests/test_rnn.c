@@ -1,5 +1,5 @@
 /*
- * test_rnn.c - the RNN on a stream: what it declares, what it queues, what it refuses.
+ * test_rnn.c - the RNN on a stream: what its three passes queue, and what they refuse.
  *
  * The passes are compared bit by bit with direct calls of lstm_cpu.h, whose own test compares
  * them with the formula.
@@ -8,7 +8,6 @@
 
 #include <ashlar/rnn.h>
 
-#include "arena_impl.h"
 #include "backend.h"
 #include "lstm_cpu.h"
 
@@ -16,7 +15,7 @@ static ashlar_rnn *rnn;
 
 enum { INPUT = 3, HIDDEN = 5, LAYERS = 2, STEPS = 4, BATCH = 3 };
 enum { X = STEPS * BATCH * INPUT, Y = STEPS * BATCH * HIDDEN, STATE = LAYERS * BATCH * HIDDEN };
-static const int32_t LENGTHS[BATCH] = {2, 4, 3};
+static const int32_t LENGTHS[BATCH] = {2, 4, 1};
 
 static ashlar_rnn_config config_of(ashlar_dtype dtype) {
     return (ashlar_rnn_config){.input = INPUT, .hidden = HIDDEN, .layers = LAYERS, .dtype = dtype};
@@ -32,136 +31,6 @@ static void finish(void) {
     rnn = NULL;
     CHECK_ZU(stats_now().live_blocks, 0);
     tear_down();
-}
-
-/* ---- what is declared ---- */
-
-static void check_declared(const ashlar_arena *arena, size_t first, ashlar_dtype dtype) {
-    static const char *const kinds[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
-    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
-    const size_t item = ashlar_dtype_bytes(dtype);
-    ashlar_tensor_info lowest;
-    ashlar_arena_tensor(arena, first, &lowest);
-    for (size_t i = 0; i < (size_t)LAYERS * 4; i++) {
-        char name[64];
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(arena, first + i, &info);
-        const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, i / 4, (ashlar_rnn_tensor)(i % 4));
-        (void)snprintf(name, sizeof name, "stack.%s_l%zu", kinds[i % 4], i / 4);
-        CHECK(strcmp(info.name, name) == 0);
-        CHECK(info.dtype == dtype);
-        CHECK_ZU(info.rank, i % 4 < 2 ? 2 : 1);
-        CHECK_ZU(info.shape[0], 4 * HIDDEN);
-        CHECK(info.rank == 1 || info.shape[1] == (i == 0 ? INPUT : HIDDEN));
-        CHECK_ZU(info.offset - lowest.offset, view.offset * item);
-        CHECK_ZU(info.bytes, view.rows * view.cols * item);
-    }
-}
-
-static void weights_are_declared_in_packed_order_under_pytorchs_names(void) {
-    for (int dtype = 0; dtype < ASHLAR_DTYPE_COUNT; dtype++) {
-        REQUIRE(set_up_rnn("memory=16MiB", (ashlar_dtype)dtype));
-        ashlar_arena *arena = NULL;
-        size_t first = 77;
-        REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
-        CHECK(ashlar_arena_add(arena, "before", ASHLAR_F32, 1, &(size_t){1}, NULL) == ASHLAR_OK);
-        CHECK(ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first) == ASHLAR_OK);
-        CHECK_ZU(first, 1);
-        CHECK_ZU(ashlar_arena_tensor_count(arena), 1 + 4 * LAYERS);
-        CHECK_ZU(arena->groups[1].bytes,
-                 ashlar_rnn_layout_of(rnn)->elements * ashlar_dtype_bytes((ashlar_dtype)dtype));
-        CHECK(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK);
-        check_declared(arena, first, (ashlar_dtype)dtype);
-        ashlar_arena_destroy(arena);
-        finish();
-    }
-}
-
-/* "PREFIX.weight_ih_l0" and its end fill 128 bytes: a prefix of 114 letters is the last to fit. */
-static void a_prefix_too_long_for_a_name_is_refused(void) {
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
-    ashlar_arena *arena = NULL;
-    REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
-    char prefix[128];
-    size_t first = 77;
-    memset(prefix, 'p', sizeof prefix);
-    for (size_t length = 127; length > 114; length -= 12) {
-        prefix[length] = '\0';
-        CHECK(ashlar_rnn_declare(arena, prefix, ashlar_rnn_layout_of(rnn), &first) ==
-              ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), "too long");
-        CHECK_ZU(ashlar_arena_tensor_count(arena), 0);
-        CHECK_ZU(first, 77);
-    }
-    prefix[114] = '\0';
-    CHECK(ashlar_rnn_declare(arena, prefix, ashlar_rnn_layout_of(rnn), &first) == ASHLAR_OK);
-    ashlar_arena_destroy(arena);
-    finish();
-}
-
-static void a_declaration_that_fails_adds_nothing(void) {
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
-    ashlar_arena *arena = NULL;
-    size_t first = 77;
-    unsigned long n = 1;
-    REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
-    for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK; n++) {
-        ashlar_host_fail_at(n);
-        status = ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first);
-        ashlar_host_fail_at(0);
-        CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
-        CHECK((first == 0) == (status == ASHLAR_OK));
-        CHECK_ZU(ashlar_arena_tensor_count(arena), status == ASHLAR_OK ? 8 : 0);
-        CHECK(n > 2 || strstr(ashlar_error_detail(), "declare 8 tensors") != NULL);
-    }
-    CHECK(n > 3);
-    CHECK(ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "stack.weight_ih_l0 is declared twice");
-    ashlar_arena_destroy(arena);
-    finish();
-}
-
-/* ---- creation and sizes ---- */
-
-static void a_stack_that_cannot_be_is_refused(void) {
-    REQUIRE(set_up("memory=16MiB"));
-    ashlar_rnn_config config = config_of(ASHLAR_F32);
-    rnn = NULL;
-    config.hidden = 0;
-    CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_EINVAL);
-    config = config_of(ASHLAR_F32);
-    device->info.kind = ASHLAR_DEVICE_CUDA; /* as far as one can tell from outside */
-    CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "ASHLAR_DEVICE=soft");
-    device->info.kind = ASHLAR_DEVICE_SOFT;
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
-    CHECK(rnn == NULL);
-    REQUIRE(ashlar_rnn_create(device, &config, &rnn) == ASHLAR_OK);
-    const ashlar_rnn_config got = ashlar_rnn_layout_of(rnn)->config;
-    CHECK(got.input == INPUT && got.hidden == HIDDEN && got.layers == LAYERS);
-    CHECK(strcmp(rnn->backend->name, "cpu") == 0);
-    ashlar_rnn_destroy(NULL);
-    finish();
-}
-
-static void sizes_are_those_of_the_back_end(void) {
-    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F64));
-    for (int training = 0; training < 2; training++) {
-        size_t reserve = 77, work = 77, want_reserve = 0, want_work = 0;
-        CHECK(ashlar_rnn_sizes(rnn, STEPS, BATCH, training, &reserve, &work) == ASHLAR_OK);
-        CHECK(ashlar_lstm_sizes(ashlar_rnn_layout_of(rnn), STEPS, BATCH, training, &want_reserve,
-                                &want_work) == ASHLAR_OK);
-        CHECK_ZU(reserve, want_reserve);
-        CHECK_ZU(work, want_work);
-        CHECK((reserve == 0) == !training);
-    }
-    size_t reserve = 77, work = 77;
-    CHECK(ashlar_rnn_sizes(rnn, 0, BATCH, true, &reserve, &work) == ASHLAR_EINVAL);
-    CHECK(ashlar_rnn_sizes(rnn, SIZE_MAX / 8, 8, true, &reserve, &work) == ASHLAR_EOVERFLOW);
-    CHECK(reserve == 77 && work == 77);
-    finish();
 }
 
 /* ---- the passes ---- */
@@ -385,6 +254,58 @@ static void missing_buffers_are_refused_and_optional_ones_are_not(void) {
     finish();
 }
 
+/* What a back end was asked, and with what. */
+static struct {
+    size_t steps, batch;
+    bool training;
+    ashlar_rnn_pass pass;
+    const void *stream;
+} asked;
+
+static ashlar_status asked_sizes(const ashlar_rnn *of, size_t steps, size_t batch, bool training,
+                                 size_t *reserve, size_t *work) {
+    asked.steps = steps;
+    asked.batch = batch;
+    asked.training = training;
+    return ashlar_rnn_backend_cpu.sizes(of, steps, batch, training, reserve, work);
+}
+
+static ashlar_status asked_queue(const ashlar_rnn *of, ashlar_rnn_pass pass,
+                                 const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                 ashlar_stream stream) {
+    (void)of, (void)buffers;
+    asked.pass = batch->lengths == LENGTHS ? pass : (ashlar_rnn_pass)-1;
+    asked.stream = stream;
+    return ASHLAR_OK;
+}
+
+static void check_asked(ashlar_rnn_pass pass, bool training) {
+    CHECK(asked.pass == pass && asked.training == training && asked.stream == streams[1]);
+    CHECK(asked.steps == STEPS && asked.batch == BATCH);
+    memset(&asked, 0xff, sizeof asked);
+}
+
+/* Sizes and pass alike go to whichever back end the stack has. */
+static void a_back_end_is_asked_for_the_pass_and_its_sizes(void) {
+    static const ashlar_rnn_backend asking = {.sizes = asked_sizes, .queue = asked_queue};
+    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+    const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
+    tensors t;
+    open_tensors(&t, true);
+    rnn->backend = &asking;
+    CHECK(ashlar_rnn_forward(rnn, &batch, &t.all, streams[1]) == ASHLAR_OK);
+    check_asked(ASHLAR_RNN_FORWARD, true);
+    CHECK(ashlar_rnn_backward_data(rnn, &batch, &t.all, streams[1]) == ASHLAR_OK);
+    check_asked(ASHLAR_RNN_BACKWARD_DATA, true);
+    CHECK(ashlar_rnn_backward_weights(rnn, &batch, &t.all, streams[1]) == ASHLAR_OK);
+    check_asked(ASHLAR_RNN_BACKWARD_WEIGHTS, true);
+    t.all.reserve = NULL;
+    CHECK(ashlar_rnn_forward(rnn, &batch, &t.all, streams[1]) == ASHLAR_OK);
+    check_asked(ASHLAR_RNN_FORWARD, false);
+    give(t.memory);
+    finish();
+}
+
 static void a_pass_that_cannot_be_queued_is_reported(void) {
     REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
     const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
@@ -406,14 +327,10 @@ static void a_pass_that_cannot_be_queued_is_reported(void) {
 }
 
 int main(void) {
-    RUN(weights_are_declared_in_packed_order_under_pytorchs_names);
-    RUN(a_prefix_too_long_for_a_name_is_refused);
-    RUN(a_declaration_that_fails_adds_nothing);
-    RUN(a_stack_that_cannot_be_is_refused);
-    RUN(sizes_are_those_of_the_back_end);
     RUN(queued_passes_are_those_of_the_cpu);
     RUN(bad_batches_are_refused_and_nothing_is_queued);
     RUN(missing_buffers_are_refused_and_optional_ones_are_not);
+    RUN(a_back_end_is_asked_for_the_pass_and_its_sizes);
     RUN(a_pass_that_cannot_be_queued_is_reported);
     return check_report();
 }

@@ -4,6 +4,7 @@
  */
 #include "model_reference.h"
 
+#include "backend.h"
 #include "sampler.h"
 
 static ashlar_sampler *sampler;
@@ -16,14 +17,18 @@ static bool open_lively_model(const char *spec) {
         return false;
     }
     for (size_t i = 0; i < region_count(); i++) {
-        region_of(ASHLAR_REGION_PARAMETERS)[i] *= 3;
+        region_of(ASHLAR_REGION_PARAMETERS)[i] *= 6;
     }
     return true;
 }
 
-static bool open_sampler(double temperature, uint64_t seed) {
+static ashlar_status create_sampler(double temperature, uint64_t seed) {
     const ashlar_sampler_config config = {.temperature = temperature, .seed = seed};
-    return ashlar_sampler_create(model, &config, &sampler) == ASHLAR_OK;
+    return ashlar_sampler_create(model, &config, &sampler);
+}
+
+static bool open_sampler(double temperature, uint64_t seed) {
+    return create_sampler(temperature, seed) == ASHLAR_OK;
 }
 
 static void close_sampler(void) {
@@ -125,7 +130,7 @@ static void a_seed_gives_the_same_text_and_another_gives_another(void) {
 }
 
 static void a_low_temperature_draws_the_likeliest_and_a_high_one_everything(void) {
-    enum { MANY = 1100 };
+    enum { MANY = 100 * CLASSES };
     static int32_t symbols[MANY];
     REQUIRE(open_lively_model("memory=64MiB"));
     REQUIRE(open_sampler(0.001, 9));
@@ -204,7 +209,35 @@ static void the_block_is_as_large_as_its_parts(void) {
     CHECK(ashlar_rnn_sizes(model->rnn, 1, 1, false, &reserve, &work) == ASHLAR_OK);
     CHECK_ZU(reserve, 0);
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_ACTIVATIONS].live_bytes - before,
-             64 + 64 + 64 + 64 + 4 * 64 + 64 + (work + 63) / 64 * 64);
+             64 + 64 + 128 + 128 + 4 * 192 + 128 + (work + 63) / 64 * 64);
+    close_sampler();
+}
+
+/* Blocks below and above the sampler's, which come back as they were. */
+static void nothing_outside_the_block_is_written(void) {
+    enum { BYTES = 16384 };
+    int32_t symbols[DRAWN];
+    REQUIRE(open_lively_model("memory=64MiB"));
+    unsigned char *around[9], *block = NULL;
+    for (size_t i = 0; i < 9; i++) {
+        around[i] = take(BYTES, streams[1]);
+        memset(around[i], 0x5a, BYTES);
+    }
+    block = around[4];
+    give(block);
+    REQUIRE(open_sampler(1, 9));
+    CHECK(block[0] != 0x5a || block[1] != 0x5a); /* the sampler lies there */
+    draw(symbols, DRAWN);
+    size_t wrong = 0;
+    for (size_t i = 0; i < 9; i++) {
+        for (size_t j = 0; i != 4 && j < BYTES; j++) {
+            wrong += around[i][j] != 0x5a;
+        }
+        if (i != 4) {
+            give(around[i]);
+        }
+    }
+    CHECK_ZU(wrong, 0);
     close_sampler();
 }
 
@@ -228,11 +261,13 @@ static void a_create_that_fails_leaves_nothing_behind(void) {
     unsigned long n = 1;
     for (bool is_open = false; !is_open; n++) {
         ashlar_host_fail_at(n);
-        is_open = open_sampler(1, 9);
+        const ashlar_status status = create_sampler(1, 9);
         ashlar_host_fail_at(0);
+        is_open = status == ASHLAR_OK;
+        CHECK(is_open || status == ASHLAR_EHOSTMEM || (status == ASHLAR_ENOMEM && n > 2));
         CHECK((sampler != NULL) == is_open);
         CHECK_ZU(stats_now().live_blocks, live_blocks + is_open);
-        CHECK(n > 2 || strstr(ashlar_error_detail(), n == 1 ? "a sampler" : "11 probabilities"));
+        CHECK(n > 2 || strstr(ashlar_error_detail(), n == 1 ? "a sampler" : "19 probabilities"));
     }
     CHECK(n > 4);
     close_sampler();
@@ -271,7 +306,36 @@ static void weights_that_are_no_numbers_draw_nothing(void) {
     close_sampler();
 }
 
-/* The state moves on only with a symbol that was read: after a failure the same one is fed again. */
+static ashlar_status no_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
+                              size_t *reserve, size_t *work) {
+    (void)rnn, (void)steps, (void)batch, (void)training, (void)reserve, (void)work;
+    return ASHLAR_EOVERFLOW;
+}
+
+static void a_sampler_without_room_is_refused(void) {
+    REQUIRE(open_lively_model("memory=16MiB"));
+    const uint64_t live_blocks = stats_now().live_blocks;
+    const ashlar_rnn_backend sizeless = {.sizes = no_sizes, .queue = ashlar_rnn_backend_cpu.queue};
+    model->rnn->backend = &sizeless;
+    sampler = NULL;
+    CHECK(create_sampler(1, 9) == ASHLAR_EOVERFLOW && sampler == NULL);
+    model->rnn->backend = &ashlar_rnn_backend_cpu;
+    void *all[1024];
+    size_t count = 0;
+    for (size_t bytes = 8 * MIB; bytes >= 512; bytes /= 2) {
+        while (count < 1024 && ashlar_alloc(allocator, bytes, streams[1], &all[count]) == ASHLAR_OK) {
+            count++;
+        }
+    }
+    CHECK(create_sampler(1, 9) == ASHLAR_ENOMEM && sampler == NULL);
+    CHECK_ZU(stats_now().live_blocks, live_blocks + count);
+    for (size_t i = 0; i < count; i++) {
+        CHECK(ashlar_free(allocator, all[i]) == ASHLAR_OK);
+    }
+    close_model();
+}
+
+/* The state moves on only with a symbol that was read: after a failure it is fed again. */
 static void a_feed_that_failed_can_be_repeated(void) {
     int32_t whole[DRAWN], repeated[DRAWN];
     REQUIRE(open_lively_model("memory=64MiB"));
@@ -298,6 +362,8 @@ int main(void) {
     RUN(a_number_beyond_the_sum_of_the_probabilities_is_the_last_class);
     RUN(nothing_is_allocated_after_create);
     RUN(the_block_is_as_large_as_its_parts);
+    RUN(nothing_outside_the_block_is_written);
+    RUN(a_sampler_without_room_is_refused);
     RUN(a_create_that_fails_leaves_nothing_behind);
     RUN(a_draw_that_fails_says_so_and_writes_no_symbol);
     RUN(weights_that_are_no_numbers_draw_nothing);

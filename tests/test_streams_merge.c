@@ -68,7 +68,7 @@ static void a_past_block_merged_with_a_busy_one_is_busy(void) {
 static void busy_blocks_of_two_streams_stay_apart(void) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *a = take(BIG, streams[0]), *b = take(BIG, streams[1]);
-    unsigned char *top = take(2 * MIB, streams[0]);
+    unsigned char *top = take(2 * MIB, streams[2]); /* which has no free block to ask for */
     CHECK(b == a + BIG);
     use(streams[0], a, BIG, 1);
     use(streams[1], b, BIG, 2);
@@ -160,6 +160,56 @@ static void a_full_device_grows_after_the_wait_from_what_became_idle(void) {
     CHECK_ZU(stats_now().reserved_bytes, 16 * MIB);
     check_owned(streams[2], top, 2 * BIG);
     give(live);
+    tear_down();
+}
+
+static void a_wait_that_cannot_help_is_not_made(void) {
+    REQUIRE(set_up_streams("16MiB"));
+    void *out = NULL;
+    unsigned char *a = take(BIG, streams[0]), *live = take(BIG, streams[1]);
+    use(streams[0], a, BIG, 1);
+    give(a);
+    order_calls before = order_calls_now();
+    CHECK(ashlar_alloc(allocator, 3 * BIG + 1, streams[1], &out) == ASHLAR_ENOMEM);
+    CHECK_HAS(ashlar_error_detail(), "no waiting would help");
+    check_calls(&before, (order_calls){0}); /* 4 MiB are free and 8 not mapped */
+    CHECK(out == NULL);
+    give(live);
+    tear_down();
+}
+
+/* A device that streams 0 and 1 have filled and given back, still in use. */
+static unsigned char *fill_and_free(void) {
+    unsigned char *a = take(2 * BIG, streams[0]), *b = take(2 * BIG, streams[1]);
+    use(streams[0], a, 2 * BIG, 1);
+    use(streams[1], b, 2 * BIG, 2);
+    give(a);
+    give(b);
+    return a;
+}
+
+static void the_requests_own_stream_is_waited_for_too(void) {
+    REQUIRE(set_up_streams("16MiB"));
+    void *out = NULL;
+    unsigned char *a = fill_and_free();
+    const uint64_t calls = stats_now().driver_calls;
+    order_calls before = order_calls_now();
+    CHECK(take(4 * BIG, streams[0]) == a);
+    check_calls(&before,
+                (order_calls){.created = 2, .recorded = 2, .queried = 1, .synchronized = 2});
+    CHECK(stats_now().driver_calls == calls + 8); /* and a cuMemCreate that found no memory */
+    check_owned(streams[0], a, 4 * BIG);
+    tear_down();
+    REQUIRE(set_up_streams("16MiB"));
+    a = fill_and_free();
+    /* Stream 1's event is recorded when it is asked for; stream 0's only before the wait. */
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 2, CU_UNKNOWN);
+    CHECK(ashlar_alloc(allocator, 4 * BIG, streams[0], &out) == ASHLAR_EDRIVER);
+    CHECK_HAS(ashlar_error_detail(), "cuEventRecord on");
+    CHECK(atomic_load(&driver->fail_countdown) == 0);
+    CHECK(take(4 * BIG, streams[0]) == a); /* stream 1 is done by now: nothing left to wait for */
+    CHECK(stats_now().served_same_stream == 1);
+    check_owned(streams[0], a, 4 * BIG);
     tear_down();
 }
 
@@ -296,6 +346,8 @@ int main(void) {
     RUN(a_full_device_waits_and_merges_what_streams_kept_apart);
     RUN(blocks_of_streams_that_are_done_serve_together);
     RUN(a_full_device_grows_after_the_wait_from_what_became_idle);
+    RUN(a_wait_that_cannot_help_is_not_made);
+    RUN(the_requests_own_stream_is_waited_for_too);
     RUN(a_device_that_is_too_full_loses_nothing);
     RUN(a_failing_wait_loses_nothing);
     RUN(a_failing_query_loses_nothing);

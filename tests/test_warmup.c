@@ -111,16 +111,19 @@ static void the_run_is_a_step_of_the_maximum_length(void) {
     memcpy(parameters, region_of(ASHLAR_REGION_PARAMETERS), bytes);
     memset(staging.inputs, 0x7f, sizeof staging.inputs);
     memset(staging.targets, 0x7f, sizeof staging.targets);
+    memset(staging.lengths, 0x7f, sizeof staging.lengths);
     CHECK(warm_up() == ASHLAR_OK);
     const double loss = results->loss; /* the stream has been waited for */
     memcpy(gradients, region_of(ASHLAR_REGION_GRADIENTS), bytes);
+    CHECK(staging.lengths[BATCH] == 0x7f7f7f7f);
     CHECK_ZU(staging.batch.steps, MAX_STEPS);
     CHECK_ZU(staging.batch.tokens, MAX_STEPS * BATCH);
     for (size_t b = 0; b < BATCH; b++) {
         CHECK(staging.lengths[b] == MAX_STEPS);
     }
-    CHECK(staging.inputs[MAX_STEPS * BATCH - 1] == 0 && staging.targets[MAX_STEPS * BATCH - 1] == 0);
-    CHECK(staging.inputs[MAX_STEPS * BATCH] != 0 && staging.targets[MAX_STEPS * BATCH] != 0);
+    const size_t last = MAX_STEPS * BATCH - 1;
+    CHECK(staging.inputs[last] == 0 && staging.targets[last] == 0);
+    CHECK(staging.inputs[last + 1] != 0 && staging.targets[last + 1] != 0);
     make_batch(&same, MAX_STEPS, BATCH, staging.lengths);
     memset(same.inputs, 0, sizeof same.inputs);
     memset(same.targets, 0, sizeof same.targets);
@@ -180,6 +183,81 @@ static void a_rehearsal_is_a_step_without_work(void) {
     const uint64_t live_blocks = stats_now().live_blocks;
     CHECK(ashlar_model_rehearse(model, &sizes) == ASHLAR_ENOMEM);
     CHECK_ZU(stats_now().live_blocks, live_blocks);
+    close_model();
+}
+
+/*
+ * A back end that asks for four times as much at its second and third visit, so that a rehearsal
+ * has something to do: the first visit of a length is the maximum's, the later ones rehearsals'.
+ */
+static size_t visits[MAX_STEPS + 1], last_visit, first_reserve;
+
+static ashlar_status growing_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
+                                   size_t *reserve, size_t *work) {
+    const size_t visit = ++visits[steps];
+    const ashlar_status status =
+        ashlar_rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
+    if (steps < MAX_STEPS) { /* the step itself, of the maximum, is not to map it all */
+        *reserve += first_reserve << (visit < 3 ? 2 * visit - 2 : 4);
+    }
+    return visit == last_visit && steps == 1 ? ASHLAR_EOVERFLOW : status;
+}
+
+static const ashlar_rnn_backend growing = {.sizes = growing_sizes, .queue = queue_nothing};
+
+static void lengths_are_rehearsed_until_a_pass_changes_nothing(void) {
+    REQUIRE(open_with_staging("memory=1GiB"));
+    model->rnn->backend = &growing;
+    memset(visits, 0, sizeof visits);
+    first_reserve = 40 * MIB;
+    last_visit = 0;
+    CHECK(warm_up() == ASHLAR_OK);
+    for (size_t steps = 1; steps < MAX_STEPS; steps++) {
+        CHECK_ZU(visits[steps], 4); /* two passes map memory, the third finds it there */
+    }
+    close_model();
+}
+
+static void a_rehearsal_that_fails_does_not_seal(void) {
+    for (int kind = 0; kind < 3; kind++) {
+        REQUIRE(open_with_staging("memory=256MiB"));
+        model->rnn->backend = &growing;
+        memset(visits, 0, sizeof visits);
+        first_reserve = (kind == 2 ? 20 : 1) * MIB; /* 320 at the third visit: too much */
+        last_visit = (size_t)kind + 2;
+        CHECK(warm_up() == (kind == 2 ? ASHLAR_ENOMEM : ASHLAR_EOVERFLOW));
+        CHECK(!stats_now().is_sealed);
+        close_model();
+    }
+}
+
+/* At length 3, and not before the rehearsal, nearly all that a full device has, in one piece. */
+static ashlar_status greedy_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
+                                  size_t *reserve, size_t *work) {
+    const ashlar_status status =
+        ashlar_rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
+    *work += (steps == 3 && ++visits[3] > 1 ? 55 : 10) * MIB;
+    return status;
+}
+
+static void note_nothing(void *unused) {
+    (void)unused;
+}
+
+/* Half of the memory was another stream's, which is still busy: the host waits, once is enough. */
+static void a_rehearsal_may_have_to_wait_for_memory(void) {
+    const ashlar_rnn_backend greedy = {.sizes = greedy_sizes, .queue = queue_nothing};
+    REQUIRE(open_with_staging("memory=64MiB,mode=adversarial"));
+    model->rnn->backend = &greedy;
+    memset(visits, 0, sizeof visits);
+    unsigned char *own = take(30 * MIB, streams[1]), *other = take(30 * MIB, streams[2]);
+    CHECK(ashlar_launch(device, streams[2], note_nothing, NULL, 0) == ASHLAR_OK);
+    give(own);
+    give(other);
+    CHECK(warm_up() == ASHLAR_OK);
+    CHECK_ZU(visits[3], 3); /* two passes */
+    const ashlar_stats stats = stats_now();
+    CHECK(stats.is_sealed && stats.served_after_sync == 1);
     close_model();
 }
 
@@ -304,6 +382,9 @@ int main(void) {
     RUN(buffers_have_their_largest_size_and_go_back);
     RUN(a_run_that_fails_does_not_seal);
     RUN(a_rehearsal_is_a_step_without_work);
+    RUN(lengths_are_rehearsed_until_a_pass_changes_nothing);
+    RUN(a_rehearsal_that_fails_does_not_seal);
+    RUN(a_rehearsal_may_have_to_wait_for_memory);
     RUN(steps_after_the_warm_up_do_not_manage_memory);
     RUN(without_the_warm_up_they_would);
     RUN(no_shape_has_a_length_that_finds_no_room);

@@ -1,0 +1,368 @@
+/*
+ * test_train.c - the training loop: its losses against the same loop written out here, its report,
+ * its seeds, and what it says when something fails.
+ */
+#include "train_fixture.h"
+
+enum { STEPS_MAX = 64 };
+
+/* What was shown, step by step. */
+typedef struct shown {
+    ashlar_train_progress steps[STEPS_MAX];
+    size_t count;
+} shown;
+
+static void show(void *context, const ashlar_train_progress *progress) {
+    shown *s = context;
+    if (s->count < STEPS_MAX) {
+        s->steps[s->count++] = *progress;
+    }
+}
+
+/* One training, from nothing to its report. */
+static ashlar_status train(const ashlar_train_config *config, shown *seen,
+                           ashlar_train_report *report) {
+    ashlar_trainer *trainer = NULL;
+    *seen = (shown){0};
+    ashlar_status status = ashlar_trainer_create(device, corpus, config, &trainer);
+    if (status == ASHLAR_OK) {
+        status = ashlar_trainer_run(trainer, show, seen, report);
+    }
+    ashlar_trainer_destroy(trainer);
+    return status;
+}
+
+/* ---- the same loop, from the parts ---- */
+
+typedef struct reference {
+    double losses[STEPS_MAX]; /* of each step */
+    double tokens[STEPS_MAX];
+    size_t lengths[STEPS_MAX];
+    double epochs[STEPS_MAX];
+    size_t parameters, max_steps, pieces;
+} reference;
+
+static void reference_steps(reference *r, const ashlar_train_config *c, ashlar_batcher *batcher,
+                            ashlar_model *model, ashlar_batch *batch) {
+    void *memory = NULL;
+    CHECK(ashlar_alloc(model->allocator, sizeof(ashlar_step_results), streams[1], &memory) ==
+          ASHLAR_OK);
+    ashlar_step_results *results = memory;
+    for (size_t i = 0; i < c->steps; i++) {
+        ashlar_step_sizes sizes;
+        ashlar_batcher_next(batcher, batch);
+        CHECK(ashlar_model_sizes(model, batch->steps, c->batch, &sizes) == ASHLAR_OK);
+        CHECK(ashlar_model_step(model, batch, c->batch, &sizes, results) == ASHLAR_OK);
+        CHECK(ashlar_adamw_step(model->arena, &c->adamw, i + 1, NULL, streams[1]) == ASHLAR_OK);
+        wait_for(streams[1]);
+        r->losses[i] = results->loss;
+        r->tokens[i] = (double)batch->tokens;
+        r->lengths[i] = batch->steps;
+        r->epochs[i] = batch->epoch;
+    }
+    CHECK(ashlar_free(model->allocator, memory) == ASHLAR_OK);
+}
+
+static void run_reference(reference *r, const ashlar_train_config *c) {
+    const ashlar_model_config config = {256, c->embedding, c->hidden, c->layers};
+    const ashlar_batcher_config supply = {
+        .batch = c->batch, .max_steps = c->max_length, .seed = c->seed};
+    static int32_t inputs[BATCH * MAX_LENGTH], targets[BATCH * MAX_LENGTH], lengths[BATCH];
+    ashlar_batch batch = {.inputs = inputs, .targets = targets, .lengths = lengths};
+    ashlar_batcher *batcher = NULL;
+    ashlar_model *model = NULL;
+    REQUIRE(ashlar_batcher_create(corpus, &supply, &batcher) == ASHLAR_OK);
+    REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
+    REQUIRE(ashlar_model_create(allocator, streams[1], &config, 4, &model) == ASHLAR_OK);
+    CHECK(ashlar_model_init_weights(model, c->seed) == ASHLAR_OK);
+    reference_steps(r, c, batcher, model, &batch);
+    r->parameters = ashlar_arena_elements(model->arena);
+    r->max_steps = ashlar_batcher_max_steps(batcher);
+    r->pieces = ashlar_batcher_piece_count(batcher);
+    ashlar_model_destroy(model);
+    ashlar_allocator_destroy(allocator);
+    ashlar_batcher_destroy(batcher);
+}
+
+/* Of the last ten steps up to and with step number `last`, from 0, weighted by tokens. */
+static double recent_mean(const reference *r, size_t last) {
+    double nats = 0, tokens = 0;
+    for (size_t i = last < 9 ? 0 : last - 9; i <= last; i++) {
+        nats += r->losses[i] * r->tokens[i];
+        tokens += r->tokens[i];
+    }
+    return nats / tokens;
+}
+
+static void check_shown(const reference *r, const shown *s, size_t steps) {
+    double tokens = 0;
+    CHECK_ZU(s->count, steps);
+    for (size_t i = 0; i < s->count; i++) {
+        const ashlar_train_progress *p = &s->steps[i];
+        tokens += r->tokens[i];
+        CHECK_ZU(p->step, i + 1);
+        CHECK_ZU(p->steps, steps);
+        CHECK_NEAR(p->loss, recent_mean(r, i), 0, 1e-13);
+        CHECK(p->epoch == r->epochs[i]);
+        CHECK_ZU(p->length, r->lengths[i]);
+        CHECK(p->seconds > 0 && (i == 0 || p->seconds >= s->steps[i - 1].seconds));
+        CHECK_NEAR(p->tokens_per_s, tokens / p->seconds, 0, 1e-12);
+    }
+}
+
+static size_t distinct(const size_t *values, size_t count) {
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t j = 0;
+        while (values[j] != values[i]) {
+            j++;
+        }
+        found += j == i;
+    }
+    return found;
+}
+
+static void losses_and_report_are_those_of_the_loop_written_out(void) {
+    static reference r;
+    static shown seen;
+    enum { STEPS = 37 };
+    const ashlar_train_config config = small_config(STEPS);
+    ashlar_train_report report;
+    REQUIRE(open_text("memory=256MiB"));
+    run_reference(&r, &config);
+    REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);
+    check_shown(&r, &seen, STEPS);
+    double tokens = 0;
+    for (size_t i = 0; i < STEPS; i++) {
+        tokens += r.tokens[i];
+    }
+    CHECK(report.loss_first == r.losses[0]); /* to the last bit */
+    CHECK(report.loss_last == seen.steps[STEPS - 1].loss);
+    CHECK_ZU(report.steps, STEPS);
+    CHECK_ZU(report.parameters, r.parameters);
+    CHECK_ZU(report.max_length, r.max_steps);
+    CHECK_ZU(report.sequences, r.pieces);
+    CHECK_ZU(report.lengths_distinct, distinct(r.lengths, STEPS));
+    CHECK(report.lengths_distinct > 3);
+    CHECK((double)report.tokens == tokens);
+    CHECK(report.epochs == r.epochs[STEPS - 1]);
+    CHECK(report.seconds == seen.steps[STEPS - 1].seconds);
+    CHECK(report.tokens_per_s == seen.steps[STEPS - 1].tokens_per_s);
+    CHECK(report.weights_contiguous);
+    CHECK(report.device.kind == ASHLAR_DEVICE_SOFT && report.device.ordinal == 0);
+    CHECK(strcmp(report.device.name, device->info.name) == 0);
+    close_text();
+}
+
+/* Per step: 8 launches, 3 uploads and a fill, then the update and the results' copy; one wait. */
+static void driver_calls_are_counted_by_phase(void) {
+    enum { STEPS = 12 };
+    ashlar_train_config config = small_config(STEPS);
+    config.batch = 64; /* so that a step needs more than the weights left mapped */
+    static shown seen;
+    ashlar_train_report report;
+    ashlar_driver_counts before, after;
+    REQUIRE(open_text("memory=256MiB"));
+    ashlar_device_counts_read(device, &before);
+    ashlar_trainer *trainer = NULL;
+    REQUIRE(ashlar_trainer_create(device, corpus, &config, &trainer) == ASHLAR_OK);
+    REQUIRE(ashlar_trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
+    ashlar_device_counts_read(device, &after);
+    CHECK_ZU(report.training.management, 0);
+    CHECK_ZU(report.training.work, STEPS * 14);
+    CHECK_ZU(report.training.wait, STEPS);
+    CHECK_ZU(report.warmup.work, 12);
+    CHECK_ZU(report.warmup.wait, 1);
+    CHECK(report.warmup.management > 0);
+    CHECK_ZU(report.setup.work, 4 + 1); /* regions cleared, weights copied */
+    CHECK_ZU(report.setup.wait, 1);
+    CHECK_ZU(report.setup.management + report.warmup.management,
+             after.memory + after.order + after.query - before.memory - before.order -
+                 before.query);
+    CHECK(report.setup.management >= after.order - before.order && after.order > before.order);
+    CHECK(report.stats.is_sealed && report.stats.driver_calls_sealed == 0);
+    CHECK(report.stats.live_blocks == 5 && report.stats.alloc_count > STEPS * 12);
+    ashlar_trainer_destroy(trainer);
+    CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc)); /* the staging went back */
+    CHECK(CALLS(stream_create) == CALLS(stream_destroy) + STREAMS);
+    close_text();
+}
+
+static void the_loss_falls(void) {
+    static shown seen;
+    ashlar_train_config config = small_config(60);
+    config.adamw.learning_rate = 0.02;
+    ashlar_train_report report;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);
+    CHECK(report.loss_first > 5 && report.loss_first < 6.5); /* log 256 is 5.5 */
+    CHECK(report.loss_last < 0.65 * report.loss_first);
+    close_text();
+}
+
+static void the_seed_decides_and_the_order_of_execution_does_not(void) {
+    static const char *const specs[] = {"memory=256MiB", "memory=256MiB",
+                                        "memory=256MiB,mode=adversarial,seed=1",
+                                        "memory=256MiB,mode=adversarial,seed=2", "memory=256MiB"};
+    static shown runs[5];
+    ashlar_train_report report;
+    for (size_t i = 0; i < 5; i++) {
+        ashlar_train_config config = small_config(15);
+        config.seed += i == 4;
+        REQUIRE(open_text(specs[i]));
+        REQUIRE(train(&config, &runs[i], &report) == ASHLAR_OK);
+        close_text();
+    }
+    for (size_t step = 0; step < 15; step++) {
+        for (size_t i = 1; i < 4; i++) {
+            CHECK(runs[i].steps[step].loss == runs[0].steps[step].loss);
+        }
+        CHECK(runs[4].steps[step].loss != runs[0].steps[step].loss);
+    }
+}
+
+static void show_may_be_left_out_and_the_model_is_there_afterwards(void) {
+    const ashlar_train_config config = small_config(3);
+    ashlar_train_report report;
+    ashlar_trainer *trainer = NULL;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(ashlar_trainer_create(device, corpus, &config, &trainer) == ASHLAR_OK);
+    CHECK(ashlar_trainer_run(trainer, NULL, NULL, &report) == ASHLAR_OK);
+    const ashlar_model *model = ashlar_trainer_model(trainer);
+    CHECK(model->config.classes == 256 && model->config.hidden == 16);
+    CHECK(model->config.embedding == 8 && model->config.layers == 2);
+    ashlar_trainer_destroy(trainer);
+    ashlar_trainer_destroy(NULL);
+    close_text();
+}
+
+static void move_a_view(void *context, const ashlar_train_progress *progress) {
+    ashlar_model *model = ashlar_trainer_model(context);
+    if (progress->step == progress->steps) {
+        model->parameters.bias = model->parameters.weight;
+    }
+}
+
+static void a_weight_that_left_the_arena_is_reported(void) {
+    const ashlar_train_config config = small_config(3);
+    ashlar_train_report report;
+    ashlar_trainer *trainer = NULL;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(ashlar_trainer_create(device, corpus, &config, &trainer) == ASHLAR_OK);
+    CHECK(ashlar_trainer_run(trainer, move_a_view, trainer, &report) == ASHLAR_OK);
+    CHECK(!report.weights_contiguous);
+    ashlar_trainer_destroy(trainer);
+    close_text();
+}
+
+/* ---- what cannot be ---- */
+
+static void a_learning_rate_that_diverges_is_an_error(void) {
+    static shown seen;
+    ashlar_train_config config = small_config(40);
+    config.adamw.learning_rate = 1e30;
+    ashlar_train_report report = {.steps = 77};
+    REQUIRE(open_text("memory=256MiB"));
+    CHECK(train(&config, &seen, &report) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), "step 2: the loss is no number");
+    CHECK_HAS(ashlar_error_detail(), "--learning-rate");
+    CHECK_ZU(seen.count, 1); /* the step before was a good one */
+    CHECK_ZU(report.steps, 77);
+    close_text();
+}
+
+static void bad_configurations_are_refused(void) {
+    static shown seen;
+    ashlar_train_report report = {.steps = 77};
+    REQUIRE(open_text("memory=256MiB"));
+    for (int i = 0; i < 6; i++) {
+        ashlar_train_config config = small_config(3);
+        size_t *const fields[] = {&config.layers, &config.hidden, &config.embedding, &config.batch,
+                                  &config.max_length};
+        if (i < 5) {
+            *fields[i] = 0;
+        } else {
+            config.adamw.beta1 = 2;
+        }
+        CHECK(train(&config, &seen, &report) == ASHLAR_EINVAL);
+        CHECK(seen.count == 0 && report.steps == 77);
+    }
+    ashlar_train_config config = small_config(3);
+    config.hidden = 4000;
+    CHECK(train(&config, &seen, &report) == ASHLAR_ENOMEM);
+    close_text();
+}
+
+/*
+ * Without an explosion of cases: the n-th call, n growing faster and faster. A call that fails
+ * where nothing depends on it may pass without a word.
+ */
+static size_t count_failures(bool of_driver, uint64_t calls) {
+    static shown seen;
+    const ashlar_train_config config = small_config(3);
+    size_t failures = 0;
+    for (uint64_t n = 1; n <= calls; n += 1 + n / 24) {
+        ashlar_train_report report = {.steps = 77};
+        if (!open_text("memory=256MiB")) {
+            return 0;
+        }
+        if (of_driver) {
+            ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, n, CU_UNKNOWN);
+        } else {
+            ashlar_host_fail_at(n);
+        }
+        const ashlar_status status = train(&config, &seen, &report);
+        ashlar_host_fail_at(0);
+        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        CHECK(report.steps == (status == ASHLAR_OK ? 3 : 77));
+        CHECK(seen.count == 3 || status != ASHLAR_OK);
+        failures += status != ASHLAR_OK;
+        close_text();
+    }
+    return failures;
+}
+
+static void failures_at_many_points_leave_nothing_behind(void) {
+    CHECK(count_failures(false, 120) > 40);
+    CHECK(count_failures(true, 60) > 20);
+}
+
+static void each_call_of_a_step_may_fail(void) {
+    static shown seen;
+    static const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func,
+                                ASHLAR_DRIVER_FN_memcpy_htod_async,
+                                ASHLAR_DRIVER_FN_memcpy_dtoh_async,
+                                ASHLAR_DRIVER_FN_memset_d8_async,
+                                ASHLAR_DRIVER_FN_stream_synchronize,
+                                ASHLAR_DRIVER_FN_stream_create,
+                                ASHLAR_DRIVER_FN_mem_host_alloc};
+    const ashlar_train_config config = small_config(1);
+    ashlar_train_report report;
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        uint64_t n = 1;
+        for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK; n++) {
+            REQUIRE(open_text("memory=256MiB"));
+            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            status = train(&config, &seen, &report);
+            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
+            close_text();
+        }
+        const uint64_t want[] = {8 + 9, 1 + 3 + 3, 1, 4 + 1 + 1, 1 + 1 + 1, 1, 1};
+        CHECK_ZU(n - 2, want[i]);
+    }
+}
+
+int main(void) {
+    RUN(losses_and_report_are_those_of_the_loop_written_out);
+    RUN(driver_calls_are_counted_by_phase);
+    RUN(the_loss_falls);
+    RUN(the_seed_decides_and_the_order_of_execution_does_not);
+    RUN(show_may_be_left_out_and_the_model_is_there_afterwards);
+    RUN(a_weight_that_left_the_arena_is_reported);
+    RUN(a_learning_rate_that_diverges_is_an_error);
+    RUN(bad_configurations_are_refused);
+    RUN(failures_at_many_points_leave_nothing_behind);
+    RUN(each_call_of_a_step_may_fail);
+    return check_report();
+}
