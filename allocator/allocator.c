@@ -55,11 +55,13 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 }
 
 /* The record of a stream, made at its first use. */
-static ashlar_status order_of_locked(ashlar_allocator *a, ashlar_stream stream, ashlar_order **out) {
+static ashlar_status order_of_locked(ashlar_allocator *a, ashlar_stream stream,
+                                     ashlar_order **out) {
     /* CU_STREAM_LEGACY is another name of the default stream. */
     const ashlar_stream named = (uintptr_t)stream == CU_STREAM_LEGACY ? NULL : stream;
     if ((uintptr_t)stream == CU_STREAM_PER_THREAD) {
-        return ashlar_fail(ASHLAR_ENOTSUP, "stream: the per-thread default stream is another one in "
+        return ashlar_fail(ASHLAR_ENOTSUP,
+                           "stream: the per-thread default stream is another one in "
                            "each thread; make a stream with ashlar_stream_create()");
     }
     ashlar_order *order = a->recent;

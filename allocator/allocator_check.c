@@ -5,8 +5,8 @@
 static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t found) {
     return counted == found
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EFORMAT, "allocator check: %s is counted as %llu, found %llu", what,
-                             (unsigned long long)counted, (unsigned long long)found);
+               : ashlar_fail(ASHLAR_EFORMAT, "allocator check: %s is counted as %llu, found %llu",
+                             what, (unsigned long long)counted, (unsigned long long)found);
 }
 
 /* The counters against each other: the equations above ashlar_stats. */
@@ -48,12 +48,14 @@ static ashlar_status check_stats_locked(const ashlar_allocator *a) {
     for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
         in_trees += ashlar_free_tree_count(&order->free);
         if (order->completed > order->recorded || order->last_tick > order->recorded) {
-            return ashlar_fail(ASHLAR_EFORMAT, "allocator check: a stream is ahead of its recordings");
+            return ashlar_fail(ASHLAR_EFORMAT,
+                               "allocator check: a stream is ahead of its recordings");
         }
     }
     ashlar_status status = miscounted("live bytes", a->stats.live_bytes, live);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT && status == ASHLAR_OK; tag++) {
-        status = miscounted(ashlar_tag_name((ashlar_tag)tag), a->stats.tags[tag].live_bytes, tags[tag]);
+        status =
+            miscounted(ashlar_tag_name((ashlar_tag)tag), a->stats.tags[tag].live_bytes, tags[tag]);
     }
     const struct {
         const char *what;

@@ -56,8 +56,9 @@ static ashlar_status choose_driver(const char *name, const char *source, ashlar_
         *kind = ASHLAR_DEVICE_SOFT;
         return ashlar_driver_open_soft(driver);
     }
-    return ashlar_fail(ASHLAR_EINVAL, "%s: \"%.64s\" is no device; use auto, cuda, cuda:N, soft or soft:N",
-                       source, name);
+    return ashlar_fail(ASHLAR_EINVAL,
+                       "%s: \"%.64s\" is no device; use auto, cuda, cuda:N, soft or soft:N", source,
+                       name);
 }
 
 /* Fill in facts and take the context. */
@@ -69,8 +70,9 @@ static ashlar_status open_ordinal(ashlar_device *device) {
         return ashlar_driver_error(driver, "cuDeviceGetCount", result);
     }
     if (device->info.ordinal >= count) {
-        return ashlar_fail(ASHLAR_ENODEVICE, "%s:%d: there %s only %d such device%s, numbered from 0",
-                           driver->name, device->info.ordinal, count == 1 ? "is" : "are", count,
+        return ashlar_fail(ASHLAR_ENODEVICE,
+                           "%s:%d: there %s only %d such device%s, numbered from 0", driver->name,
+                           device->info.ordinal, count == 1 ? "is" : "are", count,
                            count == 1 ? "" : "s");
     }
     cu_device handle = 0;
@@ -141,7 +143,8 @@ void ashlar_device_counts_read(const ashlar_device *device, ashlar_driver_counts
 }
 
 ashlar_status ashlar_device_enter(ashlar_device *device) {
-    const cu_result result = ASHLAR_DRIVER_CALL(device->driver, ctx_push_current, (device->context));
+    const cu_result result =
+        ASHLAR_DRIVER_CALL(device->driver, ctx_push_current, (device->context));
     return result == CU_SUCCESS ? ASHLAR_OK
                                 : ashlar_driver_error(device->driver, "cuCtxPushCurrent", result);
 }
@@ -248,7 +251,8 @@ ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*
 
 ashlar_status ashlar_device_host_alloc(ashlar_device *device, size_t bytes, void **out) {
     if (bytes == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "bytes: 0 bytes of page-locked memory; ask for at least 1");
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "bytes: 0 bytes of page-locked memory; ask for at least 1");
     }
     IN_CONTEXT(device, "cuMemHostAlloc", mem_host_alloc, (out, bytes, 0));
 }

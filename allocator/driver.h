@@ -52,11 +52,11 @@ typedef enum ashlar_driver_kind {
     X(device_get_attribute, cuDeviceGetAttribute, 2000, QUERY,                                    \
       (int *value, unsigned int attribute, cu_device device))                                     \
     X(mem_get_info, cuMemGetInfo, 3020, QUERY, (size_t *free_bytes, size_t *total_bytes))         \
-    X(primary_ctx_retain, cuDevicePrimaryCtxRetain, 7000, CONTEXT,                                  \
+    X(primary_ctx_retain, cuDevicePrimaryCtxRetain, 7000, CONTEXT,                                 \
       (cu_context * context, cu_device device))                                                   \
-    X(primary_ctx_release, cuDevicePrimaryCtxRelease, 11000, CONTEXT, (cu_device device))           \
-    X(ctx_push_current, cuCtxPushCurrent, 4000, CONTEXT, (cu_context context))                      \
-    X(ctx_pop_current, cuCtxPopCurrent, 4000, CONTEXT, (cu_context * context))                      \
+    X(primary_ctx_release, cuDevicePrimaryCtxRelease, 11000, CONTEXT, (cu_device device))          \
+    X(ctx_push_current, cuCtxPushCurrent, 4000, CONTEXT, (cu_context context))                     \
+    X(ctx_pop_current, cuCtxPopCurrent, 4000, CONTEXT, (cu_context * context))                     \
     X(ctx_synchronize, cuCtxSynchronize, 2000, WAIT, (void))                                      \
     X(mem_get_allocation_granularity, cuMemGetAllocationGranularity, 10020, QUERY,                \
       (size_t *bytes, const cu_mem_prop *prop, unsigned int option))                              \

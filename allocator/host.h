@@ -1,5 +1,6 @@
 /*
- * host.h - the library's own host memory, behind one door so that tests can make it fail (internal).
+ * host.h - the library's own host memory, behind one door so that tests can make it fail
+ * (internal).
  *
  * Threads: any.
  */

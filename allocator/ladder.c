@@ -76,7 +76,7 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_order *order, 
         return ASHLAR_OK;
     }
     for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
-        /* This stream's own blocks are merged already, and need not be over to merge with others. */
+        /* This stream's own blocks are merged already, and merge with others while in use. */
         if (other == order || other->free.root == NULL) {
             continue;
         }

@@ -31,8 +31,9 @@ ashlar_status ashlar_page_map_reserve(ashlar_page_map *map, size_t offset) {
     if (*leaf == NULL) {
         *leaf = ashlar_host_calloc(LEAF_ENTRIES, sizeof **leaf);
     }
-    return *leaf != NULL ? ASHLAR_OK
-                         : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a leaf of the page map");
+    return *leaf != NULL
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a leaf of the page map");
 }
 
 void ashlar_page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *block) {

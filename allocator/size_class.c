@@ -7,7 +7,8 @@ _Static_assert(ASHLAR_SC_LINEAR_BYTES == ASHLAR_SC_LINEAR_COUNT * ASHLAR_BLOCK_A
                "the linear classes are multiples of the alignment");
 _Static_assert(ASHLAR_SC_LINEAR_BYTES / ASHLAR_SC_PER_GROUP == ASHLAR_BLOCK_ALIGN,
                "steps of the first group stay aligned");
-_Static_assert(ASHLAR_SC_LINEAR_BYTES << 8 == ASHLAR_SC_MAX_BYTES, "eight groups reach the maximum");
+_Static_assert(ASHLAR_SC_LINEAR_BYTES << 8 == ASHLAR_SC_MAX_BYTES,
+               "eight groups reach the maximum");
 
 static unsigned floor_log2(size_t n) {
     return 63u - (unsigned)__builtin_clzll((unsigned long long)n);

@@ -100,7 +100,8 @@ static ashlar_status check_arena(const ashlar_arena *arena) {
     }
     for (size_t i = 0; i < arena->tensor_count; i++) {
         if (arena->tensors[i].info.dtype != ASHLAR_F32) {
-            return ashlar_fail(ASHLAR_EINVAL, "adamw: tensor %s is not fp32", arena->tensors[i].name);
+            return ashlar_fail(ASHLAR_EINVAL, "adamw: tensor %s is not fp32",
+                               arena->tensors[i].name);
         }
     }
     ashlar_device_info device;
@@ -135,7 +136,8 @@ ashlar_status ashlar_adamw_step(ashlar_arena *arena, const ashlar_adamw *adamw, 
         .epsilon = (float)adamw->epsilon,
     };
     if (!is_in_range(adamw, &u)) {
-        return ashlar_fail(ASHLAR_EINVAL, "adamw: learning_rate %g, beta1 %g, beta2 %g, epsilon %g, "
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "adamw: learning_rate %g, beta1 %g, beta2 %g, epsilon %g, "
                            "weight_decay %g, clip_norm %g, step %llu: one is out of its range",
                            adamw->learning_rate, adamw->beta1, adamw->beta2, adamw->epsilon,
                            adamw->weight_decay, adamw->clip_norm, (unsigned long long)step);

@@ -172,8 +172,10 @@ static ashlar_status check_layout(const ashlar_arena *arena) {
         const ashlar_arena_group *group = &arena->groups[i];
         if (group->offset < end || group->offset - end >= ASHLAR_ARENA_ALIGN ||
             group->offset % ASHLAR_ARENA_ALIGN != 0) {
-            return ashlar_fail(ASHLAR_EMOVED, "group %zu lies at offset %zu, the one before ends at "
-                               "%zu", i, group->offset, end);
+            return ashlar_fail(ASHLAR_EMOVED,
+                               "group %zu lies at offset %zu, the one before ends at "
+                               "%zu",
+                               i, group->offset, end);
         }
         end = group->offset + group->bytes;
     }

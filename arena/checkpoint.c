@@ -5,7 +5,8 @@
 #include "error.h"
 #include "host.h"
 
-_Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX, "every tensor can be written");
+_Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
+               "every tensor can be written");
 
 /* The parameter region on the host, to be filled or written. */
 static ashlar_status take_image(const ashlar_arena *arena, char **image) {
@@ -67,7 +68,8 @@ static bool is_same_shape(const ashlar_tensor_info *info, const ashlar_safetenso
 }
 
 /* Gather the file's tensors into an image of the region. */
-static ashlar_status gather(const ashlar_arena *arena, const ashlar_safetensors *file, char *image) {
+static ashlar_status gather(const ashlar_arena *arena, const ashlar_safetensors *file,
+                            char *image) {
     const size_t count = ashlar_arena_tensor_count(arena);
     for (size_t i = 0; i < count; i++) {
         ashlar_tensor_info info;

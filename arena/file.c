@@ -33,8 +33,8 @@ static ashlar_status resolve_target(ashlar_file *file, const char *path) {
     struct stat info;
     if (realpath(path, file->target) == NULL) {
         if (errno == ENOENT && lstat(path, &info) == 0) {
-            return ashlar_fail(ASHLAR_EINVAL, "%s is a link to nothing; remove it, or make the file",
-                               path);
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "%s is a link to nothing; remove it, or make the file", path);
         }
         /* No such file yet, most often; what else is wrong, opening the temporary will tell. */
         const size_t bytes = strlen(path) + 1;

@@ -68,8 +68,10 @@ static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, siz
     const size_t begin = specs[at].group_offset;
     if (!ashlar_add(begin, bytes, &end) || end > group_bytes ||
         begin % ashlar_dtype_bytes(specs[at].dtype) != 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "tensor %s: %zu bytes at offset %zu do not fit a group of "
-                           "%zu bytes", specs[at].name, bytes, begin, group_bytes);
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "tensor %s: %zu bytes at offset %zu do not fit a group of "
+                           "%zu bytes",
+                           specs[at].name, bytes, begin, group_bytes);
     }
     for (size_t i = 0; i < at; i++) {
         size_t other_elements, other_bytes;
@@ -120,8 +122,11 @@ static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec)
     }
     memcpy(name, spec->name, length);
     info.name = name;
-    arena->tensors[arena->tensor_count++] = (ashlar_arena_entry){
-        .name = name, .info = info, .group = arena->group_count, .group_offset = spec->group_offset};
+    arena->tensors[arena->tensor_count++] =
+        (ashlar_arena_entry){.name = name,
+                             .info = info,
+                             .group = arena->group_count,
+                             .group_offset = spec->group_offset};
     return ASHLAR_OK;
 }
 

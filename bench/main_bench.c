@@ -14,7 +14,8 @@ static int run_command(int argc, char **argv) {
     const ashlar_option options[] = {
         {"smoke", NULL, ASHLAR_OPTION_FLAG, &config.is_smoke, 0, 0, "a few rounds, to see it run"},
         {"json", "FILE", ASHLAR_OPTION_TEXT, &config.json, 0, 0, "write the rows there"},
-        {"device", "NAME", ASHLAR_OPTION_TEXT, &device_name, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
+        {"device", "NAME", ASHLAR_OPTION_TEXT, &device_name, 0, 0,
+         "auto, soft, soft:N, cuda, cuda:N"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &wants_help, 0, 0, "print this"},
     };
     const size_t option_count = sizeof options / sizeof options[0];

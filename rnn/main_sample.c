@@ -28,12 +28,15 @@ enum { OPTION_COUNT = 7 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option all[OPTION_COUNT] = {
-        {"model", "FILE", ASHLAR_OPTION_TEXT, &c->model, 0, 0, "weights saved by ashlar-train --save"},
+        {"model", "FILE", ASHLAR_OPTION_TEXT, &c->model, 0, 0,
+         "weights saved by ashlar-train --save"},
         {"bytes", "N", ASHLAR_OPTION_COUNT, &c->bytes, 1, 1e12, "how much to write"},
-        {"temperature", "X", ASHLAR_OPTION_REAL, &c->temperature, 0.01, 100, "below 1: more likely text"},
+        {"temperature", "X", ASHLAR_OPTION_REAL, &c->temperature, 0.01, 100,
+         "below 1: more likely text"},
         {"prime", "TEXT", ASHLAR_OPTION_TEXT, &c->prime, 0, 0, "text to begin with"},
         {"seed", "N", ASHLAR_OPTION_SEED, &c->seed, 0, 0, "the same seed writes the same text"},
-        {"device", "NAME", ASHLAR_OPTION_TEXT, &c->device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
+        {"device", "NAME", ASHLAR_OPTION_TEXT, &c->device, 0, 0,
+         "auto, soft, soft:N, cuda, cuda:N"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
     memcpy(options, all, sizeof all);
@@ -57,8 +60,10 @@ static ashlar_status read_count(const ashlar_safetensors *file, const char *key,
     const unsigned long long value =
         text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
     if (value < 1 || value > max || *end != '\0') {
-        return ashlar_fail(ASHLAR_EFORMAT, "the model file has no good %s (1 to %zu); is it one that "
-                           "ashlar-train saved?", key, max);
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "the model file has no good %s (1 to %zu); is it one that "
+                           "ashlar-train saved?",
+                           key, max);
     }
     *out = value;
     return ASHLAR_OK;

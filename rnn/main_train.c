@@ -109,8 +109,8 @@ static ashlar_status save(const ashlar_model *model, const char *path) {
         {ASHLAR_METADATA_HIDDEN, hidden},
         {ASHLAR_METADATA_EMBEDDING, embedding},
     };
-    return ashlar_checkpoint_save(model->arena, path, metadata, sizeof metadata / sizeof metadata[0],
-                                  model->stream);
+    return ashlar_checkpoint_save(model->arena, path, metadata,
+                                  sizeof metadata / sizeof metadata[0], model->stream);
 }
 
 static void print_start(const command *c, const ashlar_corpus *corpus) {
@@ -184,7 +184,8 @@ static ashlar_status check_output(const command *c, const char *option, const ch
 /* What no single option can be blamed for. */
 static ashlar_status check_command(const command *c) {
     if (c->data.count == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "--data: no text given; name a file or a folder, see --help");
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "--data: no text given; name a file or a folder, see --help");
     }
     if (c->json != NULL && c->save != NULL && is_same_file(c->json, c->save)) {
         return ashlar_fail(ASHLAR_EINVAL, "--json and --save: both name %s; give each its own file",

@@ -42,7 +42,8 @@ static ashlar_status bind(ashlar_arena *arena, ashlar_region region, const tenso
         {t->bias, &views->bias},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const ashlar_status status = ashlar_arena_bind(arena, region, all[i].tensor, all[i].pointer);
+        const ashlar_status status =
+            ashlar_arena_bind(arena, region, all[i].tensor, all[i].pointer);
         if (status != ASHLAR_OK) {
             return status;
         }

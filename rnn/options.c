@@ -111,13 +111,14 @@ ashlar_status ashlar_options_parse(const ashlar_option *options, size_t count, i
                                    char **argv) {
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "--", 2) != 0) {
-            return ashlar_fail(ASHLAR_EINVAL, "%.80s: is no option; options begin with --, see --help",
-                               argv[i]);
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "%.80s: is no option; options begin with --, see --help", argv[i]);
         }
         const char *value;
         const ashlar_option *option = find(options, count, argv[i] + 2, &value);
         if (option == NULL) {
-            return ashlar_fail(ASHLAR_EINVAL, "%.80s: there is no such option, see --help", argv[i]);
+            return ashlar_fail(ASHLAR_EINVAL, "%.80s: there is no such option, see --help",
+                               argv[i]);
         }
         if (option->kind == ASHLAR_OPTION_FLAG && value == NULL) {
             *(bool *)option->value = true;

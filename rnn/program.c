@@ -46,7 +46,8 @@ int ashlar_program_open_device(const char *program, const char *name, ashlar_dev
         const bool chose_itself = asked == NULL || *asked == '\0' || strcmp(asked, "auto") == 0;
         if (chose_itself && info.kind == ASHLAR_DEVICE_CUDA) {
             ashlar_device_close(device);
-            fprintf(stderr, "%s: no RNN back end for CUDA yet, using the software device\n", program);
+            fprintf(stderr, "%s: no RNN back end for CUDA yet, using the software device\n",
+                    program);
             status = ashlar_device_open("soft", &device);
         }
     }

@@ -17,8 +17,8 @@ static void print_bar(FILE *out, const ashlar_train_progress *now) {
     for (size_t i = 0; i < COLUMNS; i++) {
         fputc(i < filled ? '#' : '.', out);
     }
-    fprintf(out, "] %zu/%zu  loss %.3f  T %3zu  %.1f k/s  %.0f s left \033[K", now->step, now->steps,
-            now->loss, now->length, now->tokens_per_s / 1e3, left);
+    fprintf(out, "] %zu/%zu  loss %.3f  T %3zu  %.1f k/s  %.0f s left \033[K", now->step,
+            now->steps, now->loss, now->length, now->tokens_per_s / 1e3, left);
     if (now->step == now->steps) {
         fputc('\n', out);
     }

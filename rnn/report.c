@@ -47,13 +47,13 @@ void ashlar_report_print(FILE *out, const ashlar_train_config *config,
             r->steps, r->device.name, r->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda",
             r->device.ordinal, (unsigned long long)r->tokens, r->seconds, r->tokens_per_s,
             r->loss_first, r->loss_last);
-    fprintf(out,
-            "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one step of %zu,\n"
-            "and after it the process asked the driver for memory, streams or facts %llu times (calls\n"
-            "of the allocator: %llu).\n",
-            config->batch, r->lengths_distinct, r->max_length, r->max_length,
-            (unsigned long long)r->training.management,
-            (unsigned long long)stats->driver_calls_sealed);
+    fprintf(
+        out,
+        "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one step of %zu,\n"
+        "and after it the process asked the driver for memory, streams or facts %llu times (calls\n"
+        "of the allocator: %llu).\n",
+        config->batch, r->lengths_distinct, r->max_length, r->max_length,
+        (unsigned long long)r->training.management, (unsigned long long)stats->driver_calls_sealed);
     fprintf(out, "The %zu parameters %s.\n", r->parameters,
             r->weights_contiguous ? "lie in one contiguous range, every view where it was placed"
                                   : "are NOT where the arena placed them");

@@ -15,7 +15,8 @@ ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *
     ashlar_device_info info;
     ashlar_device_info_read(device, &info);
     if (info.kind != ASHLAR_DEVICE_SOFT) {
-        return ashlar_fail(ASHLAR_ENOTSUP, "rnn: there is no back end for CUDA devices yet; use the "
+        return ashlar_fail(ASHLAR_ENOTSUP,
+                           "rnn: there is no back end for CUDA devices yet; use the "
                            "software device, ASHLAR_DEVICE=soft");
     }
     ashlar_rnn *rnn = ashlar_host_calloc(1, sizeof *rnn);
@@ -48,7 +49,8 @@ static ashlar_status describe(const ashlar_rnn_layout *layout, const char *prefi
     };
     const int length = snprintf(name, NAME_BYTES, "%s.%s_l%zu", prefix, kinds[tensor], layer);
     if (length < 0 || length >= NAME_BYTES) {
-        return ashlar_fail(ASHLAR_EINVAL, "prefix: %.40s... is too long for a tensor's name", prefix);
+        return ashlar_fail(ASHLAR_EINVAL, "prefix: %.40s... is too long for a tensor's name",
+                           prefix);
     }
     const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, layer, tensor);
     const bool is_matrix = tensor == ASHLAR_RNN_W || tensor == ASHLAR_RNN_R;

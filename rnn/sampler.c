@@ -217,7 +217,8 @@ ashlar_status ashlar_sampler_next(ashlar_sampler *s, int32_t *symbol) {
     double left = ashlar_random_uniform(&s->random);
     size_t drawn = 0;
     if (!isfinite(s->probabilities[0])) { /* softmax spreads one NaN over the whole row */
-        return ashlar_fail(ASHLAR_EFORMAT, "the model's weights are no numbers; train it anew with a "
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "the model's weights are no numbers; train it anew with a "
                            "smaller --learning-rate");
     }
     while (drawn + 1 < s->model->config.classes && left >= s->probabilities[drawn]) {

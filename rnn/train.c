@@ -158,8 +158,10 @@ static ashlar_status run_step(ashlar_trainer *t, size_t step, ashlar_step_result
         status = ashlar_stream_synchronize(t->device, t->stream);
     }
     if (status == ASHLAR_OK && !(isfinite(results->loss) && isfinite(results->grad_norm))) {
-        return ashlar_fail(ASHLAR_EFORMAT, "step %zu: the loss is no number any more; use a smaller "
-                           "--learning-rate", step);
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "step %zu: the loss is no number any more; use a smaller "
+                           "--learning-rate",
+                           step);
     }
     return status;
 }

@@ -22,7 +22,9 @@ static bool fake_is(const char *name) {
 }
 
 static cu_result fake_init(unsigned int flags) {
-    return fake_is("stub") ? CU_STUB_LIBRARY : fake_is("broken") ? CU_UNKNOWN : ashlar_soft_init(flags);
+    return fake_is("stub")     ? CU_STUB_LIBRARY
+           : fake_is("broken") ? CU_UNKNOWN
+                               : ashlar_soft_init(flags);
 }
 
 static cu_result fake_device_get_count(int *count) {

@@ -238,7 +238,8 @@ static void the_walker_compares_the_counters_with_each_other(void) {
     REQUIRE(set_up("memory=16MiB"));
     ashlar_stats *stats = &allocator->stats;
     unsigned char *ptr = take(1000, streams[0]), *other = take(2000, streams[0]);
-    check_counter(&stats->live_peak_bytes, 1, "the bytes at the peak is counted as 3000, found 3001");
+    check_counter(&stats->live_peak_bytes, 1,
+                  "the bytes at the peak is counted as 3000, found 3001");
     check_counter(&stats->live_peak_bytes, (uint64_t)-1, "a peak is below its value");
     check_counter(&stats->reserved_peak_bytes, (uint64_t)-1, "a peak is below its value");
     check_counter(&stats->tags[ASHLAR_TAG_USER].peak_bytes, (uint64_t)-1, "the peak of a tag");

@@ -323,7 +323,8 @@ static void a_sampler_without_room_is_refused(void) {
     void *all[1024];
     size_t count = 0;
     for (size_t bytes = 8 * MIB; bytes >= 512; bytes /= 2) {
-        while (count < 1024 && ashlar_alloc(allocator, bytes, streams[1], &all[count]) == ASHLAR_OK) {
+        while (count < 1024 &&
+               ashlar_alloc(allocator, bytes, streams[1], &all[count]) == ASHLAR_OK) {
             count++;
         }
     }

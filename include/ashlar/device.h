@@ -106,7 +106,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_fill(ashlar_device *device, vo
  * args   copied at the call, args_bytes of them; fn gets the copy, aligned as by malloc. After an
  *        error of the device fn is never called, and the copy is not returned.
  *
- * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM.  Cost: one host allocation.
+ * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM.  Cost: one host
+ * allocation.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_launch(ashlar_device *device,
                                                          ashlar_stream stream, void (*fn)(void *),
