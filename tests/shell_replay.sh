@@ -112,7 +112,7 @@ reads_pipe() {
 }
 
 usage_is_2() {
-    runs 2 'no log given' && runs 2 '--nonsense' "$log" --nonsense &&
+    runs 2 'no log given' && runs 2 '--nonsense' "$log" --nonsense && runs 2 '-h:' "$log" -h &&
         runs 2 'json' "$log" --json || return
     for size in '' 4 GiB 0GiB -1GiB 4gib 4GB 1MiB 1B 65TiB 1.5GiB '4 GiB' 4GiB,seed=1 \
         99999999999999999999TiB; do
@@ -125,7 +125,15 @@ takes_sizes() {
         runs 1 "$log:2:" "$log" --memory "$size" --json "$json" || return
         holds 'r["memory"] == 2 << 20' || return
     done
-    runs 0 '' "$log" --memory 1TiB
+    runs 0 '' "$log" --memory 1TiB && runs 0 '' "$log" --memory 64TiB
+}
+
+# Rates of nothing are null, and no nan is shown.
+has_no_rates_of_nothing() {
+    printf '%s\n1,0,allocate,0x10,8000000,0\n' "$header" >"$scratch/large.csv"
+    runs 1 "large.csv:2: out of memory" "$scratch/large.csv" --memory 2MiB --json "$json" || return
+    holds 'r["hit_rate"] is None and r["peak_live"] == 0 and r["failures"] == 1' || return
+    ! grep -qi nan "$scratch/stdout" && grep -q 'nothing was allocated' "$scratch/stdout"
 }
 
 does_not_lose_output() {
@@ -173,11 +181,12 @@ fi
 check 'a_pipe_can_be_read' reads_pipe
 check 'bad_options_are_usage' usage_is_2
 check 'sizes_are_rounded_down_to_2_MiB' takes_sizes
+check 'there_are_no_rates_of_nothing' has_no_rates_of_nothing
 check 'what_cannot_be_written_is_a_failure' does_not_lose_output
-if command -v script >/dev/null; then
+if script -qec true /dev/null >/dev/null 2>&1; then
     check 'a_terminal_shows_progress' shows_progress
 else
-    skip 'a_terminal_shows_progress' 'no script(1) to make a terminal'
+    skip 'a_terminal_shows_progress' 'no script(1), or no pseudo-terminals here'
 fi
 for trace in 'gpt_medium_128_inference 1658 inf' 'gpt_medium_128_train 6690 6897' \
     'gpt_medium_512_train 11852 11944'; do
