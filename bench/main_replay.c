@@ -54,17 +54,17 @@ static void print_help(const ashlar_option *options) {
 
 /* ---- the command line ---- */
 
-/* Move words that are neither options nor their values to `files`; returns how many there are. */
+/* Move words that are neither options nor their values to `files`; returns how many these are. */
 static int split_words(const ashlar_option *options, int *argc, char **argv, char **files) {
     int kept = 1, count = 0;
     for (int i = 1; i < *argc; i++) {
-        if (strncmp(argv[i], "--", 2) != 0) {
+        if (argv[i][0] != '-') {
             files[count++] = argv[i];
             continue;
         }
         argv[kept++] = argv[i];
-        for (int o = 0; o < OPTION_COUNT; o++) {
-            if (strcmp(argv[kept - 1] + 2, options[o].name) == 0 && options[o].argument != NULL &&
+        for (int o = 0; strncmp(argv[i], "--", 2) == 0 && o < OPTION_COUNT; o++) {
+            if (strcmp(argv[i] + 2, options[o].name) == 0 && options[o].argument != NULL &&
                 i + 1 < *argc) {
                 argv[kept++] = argv[++i];
                 break;
@@ -153,6 +153,10 @@ static void print_result(const command *c, const ashlar_rmm_log *log,
                          const ashlar_replay_result *r, size_t capacity) {
     printf("%s: %zu events, %zu allocations, %zu failed; threads %zu, streams %zu\n", log->name,
            log->event_count, r->allocations, r->failures, log->thread_count, log->stream_count);
+    if (r->allocations == r->failures) {
+        printf("  nothing was allocated on a device of %.0f MiB\n", mib(c->memory_bytes));
+        return;
+    }
     printf("  peak live %.1f MiB, reserved %.1f MiB (%.3f x), of %.0f MiB\n", mib(r->peak_live),
            mib(r->peak_reserved), (double)r->peak_reserved / (double)r->peak_live,
            mib(c->memory_bytes));

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "check_level.h"
 #include "error.h"
 #include "host.h"
 #include "live_set.h"
@@ -166,6 +167,7 @@ static ashlar_status free_locked(replay *r, const ashlar_rmm_event *event) {
 }
 
 static void step_locked(replay *r) {
+    ASHLAR_ASSERT(r->next < r->log->event_count);
     const ashlar_rmm_event *event = &r->log->events[r->next];
     ashlar_status status = ASHLAR_OK;
     if (event->action == ASHLAR_RMM_ALLOCATE) {

@@ -220,6 +220,7 @@ static void sizes_are_those_of_the_shapes(void) {
     s = (ashlar_step_sizes){.grid = 77};
     CHECK(ashlar_model_sizes(model, 0, 4, &s) == ASHLAR_EINVAL);
     CHECK(ashlar_model_sizes(model, 4, 0, &s) == ASHLAR_EINVAL);
+    CHECK_ZU(s.grid, 77);
     close_model();
 }
 

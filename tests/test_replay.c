@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "check.h"
+#include "driver.h"
 #include "host.h"
 #include "rmm_fixture.h"
 
@@ -188,6 +189,10 @@ static void streams_are_those_of_the_log(void) {
     CHECK(second != NULL && third != NULL && second != third);
     CHECK(calls[3].stream == second);
     CHECK(calls[6].stream == second && calls[7].stream == NULL);
+    ashlar_driver *driver = NULL;
+    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    const uint64_t made = atomic_load(&driver->calls[ASHLAR_DRIVER_FN_stream_create]);
+    CHECK(made >= 2 && made == atomic_load(&driver->calls[ASHLAR_DRIVER_FN_stream_destroy]));
 }
 
 static void threads_take_turns_in_the_order_of_the_log(void) {

@@ -97,8 +97,11 @@ static void the_words_hold_the_numbers(void) {
 }
 
 static void the_tables_hold_the_numbers(void) {
-    const ashlar_train_report r = a_report();
+    ashlar_train_report r = a_report();
     char *text = print(&r);
+    CHECK_HAS(text, "\nWhere memory went (MiB)      at peak   own peak\n  weights ");
+    CHECK_HAS(text, "\nCalls into the driver      memory, streams   copies, launches   host waits\n"
+                    "  set-up ");
     CHECK_HAS(text, "\n  weights                       2.00      20.00\n");
     CHECK_HAS(text, "\n  batch                         8.00      80.00\n");
     CHECK(strstr(text, "\n  user ") == NULL); /* was never used */
@@ -108,6 +111,10 @@ static void the_tables_hold_the_numbers(void) {
                     "\n  warm-up                              621                622          623"
                     "\n  training, after it                   631                632          633"
                     "\n");
+    free(text);
+    r.stats.tags[ASHLAR_TAG_USER].peak_bytes = 1;
+    text = print(&r);
+    CHECK_HAS(text, "own peak\n  user                          1.00       0.00\n");
     free(text);
 }
 
@@ -128,6 +135,7 @@ static ashlar_json *written(const ashlar_train_report *r) {
     const size_t bytes = file != NULL ? fread(text, 1, sizeof text, file) : 0;
     CHECK(file != NULL && fclose(file) == 0);
     CHECK(bytes > 2 && text[bytes - 1] == '\n' && strchr(text, '\n') < text + bytes - 1);
+    CHECK(strncmp(text, "{\n  \"device\": ", 14) == 0);
     CHECK(ashlar_json_parse(text, bytes, &document) == ASHLAR_OK);
     (void)unlink(path);
     CHECK(rmdir(folder) == 0);

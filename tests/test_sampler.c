@@ -318,7 +318,9 @@ static void a_sampler_without_room_is_refused(void) {
     const ashlar_rnn_backend sizeless = {.sizes = no_sizes, .queue = ashlar_rnn_backend_cpu.queue};
     model->rnn->backend = &sizeless;
     sampler = NULL;
+    const uint64_t alloc_count = stats_now().alloc_count;
     CHECK(create_sampler(1, 9) == ASHLAR_EOVERFLOW && sampler == NULL);
+    CHECK_ZU(stats_now().alloc_count, alloc_count);
     model->rnn->backend = &ashlar_rnn_backend_cpu;
     void *all[1024];
     size_t count = 0;
