@@ -96,19 +96,6 @@ static ashlar_status parse_memory(const char *text, size_t *out) {
                        text);
 }
 
-/* Fail now if the file could not be written at the end. */
-static ashlar_status check_writable(const char *path) {
-    ashlar_file *file = NULL;
-    if (path == NULL) {
-        return ASHLAR_OK;
-    }
-    const ashlar_status status = ashlar_file_create(path, &file);
-    if (status == ASHLAR_OK) {
-        ashlar_file_abort(file);
-    }
-    return status;
-}
-
 /* ---- progress ---- */
 
 typedef struct progress {
@@ -245,7 +232,7 @@ static ashlar_status write_json(const char *path, ashlar_json_writer *w) {
 static int run(const command *c, int count, char **files) {
     ashlar_json_writer w;
     int exit_status = 0;
-    if (check_writable(c->json) != ASHLAR_OK) {
+    if (ashlar_program_check_writable(c->json) != ASHLAR_OK) {
         return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
     }
     ashlar_json_writer_init(&w, 2);

@@ -5,7 +5,6 @@
 #include "blas.h"
 #include "checkpoint.h"
 #include "error.h"
-#include "file.h"
 #include "options.h"
 #include "program.h"
 #include "progress.h"
@@ -84,19 +83,6 @@ static void print_help(void) {
     printf("A file is split at lines of a single %%, any other into paragraphs.\n"
            "ASHLAR_DEVICE is the default of --device; ASHLAR_SOFT=devices=2,memory=4GiB\n"
            "shapes the software device. Exit: 0, 1 failed, 2 a bad option or environment.\n");
-}
-
-/* Fail now if a file could not be written at the end. */
-static ashlar_status check_writable(const char *path) {
-    ashlar_file *file = NULL;
-    if (path == NULL) {
-        return ASHLAR_OK;
-    }
-    const ashlar_status status = ashlar_file_create(path, &file);
-    if (status == ASHLAR_OK) {
-        ashlar_file_abort(file);
-    }
-    return status;
 }
 
 static ashlar_status save(const ashlar_model *model, const char *path) {
@@ -197,9 +183,9 @@ static ashlar_status check_command(const command *c) {
 
 static int run(const command *c, ashlar_device *device) {
     ashlar_corpus *corpus = NULL;
-    ashlar_status status = check_writable(c->json);
+    ashlar_status status = ashlar_program_check_writable(c->json);
     if (status == ASHLAR_OK) {
-        status = check_writable(c->save);
+        status = ashlar_program_check_writable(c->save);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_corpus_open(c->data.items, c->data.count, &corpus);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "batcher.h"
+#include "file.h"
 #include "sampler.h"
 
 void ashlar_program_init(void) {
@@ -34,6 +35,18 @@ int ashlar_program_finish(const char *program, int exit_status) {
 int ashlar_program_fail(const char *program, int exit_status) {
     fprintf(stderr, "%s: %s\n", program, ashlar_error_detail());
     return exit_status;
+}
+
+ashlar_status ashlar_program_check_writable(const char *path) {
+    ashlar_file *file = NULL;
+    if (path == NULL) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar_file_create(path, &file);
+    if (status == ASHLAR_OK) {
+        ashlar_file_abort(file);
+    }
+    return status;
 }
 
 int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out) {
