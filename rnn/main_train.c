@@ -32,7 +32,7 @@ static command defaults(void) {
                   .embedding = 64,
                   .batch = 16,
                   .max_length = 256,
-                  .steps = 1000,
+                  .steps = 800,
                   .adamw = ashlar_adamw_default(),
                   .seed = 1},
         .sample_bytes = 400,

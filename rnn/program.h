@@ -28,7 +28,7 @@ int ashlar_program_fail(const char *program, int exit_status);
 /* Last of all: `exit_status`, or a failure, said on stderr, where standard output was lost. */
 int ashlar_program_finish(const char *program, int exit_status);
 
-/* Fail now if `path` (NULL: none) could not be written at the end. Errors: of ashlar_file_create. */
+/* Fail now if `path` (NULL: none) could not be written later. Errors: of ashlar_file_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar_program_check_writable(const char *path);
 
 /*
