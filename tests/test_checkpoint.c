@@ -223,7 +223,7 @@ static void failing_host_memory_writes_no_file_and_changes_nothing(void) {
     draw(arena);
     memcpy(before, parameters(arena), REGION_BYTES);
     unsigned long n = 1;
-    for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK; n++) {
+    for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
         ashlar_host_fail_at(n);
         status = save();
         ashlar_host_fail_at(0);
