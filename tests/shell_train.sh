@@ -126,4 +126,16 @@ check 'it_learns' holds 'r["loss_last"] < 0.85 * r["loss_first"]'
 check 'its_batches_have_many_lengths' holds 'r["lengths_distinct"] >= 20'
 check 'what_was_trained_is_saved_before_it_is_shown' saves_first
 check 'a_closed_output_changes_no_number' closed_output_changes_nothing
+# Each buffer of a shorter step is smaller, yet with this shape they fall into other holes than the
+# longest step left, and the last one into none: a warm-up of that step alone made 3 calls later.
+shapes_that_fall_elsewhere() {
+    awk 'BEGIN { for (i = 1; i <= 645; i++) { text = text "x"; print text; print "%" } }' \
+        >"$scratch/stairs.txt"
+    timeout 300 "$train" --data "$scratch/stairs.txt" --device soft --layers 2 --hidden 33 \
+        --embedding 300 --batch 1 --max-length 646 --steps 400 --threads 1 --quiet \
+        --json "$scratch/larger.json" </dev/null &&
+        holds 'r["driver_calls_after_warmup"] == 0 and r["lengths_distinct"] > 100'
+}
+
+check 'shorter_steps_that_need_other_holes_are_warmed_up_too' shapes_that_fall_elsewhere
 check_report

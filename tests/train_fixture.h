@@ -65,4 +65,32 @@ static inline void close_text(void) {
     tear_down_device();
 }
 
+enum { STEPS_MAX = 64 };
+
+/* What was shown, step by step. */
+typedef struct shown {
+    ashlar_train_progress steps[STEPS_MAX];
+    size_t count;
+} shown;
+
+static inline void show(void *context, const ashlar_train_progress *progress) {
+    shown *s = context;
+    if (s->count < STEPS_MAX) {
+        s->steps[s->count++] = *progress;
+    }
+}
+
+/* One training, from nothing to its report. */
+static inline ashlar_status train(const ashlar_train_config *config, shown *seen,
+                           ashlar_train_report *report) {
+    ashlar_trainer *trainer = NULL;
+    *seen = (shown){0};
+    ashlar_status status = ashlar_trainer_create(device, corpus, config, &trainer);
+    if (status == ASHLAR_OK) {
+        status = ashlar_trainer_run(trainer, show, seen, report);
+    }
+    ashlar_trainer_destroy(trainer);
+    return status;
+}
+
 #endif /* ASHLAR_TRAIN_FIXTURE_H */
