@@ -4,34 +4,15 @@
  * The passes are compared bit by bit with direct calls of lstm_cpu.h, whose own test compares
  * them with the formula.
  */
-#include "allocator_fixture.h"
+#include "rnn_fixture.h"
 
 #include <ashlar/rnn.h>
 
 #include "backend.h"
 #include "lstm_cpu.h"
 
-static ashlar_rnn *rnn;
-
-enum { INPUT = 3, HIDDEN = 5, LAYERS = 2, STEPS = 4, BATCH = 3 };
 enum { X = STEPS * BATCH * INPUT, Y = STEPS * BATCH * HIDDEN, STATE = LAYERS * BATCH * HIDDEN };
 static const int32_t LENGTHS[BATCH] = {2, 4, 1};
-
-static ashlar_rnn_config config_of(ashlar_dtype dtype) {
-    return (ashlar_rnn_config){.input = INPUT, .hidden = HIDDEN, .layers = LAYERS, .dtype = dtype};
-}
-
-static bool set_up_rnn(const char *spec, ashlar_dtype dtype) {
-    const ashlar_rnn_config config = config_of(dtype);
-    return set_up(spec) && ashlar_rnn_create(device, &config, &rnn) == ASHLAR_OK;
-}
-
-static void finish(void) {
-    ashlar_rnn_destroy(rnn);
-    rnn = NULL;
-    CHECK_ZU(stats_now().live_blocks, 0);
-    tear_down();
-}
 
 /* ---- the passes ---- */
 
