@@ -6,8 +6,19 @@
 
 #if defined(__GNUC__)
 #define ASHLAR_PRINTF(format_idx, args_idx) __attribute__((format(printf, format_idx, args_idx)))
+#define ASHLAR_LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define ASHLAR_NOINLINE __attribute__((noinline))
+/* A thread-local that is found without a call: the library then has to be loaded at start, or find
+ * the few bytes in the room that the C library keeps for such cases. */
+#define ASHLAR_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 #else
 #define ASHLAR_PRINTF(format_idx, args_idx)
+#define ASHLAR_LIKELY(condition) (condition)
+#define ASHLAR_NOINLINE
+#define ASHLAR_INITIAL_EXEC
 #endif
+
+/* What two threads must not share if neither is to wait for the other. */
+#define ASHLAR_CACHE_LINE 64
 
 #endif /* ASHLAR_COMPILER_H */

@@ -6,7 +6,7 @@
 #include "host.h"
 #include "page_map.h"
 
-enum { UNIT = 512, UNITS_PER_LEAF = 4096 };
+enum { UNIT = 512, UNITS_PER_LEAF = 65536 };
 #define LEAF ((size_t)UNIT * UNITS_PER_LEAF)
 
 static ashlar_page_map map;
