@@ -1,0 +1,141 @@
+/*
+ * config.h - the options of an allocator: plain fields, and one line of text that sets them.
+ *
+ * A program fills the fields; whoever runs it changes them by the environment:
+ *     ASHLAR_CONF=limit=20GiB,seal=error
+ */
+#ifndef ASHLAR_CONFIG_H
+#define ASHLAR_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/export.h>
+#include <ashlar/status.h>
+
+ASHLAR_BEGIN_DECLS
+
+/* What a driver allocation after ashlar_allocator_seal() is. */
+typedef enum ashlar_seal_policy {
+    ASHLAR_SEAL_COUNT, /* counted */
+    ASHLAR_SEAL_WARN,  /* counted and warned about */
+    ASHLAR_SEAL_ERROR, /* refused: the allocation fails */
+} ashlar_seal_policy;
+
+/* How stray accesses are looked for. */
+typedef enum ashlar_guard {
+    ASHLAR_GUARD_OFF,
+    ASHLAR_GUARD_FILL,  /* freed memory is filled, red zones are checked at free */
+    ASHLAR_GUARD_UNMAP, /* freed memory is unmapped: a use of it faults */
+} ashlar_guard;
+
+#define ASHLAR_CONFIG_BYTES_MIN ((uint64_t)2 << 20)  /* of a limit: one step of physical memory */
+#define ASHLAR_CONFIG_BYTES_MAX ((uint64_t)64 << 40) /* of every option in bytes */
+#define ASHLAR_CONFIG_EVENTS_MAX ((uint64_t)1 << 26)
+#define ASHLAR_CACHE_AUTO UINT64_MAX /* the allocator chooses */
+
+/*
+ * One row per option: type, field, key, kind, lowest, highest, default, words, text.
+ *
+ *   kind   BYTES     digits and a unit B, KiB, MiB, GiB or TiB; 0 needs no unit
+ *          COUNT     digits
+ *          FRACTION  a decimal number above the lowest, up to the highest
+ *          CHOICE    one of the words; word i stands for value i
+ *   words  of BYTES and COUNT: the name of the default where that is outside the range
+ */
+#define ASHLAR_CONFIG_MAP(X)                                                                       \
+    X(uint64_t, limit_bytes, "limit", BYTES, ASHLAR_CONFIG_BYTES_MIN, ASHLAR_CONFIG_BYTES_MAX,     \
+      0, "0", "most memory taken from the driver; 0: as much as the device has")                   \
+    X(double, limit_fraction, "fraction", FRACTION, 0, 1,                                          \
+      1, NULL, "the same as a part of the device's memory; the smaller of the two binds")          \
+    X(uint64_t, reserve_bytes, "reserve", BYTES, 0, ASHLAR_CONFIG_BYTES_MAX,                       \
+      0, NULL, "memory taken when the allocator is made")                                          \
+    X(uint64_t, cache_bytes, "cache", BYTES, 0, ASHLAR_CONFIG_BYTES_MAX,                           \
+      ASHLAR_CACHE_AUTO, "auto", "most that one thread's cache holds; 0: no thread caches")        \
+    X(uint64_t, trace_events, "trace", COUNT, 0, ASHLAR_CONFIG_EVENTS_MAX,                         \
+      0, NULL, "how many events the trace holds; 0: no trace")                                     \
+    X(ashlar_seal_policy, seal, "seal", CHOICE, 0, ASHLAR_SEAL_ERROR,                              \
+      ASHLAR_SEAL_COUNT, "count|warn|error", "what a driver allocation after sealing is")          \
+    X(ashlar_guard, guard, "guard", CHOICE, 0, ASHLAR_GUARD_UNMAP,                                 \
+      ASHLAR_GUARD_OFF, "off|fill|unmap", "what is done to freed memory to find stray accesses")   \
+    X(bool, virtual_memory, "vmm", CHOICE, 0, 1,                                                   \
+      true, "off|on", "virtual memory management where there is any; off: plain segments")         \
+    X(bool, report_leaks, "leaks", CHOICE, 0, 1,                                                   \
+      false, "off|on", "a report of the live blocks when the allocator is destroyed")
+
+/* uint64_t limit_bytes; and so on. */
+#define ASHLAR_CONFIG_FIELD(type, field, key, kind, low, high, initial, words, text) type field;
+typedef struct ashlar_config {
+    ASHLAR_CONFIG_MAP(ASHLAR_CONFIG_FIELD)
+} ashlar_config;
+#undef ASHLAR_CONFIG_FIELD
+
+#define ASHLAR_CONFIG_ONE(...) +1
+enum { ASHLAR_CONFIG_COUNT = ASHLAR_CONFIG_MAP(ASHLAR_CONFIG_ONE) }; /* options */
+#undef ASHLAR_CONFIG_ONE
+
+/* All options at their defaults. Threads: any. */
+ASHLAR_API void ashlar_config_init(ashlar_config *out);
+
+/*
+ * Set the options that `text` names, "key=value,key=value"; the others stay. "" sets none.
+ *
+ * source   where the text comes from, for messages; not NULL
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EINVAL (an unknown key, a key given twice, a value outside its range): the
+ *          detail names source, key, value and what is allowed; *config is unchanged.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_parse(ashlar_config *config,
+                                                               const char *text,
+                                                               const char *source);
+
+/*
+ * The same with what the environment's ASHLAR_CONF holds, if it is set.
+ *
+ * Threads: any, while none changes the environment.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_read_env(ashlar_config *config);
+
+/*
+ * Whether each field is in its range, for options that a program has filled in.
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EINVAL, naming the field, its value and what is allowed.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_check(const ashlar_config *config);
+
+/*
+ * Write all options as one line, which ashlar_config_parse() reads back as the same options.
+ *
+ * buffer   of `bytes` bytes; NULL if that is 0: then only *needed is written
+ * needed   bytes of the line with its terminator; may be NULL
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EINVAL (a field outside its range; 0 < bytes < *needed, told in the detail).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_format(const ashlar_config *config,
+                                                                char *buffer, size_t bytes,
+                                                                size_t *needed);
+
+/* One option, for a page of help. */
+typedef struct ashlar_config_option {
+    const char *key;   /* static */
+    const char *text;  /* static: what it is */
+    char initial[32];  /* the default, as it would be given */
+    char allowed[128]; /* "0 to 64TiB, with a unit ..." */
+} ashlar_config_option;
+
+/*
+ * Describe option i.
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EINVAL (i is not below ASHLAR_CONFIG_COUNT).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_config_describe(size_t i,
+                                                                  ashlar_config_option *out);
+
+ASHLAR_END_DECLS
+
+#endif /* ASHLAR_CONFIG_H */
