@@ -157,9 +157,9 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, size_t 
 }
 
 static size_t largest_hole_locked(const ashlar_allocator *a) {
-    size_t largest = ashlar_free_tree_largest(&a->heap.idle);
+    size_t largest = ashlar_free_bins_largest(&a->heap.idle);
     for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        const size_t bytes_here = ashlar_free_tree_largest(&order->free);
+        const size_t bytes_here = ashlar_free_bins_largest(&order->free);
         largest = bytes_here > largest ? bytes_here : largest;
     }
     return largest;

@@ -44,9 +44,9 @@ static ashlar_status check_stats_locked(const ashlar_allocator *a) {
         free_blocks += block->requested == 0;
         tags[block->tag] += block->requested;
     }
-    uint64_t in_trees = ashlar_free_tree_count(&a->heap.idle);
+    uint64_t in_bins = ashlar_free_bins_count(&a->heap.idle);
     for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        in_trees += ashlar_free_tree_count(&order->free);
+        in_bins += ashlar_free_bins_count(&order->free);
         if (order->completed > order->recorded || order->last_tick > order->recorded) {
             return ashlar_fail(ASHLAR_EFORMAT,
                                "allocator check: a stream is ahead of its recordings");
@@ -63,7 +63,7 @@ static ashlar_status check_stats_locked(const ashlar_allocator *a) {
     } rest[] = {
         {"live blocks", a->stats.live_blocks, live_blocks},
         {"block bytes", a->stats.block_bytes, a->heap.used_bytes},
-        {"free blocks in trees", in_trees, free_blocks},
+        {"free blocks in bins", in_bins, free_blocks},
         {"live blocks in the page map", ashlar_page_map_count(&a->heap.map), live_blocks},
     };
     for (size_t i = 0; i < sizeof rest / sizeof rest[0] && status == ASHLAR_OK; i++) {

@@ -38,7 +38,7 @@ typedef enum ashlar_step {
 
 /*
  * Find a free block of at least `bytes` that work queued on `order` from now on may use; it is
- * still free and in its tree. Lock: held.
+ * still free and in its bins. Lock: held.
  *
  * Errors: ASHLAR_ENOMEM (the driver's own words in the detail), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */

@@ -1,5 +1,5 @@
 /*
- * block.h - blocks of the address range and the trees that free ones wait in (internal).
+ * block.h - the blocks that the address range is cut into (internal).
  *
  * A free block is stamped with its last user: the order (stream) it was freed on, and that order's
  * tick then. Its last use is past once an event recorded after the free has completed:
@@ -16,41 +16,34 @@
 typedef struct ashlar_block ashlar_block;
 typedef struct ashlar_order ashlar_order;
 
-/* Lock: the allocator's guards every field. */
-struct ashlar_block {
-    size_t offset;        /* from the range's base, a multiple of ASHLAR_BLOCK_ALIGN */
-    size_t bytes;         /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
-    ashlar_block *prev;   /* address order, NULL at the ends */
-    ashlar_block *next;   /* and the list of spare nodes */
-    ashlar_block *left;   /* free: subtrees of the tree it waits in */
-    ashlar_block *right;
-    ashlar_order *order;  /* live: the stream it was taken for; free: of its last use, or NULL */
-    uint64_t tick;        /* free: order->recorded at that use */
-    size_t requested;     /* live: bytes asked for, 1 .. bytes; free: 0 */
-    unsigned char tag;    /* live: an ashlar_tag */
-};
+typedef enum ashlar_block_state {
+    ASHLAR_BLOCK_FREE,     /* in its order's bins, or in the heap's idle ones */
+    ASHLAR_BLOCK_LIVE,     /* handed out; in the page map */
+    ASHLAR_BLOCK_CACHED,   /* taken from the heap and kept by a thread's cache; in the page map */
+    ASHLAR_BLOCK_UNMAPPED, /* a hole: addresses without memory */
+} ashlar_block_state;
 
 /*
- * Free blocks by (bytes, offset), so that the first fit is the best fit, and the lowest of equals.
- * A treap whose priorities are a hash of the offset: balanced in expectation, the same on every
- * run, and without a field for the balance.
+ * What a hit in a thread's cache reads comes first, what only the heap reads comes last. A
+ * multiple of 16 bytes in a chunk that is aligned to 64: a block is never on three cache lines.
+ *
+ * Lock: the allocator's guards every field.
  */
-typedef struct ashlar_free_tree {
-    ashlar_block *root;
-} ashlar_free_tree;
+struct ashlar_block {
+    size_t offset;       /* from the range's base, a multiple of ASHLAR_BLOCK_ALIGN */
+    size_t bytes;        /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
+    size_t requested;    /* live: bytes asked for, 1 .. bytes; otherwise 0 */
+    ashlar_order *order; /* live: the stream it was taken for; free: of its last use, or NULL */
+    uint64_t tick;       /* free: order->recorded at that use */
+    unsigned char state; /* an ashlar_block_state */
+    unsigned char tag;   /* live: an ashlar_tag */
+    ashlar_block *prev;  /* address order, NULL at the ends */
+    ashlar_block *next;  /* and the list of spare nodes */
+    ashlar_block *newer; /* free: the list of its bin, NULL at the ends */
+    ashlar_block *older;
+};
 
-void ashlar_free_tree_insert(ashlar_free_tree *tree, ashlar_block *block);
-void ashlar_free_tree_remove(ashlar_free_tree *tree, ashlar_block *block); /* requires: in it */
-
-/* The smallest block of at least `bytes`, NULL where there is none. O(log n). */
-ashlar_block *ashlar_free_tree_best_fit(const ashlar_free_tree *tree, size_t bytes);
-
-/* The largest block's bytes, 0 for an empty tree. */
-size_t ashlar_free_tree_largest(const ashlar_free_tree *tree);
-
-/* How many blocks there are. O(n), for checks. */
-size_t ashlar_free_tree_count(const ashlar_free_tree *tree);
-
-bool ashlar_free_tree_has(const ashlar_free_tree *tree, const ashlar_block *block);
+_Static_assert(sizeof(ashlar_block) % 16 == 0 && sizeof(ashlar_block) <= 96,
+               "a block reaches over two cache lines at most");
 
 #endif /* ASHLAR_BLOCK_H */

@@ -72,7 +72,7 @@ static bool is_free(const ashlar_block *block) {
     return block->requested == 0;
 }
 
-static ashlar_free_tree *tree_of(ashlar_heap *heap, const ashlar_block *block) {
+static ashlar_free_bins *bins_of(ashlar_heap *heap, const ashlar_block *block) {
     return block->order != NULL ? &block->order->free : &heap->idle;
 }
 
@@ -98,7 +98,7 @@ ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block, size_t by
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_free_tree_remove(tree_of(heap, block), block);
+    ashlar_free_bins_remove(bins_of(heap, block), block);
     if (bytes < block->bytes) {
         ashlar_block *rest = pop_spare(heap);
         rest->offset = block->offset + bytes;
@@ -106,7 +106,7 @@ ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block, size_t by
         rest->order = block->order;
         rest->tick = block->tick;
         link_after(heap, rest, block);
-        ashlar_free_tree_insert(tree_of(heap, rest), rest);
+        ashlar_free_bins_insert(bins_of(heap, rest), rest);
         block->bytes = bytes;
     }
     ashlar_page_map_set(&heap->map, block->offset, block);
@@ -139,7 +139,7 @@ static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_or
     return true;
 }
 
-/* Let `block`, which is in no tree, swallow its neighbour `other`, which is in one. */
+/* Let `block`, which is in no bin, swallow its neighbour `other`, which is in one. */
 static bool try_merge(ashlar_heap *heap, ashlar_block *block, ashlar_block *other) {
     if (other == NULL || !is_free(other)) {
         return false;
@@ -149,7 +149,7 @@ static bool try_merge(ashlar_heap *heap, ashlar_block *block, ashlar_block *othe
     if (!merge_stamps(block, other, &order, &tick)) {
         return false;
     }
-    ashlar_free_tree_remove(tree_of(heap, other), other);
+    ashlar_free_bins_remove(bins_of(heap, other), other);
     if (other->offset < block->offset) {
         block->offset = other->offset;
     }
@@ -161,7 +161,7 @@ static bool try_merge(ashlar_heap *heap, ashlar_block *block, ashlar_block *othe
     return true;
 }
 
-/* Put a free block that is in no tree where it belongs, merged as far as it goes. */
+/* Put a free block that is in no bin where it belongs, merged as far as it goes. */
 static void settle(ashlar_heap *heap, ashlar_block *block) {
     if (ashlar_order_is_past(block->order, block->tick)) {
         block->order = NULL;
@@ -170,7 +170,7 @@ static void settle(ashlar_heap *heap, ashlar_block *block) {
     /* Again from the start after each merge: it may have changed the stamp. */
     while (try_merge(heap, block, block->prev) || try_merge(heap, block, block->next)) {
     }
-    ashlar_free_tree_insert(tree_of(heap, block), block);
+    ashlar_free_bins_insert(bins_of(heap, block), block);
 }
 
 void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick) {
@@ -209,7 +209,7 @@ ashlar_status ashlar_heap_grow(ashlar_heap *heap, ashlar_order *order, size_t by
     }
     heap->free_bytes += grown;
     if (last != NULL) {
-        ashlar_free_tree_remove(tree_of(heap, last), last);
+        ashlar_free_bins_remove(bins_of(heap, last), last);
         last->bytes += grown;
     } else {
         ashlar_block *fresh = pop_spare(heap);
@@ -222,7 +222,7 @@ ashlar_status ashlar_heap_grow(ashlar_heap *heap, ashlar_order *order, size_t by
      * No settle() here: it would let the fresh memory take on the stamp of another stream's block
      * below it, and `order` would have to wait for that stream.
      */
-    ashlar_free_tree_insert(tree_of(heap, last), last);
+    ashlar_free_bins_insert(bins_of(heap, last), last);
     *out = last;
     return ASHLAR_OK;
 }
@@ -230,7 +230,7 @@ ashlar_status ashlar_heap_grow(ashlar_heap *heap, ashlar_order *order, size_t by
 void ashlar_heap_sweep(ashlar_heap *heap) {
     for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
         if (is_free(block) && ashlar_order_is_past(block->order, block->tick)) {
-            ashlar_free_tree_remove(tree_of(heap, block), block);
+            ashlar_free_bins_remove(bins_of(heap, block), block);
             settle(heap, block);
         }
     }

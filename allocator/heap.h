@@ -7,7 +7,7 @@
  * Invariants (ashlar_heap_check):
  *   the blocks cover [0, range.mapped_bytes) exactly, in address order, without gaps
  *   used_bytes + free_bytes == range.mapped_bytes
- *   a free block is in its order's tree, or in `idle` where its order is NULL, and in no other
+ *   a free block is in its order's bins, or in `idle` where its order is NULL, and in no other
  *   the page map knows the live blocks and nothing else
  *   two neighbouring free blocks never have the same order
  */
@@ -24,7 +24,7 @@ typedef struct ashlar_node_chunk ashlar_node_chunk;
 typedef struct ashlar_heap {
     ashlar_range range;
     ashlar_page_map map;
-    ashlar_free_tree idle; /* free blocks that no queued work touches */
+    ashlar_free_bins idle; /* free blocks that no queued work touches */
     ashlar_block *first;   /* address order */
     ashlar_block *last;
     size_t used_bytes;

@@ -24,9 +24,9 @@ static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *bl
                    ? ASHLAR_OK
                    : broken(block, "live, with a wrong size or no stream");
     }
-    const ashlar_free_tree *tree = block->order != NULL ? &block->order->free : &heap->idle;
-    if (!ashlar_free_tree_has(tree, block)) {
-        return broken(block, "free, but not in its tree");
+    const ashlar_free_bins *bins = block->order != NULL ? &block->order->free : &heap->idle;
+    if (!ashlar_free_bins_has(bins, block)) {
+        return broken(block, "free, but not in its bins");
     }
     if (block->next != NULL && block->next->requested == 0 && block->next->order == block->order) {
         return broken(block, "not merged with the free block behind it");

@@ -9,7 +9,7 @@
 /* Step 3: another stream's block, if asking its event shows that its last use is over. */
 static ashlar_status try_completed(ashlar_allocator *a, size_t bytes, ashlar_block **out) {
     for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
-        ashlar_block *block = ashlar_free_tree_best_fit(&other->free, bytes);
+        ashlar_block *block = ashlar_free_bins_best_fit(&other->free, bytes);
         if (block == NULL) {
             continue;
         }
@@ -34,7 +34,7 @@ static ashlar_status try_waited(ashlar_allocator *a, const ashlar_order *order, 
     ashlar_order *owner = NULL;
     ashlar_block *best = NULL;
     for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
-        ashlar_block *block = ashlar_free_tree_best_fit(&other->free, bytes);
+        ashlar_block *block = ashlar_free_bins_best_fit(&other->free, bytes);
         if (block != NULL && (best == NULL || block->bytes < best->bytes)) {
             owner = other;
             best = block;
@@ -56,10 +56,10 @@ static ashlar_status try_waited(ashlar_allocator *a, const ashlar_order *order, 
 
 static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_order *order,
                                        size_t bytes, ashlar_step *step) {
-    ashlar_block *block = ashlar_free_tree_best_fit(&order->free, bytes); /* step 1 */
+    ashlar_block *block = ashlar_free_bins_best_fit(&order->free, bytes); /* step 1 */
     *step = ASHLAR_STEP_SAME_STREAM;
     if (block == NULL) {
-        block = ashlar_free_tree_best_fit(&a->heap.idle, bytes); /* step 2 */
+        block = ashlar_free_bins_best_fit(&a->heap.idle, bytes); /* step 2 */
         *step = ASHLAR_STEP_IDLE;
     }
     return block;
@@ -77,7 +77,7 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_order *order, 
     }
     for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
         /* This stream's own blocks are merged already, and merge with others while in use. */
-        if (other == order || other->free.root == NULL) {
+        if (other == order || ashlar_free_bins_is_empty(&other->free)) {
             continue;
         }
         may_merge = true;
@@ -106,7 +106,8 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_order *order, 
  */
 static ashlar_status synchronize_free_blocks(ashlar_allocator *a) {
     for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        if (order->free.root == NULL || ashlar_order_is_past(order, order->last_tick)) {
+        if (ashlar_free_bins_is_empty(&order->free) ||
+            ashlar_order_is_past(order, order->last_tick)) {
             continue;
         }
         ashlar_status status =

@@ -12,14 +12,14 @@
 
 #include <pthread.h>
 
-#include "block.h"
+#include "free_bins.h"
 #include "range.h"
 
 /* Lock: the allocator's guards every field except those marked const. */
 struct ashlar_order {
     ashlar_order *next;    /* the allocator's list of streams */
     ashlar_stream stream;  /* const */
-    ashlar_free_tree free; /* the free blocks last used here */
+    ashlar_free_bins free; /* the free blocks last used here */
     cu_event event;        /* NULL until first wanted */
     uint64_t recorded;     /* recordings so far */
     uint64_t completed;    /* the newest recording known to have completed */

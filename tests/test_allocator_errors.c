@@ -216,17 +216,17 @@ static void the_walker_compares_the_counters_with_the_blocks(void) {
     allocator->heap.free_bytes++;
     check_broken("heap check: ");
     allocator->heap.free_bytes--;
-    /* A page-map entry where no block starts, and a tree that misses its node. */
+    /* A page-map entry where no block starts, and bins with a stray block. */
     ashlar_page_map_set(&allocator->heap.map, 512, allocator->heap.first);
     check_broken("live blocks in the page map is counted as 3, found 2");
     ashlar_page_map_set(&allocator->heap.map, 512, NULL);
     ashlar_block stray = {.offset = 4 * MIB, .bytes = 512};
-    ashlar_free_tree_insert(&allocator->heap.idle, &stray);
-    check_broken("free blocks in trees is counted as 2, found 1");
-    ashlar_free_tree_remove(&allocator->heap.idle, &stray);
-    ashlar_free_tree_insert(&allocator->orders->free, &stray);
-    check_broken("free blocks in trees is counted as 2, found 1");
-    ashlar_free_tree_remove(&allocator->orders->free, &stray);
+    ashlar_free_bins_insert(&allocator->heap.idle, &stray);
+    check_broken("free blocks in bins is counted as 2, found 1");
+    ashlar_free_bins_remove(&allocator->heap.idle, &stray);
+    ashlar_free_bins_insert(&allocator->orders->free, &stray);
+    check_broken("free blocks in bins is counted as 2, found 1");
+    ashlar_free_bins_remove(&allocator->orders->free, &stray);
     check_counter(&allocator->orders->completed, 1, "ahead of its recordings");
     check_counter(&allocator->orders->last_tick, 1, "ahead of its recordings");
     give(ptr);

@@ -7,7 +7,7 @@ static ashlar_block *blocks[4];
 
 static void a_new_heap_is_empty(void) {
     REQUIRE(set_up_heap("memory=16MiB"));
-    CHECK(heap.first == NULL && heap.last == NULL && heap.idle.root == NULL);
+    CHECK(heap.first == NULL && heap.last == NULL && ashlar_free_bins_is_empty(&heap.idle));
     CHECK_ZU(heap.used_bytes + heap.free_bytes + heap.range.mapped_bytes, 0);
     tear_down_heap();
 }
@@ -25,8 +25,8 @@ static void a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp(void) {
     CHECK_ZU(rest->bytes, 2 * UNIT - 512);
     CHECK(rest->order == &order_b && rest->tick == 9 && rest->requested == 0);
     CHECK(rest->next == blocks[3] && blocks[3]->prev == rest);
-    CHECK(ashlar_free_tree_has(&order_b.free, rest));
-    CHECK(!ashlar_free_tree_has(&order_b.free, front));
+    CHECK(ashlar_free_bins_has(&order_b.free, rest));
+    CHECK(!ashlar_free_bins_has(&order_b.free, front));
     CHECK(ashlar_page_map_get(&heap.map, UNIT) == front);
     tear_down_heap();
 }
@@ -36,7 +36,7 @@ static void a_block_taken_whole_leaves_no_rest(void) {
     fill_four(blocks);
     put(blocks[1], &order_b, 7);
     cut(blocks[1], UNIT, &order_a);
-    CHECK(order_b.free.root == NULL);
+    CHECK(ashlar_free_bins_is_empty(&order_b.free));
     CHECK(blocks[1]->next == blocks[2]);
     CHECK_ZU(heap.free_bytes, 0);
     tear_down_heap();
@@ -104,10 +104,10 @@ static void a_use_that_has_passed_since_yields_to_the_other(void) {
         REQUIRE(set_up_heap("memory=16MiB"));
         fill_four(blocks);
         put(blocks[1 + upper], &order_a, 5);
-        order_a.completed = 6; /* known now; the block still waits in order_a's tree */
+        order_a.completed = 6; /* known now; the block still waits in order_a's bins */
         put(blocks[2 - upper], &order_b, 8);
         CHECK(is_free_run(1, 2, &order_b, 8));
-        CHECK(order_a.free.root == NULL);
+        CHECK(ashlar_free_bins_is_empty(&order_a.free));
         tear_down_heap();
     }
 }
@@ -121,7 +121,7 @@ static void two_past_uses_make_an_idle_block(void) {
     CHECK(is_free_run(1, 1, NULL, 0));
     put(blocks[2], &order_b, 3);
     CHECK(is_free_run(1, 2, NULL, 0));
-    CHECK(ashlar_free_tree_has(&heap.idle, block_at(1)));
+    CHECK(ashlar_free_bins_has(&heap.idle, block_at(1)));
     tear_down_heap();
 }
 
@@ -244,7 +244,7 @@ static void a_sweep_makes_past_blocks_idle_and_merges_them(void) {
     CHECK(is_free_run(0, 4, NULL, 0));
     ashlar_heap_sweep(&heap);
     CHECK(is_free_run(0, 4, NULL, 0));
-    CHECK(order_a.free.root == NULL && order_b.free.root == NULL);
+    CHECK(ashlar_free_bins_is_empty(&order_a.free) && ashlar_free_bins_is_empty(&order_b.free));
     tear_down_heap();
 }
 

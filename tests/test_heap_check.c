@@ -87,17 +87,17 @@ static void a_live_block_with_a_wrong_size_or_no_stream_is_found(void) {
     tear_down_heap();
 }
 
-static void a_free_block_outside_its_tree_is_found(void) {
+static void a_free_block_outside_its_bins_is_found(void) {
     REQUIRE(set_up_four());
-    ashlar_free_tree_remove(&order_a.free, freed);
-    check_broken("block at offset 524288 of 524288 bytes: free, but not in its tree");
-    ashlar_free_tree_insert(&order_b.free, freed); /* another stream's will not do */
-    check_broken("free, but not in its tree");
-    ashlar_free_tree_remove(&order_b.free, freed);
-    ashlar_free_tree_insert(&order_a.free, freed);
-    ashlar_free_tree_remove(&heap.idle, idle);
-    check_broken("block at offset 1572864 of 524288 bytes: free, but not in its tree");
-    ashlar_free_tree_insert(&heap.idle, idle);
+    ashlar_free_bins_remove(&order_a.free, freed);
+    check_broken("block at offset 524288 of 524288 bytes: free, but not in its bins");
+    ashlar_free_bins_insert(&order_b.free, freed); /* another stream's will not do */
+    check_broken("free, but not in its bins");
+    ashlar_free_bins_remove(&order_b.free, freed);
+    ashlar_free_bins_insert(&order_a.free, freed);
+    ashlar_free_bins_remove(&heap.idle, idle);
+    check_broken("block at offset 1572864 of 524288 bytes: free, but not in its bins");
+    ashlar_free_bins_insert(&heap.idle, idle);
     tear_down_heap();
 }
 
@@ -105,13 +105,13 @@ static void free_neighbours_that_should_be_one_are_found(void) {
     REQUIRE(set_up_four());
     put(above, &order_b, 7); /* joins the idle block above it; `freed` stays apart */
     CHECK(is_free_run(1, 1, &order_a, 5) && is_free_run(2, 2, &order_b, 7));
-    ashlar_free_tree_remove(&order_b.free, above);
+    ashlar_free_bins_remove(&order_b.free, above);
     above->order = &order_a;
-    ashlar_free_tree_insert(&order_a.free, above);
+    ashlar_free_bins_insert(&order_a.free, above);
     check_broken("block at offset 524288 of 524288 bytes: not merged with the free block behind");
-    ashlar_free_tree_remove(&order_a.free, above);
+    ashlar_free_bins_remove(&order_a.free, above);
     above->order = &order_b;
-    ashlar_free_tree_insert(&order_b.free, above);
+    ashlar_free_bins_insert(&order_b.free, above);
     tear_down_heap();
 }
 
@@ -145,7 +145,7 @@ int main(void) {
     RUN(a_size_that_is_no_multiple_is_found);
     RUN(a_page_map_that_disagrees_is_found);
     RUN(a_live_block_with_a_wrong_size_or_no_stream_is_found);
-    RUN(a_free_block_outside_its_tree_is_found);
+    RUN(a_free_block_outside_its_bins_is_found);
     RUN(free_neighbours_that_should_be_one_are_found);
     RUN(blocks_that_do_not_end_with_the_range_are_found);
     RUN(wrong_sums_are_found);

@@ -1,0 +1,54 @@
+/*
+ * free_bins.h - free blocks by size, found in a few instructions (internal).
+ *
+ * Two levels, in units of ASHLAR_BLOCK_ALIGN: group 0 has a bin for each of 1 .. 31 units, group
+ * g >= 1 has 32 bins of 2^(g-1) units for [32, 64) * 2^(g-1) units. So a bin of groups 0 and 1 has
+ * blocks of one size, and in the others a block is less than 1/32 larger than the smallest there
+ * may be in its bin.
+ *
+ * Invariants:
+ *   groups bit g is set       == bins[g] != 0
+ *   bins[g] bit b is set      == newest[g][b] != NULL
+ *   every block in newest[g][b] has the size of bin b of group g
+ */
+#ifndef ASHLAR_FREE_BINS_H
+#define ASHLAR_FREE_BINS_H
+
+#include "block.h"
+
+enum {
+    ASHLAR_BINS_PER_GROUP = 32,
+    ASHLAR_BIN_GROUPS = 36, /* blocks of less than 2^49 bytes, more than an address can reach */
+};
+
+/* All zero is empty. */
+typedef struct ashlar_free_bins {
+    uint64_t groups;
+    uint32_t bins[ASHLAR_BIN_GROUPS];
+    ashlar_block *newest[ASHLAR_BIN_GROUPS][ASHLAR_BINS_PER_GROUP];
+} ashlar_free_bins;
+
+void ashlar_free_bins_insert(ashlar_free_bins *bins, ashlar_block *block);
+void ashlar_free_bins_remove(ashlar_free_bins *bins, ashlar_block *block); /* requires: in them */
+
+/*
+ * A block of at least `bytes`, NULL only where there is none: the best of the newest few in the
+ * bin of `bytes`, else the best of the newest few in the next larger one. Cost: O(1), but O(n)
+ * where only old blocks of the one bin fit.
+ */
+ashlar_block *ashlar_free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes);
+
+static inline bool ashlar_free_bins_is_empty(const ashlar_free_bins *bins) {
+    return bins->groups == 0;
+}
+
+/* The largest block's bytes, 0 where there is none. O(blocks of the last bin). */
+size_t ashlar_free_bins_largest(const ashlar_free_bins *bins);
+
+/* How many blocks there are. O(n), for checks. */
+size_t ashlar_free_bins_count(const ashlar_free_bins *bins);
+
+/* Whether `block` is in its bin. O(blocks of that bin), for checks. */
+bool ashlar_free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block);
+
+#endif /* ASHLAR_FREE_BINS_H */
