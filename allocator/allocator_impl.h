@@ -8,42 +8,96 @@
 
 #include <ashlar/allocator.h>
 
+#include "cache.h"
 #include "heap.h"
 
+/* What a hit reads: never written after creation, and on no line with what is. */
+typedef struct ashlar_fixed {
+    uint64_t id;         /* of this allocator alone, also after its end; never 0 */
+    cu_ptr base;         /* of the heap's range */
+    size_t range_bytes;
+    ashlar_page_map map; /* the heap's */
+    unsigned char apart[ASHLAR_CACHE_LINE];
+} ashlar_fixed;
+
 struct ashlar_allocator {
+    ashlar_fixed fixed;
     ashlar_device *device; /* const */
+    size_t cache_bytes;    /* const; what one thread's cache may hold, 0: there are none */
     pthread_mutex_t lock;  /* guards everything below */
     ashlar_caller caller;
     ashlar_heap heap;
     ashlar_order *orders;  /* one for each stream seen; never removed, new ones in front */
     ashlar_order *recent;  /* the one asked for last, as the next call mostly asks for it again */
-    ashlar_stats stats;    /* but for what ashlar_stats_read fills in */
+    ashlar_cache *caches;  /* one for each thread that allocates */
+    bool is_watched;       /* every call is to take the slow path */
+    /* Of threads without a cache. As the caches' ones after a publication, between two calls. */
+    ashlar_counters counters;
+    /* Published, but for what ashlar_stats_read fills in: some threads' changes are not in it. */
+    ashlar_stats stats;
     uint64_t calls_at_seal;
-    /*
-     * True from reaching a new peak of live bytes until the next free. Only then are the tags'
-     * live bytes copied to at_peak_bytes, once per peak and not once per allocation.
-     */
-    bool is_at_peak;
 };
 
 /* Which step of the ladder served a request: the counter to raise. */
 typedef enum ashlar_step {
+    ASHLAR_STEP_CACHED,
     ASHLAR_STEP_SAME_STREAM,
     ASHLAR_STEP_IDLE,
     ASHLAR_STEP_COMPLETED,
     ASHLAR_STEP_WAITED,
     ASHLAR_STEP_MAPPED,
+    ASHLAR_STEP_DRAINED,
+    ASHLAR_STEP_RECLAIMED,
     ASHLAR_STEP_AFTER_SYNC,
+    ASHLAR_STEP_GATHERED,
 } ashlar_step;
 
+/* CU_STREAM_LEGACY is another name of the default stream. */
+static inline ashlar_stream ashlar_stream_named(ashlar_stream stream) {
+    return (uintptr_t)stream == CU_STREAM_LEGACY ? NULL : stream;
+}
+
+/* As the public functions, for whatever the calling thread's cache does not settle. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_slow(ashlar_allocator *allocator, size_t bytes,
+                                                  ashlar_tag tag, ashlar_stream stream,
+                                                  void **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar_free_slow(ashlar_allocator *allocator, void *ptr);
+
+/* The record of a stream, made at its first use. Lock: held. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_order_of_locked(ashlar_allocator *allocator,
+                                                       ashlar_stream stream, ashlar_order **out);
+
+/* One consistent sum of every thread's counters. Lock: held; _claimed: and every cache claimed. */
+void ashlar_stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
+void ashlar_stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
+
 /*
- * Find a free block of at least `bytes` that work queued on `order` from now on may use; it is
- * still free and in its bins. Lock: held.
+ * The report of a request that cannot be served: ASHLAR_ENOMEM. Lock: held.
+ *
+ * cause   the last step's own words
+ */
+ashlar_status ashlar_no_memory_locked(ashlar_allocator *allocator, size_t bytes, ashlar_tag tag,
+                                      const char *cause);
+
+/* Give a block to the heap, last used on `order` no later than now. Lock: held. */
+void ashlar_release_block_locked(ashlar_allocator *allocator, ashlar_block *block,
+                                 ashlar_order *order);
+
+/* A request on its way down the ladder. */
+typedef struct ashlar_request {
+    ashlar_order *order; /* work queued there from now on is to use the block */
+    size_t bytes;        /* of the block */
+    ashlar_cache *own;   /* the calling thread's cache, or NULL */
+} ashlar_request;
+
+/*
+ * Find a free block that serves the request; it is still free and in its index. Lock: held; may be
+ * dropped and taken again meanwhile.
  *
  * Errors: ASHLAR_ENOMEM (the driver's own words in the detail), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_ladder_find_locked(ashlar_allocator *allocator,
-                                                          ashlar_order *order, size_t bytes,
+                                                          const ashlar_request *request,
                                                           ashlar_block **out, ashlar_step *step);
 
 #endif /* ASHLAR_ALLOCATOR_IMPL_H */

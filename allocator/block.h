@@ -18,7 +18,7 @@ typedef struct ashlar_order ashlar_order;
 
 typedef enum ashlar_block_state {
     ASHLAR_BLOCK_FREE,     /* in its order's bins, or in the heap's idle ones */
-    ASHLAR_BLOCK_LIVE,     /* handed out; in the page map */
+    ASHLAR_BLOCK_LIVE,     /* handed out, or kept by a thread's cache; in the page map */
     ASHLAR_BLOCK_CACHED,   /* taken from the heap and kept by a thread's cache; in the page map */
     ASHLAR_BLOCK_UNMAPPED, /* a hole: addresses without memory */
 } ashlar_block_state;
@@ -37,6 +37,7 @@ struct ashlar_block {
     uint64_t tick;       /* free: order->recorded at that use */
     unsigned char state; /* an ashlar_block_state */
     unsigned char tag;   /* live: an ashlar_tag */
+    bool is_shared;      /* live: used on further streams, see ashlar_record_stream() */
     ashlar_block *prev;  /* address order, NULL at the ends */
     ashlar_block *next;  /* and the list of spare nodes */
     ashlar_block *newer; /* free: the list of its bin, NULL at the ends */

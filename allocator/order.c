@@ -37,7 +37,9 @@ ashlar_status ashlar_order_cover(ashlar_order *order, ashlar_caller *caller, uin
     }
     status = record(order, caller);
     ashlar_device_leave(caller->device);
-    *recorded += status == ASHLAR_OK;
+    if (status == ASHLAR_OK) {
+        order->recorded_at = ++*recorded;
+    }
     return status;
 }
 

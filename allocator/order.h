@@ -24,6 +24,7 @@ struct ashlar_order {
     uint64_t recorded;     /* recordings so far */
     uint64_t completed;    /* the newest recording known to have completed */
     uint64_t last_tick;    /* of the newest block freed here: no free block has a later one */
+    uint64_t recorded_at;  /* number of the newest recording among those of all streams */
 };
 
 /* True where a use stamped (order, tick) is known to be over. */
@@ -31,7 +32,10 @@ static inline bool ashlar_order_is_past(const ashlar_order *order, uint64_t tick
     return order == NULL || order->completed > tick;
 }
 
-/* Make sure that a recording after `tick` exists. *recorded counts the one made, if any. */
+/*
+ * Make sure that a recording after `tick` exists. *recorded counts those of all streams, and gives
+ * the one made, if any, its number.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_cover(ashlar_order *order, ashlar_caller *caller,
                                                    uint64_t tick, uint64_t *recorded);
 

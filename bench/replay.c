@@ -298,7 +298,8 @@ static void read_figures(const replay *r) {
     ashlar_replay_result *result = r->result;
     ashlar_stats stats;
     ashlar_stats_read(r->allocator, &stats);
-    const uint64_t misses = stats.served_mapped + stats.served_after_sync;
+    const uint64_t misses = stats.served_mapped + stats.served_drained + stats.served_reclaimed +
+                            stats.served_after_sync + stats.served_gathered;
     const double per_op = r->ns / (double)r->ops - r->clock_ns; /* 0 / 0 is NaN, as it should be */
     result->peak_reserved = stats.reserved_peak_bytes;
     result->driver_calls = stats.driver_calls;

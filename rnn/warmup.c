@@ -58,7 +58,8 @@ static ashlar_status rehearse(ashlar_model *model, size_t max_steps, size_t batc
         }
         ashlar_stats_read(model->allocator, &after);
     } while (after.alloc_count - before.alloc_count !=
-             after.served_same_stream - before.served_same_stream);
+             after.served_cached + after.served_same_stream - before.served_cached -
+                 before.served_same_stream);
     return ASHLAR_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <ashlar/config.h>
 #include <ashlar/device.h>
 #include <ashlar/export.h>
 #include <ashlar/status.h>
@@ -44,7 +45,8 @@ typedef struct ashlar_tag_stats {
 
 /*
  * Invariants (tests/test_allocator.c):
- *   live_bytes <= block_bytes <= reserved_bytes,  every peak >= its current value
+ *   live_bytes <= block_bytes,  block_bytes + cached_bytes <= reserved_bytes
+ *   every peak >= its current value
  *   alloc_count == the sum of the served_ counts,  live_blocks == alloc_count - free_count
  *   live_bytes == sum of tags[].live_bytes,  live_peak_bytes == sum of tags[].at_peak_bytes
  */
@@ -52,18 +54,23 @@ typedef struct ashlar_stats {
     uint64_t live_bytes;          /* requested by blocks not yet freed */
     uint64_t live_peak_bytes;
     uint64_t block_bytes;         /* the same blocks, rounding included */
+    uint64_t cached_bytes;        /* free blocks that threads' caches hold */
     uint64_t reserved_bytes;      /* physical memory taken from the driver */
     uint64_t reserved_peak_bytes;
     uint64_t live_blocks;
     uint64_t alloc_count;         /* successful calls */
     uint64_t free_count;
     /* Which step of the ladder served each allocation; see ashlar_alloc. */
+    uint64_t served_cached;       /* the thread's own cache */
     uint64_t served_same_stream;  /* a block last used on the same stream */
     uint64_t served_idle;         /* a block that no queued work touches */
     uint64_t served_completed;    /* another stream's block whose event had completed */
     uint64_t served_waited;       /* another stream's block, after an in-stream wait */
     uint64_t served_mapped;       /* a miss: new physical memory */
-    uint64_t served_after_sync;   /* a miss that the host had to wait for */
+    uint64_t served_drained;      /* memory was out: after every thread's cache was emptied */
+    uint64_t served_reclaimed;    /* after a reclaim callback gave something back */
+    uint64_t served_after_sync;   /* after the host had waited for work to end */
+    uint64_t served_gathered;     /* after free physical memory was gathered into one hole */
     uint64_t events_recorded;
     uint64_t driver_calls;        /* of this allocator; choosing a context is not counted */
     uint64_t driver_calls_sealed; /* those since ashlar_allocator_seal() */
@@ -72,7 +79,8 @@ typedef struct ashlar_stats {
 } ashlar_stats;
 
 /*
- * Make an allocator on `device`: reserves address space, takes no memory yet.
+ * Make an allocator on `device`: reserves address space, takes no memory yet. Its options are the
+ * defaults, changed by the environment's ASHLAR_CONF.
  *
  * Ownership: *out is the caller's; the device must outlive it.
  * Threads:   any.
@@ -81,6 +89,10 @@ typedef struct ashlar_stats {
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create(ashlar_device *device,
                                                                    ashlar_allocator **out);
+
+/* The same with these options; the environment is not asked. Errors: also those of `config`. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_with(
+    ashlar_device *device, const ashlar_config *config, ashlar_allocator **out);
 
 /*
  * Wait for the device and return all memory to the driver, live blocks too. NULL is allowed.

@@ -145,10 +145,13 @@ static void check_stats(const world *w) {
     }
     FUZZ_CHECK(s.live_bytes == live_bytes && s.block_bytes == rounded && tags == live_bytes);
     FUZZ_CHECK(s.live_blocks == w->count && s.live_blocks == s.alloc_count - s.free_count);
-    FUZZ_CHECK(s.block_bytes <= s.reserved_bytes && s.reserved_bytes <= s.reserved_peak_bytes);
+    FUZZ_CHECK(s.block_bytes + s.cached_bytes <= s.reserved_bytes);
+    FUZZ_CHECK(s.reserved_bytes <= s.reserved_peak_bytes);
     FUZZ_CHECK(s.live_peak_bytes >= s.live_bytes && at_peak == s.live_peak_bytes);
-    FUZZ_CHECK(s.alloc_count == s.served_same_stream + s.served_idle + s.served_completed +
-                                    s.served_waited + s.served_mapped + s.served_after_sync);
+    FUZZ_CHECK(s.alloc_count == s.served_cached + s.served_same_stream + s.served_idle +
+                                    s.served_completed + s.served_waited + s.served_mapped +
+                                    s.served_drained + s.served_reclaimed + s.served_after_sync +
+                                    s.served_gathered);
     FUZZ_CHECK(s.reserved_bytes <= w->device->info.total_bytes);
 }
 

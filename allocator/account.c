@@ -1,0 +1,57 @@
+#include "account.h"
+
+#include "compiler.h"
+
+ASHLAR_NOINLINE void ashlar_count_peak(ashlar_counters *c) {
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        c->tags_at_peak[tag] = c->tags[tag].live;
+    }
+    c->is_at_peak = false;
+}
+
+/* Unsigned values and their changes: arithmetic modulo 2^64 gives the right sum. */
+static uint64_t changed(uint64_t value, int64_t change) {
+    return value + (uint64_t)change;
+}
+
+/* The largest total that this thread saw, in the changes' own terms. */
+static void publish_peak(ashlar_counters *c, ashlar_stats *stats) {
+    const uint64_t reached = changed(stats->live_bytes, c->all.peak);
+    if (!c->has_peak || reached <= stats->live_peak_bytes) {
+        return;
+    }
+    if (c->is_at_peak) {
+        ashlar_count_peak(c);
+    }
+    stats->live_peak_bytes = reached;
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        stats->tags[tag].at_peak_bytes = changed(stats->tags[tag].live_bytes, c->tags_at_peak[tag]);
+    }
+}
+
+static void publish_tag(const ashlar_change *change, ashlar_tag_stats *total) {
+    const uint64_t reached = changed(total->live_bytes, change->peak);
+    total->live_bytes = changed(total->live_bytes, change->live);
+    total->peak_bytes = reached > total->peak_bytes ? reached : total->peak_bytes;
+}
+
+void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats) {
+    publish_peak(c, stats);
+    stats->alloc_count += c->hit_count;
+    stats->served_cached += c->hit_count;
+    stats->free_count += c->free_count;
+    stats->live_bytes = changed(stats->live_bytes, c->all.live);
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        publish_tag(&c->tags[tag], &stats->tags[tag]);
+    }
+    /* Other threads may have published meanwhile, and the sum be a peak that none saw alone. */
+    if (stats->live_bytes > stats->live_peak_bytes) {
+        stats->live_peak_bytes = stats->live_bytes;
+        for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+            stats->tags[tag].at_peak_bytes = stats->tags[tag].live_bytes;
+        }
+    }
+    *c = (ashlar_counters){
+        .all.peak = (int64_t)(stats->live_peak_bytes - stats->live_bytes),
+    };
+}

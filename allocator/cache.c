@@ -1,0 +1,356 @@
+#include "cache.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "allocator_impl.h"
+#include "barrier.h"
+#include "check_level.h"
+#include "error.h"
+#include "host.h"
+
+/* So that a hit need not ask whether the thread has a cache: no allocator has the id 0. */
+static ashlar_cache no_cache;
+
+_Thread_local ashlar_cache *ashlar_cache_recent = &no_cache;
+static _Thread_local ashlar_cache *caches_of_thread; /* linked by next_of_thread */
+static _Thread_local bool is_ending;
+
+/*
+ * Guards ashlar_cache.allocator of all caches: a thread that ends and an allocator that is
+ * destroyed both part a cache from its allocator. Taken before an allocator's lock.
+ */
+static pthread_mutex_t parting_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static pthread_key_t ending_key;
+static bool has_ending_key;
+
+/* ---- lists ---- */
+
+static void link_locked(ashlar_allocator *a, ashlar_cache *cache) {
+    cache->prev = NULL;
+    cache->next = a->caches;
+    if (a->caches != NULL) {
+        a->caches->prev = cache;
+    }
+    a->caches = cache;
+}
+
+static void unlink_locked(ashlar_allocator *a, ashlar_cache *cache) {
+    *(cache->prev != NULL ? &cache->prev->next : &a->caches) = cache->next;
+    if (cache->next != NULL) {
+        cache->next->prev = cache->prev;
+    }
+}
+
+static void delete_cache(ashlar_cache *cache) {
+    while (cache->magazines != NULL) {
+        ashlar_magazines *next = cache->magazines->next;
+        ashlar_host_free(cache->magazines);
+        cache->magazines = next;
+    }
+    ashlar_host_free(cache);
+}
+
+/* ---- the thread's end ---- */
+
+/* Give everything back to the allocator, if it still is. Lock: parting_lock. */
+static void return_cache(ashlar_cache *cache) {
+    ashlar_allocator *a = cache->allocator;
+    if (a == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&a->lock);
+    ashlar_cache_flush_locked(cache);
+    ashlar_counters_publish(&cache->counters, &a->stats);
+    unlink_locked(a, cache);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static void end_thread(void *unused) {
+    (void)unused;
+    is_ending = true;
+    ashlar_cache_recent = &no_cache;
+    pthread_mutex_lock(&parting_lock);
+    while (caches_of_thread != NULL) {
+        ashlar_cache *next = caches_of_thread->next_of_thread;
+        return_cache(caches_of_thread);
+        delete_cache(caches_of_thread);
+        caches_of_thread = next;
+    }
+    pthread_mutex_unlock(&parting_lock);
+}
+
+static void make_key(void) {
+    has_ending_key = pthread_key_create(&ending_key, end_thread) == 0;
+}
+
+/* Have end_thread() called when this thread ends. */
+static bool expect_end(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_key);
+    /* Any value but NULL: only such keys are passed to their function. */
+    return has_ending_key && pthread_setspecific(ending_key, &no_cache) == 0;
+}
+
+void ashlar_caches_disown(ashlar_allocator *a) {
+    pthread_mutex_lock(&parting_lock);
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        cache->allocator = NULL;
+    }
+    a->caches = NULL;
+    pthread_mutex_unlock(&parting_lock);
+}
+
+/* Free the thread's caches whose allocators are gone. */
+static void forget_disowned(void) {
+    pthread_mutex_lock(&parting_lock);
+    for (ashlar_cache **link = &caches_of_thread; *link != NULL;) {
+        ashlar_cache *cache = *link;
+        if (cache->allocator != NULL) {
+            link = &cache->next_of_thread;
+            continue;
+        }
+        *link = cache->next_of_thread;
+        if (ashlar_cache_recent == cache) {
+            ashlar_cache_recent = &no_cache;
+        }
+        delete_cache(cache);
+    }
+    pthread_mutex_unlock(&parting_lock);
+}
+
+/* ---- finding and making ---- */
+
+static uint64_t thread_number(void) {
+    static _Atomic uint64_t numbers;
+    static _Thread_local uint64_t mine;
+    if (mine == 0) {
+        mine = atomic_fetch_add(&numbers, 1) + 1;
+    }
+    return mine;
+}
+
+static ashlar_cache *new_cache(ashlar_allocator *a) {
+    ashlar_cache *cache = ashlar_host_calloc(1, sizeof *cache);
+    if (cache == NULL) {
+        return NULL;
+    }
+    cache->allocator_id = a->fixed.id;
+    cache->allocator = a;
+    cache->thread = thread_number();
+    cache->limit_bytes[0] = a->cache_bytes / 2;
+    cache->limit_bytes[1] = a->cache_bytes / 2;
+    cache->next_of_thread = caches_of_thread;
+    caches_of_thread = cache;
+    pthread_mutex_lock(&a->lock);
+    atomic_store(&cache->attention, a->is_watched ? ASHLAR_CACHE_WATCHED : 0);
+    /* Begins with what it takes to be a peak. */
+    ashlar_counters_publish(&cache->counters, &a->stats);
+    link_locked(a, cache);
+    pthread_mutex_unlock(&a->lock);
+    return cache;
+}
+
+ashlar_cache *ashlar_cache_get(ashlar_allocator *a) {
+    ashlar_cache *cache = caches_of_thread;
+    if (a->cache_bytes == 0 || is_ending) {
+        return NULL;
+    }
+    while (cache != NULL && cache->allocator_id != a->fixed.id) {
+        cache = cache->next_of_thread;
+    }
+    if (cache == NULL && ashlar_barrier_init() && expect_end()) {
+        forget_disowned();
+        cache = new_cache(a);
+    }
+    if (cache != NULL) {
+        ashlar_cache_recent = cache;
+    }
+    return cache;
+}
+
+ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_order *order) {
+    ashlar_magazines *m = ashlar_host_calloc(1, sizeof *m);
+    if (m != NULL) {
+        m->order = order;
+        m->next = cache->magazines;
+        cache->magazines = m;
+    }
+    return m;
+}
+
+ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find_order(ashlar_cache *cache,
+                                                          const ashlar_order *order) {
+    ashlar_magazines *m = cache->magazines;
+    while (m != NULL && m->order != order) {
+        m = m->next;
+    }
+    if (m != NULL) {
+        cache->recent = m;
+        cache->stream = order->stream;
+    }
+    return m;
+}
+
+ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_stream stream) {
+    const ashlar_stream named = ashlar_stream_named(stream);
+    ashlar_magazines *m = cache->magazines;
+    while (m != NULL && m->order->stream != named) {
+        m = m->next;
+    }
+    if (m != NULL) {
+        cache->recent = m;
+        cache->stream = stream;
+    }
+    return m;
+}
+
+/* ---- giving back ---- */
+
+bool ashlar_cache_defer(ashlar_cache *cache, ashlar_block *block) {
+    const size_t bytes = cache->pending_bytes + block->bytes;
+    if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit_bytes[1]) {
+        return false;
+    }
+    block->older = cache->pending;
+    cache->pending = block;
+    cache->pending_count++;
+    cache->pending_bytes = bytes;
+    return true;
+}
+
+/*
+ * The order's present tick, not the one at the free: it may be later, never earlier, and an event
+ * recorded since then comes after the last use all the same.
+ */
+static void put_list_locked(ashlar_allocator *a, ashlar_block *list) {
+    while (list != NULL) {
+        ashlar_block *next = list->older;
+        ashlar_release_block_locked(a, list, list->order);
+        list = next;
+    }
+}
+
+void ashlar_cache_flush_pending_locked(ashlar_cache *cache) {
+    ashlar_block *list = cache->pending;
+    cache->pending = NULL;
+    cache->pending_count = 0;
+    cache->pending_bytes = 0;
+    put_list_locked(cache->allocator, list);
+}
+
+static void empty_magazines_locked(ashlar_cache *cache, ashlar_magazines *m) {
+    for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
+        ashlar_block *list = m->lists[i];
+        m->lists[i] = NULL;
+        for (const ashlar_block *block = list; block != NULL; block = block->older) {
+            cache->cached_count--;
+            cache->cached_bytes[block->bytes > ASHLAR_SC_MAX_BYTES] -= block->bytes;
+        }
+        put_list_locked(cache->allocator, list);
+    }
+}
+
+void ashlar_cache_flush_locked(ashlar_cache *cache) {
+    ashlar_cache_flush_pending_locked(cache);
+    for (ashlar_magazines *m = cache->magazines; m != NULL && cache->cached_count > 0;
+         m = m->next) {
+        empty_magazines_locked(cache, m);
+    }
+}
+
+void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order) {
+    ashlar_cache_flush_pending_locked(cache);
+    for (ashlar_magazines **link = &cache->magazines; *link != NULL;) {
+        ashlar_magazines *m = *link;
+        if (m->order != order) {
+            link = &m->next;
+            continue;
+        }
+        empty_magazines_locked(cache, m);
+        *link = m->next;
+        ashlar_host_free(m);
+    }
+    cache->recent = NULL;
+}
+
+size_t ashlar_cache_bytes(const ashlar_cache *cache) {
+    return cache->cached_bytes[0] + cache->cached_bytes[1] + cache->pending_bytes;
+}
+
+/* ---- shutting out ---- */
+
+static void set_attention(ashlar_allocator *a, const ashlar_cache *own, unsigned attention) {
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        if (cache != own) {
+            atomic_store_explicit(&cache->attention, attention, memory_order_release);
+        }
+    }
+}
+
+static unsigned watched(const ashlar_allocator *a) {
+    return a->is_watched ? ASHLAR_CACHE_WATCHED : 0;
+}
+
+void ashlar_caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    if (a->caches == NULL || (a->caches == own && own->next == NULL)) {
+        return;
+    }
+    set_attention(a, own, ASHLAR_CACHE_CLAIMED | watched(a));
+    ashlar_barrier_everywhere();
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        while (cache != own && atomic_load_explicit(&cache->is_busy, memory_order_acquire) != 0) {
+            sched_yield(); /* its thread is in the middle of a hit, and may have lost its core */
+        }
+    }
+}
+
+void ashlar_caches_release_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    set_attention(a, own, watched(a));
+}
+
+/* ---- checks ---- */
+
+static ashlar_status broken(const ashlar_cache *cache, const char *what) {
+    return ashlar_fail(ASHLAR_EFORMAT, "cache check: cache of thread %llu: %s",
+                       (unsigned long long)cache->thread, what);
+}
+
+static bool is_cached_here(const ashlar_block *block, const ashlar_order *order) {
+    return block->state == ASHLAR_BLOCK_LIVE && block->requested == 0 &&
+           (order == NULL || block->order == order);
+}
+
+ashlar_status ashlar_cache_check_locked(const ashlar_cache *cache) {
+    size_t count = 0, bytes[2] = {0}, pending = 0, pending_bytes = 0;
+    for (ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
+        for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
+            for (const ashlar_block *block = m->lists[i]; block != NULL; block = block->older) {
+                if (!is_cached_here(block, m->order) ||
+                    ashlar_cache_list(m, block->bytes) != &m->lists[i]) {
+                    return broken(cache, "a block is in the wrong magazine");
+                }
+                count++;
+                bytes[block->bytes > ASHLAR_SC_MAX_BYTES] += block->bytes;
+            }
+        }
+    }
+    for (const ashlar_block *block = cache->pending; block != NULL; block = block->older) {
+        if (!is_cached_here(block, NULL)) {
+            return broken(cache, "a pending block is not marked as cached");
+        }
+        pending++;
+        pending_bytes += block->bytes;
+    }
+    if (count != cache->cached_count || bytes[0] != cache->cached_bytes[0] ||
+        bytes[1] != cache->cached_bytes[1] || pending != cache->pending_count ||
+        pending_bytes != cache->pending_bytes) {
+        return broken(cache, "its blocks are miscounted");
+    }
+    if (bytes[0] > cache->limit_bytes[0] || bytes[1] > cache->limit_bytes[1] ||
+        count > ASHLAR_CACHE_COUNT_MAX || pending > ASHLAR_CACHE_PENDING_MAX) {
+        return broken(cache, "it holds more than its limits");
+    }
+    return ASHLAR_OK;
+}

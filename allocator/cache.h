@@ -1,0 +1,191 @@
+/*
+ * cache.h - the free blocks that one thread keeps of one allocator, to hand out without a lock
+ * (internal).
+ *
+ * A cache has magazines for each stream that its thread uses: a list of blocks per size class, and
+ * for larger blocks lists by a hash of the exact size. All blocks of a stream's magazines were
+ * freed on that stream, so its later work may have them.
+ *
+ * Who may touch a cache: its thread, between ashlar_cache_enter() and ashlar_cache_leave(), or
+ * while it holds the allocator's lock; another thread that holds the lock, between
+ * ashlar_caches_claim_locked() and ashlar_caches_release_locked(). Entering is two plain stores and
+ * a load. What makes that enough is that the claiming thread, which is rare, pays for both: between
+ * its store to `attention` and its load of `is_busy` it has the kernel put a full barrier into
+ * every running thread (membarrier(2)). So either the owner sees the claim, or the claimer sees
+ * that the owner is inside and waits for it to leave; it never waits for more than one hit.
+ *
+ * Invariants (ashlar_cache_check_locked):
+ *   cached_bytes[large] == bytes of the blocks in the magazines, by large or not
+ *   cached_count        == their number;  cached_bytes[i] <= limit_bytes[i]
+ *   pending_count       <= ASHLAR_CACHE_PENDING_MAX
+ *   every block in it is in use for the heap, not for the caller (requested == 0), and has its
+ *   magazines' order
+ */
+#ifndef ASHLAR_CACHE_H
+#define ASHLAR_CACHE_H
+
+#include <stdatomic.h>
+
+#include "account.h"
+#include "compiler.h"
+#include "order.h"
+#include "size_class.h"
+
+enum {
+    ASHLAR_CACHE_LARGE_LISTS = 64,
+    ASHLAR_CACHE_LISTS = ASHLAR_SC_COUNT + ASHLAR_CACHE_LARGE_LISTS,
+    ASHLAR_CACHE_LARGE_PROBES = 4, /* blocks of a large list that a hit looks at */
+    ASHLAR_CACHE_COUNT_MAX = 2048, /* blocks of one cache */
+    ASHLAR_CACHE_PENDING_MAX = 16, /* freed blocks that wait to go to the heap together */
+};
+
+/* Reasons for the owner to leave its fast path: bits of ashlar_cache.attention. */
+enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_WATCHED = 2 };
+
+typedef struct ashlar_magazines ashlar_magazines;
+struct ashlar_magazines {
+    ashlar_magazines *next; /* of the same cache */
+    ashlar_order *order;    /* const */
+    ashlar_block *lists[ASHLAR_CACHE_LISTS]; /* linked by `older` */
+};
+
+typedef struct ashlar_cache ashlar_cache;
+struct ashlar_cache {
+    _Atomic unsigned is_busy;   /* written by the owner only */
+    _Atomic unsigned attention; /* written under the allocator's lock only */
+    uint64_t allocator_id;      /* const; 0: of no allocator */
+    ashlar_stream stream;       /* the last one asked for, ... */
+    ashlar_magazines *recent;   /* ... and its magazines, NULL: none yet */
+    size_t cached_count;
+    size_t cached_bytes[2];     /* [0] up to ASHLAR_SC_MAX_BYTES, [1] larger */
+    size_t limit_bytes[2];      /* const */
+    ashlar_counters counters;
+    ashlar_block *pending;      /* freed, on their way to the heap; linked by `older` */
+    size_t pending_count;
+    size_t pending_bytes;
+    ashlar_magazines *magazines;
+    /* Lists: of the allocator, under its lock; of the thread, its own. */
+    ashlar_cache *next, *prev;
+    ashlar_cache *next_of_thread;
+    ashlar_allocator *allocator; /* NULL once it is destroyed. Lock: that of all caches */
+    uint64_t thread;             /* a number for each thread, never used again */
+};
+
+/* The calling thread's cache of the allocator that it used last; one of no allocator at first. */
+extern _Thread_local ashlar_cache *ashlar_cache_recent ASHLAR_INITIAL_EXEC;
+
+static inline bool ashlar_cache_enter(ashlar_cache *cache) {
+    atomic_store_explicit(&cache->is_busy, 1, memory_order_relaxed);
+    /* The compiler keeps the order; that the processor need not is the claimer's to see to. */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (ASHLAR_LIKELY(atomic_load_explicit(&cache->attention, memory_order_acquire) == 0)) {
+        return true;
+    }
+    atomic_store_explicit(&cache->is_busy, 0, memory_order_release);
+    return false;
+}
+
+static inline void ashlar_cache_leave(ashlar_cache *cache) {
+    atomic_store_explicit(&cache->is_busy, 0, memory_order_release);
+}
+
+/* ---- for the owner, inside ---- */
+
+/* The magazines of a stream, or of an order; NULL: none yet. Makes them the recent ones. */
+ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_stream stream);
+ashlar_magazines *ashlar_cache_find_order(ashlar_cache *cache, const ashlar_order *order);
+
+/* Multiples of 512 B spread over the lists: by a multiplication, its highest six bits. */
+static inline size_t ashlar_cache_large_list(size_t block_bytes) {
+    const uint64_t hash = (uint64_t)(block_bytes / ASHLAR_BLOCK_ALIGN) * UINT64_C(0x9E3779B97F4A7C15);
+    return ASHLAR_SC_COUNT + (size_t)(hash >> 58);
+}
+
+static inline ashlar_block **ashlar_cache_list(ashlar_magazines *m, size_t block_bytes) {
+    const size_t idx = block_bytes <= ASHLAR_SC_MAX_BYTES ? ashlar_sc_of_bytes(block_bytes).idx
+                                                          : ashlar_cache_large_list(block_bytes);
+    return &m->lists[idx];
+}
+
+/* Take a block of the size that serves `bytes`, or NULL; always NULL for 0, which is no size. */
+static inline ashlar_block *ashlar_cache_pop(ashlar_cache *cache, ashlar_magazines *m,
+                                             size_t bytes) {
+    ashlar_block **link, *block;
+    const bool is_large = bytes - 1 >= ASHLAR_SC_MAX_BYTES;
+    if (ASHLAR_LIKELY(!is_large)) {
+        link = &m->lists[ashlar_sc_of_bytes(bytes).idx];
+        block = *link;
+    } else {
+        const size_t want = (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
+        link = &m->lists[ashlar_cache_large_list(want)];
+        block = *link;
+        for (int i = 1; block != NULL && block->bytes != want; i++) {
+            link = &block->older;
+            block = i < ASHLAR_CACHE_LARGE_PROBES ? *link : NULL;
+        }
+    }
+    if (ASHLAR_LIKELY(block != NULL)) {
+        *link = block->older;
+        cache->cached_count--;
+        cache->cached_bytes[is_large] -= block->bytes;
+    }
+    return block;
+}
+
+/* Put a block in; false where the cache is full. */
+static inline bool ashlar_cache_push(ashlar_cache *cache, ashlar_magazines *m,
+                                     ashlar_block *block) {
+    const bool is_large = block->bytes > ASHLAR_SC_MAX_BYTES;
+    const size_t bytes = cache->cached_bytes[is_large] + block->bytes;
+    if (bytes > cache->limit_bytes[is_large] || cache->cached_count >= ASHLAR_CACHE_COUNT_MAX) {
+        return false;
+    }
+    ashlar_block **link = ashlar_cache_list(m, block->bytes);
+    block->older = *link;
+    *link = block;
+    cache->cached_bytes[is_large] = bytes;
+    cache->cached_count++;
+    return true;
+}
+
+/* Let a block that the cache is too full for wait for its companions; false: there are enough. */
+bool ashlar_cache_defer(ashlar_cache *cache, ashlar_block *block);
+
+/* ---- for the owner, outside ---- */
+
+/*
+ * The calling thread's cache of this allocator, made at its first use, and from then the recent
+ * one. NULL where it can have none: no host memory, a kernel without membarrier(2), a thread that
+ * is ending, an allocator without caches. Lock: not held.
+ */
+ashlar_cache *ashlar_cache_get(ashlar_allocator *allocator);
+
+/* Make magazines for `order`. NULL: no host memory. Lock: held. */
+ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_order *order);
+
+/* ---- for whoever holds the lock ---- */
+
+/*
+ * Shut every other thread out of its cache until the release. `own`: the calling thread's cache of
+ * this allocator or NULL. Cost: where there are other caches, a system call.
+ */
+void ashlar_caches_claim_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+void ashlar_caches_release_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+
+/* Give blocks to the heap: those pending, all; of a claimed cache or of the caller's own. */
+void ashlar_cache_flush_pending_locked(ashlar_cache *cache);
+void ashlar_cache_flush_locked(ashlar_cache *cache);
+
+/* Give all blocks of one stream to the heap and forget its magazines. */
+void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order);
+
+/* Free blocks here, pending ones included. */
+size_t ashlar_cache_bytes(const ashlar_cache *cache);
+
+/* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_cache_check_locked(const ashlar_cache *cache);
+
+/* Part with every cache: their threads free them later. No call on the allocator is under way. */
+void ashlar_caches_disown(ashlar_allocator *allocator);
+
+#endif /* ASHLAR_CACHE_H */
