@@ -18,6 +18,7 @@ static const char *const samples[] = {
     "\xef\xbb\xbfSize , Stream,Action,Pointer,More,Thread\r\n\r\n8,0x2,allocate,a0,,1\r\n",
     HEADER "1,0,allocate,18446744073709551615,18446744073709551615,18446744073709551615",
     HEADER "1,0,allocate,0x10,5,0\n1,0,allocate,0x10,5,0\n",
+    HEADER "1,0,allocate,0x10,5,0\n1,0,free,0x10,5,0\n1,0,free,0x10,5,0\n",
     HEADER "1,0,free,0x10,5,0\n",
     HEADER "1,0,free,0x10,0,0\n1,0,free,(nil),5,0\n",
     HEADER,
