@@ -117,6 +117,7 @@ static void write_word(const option *o, uint64_t i, char out[static ASHLAR_NUMBE
     (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.*s", (int)word.bytes, word.text);
 }
 
+/* *out is zero before. */
 static bool parse_value(const option *o, ashlar_piece text, value *out) {
     bool is_read = false;
     if (has_named_initial(o) && ashlar_piece_is(text, o->words)) {
@@ -125,10 +126,10 @@ static bool parse_value(const option *o, ashlar_piece text, value *out) {
     }
     switch (o->kind) {
     case BYTES:
-        is_read = ashlar_parse_bytes(text, &out->whole) && out->whole <= o->high;
+        is_read = ashlar_parse_bytes(text, &out->whole);
         break;
     case COUNT:
-        is_read = ashlar_parse_count(text, &out->whole) && out->whole <= o->high;
+        is_read = ashlar_parse_count(text, &out->whole);
         break;
     case FRACTION:
         is_read = ashlar_parse_real(text, &out->real);
@@ -137,7 +138,8 @@ static bool parse_value(const option *o, ashlar_piece text, value *out) {
         is_read = parse_word(o->words, text, &out->whole);
         break;
     }
-    return is_read && is_allowed(o, *out);
+    /* A default above the range goes by its name alone. */
+    return is_read && out->whole <= o->high && is_allowed(o, *out);
 }
 
 static void write_value(const option *o, value v, char out[static ASHLAR_NUMBER_BYTES]) {

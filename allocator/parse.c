@@ -97,7 +97,7 @@ void ashlar_write_count(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]) {
 
 void ashlar_write_bytes(uint64_t value, char out[static ASHLAR_NUMBER_BYTES]) {
     unsigned i = 0;
-    while (i + 1 < UNIT_COUNT && value != 0 && value % (1u << UNIT_SHIFT) == 0) {
+    while (i + 1 < UNIT_COUNT && value % (1u << UNIT_SHIFT) == 0) {
         value >>= UNIT_SHIFT;
         i++;
     }

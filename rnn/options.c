@@ -1,11 +1,11 @@
 #include "options.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
+#include "parse.h"
 
 static ashlar_status bad_value(const ashlar_option *option, const char *text) {
     switch (option->kind) {
@@ -24,21 +24,6 @@ static ashlar_status bad_value(const ashlar_option *option, const char *text) {
         break;
     }
     return ashlar_fail(ASHLAR_EINVAL, "--%s: \"%.80s\" cannot be its value", option->name, text);
-}
-
-/* Digits only: strtoull alone would take signs and leading spaces. */
-static bool parse_whole(const char *text, uint64_t *out) {
-    if (*text < '0' || *text > '9') {
-        return false;
-    }
-    char *end;
-    errno = 0;
-    const unsigned long long value = strtoull(text, &end, 10);
-    if (errno != 0 || *end != '\0') {
-        return false;
-    }
-    *out = value;
-    return true;
 }
 
 static bool parse_real(const char *text, double *out) {
@@ -60,14 +45,14 @@ static ashlar_status set_value(const ashlar_option *option, const char *text) {
     }
     switch (option->kind) {
     case ASHLAR_OPTION_COUNT:
-        if (!parse_whole(text, &whole) || (double)whole < option->min ||
+        if (!ashlar_parse_count(ashlar_piece_of(text), &whole) || (double)whole < option->min ||
             (double)whole > option->max) {
             return bad_value(option, text);
         }
         *(size_t *)option->value = whole;
         break;
     case ASHLAR_OPTION_SEED:
-        if (!parse_whole(text, option->value)) {
+        if (!ashlar_parse_count(ashlar_piece_of(text), option->value)) {
             return bad_value(option, text);
         }
         break;
