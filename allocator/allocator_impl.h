@@ -9,9 +9,11 @@
 #include <ashlar/allocator.h>
 
 #include "heap.h"
+#include "trace_ring.h"
 
 struct ashlar_allocator {
     ashlar_device *device; /* const */
+    ashlar_trace *trace;   /* const; NULL: none is kept */
     pthread_mutex_t lock;  /* guards everything below */
     ashlar_caller caller;
     ashlar_heap heap;
