@@ -52,6 +52,13 @@ says_settings() {
         "roundup_power2_divisions": {}}'
 }
 
+is_replayed() {
+    "$ASHLAR_BUILD/tests/write_snapshot" rmm "$scratch/log.csv" && cat "$scratch/log.csv" &&
+        "$ASHLAR_BUILD/bench/ashlar-replay" "$scratch/log.csv" >"$scratch/stdout" || return
+    cat "$scratch/stdout"
+    grep -qF 'log.csv: 4 events, 3 allocations, 0 failed; threads 1, streams 1' "$scratch/stdout"
+}
+
 # The check itself: a pickle that would call something, and one that is cut off.
 refuses_others() {
     python3 -c 'import os, pickle, sys; pickle.dump(os.getcwd, open(sys.argv[1], "wb"), 2)' \
@@ -78,6 +85,7 @@ check 'the_settings_are_those_that_fit' says_settings
 check 'an_allocator_is_shown_with_its_trace' has_allocator
 check 'numbers_of_64_bits_come_back' has_wide_numbers
 check 'every_block_and_event_is_there' has_everything
+check 'the_trace_of_an_allocator_can_be_replayed' is_replayed
 check 'a_pickle_that_calls_or_is_cut_off_would_be_refused' refuses_others
 check 'a_path_that_cannot_be_written_is_one_line' is_told
 check_report

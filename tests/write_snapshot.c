@@ -3,6 +3,7 @@
  *
  *   empty      an allocator that holds nothing and keeps no trace
  *   allocator  what an allocator on the second software device holds, with a trace of it
+ *   rmm        that trace, as RMM's log
  *   large      two segments above 2^46, more blocks and events than a batch of a list
  */
 #include <stdio.h>
@@ -43,7 +44,9 @@ static void *take(ashlar_allocator *allocator, size_t bytes, ashlar_tag tag) {
     return ptr;
 }
 
-static void write_allocator(const char *path) {
+typedef ashlar_status (*write_fn)(ashlar_allocator *allocator, const char *path);
+
+static void write_with_trace(write_fn write, const char *path) {
     ashlar_device *device;
     ashlar_allocator *allocator;
     ashlar_trace ring;
@@ -57,11 +60,23 @@ static void write_allocator(const char *path) {
     (void)take(allocator, 100000, ASHLAR_TAG_USER);
     ashlar_trace_put(&ring, &(ashlar_trace_event)TRACE_FREE((uintptr_t)freed, 3 << 20, 3 << 20, 0));
     must(ashlar_free(allocator, freed));
-    must(ashlar_snapshot_write(allocator, path));
+    must(write(allocator, path));
     allocator->trace = NULL;
     ashlar_trace_finish(&ring);
     ashlar_allocator_destroy(allocator);
     ashlar_device_close(device);
+}
+
+static void write_allocator(const char *path) {
+    write_with_trace(ashlar_snapshot_write, path);
+}
+
+static ashlar_status write_trace(ashlar_allocator *allocator, const char *path) {
+    return ashlar_trace_write(allocator, ASHLAR_TRACE_RMM_CSV, path, NULL);
+}
+
+static void write_rmm(const char *path) {
+    write_with_trace(write_trace, path);
 }
 
 /*
@@ -113,13 +128,16 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*write)(const char *path);
-    } cases[] = {{"empty", write_empty}, {"allocator", write_allocator}, {"large", write_large}};
+    } cases[] = {{"empty", write_empty},
+                 {"allocator", write_allocator},
+                 {"rmm", write_rmm},
+                 {"large", write_large}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases && argc == 3; i++) {
         if (strcmp(argv[1], cases[i].name) == 0) {
             cases[i].write(argv[2]);
             return 0;
         }
     }
-    fprintf(stderr, "usage: write_snapshot empty|allocator|large FILE\n");
+    fprintf(stderr, "usage: write_snapshot empty|allocator|rmm|large FILE\n");
     return 2;
 }

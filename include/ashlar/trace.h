@@ -44,7 +44,7 @@ typedef enum ashlar_trace_format {
  *          not.
  * Errors:  ASHLAR_EINVAL (the allocator keeps no trace; format; path is no regular file),
  *          ASHLAR_EIO, ASHLAR_EHOSTMEM.
- * Cost:    O(n log n) in the events kept, 80 bytes of host memory for each; no driver call.
+ * Cost:    O(n log n) in the events kept, some 70 bytes of host memory for each; no driver call.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_trace_write(ashlar_allocator *allocator,
                                                               ashlar_trace_format format,
@@ -110,15 +110,15 @@ ASHLAR_API void ashlar_snapshot_free(ashlar_snapshot *snapshot); /* NULL is allo
  * pickled: for its viewer (pytorch.org/memory_viz: drop the file there) and torch.cuda._memory_viz.
  * Python reads it without PyTorch too; it holds plain values only.
  *
- * To the viewers a block that is not LIVE is inactive, whatever its last use; that of a tag is the
- * `user_metadata` of its events; there are no call stacks.
+ * In the file a block that is not LIVE is inactive, whatever its last use; an event's tag is its
+ * `user_metadata`; there are no call stacks.
  *
  * path   is replaced as a whole, or on failure left as it was
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (path is no regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
- * Cost:    as ashlar_snapshot_take(), 64 bytes of host memory for each event, and the file's
- *          some 60 bytes for each block and each event.
+ * Cost:    as ashlar_snapshot_take(), and some 60 bytes of host memory for each event kept; the
+ *          file has less than 100 bytes for each block and each event.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_snapshot_write(ashlar_allocator *allocator,
                                                                  const char *path);
