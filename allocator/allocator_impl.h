@@ -10,6 +10,7 @@
 
 #include "cache.h"
 #include "heap.h"
+#include "trace_ring.h"
 
 /* What a hit reads: never written after creation, and on no line with what is. */
 typedef struct ashlar_fixed {
@@ -24,6 +25,7 @@ struct ashlar_allocator {
     ashlar_fixed fixed;
     ashlar_device *device; /* const */
     size_t cache_bytes;    /* const; what one thread's cache may hold, 0: there are none */
+    ashlar_trace *trace;   /* const; NULL: none is kept */
     pthread_mutex_t lock;  /* guards everything below */
     ashlar_caller caller;
     ashlar_heap heap;

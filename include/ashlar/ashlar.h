@@ -12,5 +12,6 @@
 #include <ashlar/optimizer.h>
 #include <ashlar/rnn.h>
 #include <ashlar/status.h>
+#include <ashlar/trace.h>
 
 #endif /* ASHLAR_ASHLAR_H */

@@ -1,0 +1,137 @@
+/* allocator_trace.c - collecting an allocator's trace and snapshot for their writers. */
+#include "allocator_impl.h"
+
+#include <ashlar/trace.h>
+
+#include "error.h"
+#include "host.h"
+#include "snapshot.h"
+#include "trace_csv.h"
+
+/* What the ring still holds; no events and no array where there is no ring. */
+typedef struct events {
+    ashlar_trace_event *events;
+    size_t count;
+    uint64_t lost;
+} events;
+
+static ashlar_status reserve_events(const ashlar_allocator *a, events *e) {
+    *e = (events){0};
+    if (a->trace == NULL) {
+        return ASHLAR_OK;
+    }
+    e->events = ashlar_host_calloc(a->trace->capacity, sizeof *e->events);
+    return e->events != NULL
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to copy a trace of %zu events",
+                             a->trace->capacity);
+}
+
+static void read_events(const ashlar_allocator *a, events *e) {
+    if (a->trace != NULL) {
+        e->count = ashlar_trace_read(a->trace, e->events, a->trace->capacity, &e->lost);
+    }
+}
+
+ashlar_status ashlar_trace_write(ashlar_allocator *a, ashlar_trace_format format, const char *path,
+                                 uint64_t *missing) {
+    events e;
+    uint64_t left_out = 0;
+    if ((unsigned)format >= (unsigned)ASHLAR_TRACE_FORMAT_COUNT) {
+        return ashlar_fail(ASHLAR_EINVAL, "format: %d is no ashlar_trace_format", (int)format);
+    }
+    if (a->trace == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "this allocator keeps no trace; make it with the option "
+                                          "trace=N, the number of events to keep");
+    }
+    ashlar_status status = reserve_events(a, &e);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    read_events(a, &e);
+    status = format == ASHLAR_TRACE_RMM_CSV
+                 ? ashlar_trace_write_rmm(e.events, e.count, path, &left_out)
+                 : ashlar_trace_write_minimalloc(e.events, e.count, path, &left_out);
+    ashlar_host_free(e.events);
+    if (status == ASHLAR_OK && missing != NULL) {
+        *missing = e.lost + left_out;
+    }
+    return status;
+}
+
+static ashlar_snapshot_state state_of(const ashlar_block *block) {
+    if (block->state == ASHLAR_BLOCK_LIVE) {
+        return block->requested != 0 ? ASHLAR_SNAPSHOT_LIVE : ASHLAR_SNAPSHOT_CACHED;
+    }
+    return ashlar_order_is_past(block->order, block->tick) ? ASHLAR_SNAPSHOT_IDLE
+                                                           : ASHLAR_SNAPSHOT_PENDING;
+}
+
+static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_block *block) {
+    const ashlar_snapshot_state state = state_of(block);
+    return (ashlar_snapshot_block){
+        .address = heap->range.base + block->offset,
+        .bytes = block->bytes,
+        .requested_bytes = block->requested,
+        .stream = state != ASHLAR_SNAPSHOT_IDLE ? block->order->stream : NULL,
+        .tag = state == ASHLAR_SNAPSHOT_LIVE ? (ashlar_tag)block->tag : ASHLAR_TAG_USER,
+        .state = state,
+    };
+}
+
+static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **out) {
+    const ashlar_heap *heap = &a->heap;
+    size_t block_count = 0;
+    for (const ashlar_block *block = heap->first; block != NULL; block = block->next) {
+        block_count++;
+    }
+    ashlar_snapshot *snapshot = NULL;
+    const ashlar_status status =
+        ashlar_snapshot_create(heap->range.mapped_bytes != 0, block_count, &snapshot);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    snapshot->device_ordinal = a->device->info.ordinal;
+    if (snapshot->segment_count != 0) {
+        snapshot->segments[0] =
+            (ashlar_snapshot_segment){heap->range.base, heap->range.mapped_bytes};
+    }
+    ashlar_snapshot_block *next = snapshot->blocks;
+    for (const ashlar_block *block = heap->first; block != NULL; block = block->next) {
+        *next++ = copy_block(heap, block);
+    }
+    *out = snapshot;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_snapshot_take(ashlar_allocator *a, ashlar_snapshot **out) {
+    pthread_mutex_lock(&a->lock);
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    const ashlar_status status = take_claimed(a, out);
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+ashlar_status ashlar_snapshot_write(ashlar_allocator *a, const char *path) {
+    events e;
+    ashlar_snapshot *snapshot = NULL;
+    ashlar_status status = reserve_events(a, &e);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&a->lock); /* both of one moment */
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    status = take_claimed(a, &snapshot);
+    if (status == ASHLAR_OK) {
+        read_events(a, &e);
+    }
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    pthread_mutex_unlock(&a->lock);
+    if (status == ASHLAR_OK) {
+        status = ashlar_snapshot_write_pickle(snapshot, e.events, e.count, path);
+    }
+    ashlar_snapshot_free(snapshot);
+    ashlar_host_free(e.events);
+    return status;
+}

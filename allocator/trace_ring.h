@@ -1,0 +1,102 @@
+/*
+ * trace_ring.h - the newest events of an allocator, kept in a ring that many threads write and
+ * anyone reads while they do (internal).
+ *
+ * Event number n lies in slot n % capacity. Its writer takes the number, marks the slot as being
+ * written, writes, and marks it as written. A reader looks at the mark before and after it copies:
+ *
+ *     mark == 0          nothing yet
+ *     mark == 2 n + 1    event n is being written
+ *     mark == 2 n + 2    event n is there
+ *
+ * A writer that finds the slot still being written (by a thread that stopped there for a whole lap)
+ * or taken by a later lap drops its event: nobody ever waits.
+ */
+#ifndef ASHLAR_TRACE_RING_H
+#define ASHLAR_TRACE_RING_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/status.h>
+
+/* What happened; what PyTorch's snapshot calls it; what RMM's log calls it, NULL: nothing. */
+#define ASHLAR_TRACE_ACTION_MAP(X)    \
+    X(ALLOC, "alloc", "allocate")     \
+    X(FREE, "free_requested", "free") \
+    X(MAP, "segment_map", NULL)       \
+    X(UNMAP, "segment_unmap", NULL)   \
+    X(OOM, "oom", "allocate failure")
+
+#define ASHLAR_TRACE_ACTION_ENUM(name, pytorch, rmm) ASHLAR_TRACE_##name,
+typedef enum ashlar_trace_action {
+    ASHLAR_TRACE_ACTION_MAP(ASHLAR_TRACE_ACTION_ENUM)
+    ASHLAR_TRACE_ACTION_COUNT
+} ashlar_trace_action;
+
+/* The writers take it that a FREE is put before its block can be taken again. */
+typedef struct ashlar_trace_event {
+    uint64_t sequence;  /* set by put: 0 for the ring's first event */
+    uint64_t time_ns;   /* set by put: of the monotonic clock */
+    uint64_t address;   /* of the block or the memory; OOM: 0 */
+    uint64_t bytes;     /* of the block or the memory; OOM: what the device had free */
+    uint64_t requested; /* ALLOC, FREE: of the block, 1 .. bytes; OOM: asked for; else 0 */
+    uint64_t stream;    /* ALLOC, OOM: taken for; FREE: of the last use; else 0 */
+    uint32_t thread;    /* set by put: ashlar_trace_thread() */
+    uint8_t action;     /* an ashlar_trace_action */
+    uint8_t tag;        /* ALLOC, FREE, OOM: an ashlar_tag; else 0 */
+} ashlar_trace_event;
+
+enum { ASHLAR_TRACE_WORDS = 6 };
+
+typedef struct ashlar_trace_slot {
+    _Atomic uint64_t mark;
+    _Atomic uint64_t words[ASHLAR_TRACE_WORDS]; /* the event, but for its number */
+} ashlar_trace_slot;
+
+/* Invariant: capacity is a power of two. */
+typedef struct ashlar_trace {
+    ashlar_trace_slot *slots; /* const */
+    size_t capacity;          /* const */
+    uint64_t (*now_ns)(void); /* const; ashlar_trace_now_ns(), or a test's clock */
+    _Atomic uint64_t next;    /* the next event's number: how many were put so far */
+} ashlar_trace;
+
+/*
+ * Make a ring for `capacity` events, 1 .. 2^32, rounded up to a power of two.
+ *
+ * Errors: ASHLAR_EINVAL (capacity), ASHLAR_EHOSTMEM; *trace is then as it was.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_trace_init(ashlar_trace *trace, size_t capacity);
+
+/* Return the host memory. Threads: no other call on this ring may be under way. */
+void ashlar_trace_finish(ashlar_trace *trace);
+
+/*
+ * Append an event; the oldest one goes where the ring is full.
+ *
+ * Threads: any; no wait, no lock.  Cost: reads the clock, writes one slot.
+ */
+void ashlar_trace_put(ashlar_trace *trace, const ashlar_trace_event *event);
+
+/*
+ * Copy what is still there, oldest first, at most the newest `capacity` events; returns how many.
+ *
+ * events  ascending numbers. With an event come all that are not overwritten of those that were
+ *         put before it in an order that the threads agree on. An event put meanwhile may be there
+ *         or not, and one that was dropped is not.
+ * lost    how many of the events put before this call are not among them
+ *
+ * Threads: any, beside any number of writers.
+ */
+size_t ashlar_trace_read(const ashlar_trace *trace, ashlar_trace_event *events, size_t capacity,
+                         uint64_t *lost);
+
+/* This thread's number: 0, 1, ... in the order of the threads' first calls. Threads: any. */
+uint32_t ashlar_trace_thread(void);
+
+/* The monotonic clock. Threads: any. */
+uint64_t ashlar_trace_now_ns(void);
+
+#endif /* ASHLAR_TRACE_RING_H */

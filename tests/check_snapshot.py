@@ -1,0 +1,169 @@
+"""check_snapshot.py - read a snapshot as PyTorch's viewers do, and hold it to what they rely on.
+
+    python3 check_snapshot.py FILE EXPRESSION
+
+EXPRESSION is true of the snapshot s, its segments, its blocks and the trace of its device.
+"""
+
+import pickle
+import pickletools
+import sys
+
+# What the viewer in the browser knows and a pickle of protocol 2 has; nothing here can call.
+OPCODES = {
+    "PROTO", "STOP", "MARK", "EMPTY_DICT", "EMPTY_LIST", "SETITEMS", "APPENDS", "TUPLE2",
+    "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "NEWTRUE", "NEWFALSE",
+    "BINUNICODE", "BINPUT", "BINGET",
+}  # fmt: skip
+BATCH = 1000  # items appended at once; the viewer passes them as arguments of a call
+SEGMENT = {
+    "device", "address", "total_size", "allocated_size", "active_size", "requested_size",
+    "stream", "segment_type", "segment_pool_id", "is_expandable", "frames", "blocks",
+}  # fmt: skip
+BLOCK = {"address", "size", "requested_size", "state", "frames"}
+EVENT = {"action", "size", "stream", "time_us", "compile_context", "user_metadata", "frames"}
+SETTINGS = {
+    "PYTORCH_CUDA_ALLOC_CONF", "max_split_size", "garbage_collection_threshold",
+    "expandable_segments", "pinned_num_register_threads", "release_lock_on_cudamalloc",
+    "pinned_use_cuda_host_register", "graph_capture_record_stream_reuse",
+    "roundup_power2_divisions",
+}  # fmt: skip
+
+
+class Unpickler(pickle.Unpickler):
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError("refused: %s.%s" % (module, name))
+
+    def persistent_load(self, pid):
+        raise pickle.UnpicklingError("refused: %r" % (pid,))
+
+
+def check_opcodes(data):
+    strings = []
+    for opcode, argument, _ in pickletools.genops(data):
+        assert opcode.name in OPCODES, opcode.name
+        if opcode.name == "PROTO":
+            assert 2 <= argument <= 4, argument
+        if opcode.name == "BINUNICODE":
+            strings.append(argument)
+    assert len(strings) == len(set(strings)), "a string is there twice"
+
+
+def check_batches(data):
+    """No batch of APPENDS is longer than BATCH."""
+    counts = []  # items above each open mark
+    for opcode, _, _ in pickletools.genops(data):
+        name = opcode.name
+        if name == "MARK":
+            counts.append(0)
+        elif name in ("APPENDS", "SETITEMS"):
+            count = counts.pop()
+            assert name == "SETITEMS" or 0 < count <= BATCH, count
+        elif name == "TUPLE2":
+            counts[-1] -= 1
+        elif name not in ("PROTO", "STOP", "BINPUT") and counts:
+            counts[-1] += 1
+    assert not counts
+
+
+def check_segment(segment):
+    assert set(segment) == SEGMENT, segment.keys()
+    blocks = segment["blocks"]
+    active = [b for b in blocks if b["state"] == "active_allocated"]
+    address = segment["address"]
+    for block in blocks:
+        assert set(block) == BLOCK, block.keys()
+        assert block["state"] in ("active_allocated", "active_pending_free", "inactive")
+        assert block["address"] == address and block["size"] > 0 and block["frames"] == []
+        assert (block["state"] == "active_allocated") == (block["requested_size"] > 0)
+        assert block["requested_size"] <= block["size"]
+        address += block["size"]
+    assert address - segment["address"] == segment["total_size"]
+    # The summary of segments: what is free outside and inside of blocks, and what is asked for.
+    outside = sum(b["size"] for b in blocks if b["state"] != "active_allocated")
+    inside = sum(b["size"] - b["requested_size"] for b in active)
+    requested = sum(b["requested_size"] for b in active)
+    assert outside + inside + requested == segment["total_size"]
+    assert segment["allocated_size"] == segment["active_size"] == requested + inside
+    assert segment["requested_size"] == requested
+    assert segment["segment_type"] in ("large", "small") and segment["segment_pool_id"] == (0, 0)
+    assert segment["is_expandable"] is True and segment["stream"] == 0
+
+
+def check_event(event):
+    key = "device_free" if event["action"] == "oom" else "addr"
+    assert set(event) == EVENT | {key}, event.keys()
+    assert event["action"] in (
+        "alloc", "free_requested", "free_completed", "segment_map", "segment_unmap", "oom",
+    )  # fmt: skip
+    for name in (key, "size", "stream", "time_us"):
+        assert type(event[name]) is int and event[name] >= 0, (name, event[name])
+    assert event["frames"] == [] and event["compile_context"] == "N/A"
+
+
+def check_pairs(trace):
+    """Each free_completed is right behind its free_requested."""
+    for before, event in zip([None] + trace, trace + [None]):
+        requested = before is not None and before["action"] == "free_requested"
+        completed = event is not None and event["action"] == "free_completed"
+        assert requested == completed, (before, event)
+        if completed:
+            assert before["addr"] == event["addr"] and before["size"] == event["size"]
+
+
+def play_backwards(segments, trace):
+    """The history of the allocator's state: from the snapshot back to the first event."""
+    mapped = sorted([s["address"], s["address"] + s["total_size"]] for s in segments)
+    live = {b["address"] for s in segments for b in s["blocks"] if b["state"] != "inactive"}
+
+    def is_mapped(begin, end):
+        return any(low <= begin and end <= high for low, high in mapped)
+
+    for event in reversed(trace):
+        action, address, size = event["action"], event.get("addr"), event["size"]
+        if action == "free_completed":
+            assert address not in live
+            live.add(address)
+        elif action == "alloc":
+            live.remove(address)
+        elif action == "segment_unmap":
+            mapped.append([address, address + size])
+        elif action == "segment_map":
+            assert is_mapped(address, address + size)
+            for piece in [m for m in mapped if m[0] <= address < m[1]]:
+                mapped.remove(piece)
+                rest = [[piece[0], address], [address + size, piece[1]]]
+                mapped.extend(r for r in rest if r[0] < r[1])
+        for block in live:
+            assert is_mapped(block, block + 1), (event, block)
+
+
+def main():
+    path, expression = sys.argv[1:]
+    with open(path, "rb") as file:
+        data = file.read()
+    check_opcodes(data)
+    check_batches(data)
+    with open(path, "rb") as file:
+        s = Unpickler(file).load()
+        assert file.read() == b"", "something follows the pickle"
+    assert set(s) == {"segments", "device_traces", "allocator_settings", "external_annotations"}
+    segments, trace = s["segments"], s["device_traces"][-1]
+    assert s["external_annotations"] == [] and set(s["allocator_settings"]) == SETTINGS
+    assert not any(s["device_traces"][:-1])
+    for segment in segments:
+        check_segment(segment)
+        assert segment["device"] == len(s["device_traces"]) - 1
+    for event in trace:
+        check_event(event)
+    check_pairs(trace)
+    play_backwards(segments, trace)
+    blocks = [block for segment in segments for block in segment["blocks"]]
+    names = {"s": s, "segments": segments, "blocks": blocks, "trace": trace}
+    if not eval("(" + expression + ")", names):
+        for name in ("blocks", "trace"):
+            print("%d %s: %s ..." % (len(names[name]), name, names[name][:4]))
+        sys.exit("the expression is false")
+
+
+main()
