@@ -5,7 +5,8 @@
  * allocator's statistics, under the lock, and to begin again at zero. A peak between two
  * publications is seen by the thread that reaches it:
  *
- *   peak of live bytes = max over publications of (published live bytes + the thread's largest change)
+ *   peak of live bytes = max over publications of (published live bytes + the thread's largest
+ * change)
  *
  * which is exact while one thread allocates. With several, a peak is too low by at most what the
  * other threads' caches had handed out since they published, so by what the caches may hold.
@@ -27,8 +28,8 @@ typedef struct ashlar_counters {
     ashlar_change all;
     ashlar_change tags[ASHLAR_TAG_COUNT];
     int64_t tags_at_peak[ASHLAR_TAG_COUNT]; /* tags[].live when all.live was all.peak */
-    bool has_peak;     /* all.live has been above the published peak */
-    bool is_at_peak;   /* ... and nothing was freed since: tags_at_peak is not written yet */
+    bool has_peak;                          /* all.live has been above the published peak */
+    bool is_at_peak; /* ... and nothing was freed since: tags_at_peak is not written yet */
 } ashlar_counters;
 
 static inline void ashlar_count_alloc(ashlar_counters *c, size_t requested, unsigned tag) {

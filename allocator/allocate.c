@@ -79,6 +79,7 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     block->order = request->order;
     block->requested = requested;
     block->tag = (unsigned char)tag;
+    block->list = (uint16_t)ashlar_cache_list(block->bytes);
     count_step_locked(a, counters, step);
     ashlar_count_alloc(counters, requested, (unsigned)tag);
     ashlar_counters_publish(counters, &a->stats);
@@ -123,9 +124,8 @@ static ashlar_status bad_pointer_locked(const ashlar_allocator *a, const void *p
     if (block->requested == 0) {
         return ashlar_fail(ASHLAR_EPOINTER, "%p: freed before, or never handed out", ptr);
     }
-    return ashlar_fail(ASHLAR_EPOINTER,
-                       "%p: %zu bytes inside a block; use the block's own address", ptr,
-                       offset - block->offset);
+    return ashlar_fail(ASHLAR_EPOINTER, "%p: %zu bytes inside a block; use the block's own address",
+                       ptr, offset - block->offset);
 }
 
 static ashlar_status find_live_locked(const ashlar_allocator *a, const void *ptr,

@@ -37,6 +37,7 @@ struct ashlar_block {
     uint64_t tick;       /* free: order->recorded at that use */
     unsigned char state; /* an ashlar_block_state */
     unsigned char tag;   /* live: an ashlar_tag */
+    uint16_t list;       /* live: the list of a cache's magazines that it would be in */
     bool is_shared;      /* live: used on further streams, see ashlar_record_stream() */
     ashlar_block *prev;  /* address order, NULL at the ends */
     ashlar_block *next;  /* and the list of spare nodes */

@@ -12,6 +12,8 @@
 /* So that a hit need not ask whether the thread has a cache: no allocator has the id 0. */
 static ashlar_cache no_cache;
 
+ashlar_magazines ashlar_no_magazines;
+
 _Thread_local ashlar_cache *ashlar_cache_recent = &no_cache;
 static _Thread_local ashlar_cache *caches_of_thread; /* linked by next_of_thread */
 static _Thread_local bool is_ending;
@@ -122,6 +124,11 @@ static void forget_disowned(void) {
 
 /* ---- finding and making ---- */
 
+static void forget_recent(ashlar_cache *cache) {
+    cache->recent = &ashlar_no_magazines;
+    cache->stream = (ashlar_stream)UINTPTR_MAX; /* no handle of the driver's */
+}
+
 static uint64_t thread_number(void) {
     static _Atomic uint64_t numbers;
     static _Thread_local uint64_t mine;
@@ -139,8 +146,10 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     cache->allocator_id = a->fixed.id;
     cache->allocator = a;
     cache->thread = thread_number();
-    cache->limit_bytes[0] = a->cache_bytes / 2;
-    cache->limit_bytes[1] = a->cache_bytes / 2;
+    forget_recent(cache);
+    /* A single block of the largest size is not too heavy. */
+    cache->limit[0] = ashlar_cache_weight(a->cache_bytes / 2);
+    cache->limit[1] = ashlar_cache_weight(a->cache_bytes / 2);
     cache->next_of_thread = caches_of_thread;
     caches_of_thread = cache;
     pthread_mutex_lock(&a->lock);
@@ -210,7 +219,7 @@ ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_
 
 bool ashlar_cache_defer(ashlar_cache *cache, ashlar_block *block) {
     const size_t bytes = cache->pending_bytes + block->bytes;
-    if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit_bytes[1]) {
+    if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit[1]) {
         return false;
     }
     block->older = cache->pending;
@@ -245,8 +254,7 @@ static void empty_magazines_locked(ashlar_cache *cache, ashlar_magazines *m) {
         ashlar_block *list = m->lists[i];
         m->lists[i] = NULL;
         for (const ashlar_block *block = list; block != NULL; block = block->older) {
-            cache->cached_count--;
-            cache->cached_bytes[block->bytes > ASHLAR_SC_MAX_BYTES] -= block->bytes;
+            cache->weight[block->list >= ASHLAR_SC_COUNT] -= ashlar_cache_weight(block->bytes);
         }
         put_list_locked(cache->allocator, list);
     }
@@ -254,7 +262,7 @@ static void empty_magazines_locked(ashlar_cache *cache, ashlar_magazines *m) {
 
 void ashlar_cache_flush_locked(ashlar_cache *cache) {
     ashlar_cache_flush_pending_locked(cache);
-    for (ashlar_magazines *m = cache->magazines; m != NULL && cache->cached_count > 0;
+    for (ashlar_magazines *m = cache->magazines; m != NULL && !ashlar_cache_is_empty(cache);
          m = m->next) {
         empty_magazines_locked(cache, m);
     }
@@ -272,11 +280,22 @@ void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order) 
         *link = m->next;
         ashlar_host_free(m);
     }
-    cache->recent = NULL;
+    forget_recent(cache);
 }
 
 size_t ashlar_cache_bytes(const ashlar_cache *cache) {
-    return cache->cached_bytes[0] + cache->cached_bytes[1] + cache->pending_bytes;
+    size_t bytes = cache->pending_bytes;
+    if (ashlar_cache_is_empty(cache)) {
+        return bytes;
+    }
+    for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
+        for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
+            for (const ashlar_block *block = m->lists[i]; block != NULL; block = block->older) {
+                bytes += block->bytes;
+            }
+        }
+    }
+    return bytes;
 }
 
 /* ---- shutting out ---- */
@@ -323,16 +342,15 @@ static bool is_cached_here(const ashlar_block *block, const ashlar_order *order)
 }
 
 ashlar_status ashlar_cache_check_locked(const ashlar_cache *cache) {
-    size_t count = 0, bytes[2] = {0}, pending = 0, pending_bytes = 0;
-    for (ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
+    size_t weight[2] = {0}, pending = 0, pending_bytes = 0;
+    for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
         for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
             for (const ashlar_block *block = m->lists[i]; block != NULL; block = block->older) {
-                if (!is_cached_here(block, m->order) ||
-                    ashlar_cache_list(m, block->bytes) != &m->lists[i]) {
+                if (!is_cached_here(block, m->order) || block->list != i ||
+                    ashlar_cache_list(block->bytes) != i) {
                     return broken(cache, "a block is in the wrong magazine");
                 }
-                count++;
-                bytes[block->bytes > ASHLAR_SC_MAX_BYTES] += block->bytes;
+                weight[block->bytes > ASHLAR_SC_MAX_BYTES] += ashlar_cache_weight(block->bytes);
             }
         }
     }
@@ -343,13 +361,12 @@ ashlar_status ashlar_cache_check_locked(const ashlar_cache *cache) {
         pending++;
         pending_bytes += block->bytes;
     }
-    if (count != cache->cached_count || bytes[0] != cache->cached_bytes[0] ||
-        bytes[1] != cache->cached_bytes[1] || pending != cache->pending_count ||
-        pending_bytes != cache->pending_bytes) {
+    if (weight[0] != cache->weight[0] || weight[1] != cache->weight[1] ||
+        pending != cache->pending_count || pending_bytes != cache->pending_bytes) {
         return broken(cache, "its blocks are miscounted");
     }
-    if (bytes[0] > cache->limit_bytes[0] || bytes[1] > cache->limit_bytes[1] ||
-        count > ASHLAR_CACHE_COUNT_MAX || pending > ASHLAR_CACHE_PENDING_MAX) {
+    if (weight[0] > cache->limit[0] || weight[1] > cache->limit[1] ||
+        pending > ASHLAR_CACHE_PENDING_MAX) {
         return broken(cache, "it holds more than its limits");
     }
     return ASHLAR_OK;

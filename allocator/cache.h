@@ -15,11 +15,9 @@
  * that the owner is inside and waits for it to leave; it never waits for more than one hit.
  *
  * Invariants (ashlar_cache_check_locked):
- *   cached_bytes[large] == bytes of the blocks in the magazines, by large or not
- *   cached_count        == their number;  cached_bytes[i] <= limit_bytes[i]
- *   pending_count       <= ASHLAR_CACHE_PENDING_MAX
- *   every block in it is in use for the heap, not for the caller (requested == 0), and has its
- *   magazines' order
+ *   weight[large] == weights of the blocks in the magazines, by large or not;  weight[i] <=
+ * limit[i] pending_count <= ASHLAR_CACHE_PENDING_MAX every block in it is in use for the heap, not
+ * for the caller (requested == 0), and has its magazines' order
  */
 #ifndef ASHLAR_CACHE_H
 #define ASHLAR_CACHE_H
@@ -35,17 +33,26 @@ enum {
     ASHLAR_CACHE_LARGE_LISTS = 64,
     ASHLAR_CACHE_LISTS = ASHLAR_SC_COUNT + ASHLAR_CACHE_LARGE_LISTS,
     ASHLAR_CACHE_LARGE_PROBES = 4, /* blocks of a large list that a hit looks at */
-    ASHLAR_CACHE_COUNT_MAX = 2048, /* blocks of one cache */
     ASHLAR_CACHE_PENDING_MAX = 16, /* freed blocks that wait to go to the heap together */
 };
+
+/*
+ * What a block counts for, so that one limit bounds both the bytes of a cache and, for the sake of
+ * whoever has to empty it, the number of its blocks.
+ */
+#define ASHLAR_CACHE_BLOCK_WEIGHT ((size_t)16 << 10)
+
+static inline size_t ashlar_cache_weight(size_t block_bytes) {
+    return block_bytes + ASHLAR_CACHE_BLOCK_WEIGHT;
+}
 
 /* Reasons for the owner to leave its fast path: bits of ashlar_cache.attention. */
 enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_WATCHED = 2 };
 
 typedef struct ashlar_magazines ashlar_magazines;
 struct ashlar_magazines {
-    ashlar_magazines *next; /* of the same cache */
-    ashlar_order *order;    /* const */
+    ashlar_magazines *next;                  /* of the same cache */
+    ashlar_order *order;                     /* const */
     ashlar_block *lists[ASHLAR_CACHE_LISTS]; /* linked by `older` */
 };
 
@@ -54,13 +61,12 @@ struct ashlar_cache {
     _Atomic unsigned is_busy;   /* written by the owner only */
     _Atomic unsigned attention; /* written under the allocator's lock only */
     uint64_t allocator_id;      /* const; 0: of no allocator */
-    ashlar_stream stream;       /* the last one asked for, ... */
-    ashlar_magazines *recent;   /* ... and its magazines, NULL: none yet */
-    size_t cached_count;
-    size_t cached_bytes[2];     /* [0] up to ASHLAR_SC_MAX_BYTES, [1] larger */
-    size_t limit_bytes[2];      /* const */
+    ashlar_stream stream;       /* the last one asked for, or no stream at all, ... */
+    ashlar_magazines *recent;   /* ... and its magazines, or ones that stay empty; not NULL */
+    size_t weight[2];           /* [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger ones */
+    size_t limit[2];            /* const */
     ashlar_counters counters;
-    ashlar_block *pending;      /* freed, on their way to the heap; linked by `older` */
+    ashlar_block *pending; /* freed, on their way to the heap; linked by `older` */
     size_t pending_count;
     size_t pending_bytes;
     ashlar_magazines *magazines;
@@ -70,6 +76,9 @@ struct ashlar_cache {
     ashlar_allocator *allocator; /* NULL once it is destroyed. Lock: that of all caches */
     uint64_t thread;             /* a number for each thread, never used again */
 };
+
+/* No stream's, without blocks: so that a hit need not ask whether there are any. */
+extern ashlar_magazines ashlar_no_magazines;
 
 /* The calling thread's cache of the allocator that it used last; one of no allocator at first. */
 extern _Thread_local ashlar_cache *ashlar_cache_recent ASHLAR_INITIAL_EXEC;
@@ -97,37 +106,45 @@ ashlar_magazines *ashlar_cache_find_order(ashlar_cache *cache, const ashlar_orde
 
 /* Multiples of 512 B spread over the lists: by a multiplication, its highest six bits. */
 static inline size_t ashlar_cache_large_list(size_t block_bytes) {
-    const uint64_t hash = (uint64_t)(block_bytes / ASHLAR_BLOCK_ALIGN) * UINT64_C(0x9E3779B97F4A7C15);
+    const uint64_t hash =
+        (uint64_t)(block_bytes / ASHLAR_BLOCK_ALIGN) * UINT64_C(0x9E3779B97F4A7C15);
     return ASHLAR_SC_COUNT + (size_t)(hash >> 58);
 }
 
-static inline ashlar_block **ashlar_cache_list(ashlar_magazines *m, size_t block_bytes) {
-    const size_t idx = block_bytes <= ASHLAR_SC_MAX_BYTES ? ashlar_sc_of_bytes(block_bytes).idx
-                                                          : ashlar_cache_large_list(block_bytes);
-    return &m->lists[idx];
+/* The list of a block that is handed out. */
+static inline size_t ashlar_cache_list(size_t block_bytes) {
+    return block_bytes <= ASHLAR_SC_MAX_BYTES ? ashlar_sc_of_bytes(block_bytes).idx
+                                              : ashlar_cache_large_list(block_bytes);
+}
+
+/* A block of more than ASHLAR_SC_MAX_BYTES: of the first few of its list, the one of this size. */
+static inline ashlar_block *ashlar_cache_pop_large(ashlar_cache *cache, ashlar_magazines *m,
+                                                   size_t bytes) {
+    const size_t want = (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
+    ashlar_block **link = &m->lists[ashlar_cache_large_list(want)];
+    for (int i = 0; i < ASHLAR_CACHE_LARGE_PROBES && *link != NULL; i++) {
+        ashlar_block *block = *link;
+        if (block->bytes == want) {
+            *link = block->older;
+            cache->weight[1] -= ashlar_cache_weight(want);
+            return block;
+        }
+        link = &block->older;
+    }
+    return NULL;
 }
 
 /* Take a block of the size that serves `bytes`, or NULL; always NULL for 0, which is no size. */
 static inline ashlar_block *ashlar_cache_pop(ashlar_cache *cache, ashlar_magazines *m,
                                              size_t bytes) {
-    ashlar_block **link, *block;
-    const bool is_large = bytes - 1 >= ASHLAR_SC_MAX_BYTES;
-    if (ASHLAR_LIKELY(!is_large)) {
-        link = &m->lists[ashlar_sc_of_bytes(bytes).idx];
-        block = *link;
-    } else {
-        const size_t want = (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
-        link = &m->lists[ashlar_cache_large_list(want)];
-        block = *link;
-        for (int i = 1; block != NULL && block->bytes != want; i++) {
-            link = &block->older;
-            block = i < ASHLAR_CACHE_LARGE_PROBES ? *link : NULL;
-        }
+    if (!ASHLAR_LIKELY(bytes - 1 < ASHLAR_SC_MAX_BYTES)) {
+        return ashlar_cache_pop_large(cache, m, bytes);
     }
+    ashlar_block **link = &m->lists[ashlar_sc_of_bytes(bytes).idx];
+    ashlar_block *block = *link;
     if (ASHLAR_LIKELY(block != NULL)) {
         *link = block->older;
-        cache->cached_count--;
-        cache->cached_bytes[is_large] -= block->bytes;
+        cache->weight[0] -= ashlar_cache_weight(block->bytes);
     }
     return block;
 }
@@ -135,16 +152,14 @@ static inline ashlar_block *ashlar_cache_pop(ashlar_cache *cache, ashlar_magazin
 /* Put a block in; false where the cache is full. */
 static inline bool ashlar_cache_push(ashlar_cache *cache, ashlar_magazines *m,
                                      ashlar_block *block) {
-    const bool is_large = block->bytes > ASHLAR_SC_MAX_BYTES;
-    const size_t bytes = cache->cached_bytes[is_large] + block->bytes;
-    if (bytes > cache->limit_bytes[is_large] || cache->cached_count >= ASHLAR_CACHE_COUNT_MAX) {
+    const bool is_large = block->list >= ASHLAR_SC_COUNT;
+    const size_t weight = cache->weight[is_large] + ashlar_cache_weight(block->bytes);
+    if (weight > cache->limit[is_large]) {
         return false;
     }
-    ashlar_block **link = ashlar_cache_list(m, block->bytes);
-    block->older = *link;
-    *link = block;
-    cache->cached_bytes[is_large] = bytes;
-    cache->cached_count++;
+    cache->weight[is_large] = weight;
+    block->older = m->lists[block->list];
+    m->lists[block->list] = block;
     return true;
 }
 
@@ -179,8 +194,13 @@ void ashlar_cache_flush_locked(ashlar_cache *cache);
 /* Give all blocks of one stream to the heap and forget its magazines. */
 void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order);
 
-/* Free blocks here, pending ones included. */
+/* Bytes of the free blocks here, pending ones included. O(blocks). */
 size_t ashlar_cache_bytes(const ashlar_cache *cache);
+
+/* Whether the magazines are empty. */
+static inline bool ashlar_cache_is_empty(const ashlar_cache *cache) {
+    return cache->weight[0] == 0 && cache->weight[1] == 0;
+}
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_cache_check_locked(const ashlar_cache *cache);

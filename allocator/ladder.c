@@ -31,7 +31,7 @@ static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_r
 /* Step 3: before other streams are disturbed or memory is mapped, what is here is used up. */
 static ashlar_block *flush_own(const ashlar_allocator *a, const ashlar_request *r,
                                ashlar_step *step) {
-    if (r->own == NULL || r->own->cached_count == 0) {
+    if (r->own == NULL || ashlar_cache_is_empty(r->own)) {
         return NULL;
     }
     ashlar_cache_flush_locked(r->own);
@@ -185,8 +185,8 @@ static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
          order = order->next) {
         if (!ashlar_free_bins_is_empty(&order->free) &&
             !ashlar_order_is_past(order, order->last_tick)) {
-            status = ashlar_order_cover(order, &a->caller, order->last_tick,
-                                        &a->stats.events_recorded);
+            status =
+                ashlar_order_cover(order, &a->caller, order->last_tick, &a->stats.events_recorded);
         }
     }
     ashlar_order *oldest = status == ASHLAR_OK ? oldest_pending(a) : NULL;

@@ -51,15 +51,16 @@ static void name_top_tags(const ashlar_stats *stats, char *text) {
 ashlar_status ashlar_no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                       const char *cause) {
     const ashlar_device_info *info = &a->device->info;
-    const bool is_model = tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS ||
-                          tag == ASHLAR_TAG_MOMENTS;
+    const bool is_model =
+        tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;
     char top[TEXT_BYTES];
     ashlar_stats stats;
     ashlar_stats_sum_locked(a, &stats);
     name_top_tags(&stats, top);
     return ashlar_fail(
         ASHLAR_ENOMEM,
-        "out of memory on %s:%d: %zu bytes asked for (%s), %llu live in %llu blocks%s, %llu cached, "
+        "out of memory on %s:%d: %zu bytes asked for (%s), %llu live in %llu blocks%s, %llu "
+        "cached, "
         "%zu reserved of the device's %zu, largest hole %zu; make the %s smaller, or free blocks "
         "(%s)",
         a->device->driver->name, info->ordinal, bytes, ashlar_tag_name(tag),

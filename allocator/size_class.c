@@ -8,7 +8,26 @@ _Static_assert(ASHLAR_SC_LINEAR_BYTES == ASHLAR_SC_LINEAR_COUNT * ASHLAR_BLOCK_A
 _Static_assert(ASHLAR_SC_LINEAR_COUNT == 2 * ASHLAR_SC_PER_GROUP,
                "the first group's steps are the linear part's");
 _Static_assert(ASHLAR_SC_LINEAR_BYTES << 5 == ASHLAR_SC_MAX_BYTES, "five groups reach the maximum");
-_Static_assert(sizeof(unsigned) == 4, "ashlar_sc_group() counts the zeros of 32 bits");
+_Static_assert(ASHLAR_SC_COUNT <= UINT8_MAX + 1, "a class fits an entry of the table");
+
+/* The table's entries: with n below 64 * 2^g, the class is g groups on, its steps are 2^g units. */
+#define CLASS(n)                                                  \
+    (uint8_t)((n) < 64     ? (n)                                  \
+              : (n) < 128  ? 1 * ASHLAR_SC_PER_GROUP + ((n) >> 1) \
+              : (n) < 256  ? 2 * ASHLAR_SC_PER_GROUP + ((n) >> 2) \
+              : (n) < 512  ? 3 * ASHLAR_SC_PER_GROUP + ((n) >> 3) \
+              : (n) < 1024 ? 4 * ASHLAR_SC_PER_GROUP + ((n) >> 4) \
+                           : 5 * ASHLAR_SC_PER_GROUP + ((n) >> 5))
+#define CLASSES_4(n) CLASS(n), CLASS((n) + 1), CLASS((n) + 2), CLASS((n) + 3)
+#define CLASSES_16(n) CLASSES_4(n), CLASSES_4((n) + 4), CLASSES_4((n) + 8), CLASSES_4((n) + 12)
+#define CLASSES_64(n) \
+    CLASSES_16(n), CLASSES_16((n) + 16), CLASSES_16((n) + 32), CLASSES_16((n) + 48)
+#define CLASSES_256(n) \
+    CLASSES_64(n), CLASSES_64((n) + 64), CLASSES_64((n) + 128), CLASSES_64((n) + 192)
+#define CLASSES_1024(n) \
+    CLASSES_256(n), CLASSES_256((n) + 256), CLASSES_256((n) + 512), CLASSES_256((n) + 768)
+
+const uint8_t ashlar_sc_table[] = {CLASSES_1024(0), CLASSES_1024(1024)};
 
 size_t ashlar_sc_bytes(ashlar_sc sc) {
     ASHLAR_ASSERT(sc.idx < ASHLAR_SC_COUNT);
