@@ -249,8 +249,8 @@ void ashlar_cache_flush_pending_locked(ashlar_cache *cache) {
     put_list_locked(cache->allocator, list);
 }
 
-static void empty_magazines_locked(ashlar_cache *cache, ashlar_magazines *m) {
-    for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
+static void empty_lists_locked(ashlar_cache *cache, ashlar_magazines *m, size_t first) {
+    for (size_t i = first; i < ASHLAR_CACHE_LISTS; i++) {
         ashlar_block *list = m->lists[i];
         m->lists[i] = NULL;
         for (const ashlar_block *block = list; block != NULL; block = block->older) {
@@ -264,7 +264,13 @@ void ashlar_cache_flush_locked(ashlar_cache *cache) {
     ashlar_cache_flush_pending_locked(cache);
     for (ashlar_magazines *m = cache->magazines; m != NULL && !ashlar_cache_is_empty(cache);
          m = m->next) {
-        empty_magazines_locked(cache, m);
+        empty_lists_locked(cache, m, 0);
+    }
+}
+
+void ashlar_cache_flush_large_locked(ashlar_cache *cache) {
+    for (ashlar_magazines *m = cache->magazines; m != NULL && cache->weight[1] > 0; m = m->next) {
+        empty_lists_locked(cache, m, ASHLAR_SC_COUNT);
     }
 }
 
@@ -276,7 +282,7 @@ void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order) 
             link = &m->next;
             continue;
         }
-        empty_magazines_locked(cache, m);
+        empty_lists_locked(cache, m, 0);
         *link = m->next;
         ashlar_host_free(m);
     }

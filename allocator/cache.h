@@ -190,6 +190,7 @@ void ashlar_caches_release_locked(ashlar_allocator *allocator, const ashlar_cach
 /* Give blocks to the heap: those pending, all; of a claimed cache or of the caller's own. */
 void ashlar_cache_flush_pending_locked(ashlar_cache *cache);
 void ashlar_cache_flush_locked(ashlar_cache *cache);
+void ashlar_cache_flush_large_locked(ashlar_cache *cache);
 
 /* Give all blocks of one stream to the heap and forget its magazines. */
 void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order);

@@ -221,6 +221,9 @@ ashlar_status ashlar_ladder_find_locked(ashlar_allocator *a, const ashlar_reques
                                         ashlar_block **out, ashlar_step *step) {
     if (request->own != NULL) {
         ashlar_cache_flush_pending_locked(request->own);
+        if (request->bytes > ASHLAR_SC_MAX_BYTES) {
+            ashlar_cache_flush_large_locked(request->own);
+        }
     }
     ashlar_block *found = NULL;
     ashlar_status status = search(a, request, &found, step);
