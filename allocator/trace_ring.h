@@ -83,9 +83,9 @@ void ashlar_trace_put(ashlar_trace *trace, const ashlar_trace_event *event);
 /*
  * Copy what is still there, oldest first, at most the newest `capacity` events; returns how many.
  *
- * events  ascending numbers. With an event come all that are not overwritten of those that were
- *         put before it in an order that the threads agree on. An event put meanwhile may be there
- *         or not, and one that was dropped is not.
+ * events  ascending numbers. Where an event is there, so are all that were put before it by the
+ *         same thread, or by another one that it was in order with (by a lock, say), but for the
+ *         overwritten and the dropped. An event put meanwhile may be there or not.
  * lost    how many of the events put before this call are not among them
  *
  * Threads: any, beside any number of writers.

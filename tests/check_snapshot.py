@@ -119,10 +119,11 @@ def play_backwards(segments, trace):
     def is_mapped(begin, end):
         return any(low <= begin and end <= high for low, high in mapped)
 
+    assert all(is_mapped(block, block + 1) for block in live)
     for event in reversed(trace):
         action, address, size = event["action"], event.get("addr"), event["size"]
         if action == "free_completed":
-            assert address not in live
+            assert address not in live and is_mapped(address, address + size), event
             live.add(address)
         elif action == "alloc":
             live.remove(address)
@@ -134,8 +135,7 @@ def play_backwards(segments, trace):
                 mapped.remove(piece)
                 rest = [[piece[0], address], [address + size, piece[1]]]
                 mapped.extend(r for r in rest if r[0] < r[1])
-        for block in live:
-            assert is_mapped(block, block + 1), (event, block)
+            assert all(is_mapped(block, block + 1) for block in live), event
 
 
 def main():
