@@ -59,6 +59,19 @@ cu_result ashlar_soft_stream_create(cu_stream *stream, unsigned int flags) {
     return ashlar_soft_leave(CU_SUCCESS);
 }
 
+cu_result ashlar_soft_stream_get_id(cu_stream stream, unsigned long long *id) {
+    soft_stream *found = NULL;
+    const cu_result result = enter_stream(stream, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (id == NULL) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    *id = found->serial;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
 /* Its handle is gone; its work still runs, and takes the stream with it. */
 static void orphan(soft_stream *stream) {
     if (stream->head == NULL) {
