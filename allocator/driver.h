@@ -134,6 +134,7 @@ typedef enum ashlar_driver_fn {
 typedef struct ashlar_driver {
     ashlar_driver_table table;                           /* const once opened */
     const char *name;                                    /* "cuda" or "soft" */
+    void (*delay)(ashlar_driver_fn fn);                  /* before each call; NULL: none */
     _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT];      /* made so far, by function */
     _Atomic uint64_t fail_countdown;                     /* 0: no failure is armed */
     _Atomic int fail_fn;                                 /* the function that is to fail, -1 any */

@@ -142,7 +142,7 @@ static void unmap_takes_whole_mappings_or_nothing(void) {
 }
 
 static void set_access_covers_several_whole_mappings(void) {
-    REQUIRE(set_up("devices=2,memory=32MiB"));
+    REQUIRE(set_up("devices=2,memory=32MiB,peers=off"));
     const cu_ptr ptr = reserve(6);
     CHECK(soft->mem_map(ptr, 2 * PAGE, 0, create(2), 0) == CU_SUCCESS);
     CHECK(soft->mem_map(ptr + 2 * PAGE, PAGE, 0, create(1), 0) == CU_SUCCESS);
@@ -151,7 +151,7 @@ static void set_access_covers_several_whole_mappings(void) {
     CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access0, 0) == CU_INVALID_VALUE);
     CHECK(soft->mem_set_access(ptr, 3 * PAGE, NULL, 1) == CU_INVALID_VALUE);
     cu_mem_access access = access0;
-    access.location.id = 1; /* a peer: later */
+    access.location.id = 1; /* not its memory, and no peer */
     CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access, 1) == CU_NOT_SUPPORTED);
     access.location.id = 2;
     CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access, 1) == CU_INVALID_DEVICE);
