@@ -214,11 +214,11 @@ soft_op *ashlar_soft_op_new(const soft_op *model) {
         return NULL;
     }
     *op = *model;
-    op->next = NULL;
     return op;
 }
 
 void ashlar_soft_enqueue(soft_stream *stream, soft_op *op) {
+    op->next = NULL;
     op->number = ++ashlar_soft_state.submitted;
     if (op->point != NULL) {
         op->point->stream = stream;
