@@ -16,7 +16,8 @@
  *   vmm      on (default) or off: without virtual memory management the device says so, and the
  *            calls for it are refused; cuMemAlloc remains
  *   latency  NAME:NS, more of them joined by +: this call of the driver table takes at least so
- *            many nanoseconds, 1 .. 1000000000, before it does anything; other threads go on
+ *            many nanoseconds, 1 .. 1000000000, which it spends before it does anything; other
+ *            threads go on. Holds for calls made through ASHLAR_DRIVER_CALL.
  *   clocks   on or off (default): watch in which order work is queued; see below
  *
  * for example "devices=2,memory=4GiB,mode=adversarial,latency=cuMemAlloc:200000+cuMemCreate:50000".

@@ -62,7 +62,8 @@ void ashlar_soft_oracle_submit(soft_stream *stream, const soft_op *op) {
         join_or_lose(clock, &op->awaits->clock);
     }
     drop_seen(clock);
-    if (!ashlar_soft_clock_raise(clock, stream->serial, op->number)) {
+    /* A lane of a launched graph has no uses: without entries clocks do not grow with launches. */
+    if (!stream->is_destroyed && !ashlar_soft_clock_raise(clock, stream->serial, op->number)) {
         ashlar_soft_state.oracle.is_lost = true;
     }
     if (op->point != NULL) {

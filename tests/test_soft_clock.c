@@ -265,6 +265,8 @@ static void a_launch_orders_all_its_branches(void) {
     CHECK(soft->graph_launch(exec, u) == CU_SUCCESS);
     CHECK(soft->graph_launch(exec, s) == CU_SUCCESS); /* behind the launch before */
     CHECK(own(s) && !own(t));
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(ashlar_soft_state.oracle.seen.count <= 3); /* no lane has left a trace */
 }
 
 static void questions_without_an_answer_are_refused(void) {
