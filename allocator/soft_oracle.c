@@ -140,13 +140,12 @@ static bool put_use(const soft_use *use) {
     return true;
 }
 
-/* `after`: what work queued on the stream `serial` from now on comes after. */
-static bool is_ordered_before(uintptr_t base, uintptr_t end, uint64_t serial,
-                              const soft_clock *after) {
+/* `after`: what the work in question comes after, uses of its own stream included. */
+static bool is_ordered_before(uintptr_t base, uintptr_t end, const soft_clock *after) {
     const soft_oracle *oracle = &ashlar_soft_state.oracle;
     for (size_t i = 0; i < oracle->use_count; i++) {
         const soft_use *use = &oracle->uses[i];
-        if (use->base < end && base < use->end && use->serial != serial && !is_seen(use) &&
+        if (use->base < end && base < use->end && !is_seen(use) &&
             !ashlar_soft_clock_covers(after, use->serial, use->number)) {
             return false;
         }
@@ -231,8 +230,7 @@ ashlar_status ashlar_soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream, 
     if (ashlar_soft_state.oracle.is_lost) {
         status = lost(what);
     } else {
-        *is_ordered =
-            is_ordered_before((uintptr_t)ptr, (uintptr_t)ptr + bytes, found->serial, &after);
+        *is_ordered = is_ordered_before((uintptr_t)ptr, (uintptr_t)ptr + bytes, &after);
     }
     ashlar_soft_clock_clear(&after);
     (void)ashlar_soft_leave(CU_SUCCESS);

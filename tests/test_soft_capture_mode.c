@@ -85,6 +85,21 @@ static void a_relaxed_thread_may_make_unsafe_calls(void) {
     check_spoilt(s);
 }
 
+static void a_thread_local_thread_minds_its_own_captures_alone(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    unsigned int mode = CU_CAPTURE_THREAD_LOCAL;
+    cu_ptr ptr;
+    CHECK(soft->thread_exchange_capture_mode(&mode) == CU_SUCCESS);
+    begin(s, CU_CAPTURE_RELAXED);
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS);
+    CHECK(soft->graph_exec_destroy(end(s)) == CU_SUCCESS);
+    begin(s, CU_CAPTURE_THREAD_LOCAL);
+    CHECK(soft->mem_free(ptr) == CU_STREAM_CAPTURE_UNSUPPORTED);
+    check_spoilt(s);
+    CHECK(soft->thread_exchange_capture_mode(&mode) == CU_SUCCESS);
+}
+
 /* One call made by another thread, which first takes a mode. */
 typedef struct other_thread {
     unsigned int mode;
@@ -162,6 +177,7 @@ static void waiting_for_another_device_is_unsafe_too(void) {
 int main(void) {
     RUN(a_global_capture_forbids_unsafe_calls_and_is_spoilt_by_them);
     RUN(a_relaxed_thread_may_make_unsafe_calls);
+    RUN(a_thread_local_thread_minds_its_own_captures_alone);
     RUN(other_threads_are_forbidden_by_a_global_capture_alone);
     RUN(only_a_relaxed_capture_is_ended_by_another_thread);
     RUN(waiting_for_another_device_is_unsafe_too);

@@ -151,6 +151,26 @@ static void the_legacy_stream_is_ordered_with_all_of_a_launch(void) {
     }
 }
 
+/* A branch without edges to the graph's first lane still begins where the launch does. */
+static void every_branch_is_behind_what_came_before_the_launch(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        forget();
+        begin(s, CU_CAPTURE_GLOBAL);
+        CHECK(follow(t, s) == CU_SUCCESS);
+        queue(t, "b");
+        CHECK(follow(s, t) == CU_SUCCESS);
+        const cu_graph_exec exec = end(s);
+        queue(NULL, "x"); /* not ordered with an unordered stream, nor with its launches */
+        queue(s, "a");
+        CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
+        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+        CHECK(strcmp(ran, "ab") == 0);
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    }
+}
+
 static void a_launch_can_be_captured(void) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
@@ -230,6 +250,7 @@ int main(void) {
     RUN(branches_of_a_graph_interleave);
     RUN(launches_of_one_graph_follow_each_other_on_any_stream);
     RUN(the_legacy_stream_is_ordered_with_all_of_a_launch);
+    RUN(every_branch_is_behind_what_came_before_the_launch);
     RUN(a_launch_can_be_captured);
     RUN(memory_that_is_gone_at_the_launch_is_an_illegal_address);
     RUN(a_launch_survives_every_host_allocation_that_fails);
