@@ -17,27 +17,40 @@ typedef unsigned long long cu_mem_handle;
 typedef struct CUctx_st *cu_context;
 typedef struct CUstream_st *cu_stream; /* NULL: the legacy default stream */
 typedef struct CUevent_st *cu_event;
+typedef struct CUgraph_st *cu_graph;          /* what a capture has recorded */
+typedef struct CUgraphExec_st *cu_graph_exec; /* a copy of it that can be launched */
 typedef void (*cu_host_fn)(void *user_data);
 
 /* Name, CUDA's value: result codes that ashlar returns or compares with. */
-#define CU_RESULT_MAP(X)        \
-    X(SUCCESS, 0)               \
-    X(INVALID_VALUE, 1)         \
-    X(OUT_OF_MEMORY, 2)         \
-    X(NOT_INITIALIZED, 3)       \
-    X(DEINITIALIZED, 4)         \
-    X(STUB_LIBRARY, 34)         \
-    X(NO_DEVICE, 100)           \
-    X(INVALID_DEVICE, 101)      \
-    X(INVALID_CONTEXT, 201)     \
-    X(ILLEGAL_STATE, 401)       \
-    X(INVALID_HANDLE, 400)      \
-    X(NOT_FOUND, 500)           \
-    X(NOT_READY, 600)           \
-    X(ILLEGAL_ADDRESS, 700)     \
-    X(LAUNCH_FAILED, 719)       \
-    X(NOT_PERMITTED, 800)       \
-    X(NOT_SUPPORTED, 801)       \
+#define CU_RESULT_MAP(X)                \
+    X(SUCCESS, 0)                       \
+    X(INVALID_VALUE, 1)                 \
+    X(OUT_OF_MEMORY, 2)                 \
+    X(NOT_INITIALIZED, 3)               \
+    X(DEINITIALIZED, 4)                 \
+    X(STUB_LIBRARY, 34)                 \
+    X(NO_DEVICE, 100)                   \
+    X(INVALID_DEVICE, 101)              \
+    X(INVALID_CONTEXT, 201)             \
+    X(PEER_ACCESS_UNSUPPORTED, 217)     \
+    X(ILLEGAL_STATE, 401)               \
+    X(INVALID_HANDLE, 400)              \
+    X(NOT_FOUND, 500)                   \
+    X(NOT_READY, 600)                   \
+    X(ILLEGAL_ADDRESS, 700)             \
+    X(PEER_ACCESS_ALREADY_ENABLED, 704) \
+    X(LAUNCH_FAILED, 719)               \
+    X(NOT_PERMITTED, 800)               \
+    X(NOT_SUPPORTED, 801)               \
+    X(STREAM_CAPTURE_UNSUPPORTED, 900)  \
+    X(STREAM_CAPTURE_INVALIDATED, 901)  \
+    X(STREAM_CAPTURE_MERGE, 902)        \
+    X(STREAM_CAPTURE_UNMATCHED, 903)    \
+    X(STREAM_CAPTURE_UNJOINED, 904)     \
+    X(STREAM_CAPTURE_ISOLATION, 905)    \
+    X(STREAM_CAPTURE_IMPLICIT, 906)     \
+    X(CAPTURED_EVENT, 907)              \
+    X(STREAM_CAPTURE_WRONG_THREAD, 908) \
     X(UNKNOWN, 999)
 
 enum {
@@ -58,6 +71,12 @@ enum {
     CU_STREAM_BLOCKING = 0,     /* CU_STREAM_DEFAULT: ordered with the legacy stream */
     CU_STREAM_UNORDERED = 1,    /* CU_STREAM_NON_BLOCKING */
     CU_EVENT_NO_TIMING = 2,     /* CU_EVENT_DISABLE_TIMING */
+    CU_CAPTURE_GLOBAL = 0,      /* CU_STREAM_CAPTURE_MODE_...: whom unsafe calls are forbidden */
+    CU_CAPTURE_THREAD_LOCAL = 1,
+    CU_CAPTURE_RELAXED = 2,
+    CU_CAPTURE_NONE = 0,        /* CU_STREAM_CAPTURE_STATUS_... */
+    CU_CAPTURE_ACTIVE = 1,
+    CU_CAPTURE_INVALIDATED = 2,
 };
 
 typedef struct cu_mem_location {

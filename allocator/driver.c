@@ -5,6 +5,9 @@
 
 bool ashlar_driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
     atomic_fetch_add_explicit(&driver->calls[fn], 1, memory_order_relaxed);
+    if (driver->delay != NULL) {
+        driver->delay(fn);
+    }
     if (atomic_load_explicit(&driver->fail_countdown, memory_order_relaxed) == 0) {
         return true;
     }

@@ -23,7 +23,7 @@
 /*
  * What a call is for, so that reports can tell memory management from the step's own work:
  *   QUERY    reads a fact                    MEMORY  takes, maps or returns memory
- *   CONTEXT  picks the device of a thread    ORDER   streams and events
+ *   CONTEXT  sets a thread or context up     ORDER   streams, events and graphs
  *   WORK     copies, fills, launches         WAIT    the host waits for the device
  */
 typedef enum ashlar_driver_kind {
@@ -38,7 +38,8 @@ typedef enum ashlar_driver_kind {
 
 /*
  * field, CUDA's name, the CUDA version that introduced this signature, kind, parameters.
- * Name and version are what cuGetProcAddress is asked for.
+ * Name and version are what cuGetProcAddress is asked for. A driver must have them all but one:
+ * before CUDA 12 there is no cuStreamGetId, and the table's answers CU_NOT_SUPPORTED.
  */
 #define ASHLAR_DRIVER_MAP(X)                                                                      \
     X(init, cuInit, 2000, QUERY, (unsigned int flags))                                            \
@@ -84,10 +85,18 @@ typedef enum ashlar_driver_kind {
       (cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream))                                   \
     X(memset_d8_async, cuMemsetD8Async, 3020, WORK,                                               \
       (cu_ptr dst, unsigned char value, size_t bytes, cu_stream stream))                          \
+    X(memcpy_peer_async, cuMemcpyPeerAsync, 4000, WORK,                                           \
+      (cu_ptr dst, cu_context dst_context, cu_ptr src, cu_context src_context, size_t bytes,      \
+       cu_stream stream))                                                                         \
+    X(device_can_access_peer, cuDeviceCanAccessPeer, 4000, QUERY,                                 \
+      (int *can_access, cu_device device, cu_device peer))                                        \
+    X(ctx_enable_peer_access, cuCtxEnablePeerAccess, 4000, CONTEXT,                               \
+      (cu_context peer, unsigned int flags))                                                      \
     X(launch_host_func, cuLaunchHostFunc, 10000, WORK,                                            \
       (cu_stream stream, cu_host_fn fn, void *user_data))                                         \
     X(stream_create, cuStreamCreate, 2000, ORDER, (cu_stream * stream, unsigned int flags))       \
     X(stream_destroy, cuStreamDestroy, 4000, ORDER, (cu_stream stream))                           \
+    X(stream_get_id, cuStreamGetId, 12000, QUERY, (cu_stream stream, unsigned long long *id))     \
     X(stream_wait_event, cuStreamWaitEvent, 3020, ORDER,                                          \
       (cu_stream stream, cu_event event, unsigned int flags))                                     \
     X(stream_synchronize, cuStreamSynchronize, 2000, WAIT, (cu_stream stream))                    \
@@ -95,7 +104,19 @@ typedef enum ashlar_driver_kind {
     X(event_destroy, cuEventDestroy, 4000, ORDER, (cu_event event))                               \
     X(event_record, cuEventRecord, 2000, ORDER, (cu_event event, cu_stream stream))               \
     X(event_query, cuEventQuery, 2000, ORDER, (cu_event event))                                   \
-    X(event_synchronize, cuEventSynchronize, 2000, WAIT, (cu_event event))
+    X(event_synchronize, cuEventSynchronize, 2000, WAIT, (cu_event event))                        \
+    X(stream_begin_capture, cuStreamBeginCapture, 10010, ORDER,                                   \
+      (cu_stream stream, unsigned int mode))                                                      \
+    X(stream_end_capture, cuStreamEndCapture, 10000, ORDER, (cu_stream stream, cu_graph * graph)) \
+    X(stream_is_capturing, cuStreamIsCapturing, 10000, QUERY,                                     \
+      (cu_stream stream, unsigned int *status))                                                   \
+    X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, 10010, CONTEXT,            \
+      (unsigned int *mode))                                                                       \
+    X(graph_instantiate, cuGraphInstantiateWithFlags, 11040, ORDER,                               \
+      (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                           \
+    X(graph_launch, cuGraphLaunch, 10000, WORK, (cu_graph_exec exec, cu_stream stream))           \
+    X(graph_exec_destroy, cuGraphExecDestroy, 10000, ORDER, (cu_graph_exec exec))                 \
+    X(graph_destroy, cuGraphDestroy, 10000, ORDER, (cu_graph graph))
 
 typedef struct ashlar_driver_table {
 #define X(field, symbol, version, kind, params) cu_result(*field) params;
@@ -113,6 +134,7 @@ typedef enum ashlar_driver_fn {
 typedef struct ashlar_driver {
     ashlar_driver_table table;                           /* const once opened */
     const char *name;                                    /* "cuda" or "soft" */
+    void (*delay)(ashlar_driver_fn fn);                  /* before each call; NULL: none */
     _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT];      /* made so far, by function */
     _Atomic uint64_t fail_countdown;                     /* 0: no failure is armed */
     _Atomic int fail_fn;                                 /* the function that is to fail, -1 any */

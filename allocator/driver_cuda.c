@@ -56,8 +56,16 @@ static ashlar_status open_library(proc_lookup *out) {
     return out->v2 == NULL && out->v1 == NULL ? too_old("cuGetProcAddress", 11030) : ASHLAR_OK;
 }
 
+/* Stands in for the one function that a driver may lack: whoever asks for an id is refused one. */
+static cu_result no_stream_id(cu_stream stream, unsigned long long *id) {
+    (void)stream;
+    (void)id;
+    return CU_NOT_SUPPORTED;
+}
+
+/* Where the driver lacks the function, a stand-in stays where it is. */
 static ashlar_status find_function(const proc_lookup *lookup, const char *symbol, int version,
-                                   void *function) {
+                                   bool has_stand_in, void *function) {
     void *address = NULL;
     unsigned int found = 0;
     const cu_result result =
@@ -67,7 +75,7 @@ static ashlar_status find_function(const proc_lookup *lookup, const char *symbol
         return ashlar_fail(ASHLAR_ENODEVICE, "%s", stub_detail);
     }
     if (result != CU_SUCCESS || address == NULL) {
-        return too_old(symbol, version);
+        return has_stand_in ? ASHLAR_OK : too_old(symbol, version);
     }
     store_function(function, address);
     return ASHLAR_OK;
@@ -76,9 +84,10 @@ static ashlar_status find_function(const proc_lookup *lookup, const char *symbol
 static ashlar_status fill_table(ashlar_driver_table *table) {
     proc_lookup lookup = {0};
     ashlar_status status = open_library(&lookup);
-#define X(field, symbol, version, kind, params)                           \
-    if (status == ASHLAR_OK) {                                            \
-        status = find_function(&lookup, #symbol, version, &table->field); \
+    *table = (ashlar_driver_table){.stream_get_id = no_stream_id};
+#define X(field, symbol, version, kind, params)                                                 \
+    if (status == ASHLAR_OK) {                                                                  \
+        status = find_function(&lookup, #symbol, version, table->field != NULL, &table->field); \
     }
     ASHLAR_DRIVER_MAP(X)
 #undef X

@@ -28,6 +28,8 @@ SAME_TYPE(cu_mem_handle, CUmemGenericAllocationHandle);
 SAME_TYPE(cu_context, CUcontext);
 SAME_TYPE(cu_stream, CUstream);
 SAME_TYPE(cu_event, CUevent);
+SAME_TYPE(cu_graph, CUgraph);
+SAME_TYPE(cu_graph_exec, CUgraphExec);
 SAME_TYPE(cu_host_fn, CUhostFn);
 SAME_SIZE(cu_mem_location, CUmemLocation);
 SAME_SIZE(cu_mem_prop, CUmemAllocationProp);
@@ -61,6 +63,12 @@ SAME_VALUE(CU_GRANULARITY_RECOMMENDED, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
 SAME_VALUE(CU_STREAM_BLOCKING, CU_STREAM_DEFAULT);
 SAME_VALUE(CU_STREAM_UNORDERED, CU_STREAM_NON_BLOCKING);
 SAME_VALUE(CU_EVENT_NO_TIMING, CU_EVENT_DISABLE_TIMING);
+SAME_VALUE(CU_CAPTURE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL);
+SAME_VALUE(CU_CAPTURE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+SAME_VALUE(CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
+SAME_VALUE(CU_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
+SAME_VALUE(CU_CAPTURE_ACTIVE, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+SAME_VALUE(CU_CAPTURE_INVALIDATED, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 
 /*
  * Functions: each entry of the map, with CUDA's own structs in place of ours (they have just been
@@ -83,6 +91,7 @@ SAME_VALUE(CU_EVENT_NO_TIMING, CU_EVENT_DISABLE_TIMING);
 #undef cuCtxPopCurrent
 #undef cuCtxSynchronize
 #undef cuStreamDestroy
+#undef cuStreamBeginCapture
 #undef cuEventDestroy
 #define X(field, symbol, version, kind, params) \
     SAME_TYPE(cu_result(*) params, PFN_##symbol##_v##version);

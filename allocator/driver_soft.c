@@ -2,6 +2,7 @@
 #include "driver.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #include "error.h"
 #include "soft_state.h"
@@ -47,6 +48,17 @@ cu_result ashlar_soft_get_error_string(cu_result error, const char **text) {
         {CU_ILLEGAL_ADDRESS, "queued work found its memory unmapped or freed"},
         {CU_NOT_PERMITTED, "host functions may not call the device"},
         {CU_NOT_SUPPORTED, "the software device cannot do this"},
+        {CU_PEER_ACCESS_UNSUPPORTED, "this device cannot reach the other's memory"},
+        {CU_PEER_ACCESS_ALREADY_ENABLED, "this device can reach the other's memory already"},
+        {CU_STREAM_CAPTURE_UNSUPPORTED, "not allowed while a stream is capturing"},
+        {CU_STREAM_CAPTURE_INVALIDATED, "an earlier mistake has spoilt this capture"},
+        {CU_STREAM_CAPTURE_MERGE, "this would join two captures"},
+        {CU_STREAM_CAPTURE_UNMATCHED, "the capture was begun on another stream"},
+        {CU_STREAM_CAPTURE_UNJOINED, "a stream in the capture was not joined to its first one"},
+        {CU_STREAM_CAPTURE_ISOLATION, "captured work cannot wait for work outside the capture"},
+        {CU_STREAM_CAPTURE_IMPLICIT, "the legacy stream is ordered with a stream that captures"},
+        {CU_CAPTURED_EVENT, "the event was last recorded on a stream that was capturing"},
+        {CU_STREAM_CAPTURE_WRONG_THREAD, "the capture was begun by another thread"},
     };
     if (text == NULL) {
         return CU_INVALID_VALUE;
@@ -60,11 +72,28 @@ cu_result ashlar_soft_get_error_string(cu_result error, const char **text) {
     return ashlar_soft_get_error_name(error, text);
 }
 
+static uint64_t now_ns(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail for this clock */
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The latency= of a call, spent in a loop: a driver call too keeps its thread busy. */
+static void delay(ashlar_driver_fn fn) {
+    const uint32_t ns = atomic_load_explicit(&ashlar_soft_latency_ns[fn], memory_order_relaxed);
+    if (ns != 0) {
+        const uint64_t start = now_ns();
+        while (now_ns() - start < ns) {
+        }
+    }
+}
+
 ashlar_status ashlar_driver_open_soft(ashlar_driver **out) {
     static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
     static bool is_open;
     static ashlar_driver driver = {
         .name = "soft",
+        .delay = delay,
         .table =
             {
 #define X(field, symbol, version, kind, params) .field = ashlar_soft_##field,

@@ -8,6 +8,16 @@
 
 enum { HOST_FLAGS_ALLOWED = 7 }; /* portable, device-mapped, write-combined: all the same here */
 
+/* As ashlar_soft_enter_context(), for a call that a capture cannot see. */
+static cu_result enter_unsafe(soft_device **device) {
+    cu_result result = ashlar_soft_enter_context(device);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ashlar_soft_capture_admit_unsafe();
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+}
+
 static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
     size_t rounded;
     soft_memory *memory;
@@ -23,7 +33,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
     if (result == CU_SUCCESS) {
         result = ashlar_soft_map(reservation, reservation->range.base, rounded, memory);
         if (result == CU_SUCCESS) {
-            result = ashlar_soft_allow(reservation, 0, 1);
+            result = ashlar_soft_allow(reservation, 0, 1, (uint32_t)1 << device->ordinal);
         }
         if (result != CU_SUCCESS) {
             ashlar_soft_unreserve(reservation);
@@ -39,7 +49,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
 
 cu_result ashlar_soft_mem_alloc(cu_ptr *ptr, size_t bytes) {
     soft_device *device;
-    const cu_result result = ashlar_soft_enter_context(&device);
+    const cu_result result = enter_unsafe(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -58,7 +68,7 @@ static soft_reservation *find_plain(cu_ptr ptr) {
 
 cu_result ashlar_soft_mem_free(cu_ptr ptr) {
     soft_device *device;
-    const cu_result result = ashlar_soft_enter_context(&device);
+    const cu_result result = enter_unsafe(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -77,7 +87,7 @@ cu_result ashlar_soft_mem_free(cu_ptr ptr) {
 
 cu_result ashlar_soft_mem_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
     soft_device *device;
-    const cu_result result = ashlar_soft_enter_context(&device);
+    const cu_result result = enter_unsafe(&device);
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -114,7 +124,7 @@ static void free_host_block(size_t idx) {
 /* Does not wait: a copy that is still queued then faults, which CUDA does not promise to avoid. */
 cu_result ashlar_soft_mem_free_host(void *ptr) {
     soft_device *device;
-    const cu_result result = ashlar_soft_enter_context(&device);
+    const cu_result result = enter_unsafe(&device);
     if (result != CU_SUCCESS) {
         return result;
     }

@@ -11,6 +11,7 @@ typedef struct piece {
     size_t length;
 } piece;
 
+enum { LATENCY_MAX_NS = 1000000000 };
 #define MEMORY_MAX_BYTES ((uint64_t)64 << 40)
 _Static_assert(MEMORY_MAX_BYTES / ((uint64_t)2 << 20) <= UINT32_MAX, "page indexes are 32 bits");
 
@@ -94,11 +95,73 @@ static ashlar_status read_seed(piece value, soft_config *config) {
     return ASHLAR_OK;
 }
 
+static ashlar_status read_switch(const char *key, piece value, bool *is_on) {
+    if (!piece_is(value, "on") && !piece_is(value, "off")) {
+        return refuse(key, value, "on or off");
+    }
+    *is_on = piece_is(value, "on");
+    return ASHLAR_OK;
+}
+
+static ashlar_status read_peers(piece value, soft_config *config) {
+    return read_switch("peers", value, &config->has_peers);
+}
+
+static ashlar_status read_vmm(piece value, soft_config *config) {
+    return read_switch("vmm", value, &config->has_vmm);
+}
+
+static ashlar_status read_clocks(piece value, soft_config *config) {
+    return read_switch("clocks", value, &config->has_clocks);
+}
+
+/* One "NAME:NS". */
+static bool read_one_latency(piece part, soft_config *config) {
+    const char *colon = memchr(part.text, ':', part.length);
+    if (colon == NULL) {
+        return false;
+    }
+    const piece name = {part.text, (size_t)(colon - part.text)};
+    uint64_t ns;
+    piece rest;
+    if (!read_number((piece){colon + 1, part.length - name.length - 1}, &ns, &rest) ||
+        rest.length != 0 || ns < 1 || ns > LATENCY_MAX_NS) {
+        return false;
+    }
+    for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
+        if (piece_is(name, ashlar_driver_fn_name((ashlar_driver_fn)fn))) {
+            const bool is_first = config->latency_ns[fn] == 0;
+            config->latency_ns[fn] = (uint32_t)ns;
+            return is_first;
+        }
+    }
+    return false;
+}
+
+static ashlar_status read_latency(piece value, soft_config *config) {
+    for (piece rest = value;;) {
+        const char *plus = memchr(rest.text, '+', rest.length);
+        const size_t length = plus == NULL ? rest.length : (size_t)(plus - rest.text);
+        if (!read_one_latency((piece){rest.text, length}, config)) {
+            return refuse("latency", value,
+                          "NAME:NS pairs joined by +, such as cuMemAlloc:200000, each name once "
+                          "and 1 to 1000000000 ns");
+        }
+        if (plus == NULL) {
+            return ASHLAR_OK;
+        }
+        rest = (piece){plus + 1, rest.length - length - 1};
+    }
+}
+
 static const struct {
     const char *key;
     ashlar_status (*read)(piece value, soft_config *config);
 } readers[] = {
-    {"devices", read_devices}, {"memory", read_memory}, {"mode", read_mode}, {"seed", read_seed}};
+    {"clocks", read_clocks}, {"devices", read_devices}, {"latency", read_latency},
+    {"memory", read_memory}, {"mode", read_mode},       {"peers", read_peers},
+    {"seed", read_seed},     {"vmm", read_vmm},
+};
 enum { READER_COUNT = sizeof readers / sizeof readers[0] };
 
 /* One "key=value". Bit i of *seen: key i has been given. */
@@ -119,14 +182,19 @@ static ashlar_status read_pair(piece pair, unsigned *seen, soft_config *config) 
         return readers[i].read(value, config);
     }
     return ashlar_fail(ASHLAR_EINVAL,
-                       "ASHLAR_SOFT: unknown key \"%.*s\" (value \"%.*s\"); give devices=, "
-                       "memory=, mode= or seed=, separated by commas",
+                       "ASHLAR_SOFT: unknown key \"%.*s\" (value \"%.*s\"); give clocks=, "
+                       "devices=, latency=, memory=, mode=, peers=, seed= or vmm=, separated by "
+                       "commas",
                        (int)key.length, key.text, (int)value.length, value.text);
 }
 
 ashlar_status ashlar_soft_parse(const char *spec, soft_config *out) {
-    soft_config config = {
-        .device_count = 1, .memory_bytes = (size_t)4 << 30, .mode = SOFT_EAGER, .seed = 1};
+    soft_config config = {.device_count = 1,
+                          .memory_bytes = (size_t)4 << 30,
+                          .mode = SOFT_EAGER,
+                          .seed = 1,
+                          .has_peers = true,
+                          .has_vmm = true};
     unsigned seen = 0;
     for (const char *at = spec; *spec != '\0';) {
         const size_t length = strcspn(at, ",");

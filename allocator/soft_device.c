@@ -8,19 +8,14 @@
 #include "host.h"
 #include "soft.h"
 
-enum { CONTEXT_DEPTH_MAX = 64, DRIVER_VERSION = 13000 };
+enum { DRIVER_VERSION = 13000 };
+
+_Atomic uint32_t ashlar_soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
 
 soft_state ashlar_soft_state = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .op_finished = PTHREAD_COND_INITIALIZER,
 };
-
-/* The contexts this thread has pushed, as handles; empty when `generation` is out of date. */
-static _Thread_local struct {
-    uint64_t generation;
-    size_t depth;
-    uintptr_t contexts[CONTEXT_DEPTH_MAX];
-} context_stack;
 
 /* ---- set-up ---- */
 
@@ -53,6 +48,9 @@ static ashlar_status build_devices(const soft_config *config, soft_device *devic
 /* Mappings go before the memory they use, and that before the devices it lies on. */
 static void destroy_devices(soft_state *state) {
     ashlar_soft_event_reset(NULL);
+    ashlar_soft_capture_reset();
+    ashlar_soft_graph_reset();
+    ashlar_soft_oracle_reset();
     while (state->first_stream != NULL) {
         ashlar_soft_stream_delete(state->first_stream);
     }
@@ -64,6 +62,8 @@ static void destroy_devices(soft_state *state) {
     }
     for (int i = 0; i < state->config.device_count; i++) {
         ashlar_soft_pages_finish(&state->devices[i]);
+        ashlar_soft_clock_clear(&state->devices[i].ended[false]);
+        ashlar_soft_clock_clear(&state->devices[i].ended[true]);
     }
     ashlar_soft_slots_clear(&state->contexts);
     ashlar_soft_slots_clear(&state->streams);
@@ -96,6 +96,9 @@ ashlar_status ashlar_soft_configure(const char *spec) {
     state->config = config;
     state->generation++;
     state->random = config.seed;
+    for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
+        atomic_store(&ashlar_soft_latency_ns[fn], config.latency_ns[fn]);
+    }
     for (int i = 0; i < config.device_count; i++) {
         state->devices[i] = devices[i];
         ashlar_soft_stream_join(devices[i].legacy, &state->devices[i], true);
@@ -161,37 +164,19 @@ cu_result ashlar_soft_enter(void) {
     return ashlar_soft_state.is_initialized ? CU_SUCCESS : ashlar_soft_leave(CU_NOT_INITIALIZED);
 }
 
-cu_result ashlar_soft_leave(cu_result result) {
-    pthread_mutex_unlock(&ashlar_soft_state.lock);
-    return result;
-}
-
-static size_t context_depth(void) {
-    if (context_stack.generation != ashlar_soft_state.generation) {
-        context_stack.generation = ashlar_soft_state.generation;
-        context_stack.depth = 0;
-    }
-    return context_stack.depth;
-}
-
-cu_result ashlar_soft_enter_context(soft_device **device) {
-    const cu_result result = ashlar_soft_enter();
+cu_result ashlar_soft_enter_vmm(void) {
+    cu_result result = ashlar_soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    const size_t depth = context_depth();
-    soft_device *current = depth == 0
-                               ? NULL
-                               : ashlar_soft_slots_get(&ashlar_soft_state.contexts, SOFT_CONTEXT,
-                                                       context_stack.contexts[depth - 1]);
-    if (current == NULL) {
-        return ashlar_soft_leave(CU_INVALID_CONTEXT);
-    }
-    if (current->fault != CU_SUCCESS) {
-        return ashlar_soft_leave(current->fault);
-    }
-    *device = current;
-    return CU_SUCCESS;
+    result =
+        ashlar_soft_state.config.has_vmm ? ashlar_soft_capture_admit_unsafe() : CU_NOT_SUPPORTED;
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+}
+
+cu_result ashlar_soft_leave(cu_result result) {
+    pthread_mutex_unlock(&ashlar_soft_state.lock);
+    return result;
 }
 
 soft_device *ashlar_soft_device_at(cu_device ordinal) {
@@ -277,92 +262,6 @@ cu_result ashlar_soft_device_get_attribute(int *value, unsigned int attribute, c
     if (attribute != CU_ATTRIBUTE_VMM_SUPPORTED) {
         return ashlar_soft_leave(CU_INVALID_VALUE);
     }
-    *value = 1;
+    *value = ashlar_soft_state.config.has_vmm;
     return ashlar_soft_leave(CU_SUCCESS);
-}
-
-/* ---- contexts ---- */
-
-cu_result ashlar_soft_primary_ctx_retain(cu_context *context, cu_device device) {
-    soft_device *found;
-    const cu_result result = enter_device(device, context, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    if (found->retains == 0) {
-        if (!ashlar_soft_slots_put(&ashlar_soft_state.contexts, SOFT_CONTEXT, found,
-                                   &found->context)) {
-            return ashlar_soft_leave(CU_OUT_OF_MEMORY);
-        }
-        found->fault = CU_SUCCESS;
-    }
-    found->retains++;
-    *context = (cu_context)found->context;
-    return ashlar_soft_leave(CU_SUCCESS);
-}
-
-/* The last release takes everything with it that belongs to the context, as CUDA's does. */
-cu_result ashlar_soft_primary_ctx_release(cu_device device) {
-    soft_device *found;
-    const cu_result result = enter_device(device, &device, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    if (found->retains == 1) {
-        ashlar_soft_wait_device(found, 0);
-    }
-    if (found->retains == 0) {
-        return ashlar_soft_leave(CU_INVALID_CONTEXT);
-    }
-    if (--found->retains == 0) {
-        (void)ashlar_soft_slots_take(&ashlar_soft_state.contexts, SOFT_CONTEXT, found->context);
-        ashlar_soft_event_reset(found);
-        ashlar_soft_stream_reset(found);
-        ashlar_soft_alloc_reset(found);
-    }
-    return ashlar_soft_leave(CU_SUCCESS);
-}
-
-cu_result ashlar_soft_ctx_push_current(cu_context context) {
-    const cu_result result = ashlar_soft_enter();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    const uintptr_t handle = (uintptr_t)context;
-    if (ashlar_soft_slots_get(&ashlar_soft_state.contexts, SOFT_CONTEXT, handle) == NULL) {
-        return ashlar_soft_leave(CU_INVALID_CONTEXT);
-    }
-    const size_t depth = context_depth();
-    if (depth == CONTEXT_DEPTH_MAX) {
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
-    }
-    context_stack.contexts[depth] = handle;
-    context_stack.depth = depth + 1;
-    return ashlar_soft_leave(CU_SUCCESS);
-}
-
-cu_result ashlar_soft_ctx_pop_current(cu_context *context) {
-    const cu_result result = ashlar_soft_enter();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    const size_t depth = context_depth();
-    if (depth == 0) {
-        return ashlar_soft_leave(CU_INVALID_CONTEXT);
-    }
-    context_stack.depth = depth - 1;
-    if (context != NULL) {
-        *context = (cu_context)context_stack.contexts[depth - 1];
-    }
-    return ashlar_soft_leave(CU_SUCCESS);
-}
-
-cu_result ashlar_soft_ctx_synchronize(void) {
-    soft_device *device;
-    const cu_result result = ashlar_soft_enter_context(&device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    ashlar_soft_wait_device(device, 0);
-    return ashlar_soft_leave(device->fault);
 }

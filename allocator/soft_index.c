@@ -7,7 +7,7 @@
 #include "host.h"
 
 enum { HANDLE_STEP = 16 }; /* leaves room for the kind, and CUDA's reserved stream handles 1, 2 */
-_Static_assert((int)SOFT_MEMORY < (int)HANDLE_STEP, "a kind must not reach into the index");
+_Static_assert((int)SOFT_GRAPH_EXEC < (int)HANDLE_STEP, "a kind must not reach into the index");
 
 /* Room for one more of the `bytes` each; NULL on failure, with *capacity as it was. */
 static void *grow(void *items, size_t count, size_t *capacity, size_t bytes) {

@@ -135,7 +135,8 @@ cu_result ashlar_soft_map(soft_reservation *reservation, uintptr_t base, size_t 
     return CU_SUCCESS;
 }
 
-cu_result ashlar_soft_allow(soft_reservation *reservation, size_t first, size_t count) {
+cu_result ashlar_soft_allow(soft_reservation *reservation, size_t first, size_t count,
+                            uint32_t devices) {
     const soft_mapping *last = mapping_at(reservation, first + count - 1);
     const uintptr_t base = mapping_at(reservation, first)->range.base;
     const size_t bytes = last->range.base + last->range.bytes - base;
@@ -143,7 +144,7 @@ cu_result ashlar_soft_allow(soft_reservation *reservation, size_t first, size_t 
         return CU_OUT_OF_MEMORY;
     }
     for (size_t i = first; i < first + count; i++) {
-        mapping_at(reservation, i)->is_accessible = true;
+        mapping_at(reservation, i)->access |= devices;
     }
     return CU_SUCCESS;
 }
@@ -178,20 +179,16 @@ static soft_reservation *whole_mappings(uintptr_t base, size_t bytes, size_t *fi
     return reservation;
 }
 
-bool ashlar_soft_is_accessible(uintptr_t base, size_t bytes) {
-    const soft_reservation *reservation =
-        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, base, bytes);
-    if (reservation == NULL) {
-        return false;
-    }
-    const uintptr_t end = base + bytes;
+/* Every byte is in a mapping that one of `devices` (bits) may use. */
+static bool is_covered(const soft_reservation *reservation, uintptr_t base, uintptr_t end,
+                       uint32_t devices) {
     const size_t first = ashlar_soft_ranges_find(&reservation->mappings, base);
     for (size_t i = first; base < end; i++) {
         if (i == reservation->mappings.count) {
             return false;
         }
         const soft_mapping *mapping = mapping_at(reservation, i);
-        if (mapping->range.base > base || !mapping->is_accessible) {
+        if (mapping->range.base > base || (mapping->access & devices) == 0) {
             return false;
         }
         base = mapping->range.base + mapping->range.bytes;
@@ -199,9 +196,28 @@ bool ashlar_soft_is_accessible(uintptr_t base, size_t bytes) {
     return true;
 }
 
+bool ashlar_soft_is_accessible(uintptr_t base, size_t bytes) {
+    const soft_reservation *reservation =
+        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, base, bytes);
+    return reservation != NULL && is_covered(reservation, base, base + bytes, UINT32_MAX);
+}
+
+bool ashlar_soft_may_access(const soft_device *device, uintptr_t base, size_t bytes) {
+    const soft_reservation *reservation =
+        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, base, bytes);
+    if (reservation == NULL) {
+        return false;
+    }
+    uint32_t devices = (uint32_t)1 << device->ordinal;
+    if (reservation->plain_device != NULL) { /* its mapping names the owner alone */
+        devices |= device->peers;
+    }
+    return is_covered(reservation, base, base + bytes, devices);
+}
+
 cu_result ashlar_soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hint,
                                           unsigned long long flags) {
-    cu_result result = ashlar_soft_enter();
+    cu_result result = ashlar_soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -219,7 +235,7 @@ cu_result ashlar_soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t alig
 }
 
 cu_result ashlar_soft_mem_address_free(cu_ptr ptr, size_t bytes) {
-    const cu_result result = ashlar_soft_enter();
+    const cu_result result = ashlar_soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -237,7 +253,7 @@ cu_result ashlar_soft_mem_address_free(cu_ptr ptr, size_t bytes) {
 /* CUDA: "offset: currently must be zero". Allowing more here would hide what fails on a GPU. */
 cu_result ashlar_soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle,
                               unsigned long long flags) {
-    const cu_result result = ashlar_soft_enter();
+    const cu_result result = ashlar_soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -262,7 +278,7 @@ cu_result ashlar_soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_ha
 }
 
 cu_result ashlar_soft_mem_unmap(cu_ptr ptr, size_t bytes) {
-    const cu_result result = ashlar_soft_enter();
+    const cu_result result = ashlar_soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -278,7 +294,7 @@ cu_result ashlar_soft_mem_unmap(cu_ptr ptr, size_t bytes) {
     return ashlar_soft_leave(CU_SUCCESS);
 }
 
-/* Every device named must be the one whose memory is mapped: there are no peers yet. */
+/* A device may be given access to its own memory, and to another's where there are peers. */
 static cu_result check_access(const soft_reservation *reservation, size_t first, size_t count,
                               const cu_mem_access *access) {
     if (access->location.type != CU_LOCATION_DEVICE) {
@@ -292,7 +308,8 @@ static cu_result check_access(const soft_reservation *reservation, size_t first,
         return CU_NOT_SUPPORTED;
     }
     for (size_t i = first; i < first + count; i++) {
-        if (mapping_at(reservation, i)->memory->device != device) {
+        if (mapping_at(reservation, i)->memory->device != device &&
+            !ashlar_soft_state.config.has_peers) {
             return CU_NOT_SUPPORTED;
         }
     }
@@ -301,7 +318,7 @@ static cu_result check_access(const soft_reservation *reservation, size_t first,
 
 cu_result ashlar_soft_mem_set_access(cu_ptr ptr, size_t bytes, const cu_mem_access *access,
                                      size_t count) {
-    cu_result result = ashlar_soft_enter();
+    cu_result result = ashlar_soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -310,11 +327,15 @@ cu_result ashlar_soft_mem_set_access(cu_ptr ptr, size_t bytes, const cu_mem_acce
     if (reservation == NULL || access == NULL || count == 0) {
         return ashlar_soft_leave(CU_INVALID_VALUE);
     }
+    uint32_t devices = 0;
     for (size_t i = 0; i < count && result == CU_SUCCESS; i++) {
         result = check_access(reservation, first, mapping_count, &access[i]);
+        if (result == CU_SUCCESS) {
+            devices |= (uint32_t)1 << access[i].location.id;
+        }
     }
     if (result == CU_SUCCESS) {
-        result = ashlar_soft_allow(reservation, first, mapping_count);
+        result = ashlar_soft_allow(reservation, first, mapping_count, devices);
     }
     return ashlar_soft_leave(result);
 }

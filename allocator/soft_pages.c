@@ -147,6 +147,9 @@ cu_result ashlar_soft_mem_get_allocation_granularity(size_t *bytes, const cu_mem
     if (result != CU_SUCCESS) {
         return result;
     }
+    if (!ashlar_soft_state.config.has_vmm) {
+        return ashlar_soft_leave(CU_NOT_SUPPORTED);
+    }
     soft_device *device;
     result = check_prop(prop, &device);
     if (result == CU_SUCCESS && (bytes == NULL || (option != CU_GRANULARITY_MINIMUM &&
@@ -161,7 +164,7 @@ cu_result ashlar_soft_mem_get_allocation_granularity(size_t *bytes, const cu_mem
 
 cu_result ashlar_soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
                                  unsigned long long flags) {
-    cu_result result = ashlar_soft_enter();
+    cu_result result = ashlar_soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }
@@ -188,7 +191,7 @@ cu_result ashlar_soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_m
 }
 
 cu_result ashlar_soft_mem_release(cu_mem_handle handle) {
-    const cu_result result = ashlar_soft_enter();
+    const cu_result result = ashlar_soft_enter_vmm();
     if (result != CU_SUCCESS) {
         return result;
     }

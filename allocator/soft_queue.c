@@ -21,7 +21,7 @@ void ashlar_soft_stream_join(soft_stream *stream, soft_device *device, bool is_o
     state->last_stream = stream;
 }
 
-static void free_op(soft_op *op) {
+void ashlar_soft_op_free(soft_op *op) {
     ashlar_soft_point_drop(op->point);
     ashlar_soft_point_drop(op->awaits);
     ashlar_host_free(op->staged);
@@ -41,10 +41,12 @@ void ashlar_soft_stream_delete(soft_stream *stream) {
     soft_state *state = &ashlar_soft_state;
     ASHLAR_ASSERT(!stream->is_busy);
     while (stream->head != NULL) {
-        free_op(pop_head(stream));
+        ashlar_soft_op_free(pop_head(stream));
     }
     *(stream->prev != NULL ? &stream->prev->next : &state->first_stream) = stream->next;
     *(stream->next != NULL ? &stream->next->prev : &state->last_stream) = stream->prev;
+    ashlar_soft_clock_clear(&stream->clock);
+    ashlar_soft_clock_clear(&stream->captured);
     ashlar_host_free(stream);
 }
 
@@ -58,6 +60,7 @@ soft_point *ashlar_soft_point_new(void) {
 
 void ashlar_soft_point_drop(soft_point *point) {
     if (point != NULL && --point->user_count == 0) {
+        ashlar_soft_clock_clear(&point->clock);
         ashlar_host_free(point);
     }
 }
@@ -130,7 +133,7 @@ static bool is_operand_valid(const soft_operand *operand, size_t bytes) {
     const uintptr_t base = (uintptr_t)operand->ptr;
     switch (operand->place) {
     case SOFT_PLACE_DEVICE:
-        return ashlar_soft_is_accessible(base, bytes);
+        return ashlar_soft_may_access(operand->device, base, bytes);
     case SOFT_PLACE_PINNED:
         return ashlar_soft_ranges_over(&ashlar_soft_state.host_blocks, base, bytes) != NULL;
     case SOFT_PLACE_PAGEABLE:
@@ -175,10 +178,7 @@ static void run_body(const soft_op *op) {
     }
 }
 
-/*
- * Run the head of a ready stream. The only place where an op runs: what later modes add to an
- * op's start (a latency, a clock taken over from what it waited for) and end belongs here.
- */
+/* Run the head of a ready stream. The only place where an op runs. */
 static void run_head(soft_stream *stream) {
     soft_state *state = &ashlar_soft_state;
     soft_op *op = stream->head;
@@ -198,25 +198,28 @@ static void run_head(soft_stream *stream) {
     if (op->point != NULL) {
         op->point->is_done = true;
     }
-    free_op(pop_head(stream));
+    ashlar_soft_op_free(pop_head(stream));
     if (stream->is_destroyed && stream->head == NULL) {
         ashlar_soft_stream_delete(stream);
     }
     pthread_cond_broadcast(&state->op_finished);
 }
 
-cu_result ashlar_soft_submit(soft_stream *stream, const soft_op *model) {
-    soft_state *state = &ashlar_soft_state;
+soft_op *ashlar_soft_op_new(const soft_op *model) {
     soft_op *op = ashlar_host_calloc(1, sizeof *op);
     if (op == NULL) {
         ashlar_soft_point_drop(model->point);
         ashlar_soft_point_drop(model->awaits);
         ashlar_host_free(model->staged);
-        return CU_OUT_OF_MEMORY;
+        return NULL;
     }
     *op = *model;
+    return op;
+}
+
+void ashlar_soft_enqueue(soft_stream *stream, soft_op *op) {
     op->next = NULL;
-    op->number = ++state->submitted;
+    op->number = ++ashlar_soft_state.submitted;
     if (op->point != NULL) {
         op->point->stream = stream;
         op->point->number = op->number;
@@ -227,11 +230,24 @@ cu_result ashlar_soft_submit(soft_stream *stream, const soft_op *model) {
         stream->head = op;
     }
     stream->tail = op;
-    if (state->config.mode == SOFT_EAGER) {
+    ashlar_soft_oracle_submit(stream, op);
+}
+
+void ashlar_soft_run_ready(void) {
+    if (ashlar_soft_state.config.mode == SOFT_EAGER) {
         for (soft_stream *next = pick_oldest(); next != NULL; next = pick_oldest()) {
             run_head(next);
         }
     }
+}
+
+cu_result ashlar_soft_submit(soft_stream *stream, const soft_op *model) {
+    soft_op *op = ashlar_soft_op_new(model);
+    if (op == NULL) {
+        return CU_OUT_OF_MEMORY;
+    }
+    ashlar_soft_enqueue(stream, op);
+    ashlar_soft_run_ready();
     return CU_SUCCESS;
 }
 
@@ -294,6 +310,7 @@ void ashlar_soft_wait_point(const soft_point *point) {
     while (!point->is_done) {
         make_progress();
     }
+    ashlar_soft_oracle_see(&point->clock);
 }
 
 /* One of the streams waited for with an op up to `number`; NULL: none, the wait is over. Looked
@@ -309,6 +326,8 @@ static soft_stream *find_pending(const soft_device *device, uint64_t serial, uin
 
 void ashlar_soft_wait_device(const soft_device *device, uint64_t serial) {
     const uint64_t number = ashlar_soft_state.submitted;
+    soft_clock seen = {0};
+    ashlar_soft_oracle_snapshot(device, serial, &seen);
     for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
         if (s->device == device && (serial == 0 || s->serial == serial)) {
             want(s, number);
@@ -317,6 +336,8 @@ void ashlar_soft_wait_device(const soft_device *device, uint64_t serial) {
     while (find_pending(device, serial, number) != NULL) {
         make_progress();
     }
+    ashlar_soft_oracle_see(&seen);
+    ashlar_soft_clock_clear(&seen);
 }
 
 void ashlar_soft_poll(void) {

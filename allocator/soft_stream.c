@@ -1,22 +1,101 @@
-/* soft_stream.c - streams, and the work that the driver table can put on them. */
+/* soft_stream.c - streams: those with a handle, and the default ones. */
 #include "soft_state.h"
-
-#include <string.h>
 
 #include "host.h"
 
-/* CUDA's reserved stream handles, besides NULL. */
-enum { HANDLE_LEGACY = 1, HANDLE_PER_THREAD = 2 };
+/*
+ * The calling thread's default streams, one a device. A handle may be used again once its stream
+ * is gone (its context was released, or the devices are new), so that the serial decides.
+ */
+static _Thread_local struct {
+    uintptr_t handle;
+    uint64_t serial;
+} thread_streams[SOFT_DEVICES_MAX];
+
+/* Make a stream with a handle; NULL: no host memory. */
+static soft_stream *make_stream(soft_device *device, bool is_ordered, uintptr_t *handle) {
+    soft_stream *stream = ashlar_host_calloc(1, sizeof *stream);
+    if (stream == NULL ||
+        !ashlar_soft_slots_put(&ashlar_soft_state.streams, SOFT_STREAM, stream, handle)) {
+        ashlar_host_free(stream);
+        return NULL;
+    }
+    ashlar_soft_stream_join(stream, device, is_ordered);
+    return stream;
+}
+
+/* Nothing more is queued on it; its work still runs, and takes the stream with it. */
+static void orphan(soft_stream *stream) {
+    ashlar_soft_capture_leave(stream);
+    ashlar_soft_oracle_end(stream);
+    if (stream->head == NULL) {
+        ashlar_soft_stream_delete(stream);
+    } else {
+        stream->is_destroyed = true;
+    }
+}
+
+/* NULL: the thread has none on device `i`. */
+static soft_stream *thread_stream(int i) {
+    soft_stream *stream =
+        ashlar_soft_slots_get(&ashlar_soft_state.streams, SOFT_STREAM, thread_streams[i].handle);
+    return stream != NULL && stream->serial == thread_streams[i].serial ? stream : NULL;
+}
+
+static pthread_key_t thread_end_key;
+static bool has_thread_end_key;
+
+/* Lock: not held. */
+static void end_thread(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&ashlar_soft_state.lock);
+    for (int i = 0; i < SOFT_DEVICES_MAX && !ashlar_soft_state.is_forked; i++) {
+        soft_stream *stream = thread_stream(i);
+        if (stream != NULL) {
+            (void)ashlar_soft_slots_take(&ashlar_soft_state.streams, SOFT_STREAM,
+                                         thread_streams[i].handle);
+            orphan(stream);
+        }
+    }
+    pthread_mutex_unlock(&ashlar_soft_state.lock);
+}
+
+static void make_thread_end_key(void) {
+    has_thread_end_key = pthread_key_create(&thread_end_key, end_thread) == 0;
+}
+
+/* The calling thread's default stream, made at its first use; NULL: no host memory. */
+static soft_stream *need_thread_stream(soft_device *device) {
+    static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+    const int i = device->ordinal;
+    soft_stream *stream = thread_stream(i);
+    if (stream != NULL) {
+        return stream;
+    }
+    pthread_once(&key_once, make_thread_end_key);
+    if (!has_thread_end_key || pthread_setspecific(thread_end_key, thread_streams) != 0) {
+        return NULL;
+    }
+    stream = make_stream(device, true, &thread_streams[i].handle);
+    if (stream != NULL) {
+        thread_streams[i].serial = stream->serial;
+    }
+    return stream;
+}
 
 cu_result ashlar_soft_stream_find(soft_device *current, cu_stream handle, soft_stream **out) {
     const uintptr_t number = (uintptr_t)handle;
-    if (number == HANDLE_PER_THREAD) {
-        return CU_NOT_SUPPORTED;
+    soft_stream *stream;
+    if (number == CU_STREAM_PER_THREAD) {
+        stream = need_thread_stream(current);
+        if (stream == NULL) {
+            return CU_OUT_OF_MEMORY;
+        }
+    } else if (number == 0 || number == CU_STREAM_LEGACY) {
+        stream = current->legacy;
+    } else {
+        stream = ashlar_soft_slots_get(&ashlar_soft_state.streams, SOFT_STREAM, number);
     }
-    soft_stream *stream =
-        number == 0 || number == HANDLE_LEGACY
-            ? current->legacy
-            : ashlar_soft_slots_get(&ashlar_soft_state.streams, SOFT_STREAM, number);
     if (stream == NULL) {
         return CU_INVALID_HANDLE;
     }
@@ -24,8 +103,7 @@ cu_result ashlar_soft_stream_find(soft_device *current, cu_stream handle, soft_s
     return CU_SUCCESS;
 }
 
-/* Begin a call on a stream: as ashlar_soft_enter_context(). */
-static cu_result enter_stream(cu_stream handle, soft_stream **stream) {
+cu_result ashlar_soft_enter_stream(cu_stream handle, soft_stream **stream) {
     soft_device *device;
     cu_result result = ashlar_soft_enter_context(&device);
     if (result != CU_SUCCESS) {
@@ -35,6 +113,15 @@ static cu_result enter_stream(cu_stream handle, soft_stream **stream) {
     if (result == CU_SUCCESS) {
         result = (*stream)->device->fault; /* a stream may be another device's than the context */
     }
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+}
+
+cu_result ashlar_soft_enter_work(cu_stream handle, soft_stream **stream) {
+    cu_result result = ashlar_soft_enter_stream(handle, stream);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ashlar_soft_capture_admit_work(*stream);
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
 }
 
@@ -48,24 +135,24 @@ cu_result ashlar_soft_stream_create(cu_stream *stream, unsigned int flags) {
         return ashlar_soft_leave(CU_INVALID_VALUE);
     }
     uintptr_t handle;
-    soft_stream *created = ashlar_host_calloc(1, sizeof *created);
-    if (created == NULL ||
-        !ashlar_soft_slots_put(&ashlar_soft_state.streams, SOFT_STREAM, created, &handle)) {
-        ashlar_host_free(created);
+    if (make_stream(device, flags == CU_STREAM_BLOCKING, &handle) == NULL) {
         return ashlar_soft_leave(CU_OUT_OF_MEMORY);
     }
-    ashlar_soft_stream_join(created, device, flags == CU_STREAM_BLOCKING);
     *stream = (cu_stream)handle;
     return ashlar_soft_leave(CU_SUCCESS);
 }
 
-/* Its handle is gone; its work still runs, and takes the stream with it. */
-static void orphan(soft_stream *stream) {
-    if (stream->head == NULL) {
-        ashlar_soft_stream_delete(stream);
-    } else {
-        stream->is_destroyed = true;
+cu_result ashlar_soft_stream_get_id(cu_stream stream, unsigned long long *id) {
+    soft_stream *found = NULL;
+    const cu_result result = ashlar_soft_enter_stream(stream, &found);
+    if (result != CU_SUCCESS) {
+        return result;
     }
+    if (id == NULL) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    *id = found->serial;
+    return ashlar_soft_leave(CU_SUCCESS);
 }
 
 cu_result ashlar_soft_stream_destroy(cu_stream stream) {
@@ -74,11 +161,16 @@ cu_result ashlar_soft_stream_destroy(cu_stream stream) {
     if (result != CU_SUCCESS) {
         return result;
     }
-    soft_stream *found =
-        ashlar_soft_slots_take(&ashlar_soft_state.streams, SOFT_STREAM, (uintptr_t)stream);
+    soft_slots *streams = &ashlar_soft_state.streams;
+    soft_stream *found = ashlar_soft_slots_get(streams, SOFT_STREAM, (uintptr_t)stream);
     if (found == NULL) {
         return ashlar_soft_leave(CU_INVALID_HANDLE);
     }
+    if (found->capture != NULL) {
+        return ashlar_soft_leave(
+            ashlar_soft_capture_spoil(found->capture, CU_STREAM_CAPTURE_UNSUPPORTED));
+    }
+    (void)ashlar_soft_slots_take(streams, SOFT_STREAM, (uintptr_t)stream);
     orphan(found);
     return ashlar_soft_leave(CU_SUCCESS);
 }
@@ -96,126 +188,15 @@ void ashlar_soft_stream_reset(const soft_device *device) {
 
 cu_result ashlar_soft_stream_synchronize(cu_stream stream) {
     soft_stream *found = NULL;
-    const cu_result result = enter_stream(stream, &found);
+    cu_result result = ashlar_soft_enter_stream(stream, &found);
     if (result != CU_SUCCESS) {
         return result;
+    }
+    result = ashlar_soft_capture_admit_wait(found);
+    if (result != CU_SUCCESS) {
+        return ashlar_soft_leave(result);
     }
     const soft_device *device = found->device; /* outlives the stream */
     ashlar_soft_wait_device(device, found->serial);
     return ashlar_soft_leave(device->fault);
-}
-
-cu_result ashlar_soft_launch_host_func(cu_stream stream, cu_host_fn fn, void *user_data) {
-    soft_stream *found = NULL;
-    const cu_result result = enter_stream(stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    if (fn == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    const soft_op op = {.kind = SOFT_OP_HOST_FN, .fn = fn, .user_data = user_data};
-    return ashlar_soft_leave(ashlar_soft_submit(found, &op));
-}
-
-/* ---- copies and fills ---- */
-
-static soft_operand device_operand(cu_ptr ptr) {
-    return (soft_operand){(void *)(uintptr_t)ptr, SOFT_PLACE_DEVICE};
-}
-
-static bool is_device_range(cu_ptr ptr, size_t bytes) {
-    return ashlar_soft_is_accessible((uintptr_t)ptr, bytes);
-}
-
-static soft_place host_place(const void *ptr, size_t bytes) {
-    return ashlar_soft_ranges_over(&ashlar_soft_state.host_blocks, (uintptr_t)ptr, bytes) != NULL
-               ? SOFT_PLACE_PINNED
-               : SOFT_PLACE_PAGEABLE;
-}
-
-/* Pageable bytes are taken over at the call: the caller may change them at once. */
-cu_result ashlar_soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t bytes,
-                                        cu_stream stream) {
-    soft_stream *found = NULL;
-    const cu_result result = enter_stream(stream, &found);
-    if (result != CU_SUCCESS || bytes == 0) {
-        return result != CU_SUCCESS ? result : ashlar_soft_leave(CU_SUCCESS);
-    }
-    if (src == NULL || !is_device_range(dst, bytes)) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    soft_op op = {.kind = SOFT_OP_COPY, .dst = device_operand(dst), .bytes = bytes};
-    op.src = (soft_operand){(void *)(uintptr_t)src, host_place(src, bytes)};
-    if (op.src.place == SOFT_PLACE_PAGEABLE) {
-        op.staged = ashlar_host_calloc(1, bytes);
-        if (op.staged == NULL) {
-            return ashlar_soft_leave(CU_OUT_OF_MEMORY);
-        }
-        memcpy(op.staged, src, bytes);
-        op.src.ptr = op.staged;
-    }
-    return ashlar_soft_leave(ashlar_soft_submit(found, &op));
-}
-
-/* Into pageable memory the call returns only when the bytes are there. */
-cu_result ashlar_soft_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_stream stream) {
-    soft_stream *found = NULL;
-    cu_result result = enter_stream(stream, &found);
-    if (result != CU_SUCCESS || bytes == 0) {
-        return result != CU_SUCCESS ? result : ashlar_soft_leave(CU_SUCCESS);
-    }
-    if (dst == NULL || !is_device_range(src, bytes)) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    soft_op op = {.kind = SOFT_OP_COPY, .src = device_operand(src), .bytes = bytes};
-    op.dst = (soft_operand){dst, host_place(dst, bytes)};
-    if (op.dst.place == SOFT_PLACE_PINNED) {
-        return ashlar_soft_leave(ashlar_soft_submit(found, &op));
-    }
-    const soft_device *device = found->device;
-    soft_point *point = ashlar_soft_point_new();
-    if (point == NULL) {
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
-    }
-    point->user_count++;
-    op.point = point;
-    result = ashlar_soft_submit(found, &op);
-    if (result == CU_SUCCESS) {
-        ashlar_soft_wait_point(point);
-        result = device->fault;
-    }
-    ashlar_soft_point_drop(point);
-    return ashlar_soft_leave(result);
-}
-
-cu_result ashlar_soft_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream) {
-    soft_stream *found = NULL;
-    const cu_result result = enter_stream(stream, &found);
-    if (result != CU_SUCCESS || bytes == 0) {
-        return result != CU_SUCCESS ? result : ashlar_soft_leave(CU_SUCCESS);
-    }
-    if (!is_device_range(dst, bytes) || !is_device_range(src, bytes)) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    const soft_op op = {.kind = SOFT_OP_COPY,
-                        .dst = device_operand(dst),
-                        .src = device_operand(src),
-                        .bytes = bytes};
-    return ashlar_soft_leave(ashlar_soft_submit(found, &op));
-}
-
-cu_result ashlar_soft_memset_d8_async(cu_ptr dst, unsigned char value, size_t bytes,
-                                      cu_stream stream) {
-    soft_stream *found = NULL;
-    const cu_result result = enter_stream(stream, &found);
-    if (result != CU_SUCCESS || bytes == 0) {
-        return result != CU_SUCCESS ? result : ashlar_soft_leave(CU_SUCCESS);
-    }
-    if (!is_device_range(dst, bytes)) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    const soft_op op = {
-        .kind = SOFT_OP_FILL, .dst = device_operand(dst), .bytes = bytes, .value = value};
-    return ashlar_soft_leave(ashlar_soft_submit(found, &op));
 }

@@ -4,7 +4,8 @@
  *
  * Linked with its own copy of the software device. The environment variable FAKE_CUDA makes it
  * misbehave: "nodevice" (a driver without a device), "stub" (the toolkit's library for linking),
- * "old" (a driver without cuMemCreate), "broken" (cuInit fails).
+ * "old" (a driver without cuMemCreate), "broken" (cuInit fails). `newest` is the CUDA version of
+ * the driver that it plays.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static cu_result fake_device_get_count(int *count) {
     return result;
 }
 
-cu_result ashlar_fake_find(const char *symbol, void **address, int version,
+cu_result ashlar_fake_find(int newest, const char *symbol, void **address, int version,
                            unsigned long long flags, unsigned int *found) {
     ashlar_driver_table table = {
 #define X(field, symbol, version, kind, params) .field = ashlar_soft_##field,
@@ -45,7 +46,7 @@ cu_result ashlar_fake_find(const char *symbol, void **address, int version,
     table.init = fake_init;
     table.device_get_count = fake_device_get_count;
     *address = NULL;
-    *found = 1; /* CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND */
+    *found = 1;       /* CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND */
     if (flags != 1) { /* CU_GET_PROC_ADDRESS_LEGACY_STREAM: the table's meaning of stream NULL */
         return CU_INVALID_VALUE;
     }
@@ -53,10 +54,10 @@ cu_result ashlar_fake_find(const char *symbol, void **address, int version,
         return CU_NOT_FOUND;
     }
     /* A driver answers with the newest version that is not newer than the one asked for. */
-#define X(field, name, introduced, kind, params)                 \
-    if (strcmp(symbol, #name) == 0 && version >= (introduced)) { \
-        memcpy(address, &table.field, sizeof *address);          \
-        *found = 0;                                              \
+#define X(field, name, introduced, kind, params)                                           \
+    if (strcmp(symbol, #name) == 0 && version >= (introduced) && newest >= (introduced)) { \
+        memcpy(address, &table.field, sizeof *address);                                    \
+        *found = 0;                                                                        \
     }
     ASHLAR_DRIVER_MAP(X)
 #undef X

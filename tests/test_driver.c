@@ -4,9 +4,11 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #include "driver.h"
 #include "soft.h"
+#include "soft_state.h"
 
 static ashlar_driver *driver;
 
@@ -201,6 +203,30 @@ static void of_many_threads_exactly_one_call_fails(void) {
     CHECK(calls_of(ASHLAR_DRIVER_FN_init) == before + (uint64_t)THREADS * THREAD_CALLS);
 }
 
+static uint64_t ns_of(cu_result (*call)(void)) {
+    struct timespec start, end;
+    (void)clock_gettime(CLOCK_MONOTONIC, &start);
+    CHECK(call() == CU_SUCCESS);
+    (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    return (uint64_t)(end.tv_sec - start.tv_sec) * 1000000000u + (uint64_t)end.tv_nsec -
+           (uint64_t)start.tv_nsec;
+}
+
+/* A bound from below holds on the slowest machine; that no other call is slowed down is not a
+ * thing to measure. */
+static void a_latency_is_spent_in_each_call_of_its_function(void) {
+    REQUIRE(set_up());
+    REQUIRE(ashlar_soft_configure("latency=cuDeviceGetCount:2000000+cuDeviceTotalMem:1000000") ==
+            ASHLAR_OK);
+    for (int i = 0; i < 3; i++) {
+        CHECK(ns_of(call_count) >= 2000000);
+        CHECK(ns_of(call_total) >= 1000000);
+    }
+    CHECK(atomic_load(&ashlar_soft_latency_ns[ASHLAR_DRIVER_FN_mem_alloc]) == 0);
+    REQUIRE(ashlar_soft_configure("") == ASHLAR_OK); /* and no longer than it is configured */
+    CHECK(atomic_load(&ashlar_soft_latency_ns[ASHLAR_DRIVER_FN_device_get_count]) == 0);
+}
+
 int main(void) {
     RUN(the_driver_is_one_object_for_the_process);
     RUN(every_function_has_its_name_and_kind);
@@ -213,5 +239,6 @@ int main(void) {
     RUN(a_refusal_becomes_a_status_with_its_words);
     RUN(a_driver_without_words_is_survived);
     RUN(of_many_threads_exactly_one_call_fails);
+    RUN(a_latency_is_spent_in_each_call_of_its_function);
     return check_report();
 }

@@ -106,6 +106,27 @@ static void failed_open_is_tried_again_and_then_kept(void) {
     ashlar_device_close(device);
 }
 
+/* The fake of CUDA 11 lacks cuStreamGetId, which came with CUDA 12; the other has it. */
+static void driver_without_stream_ids_opens_and_refuses_to_name_one(void) {
+    if (!has_fake()) {
+        SKIP("the fake libcuda.so.1 is not the one found");
+    }
+    ashlar_driver *driver = NULL;
+    cu_context context;
+    unsigned long long id = 99;
+    REQUIRE(ashlar_driver_open_cuda(&driver) == ASHLAR_OK);
+    REQUIRE(driver->table.primary_ctx_retain(&context, 0) == CU_SUCCESS);
+    REQUIRE(driver->table.ctx_push_current(context) == CU_SUCCESS);
+    const cu_result result = driver->table.stream_get_id(NULL, &id);
+    if (dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuGetProcAddress_v2") != NULL) {
+        CHECK(result == CU_SUCCESS && id != 99);
+    } else {
+        CHECK(result == CU_NOT_SUPPORTED && id == 99);
+    }
+    CHECK(driver->table.ctx_pop_current(NULL) == CU_SUCCESS);
+    CHECK(driver->table.primary_ctx_release(0) == CU_SUCCESS);
+}
+
 /* Works on the fake and on a real device alike. */
 static void mapped_memory_is_written_and_read_back_through_a_stream(void) {
     ashlar_driver *driver;
@@ -155,6 +176,7 @@ int main(void) {
     RUN(driver_without_device_is_refused);
     RUN(auto_takes_the_software_device_only_where_there_is_no_other);
     RUN(failed_open_is_tried_again_and_then_kept);
+    RUN(driver_without_stream_ids_opens_and_refuses_to_name_one);
     RUN(mapped_memory_is_written_and_read_back_through_a_stream);
     return check_report();
 }

@@ -142,7 +142,7 @@ static void unmap_takes_whole_mappings_or_nothing(void) {
 }
 
 static void set_access_covers_several_whole_mappings(void) {
-    REQUIRE(set_up("devices=2,memory=32MiB"));
+    REQUIRE(set_up("devices=2,memory=32MiB,peers=off"));
     const cu_ptr ptr = reserve(6);
     CHECK(soft->mem_map(ptr, 2 * PAGE, 0, create(2), 0) == CU_SUCCESS);
     CHECK(soft->mem_map(ptr + 2 * PAGE, PAGE, 0, create(1), 0) == CU_SUCCESS);
@@ -151,7 +151,7 @@ static void set_access_covers_several_whole_mappings(void) {
     CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access0, 0) == CU_INVALID_VALUE);
     CHECK(soft->mem_set_access(ptr, 3 * PAGE, NULL, 1) == CU_INVALID_VALUE);
     cu_mem_access access = access0;
-    access.location.id = 1; /* a peer: later */
+    access.location.id = 1; /* not its memory, and no peer */
     CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access, 1) == CU_NOT_SUPPORTED);
     access.location.id = 2;
     CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access, 1) == CU_INVALID_DEVICE);
@@ -165,6 +165,33 @@ static void set_access_covers_several_whole_mappings(void) {
     CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access0, 1) == CU_SUCCESS);
     memset(bytes_at(ptr), 3, 3 * PAGE);
     CHECK(bytes_at(ptr)[3 * PAGE - 1] == 3);
+}
+
+static void without_virtual_memory_management_plain_memory_remains(void) {
+    REQUIRE(set_up("memory=8MiB,vmm=off"));
+    int has_vmm = 7;
+    size_t bytes = 7;
+    cu_ptr ptr = 7;
+    cu_mem_handle handle = 7;
+    CHECK(soft->device_get_attribute(&has_vmm, CU_ATTRIBUTE_VMM_SUPPORTED, 0) == CU_SUCCESS);
+    CHECK(has_vmm == 0);
+    CHECK(soft->mem_get_allocation_granularity(&bytes, &prop, 0) == CU_NOT_SUPPORTED);
+    CHECK(soft->mem_address_reserve(&ptr, PAGE, 0, 0, 0) == CU_NOT_SUPPORTED);
+    CHECK(soft->mem_create(&handle, PAGE, &prop, 0) == CU_NOT_SUPPORTED);
+    CHECK(bytes == 7 && ptr == 7 && handle == 7);
+    REQUIRE(soft->mem_alloc(&ptr, 5 * PAGE / 2) == CU_SUCCESS);
+    CHECK(soft->mem_map(ptr, PAGE, 0, handle, 0) == CU_NOT_SUPPORTED);
+    CHECK(soft->mem_set_access(ptr, PAGE, &access0, 1) == CU_NOT_SUPPORTED);
+    CHECK(soft->mem_unmap(ptr, PAGE) == CU_NOT_SUPPORTED);
+    CHECK(soft->mem_address_free(ptr, PAGE) == CU_NOT_SUPPORTED);
+    CHECK(soft->mem_release(handle) == CU_NOT_SUPPORTED);
+    CHECK_ZU(free_pages(), 1);
+    CHECK(soft->memset_d8_async(ptr, 5, 2 * PAGE, NULL) == CU_SUCCESS);
+    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 4);
+    REQUIRE(set_up("memory=8MiB"));
+    CHECK(soft->device_get_attribute(&has_vmm, CU_ATTRIBUTE_VMM_SUPPORTED, 0) == CU_SUCCESS);
+    CHECK(has_vmm == 1);
 }
 
 static void map_refuses_what_cuda_refuses(void) {
@@ -313,6 +340,7 @@ int main(void) {
     RUN(access_is_denied_until_set);
     RUN(unmap_takes_whole_mappings_or_nothing);
     RUN(set_access_covers_several_whole_mappings);
+    RUN(without_virtual_memory_management_plain_memory_remains);
     RUN(map_refuses_what_cuda_refuses);
     RUN(create_refuses_what_cuda_refuses);
     RUN(reservations_are_aligned_and_freed_exactly);

@@ -1,4 +1,4 @@
-/* The way into a driver of CUDA 11.3 to 11.8: the older name, which does not say why it fails. */
+/* The way into a driver of CUDA 11.8 or before: the older name, which does not say why it fails. */
 #include <ashlar/export.h>
 
 #include "fake_libcuda.h"
@@ -9,5 +9,5 @@ ASHLAR_API cu_result cuGetProcAddress(const char *symbol, void **address, int ve
 cu_result cuGetProcAddress(const char *symbol, void **address, int version,
                            unsigned long long flags) {
     unsigned int found;
-    return ashlar_fake_find(symbol, address, version, flags, &found);
+    return ashlar_fake_find(11080, symbol, address, version, flags, &found);
 }

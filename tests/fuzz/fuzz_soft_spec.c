@@ -22,6 +22,10 @@ static const char *const samples[] = {
     "devices=1,,seed=2",
     "memory=1MiB",
     "seed=18446744073709551616",
+    "clocks=on,peers=off,vmm=off,devices=2",
+    "latency=cuMemAlloc:200000+cuMemCreate:50000",
+    "latency=cuInit:1000000001,vmm=on",
+    "latency=cuInit:1+cuInit:2",
 };
 
 size_t fuzz_seed(unsigned i, uint8_t *out, size_t cap) {
@@ -54,9 +58,40 @@ static bool is_memory(const char *text, size_t *out) {
     return false;
 }
 
+static bool is_switch(const char *text, bool *is_on) {
+    *is_on = strcmp(text, "on") == 0;
+    return *is_on || strcmp(text, "off") == 0;
+}
+
+/* NAME:NS, joined by '+'; `text` is cut up. */
+static bool is_latency(char *text, soft_config *config) {
+    char *pair;
+    while ((pair = strsep(&text, "+")) != NULL) {
+        unsigned long long ns;
+        char *colon = strchr(pair, ':');
+        int fn = 0;
+        if (colon == NULL || !is_number(colon + 1, "", &ns) || ns < 1 || ns > 1000000000) {
+            return false;
+        }
+        *colon = '\0';
+        while (fn < ASHLAR_DRIVER_FN_COUNT &&
+               strcmp(pair, ashlar_driver_fn_name((ashlar_driver_fn)fn)) != 0) {
+            fn++;
+        }
+        if (fn == ASHLAR_DRIVER_FN_COUNT || config->latency_ns[fn] != 0) {
+            return false;
+        }
+        config->latency_ns[fn] = (uint32_t)ns;
+    }
+    return true;
+}
+
+enum { KEYS = 8 };
+
 /* One "key=value"; `pair` is cut up. */
-static bool is_pair(char *pair, bool seen[4], soft_config *config) {
-    static const char *const keys[4] = {"devices", "memory", "mode", "seed"};
+static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
+    static const char *const keys[KEYS] = {"devices", "memory", "mode",   "seed",
+                                           "peers",   "vmm",    "clocks", "latency"};
     char *value = strchr(pair, '=');
     unsigned long long number = 0;
     int key = 0;
@@ -64,10 +99,10 @@ static bool is_pair(char *pair, bool seen[4], soft_config *config) {
         return false; /* every key's value is refused when it is empty */
     }
     *value++ = '\0';
-    while (key < 4 && strcmp(keys[key], pair) != 0) {
+    while (key < KEYS && strcmp(keys[key], pair) != 0) {
         key++;
     }
-    if (key == 4 || seen[key]) {
+    if (key == KEYS || seen[key]) {
         return false;
     }
     seen[key] = true;
@@ -83,22 +118,34 @@ static bool is_pair(char *pair, bool seen[4], soft_config *config) {
     case 2:
         config->mode = strcmp(value, "eager") == 0 ? SOFT_EAGER : SOFT_ADVERSARIAL;
         return strcmp(value, "eager") == 0 || strcmp(value, "adversarial") == 0;
-    default:
+    case 3:
         if (!is_number(value, "", &number)) {
             return false;
         }
         config->seed = number;
         return true;
+    case 4:
+        return is_switch(value, &config->has_peers);
+    case 5:
+        return is_switch(value, &config->has_vmm);
+    case 6:
+        return is_switch(value, &config->has_clocks);
+    default:
+        return is_latency(value, config);
     }
 }
 
 /* The second reading. */
 static bool is_spec(const char *text, soft_config *config) {
-    *config = (soft_config){
-        .device_count = 1, .memory_bytes = (size_t)4 << 30, .mode = SOFT_EAGER, .seed = 1};
+    *config = (soft_config){.device_count = 1,
+                            .memory_bytes = (size_t)4 << 30,
+                            .mode = SOFT_EAGER,
+                            .seed = 1,
+                            .has_peers = true,
+                            .has_vmm = true};
     char *copy = strdup(text), *rest = copy, *pair;
     FUZZ_CHECK(copy != NULL);
-    bool seen[4] = {false}, is_good = true;
+    bool seen[KEYS] = {false}, is_good = true;
     while (is_good && *text != '\0' && (pair = strsep(&rest, ",")) != NULL) {
         is_good = is_pair(pair, seen, config);
     }
@@ -108,7 +155,9 @@ static bool is_spec(const char *text, soft_config *config) {
 
 static bool is_same(const soft_config *a, const soft_config *b) {
     return a->device_count == b->device_count && a->memory_bytes == b->memory_bytes &&
-           a->mode == b->mode && a->seed == b->seed;
+           a->mode == b->mode && a->seed == b->seed && a->has_peers == b->has_peers &&
+           a->has_vmm == b->has_vmm && a->has_clocks == b->has_clocks &&
+           memcmp(a->latency_ns, b->latency_ns, sizeof a->latency_ns) == 0;
 }
 
 /* The devices that this line makes are those it describes. */

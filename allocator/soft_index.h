@@ -1,0 +1,66 @@
+/*
+ * soft_index.h - handles by number and ranges by address (internal to the software device).
+ */
+#ifndef ASHLAR_SOFT_INDEX_H
+#define ASHLAR_SOFT_INDEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * What a handle names. A handle is (index + 1) * 16 + kind: a number that is looked up, never an
+ * address that is followed, so a dead, foreign or random handle is only an error. The most
+ * recently freed handle is given out again first, because CUDA too uses them again.
+ */
+typedef enum soft_kind {
+    SOFT_STREAM = 3,
+    SOFT_EVENT,
+    SOFT_CONTEXT,
+    SOFT_MEMORY,
+    SOFT_GRAPH,
+    SOFT_GRAPH_EXEC
+} soft_kind;
+
+typedef struct soft_slot {
+    void *item;       /* NULL: free */
+    size_t next_free; /* index + 1 of the next free slot; 0: none */
+} soft_slot;
+
+typedef struct soft_slots {
+    soft_slot *slots;
+    size_t count; /* slots ever used; <= capacity */
+    size_t capacity;
+    size_t first_free; /* index + 1; 0: none */
+} soft_slots;
+
+bool ashlar_soft_slots_put(soft_slots *slots, soft_kind kind, void *item, uintptr_t *handle);
+void *ashlar_soft_slots_get(const soft_slots *slots, soft_kind kind, uintptr_t handle);
+void *ashlar_soft_slots_take(soft_slots *slots, soft_kind kind, uintptr_t handle);
+void ashlar_soft_slots_drop(soft_slots *slots, size_t idx); /* free one that is in use */
+void ashlar_soft_slots_clear(soft_slots *slots);            /* the items are the caller's */
+
+/* An address range; the first member of everything that is found by address. */
+typedef struct soft_range {
+    uintptr_t base;
+    size_t bytes; /* > 0; base + bytes does not wrap */
+} soft_range;
+
+/* Ranges that do not overlap, in address order. */
+typedef struct soft_ranges {
+    soft_range **items;
+    size_t count;
+    size_t capacity;
+} soft_ranges;
+
+/* Index of the first range that ends after `address`; count if there is none. */
+size_t ashlar_soft_ranges_find(const soft_ranges *ranges, uintptr_t address);
+/* The range that starts at `address`, with its index; NULL if none does. */
+void *ashlar_soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t *idx);
+/* The range that holds all of [address, address + bytes), bytes > 0; NULL if none does. */
+void *ashlar_soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes);
+bool ashlar_soft_ranges_insert(soft_ranges *ranges, soft_range *item);
+void ashlar_soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count);
+void ashlar_soft_ranges_clear(soft_ranges *ranges); /* the items are the caller's */
+
+#endif /* ASHLAR_SOFT_INDEX_H */

@@ -1,0 +1,157 @@
+/* soft_work.c - the work that the driver table can put on a stream. */
+#include "soft_state.h"
+
+#include <string.h>
+
+#include "host.h"
+
+/* Queue *model, or where the stream captures make it a node: there it owns nothing. */
+static cu_result leave_with_work(soft_stream *stream, const soft_op *model) {
+    return ashlar_soft_leave(stream->capture != NULL ? ashlar_soft_capture_op(stream, model)
+                                                     : ashlar_soft_submit(stream, model));
+}
+
+cu_result ashlar_soft_launch_host_func(cu_stream stream, cu_host_fn fn, void *user_data) {
+    soft_stream *found = NULL;
+    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (fn == NULL) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    const soft_op op = {.kind = SOFT_OP_HOST_FN, .fn = fn, .user_data = user_data};
+    return leave_with_work(found, &op);
+}
+
+/* ---- copies and fills ---- */
+
+static soft_operand device_operand(const soft_device *device, cu_ptr ptr) {
+    return (soft_operand){(void *)(uintptr_t)ptr, SOFT_PLACE_DEVICE, device};
+}
+
+static bool is_device_range(const soft_device *device, cu_ptr ptr, size_t bytes) {
+    return ashlar_soft_may_access(device, (uintptr_t)ptr, bytes);
+}
+
+static soft_operand host_operand(const void *ptr, size_t bytes) {
+    const bool is_pinned =
+        ashlar_soft_ranges_over(&ashlar_soft_state.host_blocks, (uintptr_t)ptr, bytes) != NULL;
+    return (soft_operand){(void *)(uintptr_t)ptr,
+                          is_pinned ? SOFT_PLACE_PINNED : SOFT_PLACE_PAGEABLE, NULL};
+}
+
+/* Pageable bytes are taken over at the call: the caller may change them at once. A captured copy
+ * reads them whenever it runs. */
+cu_result ashlar_soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t bytes,
+                                        cu_stream stream) {
+    soft_stream *found = NULL;
+    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    if (result != CU_SUCCESS || bytes == 0) {
+        return result != CU_SUCCESS ? result : ashlar_soft_leave(CU_SUCCESS);
+    }
+    if (src == NULL || !is_device_range(found->device, dst, bytes)) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    soft_op op = {.kind = SOFT_OP_COPY,
+                  .dst = device_operand(found->device, dst),
+                  .src = host_operand(src, bytes),
+                  .bytes = bytes};
+    if (op.src.place == SOFT_PLACE_PAGEABLE && found->capture == NULL) {
+        op.staged = ashlar_host_calloc(1, bytes);
+        if (op.staged == NULL) {
+            return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+        }
+        memcpy(op.staged, src, bytes);
+        op.src.ptr = op.staged;
+    }
+    return leave_with_work(found, &op);
+}
+
+/* Into pageable memory the call returns only when the bytes are there, unless it is captured. */
+cu_result ashlar_soft_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_stream stream) {
+    soft_stream *found = NULL;
+    cu_result result = ashlar_soft_enter_work(stream, &found);
+    if (result != CU_SUCCESS || bytes == 0) {
+        return result != CU_SUCCESS ? result : ashlar_soft_leave(CU_SUCCESS);
+    }
+    if (dst == NULL || !is_device_range(found->device, src, bytes)) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    soft_op op = {.kind = SOFT_OP_COPY,
+                  .dst = host_operand(dst, bytes),
+                  .src = device_operand(found->device, src),
+                  .bytes = bytes};
+    if (op.dst.place == SOFT_PLACE_PINNED || found->capture != NULL) {
+        return leave_with_work(found, &op);
+    }
+    const soft_device *device = found->device;
+    soft_point *point = ashlar_soft_point_new();
+    if (point == NULL) {
+        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+    }
+    point->user_count++;
+    op.point = point;
+    result = ashlar_soft_submit(found, &op);
+    if (result == CU_SUCCESS) {
+        ashlar_soft_wait_point(point);
+        result = device->fault;
+    }
+    ashlar_soft_point_drop(point);
+    return ashlar_soft_leave(result);
+}
+
+static cu_result leave_with_copy(soft_stream *stream, soft_operand dst, soft_operand src,
+                                 size_t bytes) {
+    if (!ashlar_soft_may_access(dst.device, (uintptr_t)dst.ptr, bytes) ||
+        !ashlar_soft_may_access(src.device, (uintptr_t)src.ptr, bytes)) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    const soft_op op = {.kind = SOFT_OP_COPY, .dst = dst, .src = src, .bytes = bytes};
+    return leave_with_work(stream, &op);
+}
+
+cu_result ashlar_soft_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream) {
+    soft_stream *found = NULL;
+    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    if (result != CU_SUCCESS || bytes == 0) {
+        return result != CU_SUCCESS ? result : ashlar_soft_leave(CU_SUCCESS);
+    }
+    return leave_with_copy(found, device_operand(found->device, dst),
+                           device_operand(found->device, src), bytes);
+}
+
+/* Each side is reached by its own device, so that no peer access is needed. */
+cu_result ashlar_soft_memcpy_peer_async(cu_ptr dst, cu_context dst_context, cu_ptr src,
+                                        cu_context src_context, size_t bytes, cu_stream stream) {
+    soft_stream *found = NULL;
+    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const soft_device *dst_device = ashlar_soft_context_find(dst_context);
+    const soft_device *src_device = ashlar_soft_context_find(src_context);
+    if (dst_device == NULL || src_device == NULL) {
+        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+    }
+    return bytes == 0 ? ashlar_soft_leave(CU_SUCCESS)
+                      : leave_with_copy(found, device_operand(dst_device, dst),
+                                        device_operand(src_device, src), bytes);
+}
+
+cu_result ashlar_soft_memset_d8_async(cu_ptr dst, unsigned char value, size_t bytes,
+                                      cu_stream stream) {
+    soft_stream *found = NULL;
+    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    if (result != CU_SUCCESS || bytes == 0) {
+        return result != CU_SUCCESS ? result : ashlar_soft_leave(CU_SUCCESS);
+    }
+    if (!is_device_range(found->device, dst, bytes)) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    const soft_op op = {.kind = SOFT_OP_FILL,
+                        .dst = device_operand(found->device, dst),
+                        .bytes = bytes,
+                        .value = value};
+    return leave_with_work(found, &op);
+}
