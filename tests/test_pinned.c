@@ -323,6 +323,19 @@ static void malloc_never_gets_page_locked_memory(void) {
     }
 }
 
+/* More than jemalloc has arenas for at once. */
+static void pools_come_and_go_without_end(void) {
+    REQUIRE(set_up_device(""));
+    bool is_good = true;
+    for (int i = 0; i < 4200 && is_good; i++) {
+        pool = NULL;
+        is_good = ashlar_pinned_create(device, NULL, &pool) == ASHLAR_OK;
+        ashlar_pinned_destroy(pool);
+    }
+    CHECK(is_good);
+    tear_down_device();
+}
+
 int main(void) {
     RUN(a_fresh_pool_holds_nothing);
     RUN(blocks_are_aligned_page_locked_and_do_not_overlap);
@@ -341,5 +354,6 @@ int main(void) {
     RUN(null_and_zero_are_what_the_header_says);
     RUN(two_pools_do_not_share_memory);
     RUN(malloc_never_gets_page_locked_memory);
+    RUN(pools_come_and_go_without_end);
     return check_report();
 }

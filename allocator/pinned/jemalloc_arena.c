@@ -143,7 +143,7 @@ static ashlar_status report(int error) {
 }
 
 ashlar_status ashlar_jemalloc_arena_create(ashlar_page_heap *heap, ashlar_jemalloc_arena **out) {
-    ssize_t at_once = 0;
+    ssize_t never = -1;
     ashlar_jemalloc_arena *arena = ashlar_host_calloc(1, sizeof *arena);
     if (arena == NULL) {
         return ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a jemalloc arena");
@@ -155,9 +155,9 @@ ashlar_status ashlar_jemalloc_arena_create(ashlar_page_heap *heap, ashlar_jemall
         ashlar_host_free(arena);
         return report(error);
     }
-    error = control_arena(arena, "dirty_decay_ms", &at_once, sizeof at_once);
+    error = control_arena(arena, "dirty_decay_ms", &never, sizeof never);
     if (error == 0) {
-        error = control_arena(arena, "muzzy_decay_ms", &at_once, sizeof at_once);
+        error = control_arena(arena, "muzzy_decay_ms", &never, sizeof never);
     }
     if (error == 0) {
         error = create_caches(arena);

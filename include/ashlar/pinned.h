@@ -57,7 +57,10 @@ typedef struct ashlar_pinned_stats {
  *
  * Ownership: *out is the caller's; the device must outlive it.
  * Threads:   any.
- * Errors:    ASHLAR_ENOTSUP (a jemalloc older than 5.3), ASHLAR_EHOSTMEM.
+ * Errors:    ASHLAR_ENOTSUP (a jemalloc older than 5.3), ASHLAR_EHOSTMEM (also where there are some
+ *            500 pools at once).
+ * Cost:      some 100 KiB of host memory; jemalloc keeps 2 MiB of address space, of which 4 KiB are
+ *            memory, when the pool is gone.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_create(ashlar_device *device,
                                                                 const ashlar_pinned_config *config,
