@@ -94,19 +94,18 @@ static void random_runs_never_overlap_and_always_merge(void) {
 
 static void the_shortest_run_that_fits_is_taken(void) {
     REQUIRE(set_up_heap(SIZE_MAX));
-    static const size_t lengths[] = {8, 9, 8, 100};
-    unsigned char *runs[4];
-    for (int i = 0; i < 4; i++) {
+    static const size_t lengths[] = {8, 9, 100}; /* the first two are of one bin */
+    unsigned char *runs[3];
+    for (int i = 0; i < 3; i++) {
         runs[i] = take_pages(lengths[i]);
         (void)take_pages(1); /* keeps them apart */
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         give_pages(runs[i], lengths[i]);
     }
-    CHECK(take_pages(9) == runs[1]);
-    CHECK(take_pages(50) == runs[3]); /* not the longer rest of the segment */
-    const unsigned char *eight = take_pages(8);
-    CHECK(eight == runs[0] || eight == runs[2]);
+    CHECK(take_pages(8) == runs[0]);
+    CHECK(take_pages(8) == runs[1]);
+    CHECK(take_pages(50) == runs[2]); /* not the longer rest of the segment */
     CHECK_ZU(host_blocks(), 1);
     tear_down_heap();
 }

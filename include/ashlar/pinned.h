@@ -110,8 +110,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_alloc(ashlar_pinned *po
  * Errors:  ASHLAR_EPOINTER (foreign, inside a block, or given back before; nothing changes),
  *          ASHLAR_ENOTSUP (the per-thread default stream; nothing changes),
  *          ASHLAR_EHOSTMEM (free_on; nothing changes).
- * Cost:    O(1), plus the number of streams in use for free_on, which records an event once for 32
- *          blocks or 1 MiB, under the lock that free_on takes.
+ * Cost:    O(1), plus the number of streams in use for free_on. An event is recorded for 32 blocks
+ *          or 1 MiB of a stream, or when ashlar_pinned_alloc() misses, under the one lock that
+ *          free_on takes.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_free(ashlar_pinned *pool, void *ptr);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_free_on(ashlar_pinned *pool, void *ptr,
