@@ -185,6 +185,48 @@ ashlar_status ashlar_stream_synchronize(ashlar_device *device, ashlar_stream str
     IN_CONTEXT(device, "cuStreamSynchronize", stream_synchronize, (stream));
 }
 
+ashlar_status ashlar_event_create(ashlar_device *device, ashlar_event *out) {
+    IN_CONTEXT(device, "cuEventCreate", event_create, (out, CU_EVENT_NO_TIMING));
+}
+
+static ashlar_status event_destroy(ashlar_device *device, ashlar_event event) {
+    IN_CONTEXT(device, "cuEventDestroy", event_destroy, (event));
+}
+
+void ashlar_event_destroy(ashlar_device *device, ashlar_event event) {
+    if (event != NULL) {
+        (void)event_destroy(device, event); /* nothing a caller could do about it */
+    }
+}
+
+ashlar_status ashlar_event_record(ashlar_device *device, ashlar_event event,
+                                  ashlar_stream stream) {
+    IN_CONTEXT(device, "cuEventRecord", event_record, (event, stream));
+}
+
+ashlar_status ashlar_event_query(ashlar_device *device, ashlar_event event, bool *is_done) {
+    const ashlar_status entered = ashlar_device_enter(device);
+    if (entered != ASHLAR_OK) {
+        return entered;
+    }
+    const cu_result result = ASHLAR_DRIVER_CALL(device->driver, event_query, (event));
+    ashlar_device_leave(device);
+    if (result != CU_SUCCESS && result != CU_NOT_READY) {
+        return ashlar_driver_error(device->driver, "cuEventQuery", result);
+    }
+    *is_done = result == CU_SUCCESS;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_event_synchronize(ashlar_device *device, ashlar_event event) {
+    IN_CONTEXT(device, "cuEventSynchronize", event_synchronize, (event));
+}
+
+ashlar_status ashlar_stream_wait(ashlar_device *device, ashlar_stream stream,
+                                 ashlar_event event) {
+    IN_CONTEXT(device, "cuStreamWaitEvent", stream_wait_event, (stream, event, 0));
+}
+
 ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst, const void *src, size_t bytes,
                                     ashlar_stream stream) {
     if (bytes == 0) {

@@ -46,3 +46,7 @@ ashlar_status ashlar_fail(ashlar_status status, const char *format, ...) {
     memcpy(detail, text, sizeof text);
     return status;
 }
+
+ashlar_status ashlar_error_set(ashlar_status status, const char *text) {
+    return ashlar_fail(status, "%s", text);
+}

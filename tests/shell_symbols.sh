@@ -1,16 +1,20 @@
 #!/bin/sh
 #
-# shell_symbols.sh - the shared library exports what the public headers declare, and no more.
+# shell_symbols.sh - the shared libraries export what the public headers declare, and no more:
+# libashlar-pinned what pinned.h does, libashlar the rest.
 
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/tap.sh"
 
-library=$(find "$ASHLAR_BUILD" -name 'libashlar.so*' -type f -not -path '*.p/*' | head -n 1)
+# The shared library whose file name begins so; empty where it is not built.
+shared_library() { # NAME
+    find "$ASHLAR_BUILD" -name "$1.so*" -type f -not -path '*.p/*' | head -n 1
+}
 
 # Names declared ASHLAR_API: directives and comments away, one declaration a line, then the name
 # before the first bracket.
-declared() {
-    sed '/^ *#/d' "$ASHLAR_SOURCE"/include/ashlar/*.h | tr '\n' ' ' |
+declared() { # HEADER...
+    sed '/^ *#/d' "$@" | tr '\n' ' ' |
         sed 's|\*/|\n|g' | sed 's|/\*.*||' | tr '\n' ' ' | tr ';' '\n' | grep ASHLAR_API |
         sed -n -e 's/.*ASHLAR_API//' -e 's/^[^(]*[ *]\(ashlar_[a-z0-9_]*\) *(.*/\1/p' | sort
 }
@@ -20,18 +24,47 @@ nothing() { # FILE
     [ ! -s "$1" ]
 }
 
-is_named_for_what_it_is() { # the dynamic linker must tell incompatible versions apart
-    readelf -d "$library" | grep SONAME | grep -E '\[libashlar\.so\.[0-9]+\]'
+is_named_for_what_it_is() { # LIBRARY NAME: the dynamic linker must tell versions apart
+    readelf -d "$1" | grep SONAME | grep -E "\\[$2\\.so\\.[0-9]+\\]"
 }
 
-declared >"$scratch/declared"
-nm -D --defined-only "$library" | awk '{ print $3 }' | sed 's/@.*//' | sort >"$scratch/exported"
-comm -13 "$scratch/declared" "$scratch/exported" >"$scratch/undeclared"
-comm -23 "$scratch/declared" "$scratch/exported" >"$scratch/missing"
+needs() { # LIBRARY NEEDED
+    readelf -d "$1" | grep -F NEEDED | grep -F "[$2.so"
+}
 
-check 'the_headers_declare_functions' grep -x ashlar_status_name "$scratch/declared"
-check 'the_library_exports_functions' grep -x ashlar_status_name "$scratch/exported"
-check 'every_exported_symbol_is_declared_public' nothing "$scratch/undeclared"
-check 'every_public_function_is_exported' nothing "$scratch/missing"
-check 'the_library_has_a_versioned_soname' is_named_for_what_it_is
+needs_no() { # LIBRARY NEEDED
+    ! needs "$@"
+}
+
+compare() { # NAME LIBRARY HEADER...: into the files NAME.undeclared and NAME.missing
+    into=$scratch/$1 library=$2
+    shift 2
+    declared "$@" >"$into.declared"
+    nm -D --defined-only "$library" | awk '{ print $3 }' | sed 's/@.*//' | sort >"$into.exported"
+    comm -13 "$into.declared" "$into.exported" >"$into.undeclared"
+    comm -23 "$into.declared" "$into.exported" >"$into.missing"
+}
+
+core_headers=$(find "$ASHLAR_SOURCE/include/ashlar" -name '*.h' ! -name pinned.h)
+core=$(shared_library libashlar)
+# shellcheck disable=SC2086 # words
+compare core "$core" $core_headers
+check 'the_headers_declare_functions' grep -x ashlar_status_name "$scratch/core.declared"
+check 'the_library_exports_functions' grep -x ashlar_status_name "$scratch/core.exported"
+check 'every_exported_symbol_is_declared_public' nothing "$scratch/core.undeclared"
+check 'every_public_function_is_exported' nothing "$scratch/core.missing"
+check 'the_library_has_a_versioned_soname' is_named_for_what_it_is "$core" libashlar
+check 'the_library_does_not_bring_jemalloc' needs_no "$core" libjemalloc
+
+pinned=$(shared_library libashlar-pinned)
+if [ -n "$pinned" ]; then
+    compare pinned "$pinned" "$ASHLAR_SOURCE/include/ashlar/pinned.h"
+    check 'pinned_exports_functions' grep -x ashlar_pinned_alloc "$scratch/pinned.exported"
+    check 'pinned_exports_nothing_but_its_header' nothing "$scratch/pinned.undeclared"
+    check 'pinned_exports_all_of_its_header' nothing "$scratch/pinned.missing"
+    check 'pinned_has_a_versioned_soname' is_named_for_what_it_is "$pinned" libashlar-pinned
+    check 'pinned_uses_the_one_libashlar_of_the_process' needs "$pinned" libashlar
+else
+    skip 'pinned_exports_what_its_header_declares' 'built without jemalloc'
+fi
 check_report

@@ -48,6 +48,11 @@ static void a_failure_returns_its_status_and_leaves_its_text(void) {
     CHECK(strcmp(ashlar_error_detail(), "x") == 0);
 }
 
+static void other_libraries_set_the_detail_as_it_is(void) {
+    CHECK(ashlar_error_set(ASHLAR_EIO, "100%s of it") == ASHLAR_EIO);
+    CHECK(strcmp(ashlar_error_detail(), "100%s of it") == 0);
+}
+
 static void the_old_detail_may_be_an_argument_of_the_new(void) {
     (void)ashlar_fail(ASHLAR_EIO, "inner");
     (void)ashlar_fail(ASHLAR_EIO, "outer, because %s", ashlar_error_detail());
@@ -85,6 +90,7 @@ int main(void) {
     RUN(every_status_has_its_own_name_and_sentence);
     RUN(a_value_that_is_no_status_is_called_unknown);
     RUN(a_failure_returns_its_status_and_leaves_its_text);
+    RUN(other_libraries_set_the_detail_as_it_is);
     RUN(the_old_detail_may_be_an_argument_of_the_new);
     RUN(a_long_detail_is_cut_and_terminated);
     RUN(each_thread_has_its_own_detail);

@@ -5,6 +5,7 @@
 #ifndef ASHLAR_DEVICE_H
 #define ASHLAR_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,9 @@ typedef struct ashlar_device ashlar_device;
  * compiled with --default-stream per-thread) is none that this library takes.
  */
 typedef struct CUstream_st *ashlar_stream;
+
+/* CUDA's own event type: a cudaEvent_t or CUevent of this device passes as it is. */
+typedef struct CUevent_st *ashlar_event;
 
 typedef enum ashlar_device_kind { ASHLAR_DEVICE_CUDA, ASHLAR_DEVICE_SOFT } ashlar_device_kind;
 
@@ -79,6 +83,49 @@ ASHLAR_API void ashlar_stream_destroy(ashlar_device *device, ashlar_stream strea
 /* Wait on the host for everything queued on `stream`. Errors: ASHLAR_EDRIVER. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_stream_synchronize(ashlar_device *device,
                                                                      ashlar_stream stream);
+
+/*
+ * An event: a point in the order of a stream, set by the newest ashlar_event_record(). It keeps no
+ * time. One that was never recorded counts as completed.
+ *
+ * ashlar_event_destroy lets go of it at once, also where its point has not come, which changes
+ * nothing for those who wait for it already; NULL is allowed there.
+ *
+ * Threads: any; the newest of several records that race is not determined.
+ * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_event_create(ashlar_device *device,
+                                                               ashlar_event *out);
+ASHLAR_API void ashlar_event_destroy(ashlar_device *device, ashlar_event event);
+
+/* Move `event` behind everything queued on `stream`. No host wait. Errors: as above. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_event_record(ashlar_device *device,
+                                                               ashlar_event event,
+                                                               ashlar_stream stream);
+
+/*
+ * ashlar_event_query says whether everything before the event's point has run, without a wait;
+ * ashlar_event_synchronize waits on the host until it has.
+ *
+ * is_done   unchanged on failure
+ *
+ * Threads: any.  Errors: ASHLAR_EDRIVER, also for work queued earlier that failed; the event's
+ * point is then unknown.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_event_query(ashlar_device *device,
+                                                              ashlar_event event, bool *is_done);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_event_synchronize(ashlar_device *device,
+                                                                    ashlar_event event);
+
+/*
+ * Hold back what is queued on `stream` from now on until the event's point of now has come; a
+ * later record does not move it. No host wait.
+ *
+ * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_stream_wait(ashlar_device *device,
+                                                              ashlar_stream stream,
+                                                              ashlar_event event);
 
 /*
  * Queue a copy between host and device, or a fill with one byte value. `bytes` may be 0.

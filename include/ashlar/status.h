@@ -42,6 +42,12 @@ ASHLAR_API const char *ashlar_status_text(ashlar_status status);
  */
 ASHLAR_API const char *ashlar_error_detail(void);
 
+/*
+ * For libraries that build on ashlar: make `detail` what ashlar_error_detail() says to this thread
+ * (a copy, cut where it is longer than 1023 bytes), and return `status`.
+ */
+ASHLAR_API ashlar_status ashlar_error_set(ashlar_status status, const char *detail);
+
 ASHLAR_END_DECLS
 
 #endif /* ASHLAR_STATUS_H */

@@ -1,0 +1,166 @@
+#include "block_table.h"
+
+#include "../host.h"
+#include "report.h"
+
+enum { BUCKETS_AT_FIRST = 64, SHARD_BITS = 4 };
+_Static_assert(TABLE_SHARDS == 1 << SHARD_BITS, "the hash's top bits choose the shard");
+
+/* Odd; nearest 2^64 / golden ratio. */
+#define HASH_FACTOR UINT64_C(0x9E3779B97F4A7C15)
+
+static uint64_t hash_of(const void *ptr) {
+    const uint64_t hash = (uint64_t)(uintptr_t)ptr * HASH_FACTOR;
+    return hash ^ hash >> 29;
+}
+
+static ashlar_table_shard *shard_of(ashlar_block_table *table, const void *ptr) {
+    return &table->shards[hash_of(ptr) >> (64 - SHARD_BITS)];
+}
+
+static ashlar_pinned_block **bucket_of(ashlar_pinned_block **buckets, size_t count,
+                                       const void *ptr) {
+    return &buckets[hash_of(ptr) & (count - 1)];
+}
+
+/* The link that leads to the live block at `ptr`; its target is NULL where there is none. */
+static ashlar_pinned_block **find_locked(ashlar_table_shard *shard, const void *ptr) {
+    ashlar_pinned_block **link = bucket_of(shard->buckets, shard->bucket_count, ptr);
+    while (*link != NULL && (*link)->ptr != ptr) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+static void push_block(ashlar_pinned_block **link, ashlar_pinned_block *block) {
+    block->next = *link;
+    *link = block;
+}
+
+static void double_buckets_locked(ashlar_table_shard *shard) {
+    const size_t count = 2 * shard->bucket_count;
+    ashlar_pinned_block **buckets = ashlar_host_calloc(count, sizeof *buckets);
+    if (buckets == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < shard->bucket_count; i++) {
+        ashlar_pinned_block *block = shard->buckets[i];
+        while (block != NULL) {
+            ashlar_pinned_block *next = block->next;
+            push_block(bucket_of(buckets, count, block->ptr), block);
+            block = next;
+        }
+    }
+    ashlar_host_free(shard->buckets);
+    shard->buckets = buckets;
+    shard->bucket_count = count;
+}
+
+ashlar_status ashlar_block_table_init(ashlar_block_table *table) {
+    ashlar_status status = ASHLAR_OK;
+    for (int i = 0; i < TABLE_SHARDS; i++) {
+        ashlar_table_shard *shard = &table->shards[i];
+        pthread_mutex_init(&shard->lock, NULL); /* cannot fail with default attributes on Linux */
+        shard->buckets = ashlar_host_calloc(BUCKETS_AT_FIRST, sizeof *shard->buckets);
+        shard->bucket_count = shard->buckets != NULL ? BUCKETS_AT_FIRST : 0;
+        if (shard->buckets == NULL) {
+            status = ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a table of blocks");
+        }
+    }
+    return status;
+}
+
+void ashlar_block_table_finish(ashlar_block_table *table) {
+    for (int i = 0; i < TABLE_SHARDS; i++) {
+        ashlar_table_shard *shard = &table->shards[i];
+        for (size_t bucket = 0; bucket < shard->bucket_count; bucket++) {
+            ashlar_pinned_block *block = shard->buckets[bucket];
+            while (block != NULL) {
+                ashlar_pinned_block *next = block->next;
+                ashlar_host_free(block);
+                block = next;
+            }
+        }
+        ashlar_host_free(shard->buckets);
+        pthread_mutex_destroy(&shard->lock);
+    }
+}
+
+static void raise_peak(ashlar_block_table *table, size_t live_bytes) {
+    size_t peak = atomic_load_explicit(&table->live_peak_bytes, memory_order_relaxed);
+    while (peak < live_bytes &&
+           !atomic_compare_exchange_weak(&table->live_peak_bytes, &peak, live_bytes)) {
+    }
+}
+
+void ashlar_block_table_put(ashlar_block_table *table, ashlar_pinned_block *block) {
+    ashlar_table_shard *shard = shard_of(table, block->ptr);
+    pthread_mutex_lock(&shard->lock);
+    if (shard->block_count >= shard->bucket_count) {
+        double_buckets_locked(shard);
+    }
+    push_block(bucket_of(shard->buckets, shard->bucket_count, block->ptr), block);
+    shard->block_count++;
+    shard->alloc_count++;
+    shard->live_bytes += block->bytes;
+    raise_peak(table, atomic_fetch_add(&table->live_bytes, block->bytes) + block->bytes);
+    pthread_mutex_unlock(&shard->lock);
+}
+
+static ashlar_status refuse(const void *ptr) {
+    return ashlar_pinned_fail(ASHLAR_EPOINTER,
+                              "%p: not a live block of this pool: given back before, inside a "
+                              "block, or of another allocator",
+                              ptr);
+}
+
+ashlar_status ashlar_block_table_take(ashlar_block_table *table, const void *ptr,
+                                      ashlar_pinned_block **out) {
+    ashlar_table_shard *shard = shard_of(table, ptr);
+    pthread_mutex_lock(&shard->lock);
+    ashlar_pinned_block **link = find_locked(shard, ptr), *block = *link;
+    if (block != NULL) {
+        *link = block->next;
+        shard->block_count--;
+        shard->free_count++;
+        shard->live_bytes -= block->bytes;
+        atomic_fetch_sub(&table->live_bytes, block->bytes);
+        *out = block;
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return block != NULL ? ASHLAR_OK : refuse(ptr);
+}
+
+ashlar_status ashlar_block_table_bytes(ashlar_block_table *table, const void *ptr, size_t *out) {
+    ashlar_table_shard *shard = shard_of(table, ptr);
+    pthread_mutex_lock(&shard->lock);
+    const ashlar_pinned_block *block = *find_locked(shard, ptr);
+    if (block != NULL) {
+        *out = block->bytes;
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return block != NULL ? ASHLAR_OK : refuse(ptr);
+}
+
+void ashlar_block_table_lock(ashlar_block_table *table) {
+    for (int i = 0; i < TABLE_SHARDS; i++) {
+        pthread_mutex_lock(&table->shards[i].lock);
+    }
+}
+
+void ashlar_block_table_read_locked(ashlar_block_table *table, ashlar_pinned_stats *stats) {
+    stats->live_peak_bytes = atomic_load(&table->live_peak_bytes);
+    for (int i = 0; i < TABLE_SHARDS; i++) {
+        const ashlar_table_shard *shard = &table->shards[i];
+        stats->live_bytes += shard->live_bytes;
+        stats->live_blocks += shard->block_count;
+        stats->alloc_count += shard->alloc_count;
+        stats->free_count += shard->free_count;
+    }
+}
+
+void ashlar_block_table_unlock(ashlar_block_table *table) {
+    for (int i = 0; i < TABLE_SHARDS; i++) {
+        pthread_mutex_unlock(&table->shards[i].lock);
+    }
+}

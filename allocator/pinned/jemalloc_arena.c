@@ -1,0 +1,239 @@
+#include "jemalloc_arena.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include <jemalloc/jemalloc.h>
+
+#include "../host.h"
+#include "report.h"
+
+enum { CACHES = 8, NAME_BYTES = 64 };
+
+typedef struct cache {
+    pthread_mutex_t lock; /* a thread cache of jemalloc's serves one thread at a time */
+    unsigned idx;         /* const */
+} cache;
+
+struct ashlar_jemalloc_arena {
+    extent_hooks_t hooks;   /* first: jemalloc gives its address back to the hooks */
+    ashlar_page_heap *heap; /* const */
+    unsigned idx;           /* const */
+    unsigned cache_count;   /* const; CACHES, unless creation has failed half-way */
+    cache caches[CACHES];
+};
+
+/* What the hooks may do for this thread's request, and why they refused it. */
+static _Thread_local struct {
+    bool may_grow;
+    ashlar_status refusal;
+} request;
+
+/* ---- hooks: they call nothing of jemalloc's ---- */
+
+/*
+ * jemalloc asks in two ways. First it wants to grow, by a size of its own choice that it would keep
+ * what is left over of; it does not ask for committed memory then, and takes a refusal well. Then
+ * it wants just what it needs. Only that is served: the surplus belongs to the page heap.
+ */
+static void *take_extent(extent_hooks_t *hooks, void *new_addr, size_t bytes, size_t alignment,
+                         bool *zero, bool *commit, unsigned arena_idx) {
+    ashlar_page_heap *heap = ((ashlar_jemalloc_arena *)hooks)->heap;
+    (void)arena_idx;
+    if (!*commit || new_addr != NULL || alignment > heap->page_bytes) {
+        return NULL;
+    }
+    void *ptr = ashlar_page_heap_take(heap, bytes);
+    if (ptr == NULL && request.may_grow) {
+        request.refusal = ashlar_page_heap_grow(heap, bytes, &ptr);
+    }
+    if (ptr != NULL && *zero) {
+        memset(ptr, 0, bytes);
+    }
+    return ptr;
+}
+
+static bool give_extent(extent_hooks_t *hooks, void *ptr, size_t bytes, bool is_committed,
+                        unsigned arena_idx) {
+    (void)is_committed;
+    (void)arena_idx;
+    ashlar_page_heap_give(((ashlar_jemalloc_arena *)hooks)->heap, ptr, bytes);
+    return false;
+}
+
+static void destroy_extent(extent_hooks_t *hooks, void *ptr, size_t bytes, bool is_committed,
+                           unsigned arena_idx) {
+    (void)give_extent(hooks, ptr, bytes, is_committed, arena_idx);
+}
+
+/* A run may be given back in parts, so parts are fine. */
+static bool allow_split(extent_hooks_t *hooks, void *ptr, size_t bytes, size_t first_bytes,
+                        size_t second_bytes, bool is_committed, unsigned arena_idx) {
+    (void)hooks;
+    (void)ptr;
+    (void)bytes;
+    (void)first_bytes;
+    (void)second_bytes;
+    (void)is_committed;
+    (void)arena_idx;
+    return false;
+}
+
+/*
+ * No commit, decommit or purge: pages stay as the driver locked them. No merge: two extents may be
+ * neighbours in address and yet of two segments; the page heap joins what may be joined.
+ */
+static const extent_hooks_t page_heap_hooks = {
+    .alloc = take_extent,
+    .dalloc = give_extent,
+    .destroy = destroy_extent,
+    .split = allow_split,
+};
+
+/* ---- life ---- */
+
+size_t ashlar_jemalloc_page_bytes(void) {
+    size_t bytes = 0, size = sizeof bytes;
+    return mallctl("arenas.page", &bytes, &size, NULL, 0) == 0 ? bytes : 0;
+}
+
+/* mallctl("arena.<idx>.<leaf>"). */
+static int control_arena(const ashlar_jemalloc_arena *arena, const char *leaf, void *value,
+                         size_t bytes) {
+    char name[NAME_BYTES];
+    (void)snprintf(name, sizeof name, "arena.%u.%s", arena->idx, leaf);
+    return mallctl(name, NULL, NULL, value, bytes);
+}
+
+/* "arenas.create" would put the arena's records into page-locked memory, 2 MiB at least. */
+static int create_arena(ashlar_jemalloc_arena *arena) {
+    struct {
+        extent_hooks_t *hooks;
+        bool are_records_hooked;
+    } config = {&arena->hooks, false};
+    size_t size = sizeof arena->idx;
+    return mallctl("experimental.arenas_create_ext", &arena->idx, &size, &config, sizeof config);
+}
+
+static int create_caches(ashlar_jemalloc_arena *arena) {
+    int error = 0;
+    while (arena->cache_count < CACHES && error == 0) {
+        cache *made = &arena->caches[arena->cache_count];
+        size_t size = sizeof made->idx;
+        error = mallctl("tcache.create", &made->idx, &size, NULL, 0);
+        if (error == 0) {
+            pthread_mutex_init(&made->lock,
+                               NULL); /* cannot fail with default attributes on Linux */
+            arena->cache_count++;
+        }
+    }
+    return error;
+}
+
+static ashlar_status report(int error) {
+    if (error == EAGAIN || error == ENOMEM || error == EFAULT) {
+        return ashlar_pinned_fail(ASHLAR_EHOSTMEM, "jemalloc has no memory for an arena's records");
+    }
+    return ashlar_pinned_fail(ASHLAR_ENOTSUP,
+                              "jemalloc: no arena with hooks (%s); it must be 5.3 or later",
+                              strerror(error));
+}
+
+ashlar_status ashlar_jemalloc_arena_create(ashlar_page_heap *heap, ashlar_jemalloc_arena **out) {
+    ssize_t never = -1;
+    ashlar_jemalloc_arena *arena = ashlar_host_calloc(1, sizeof *arena);
+    if (arena == NULL) {
+        return ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a jemalloc arena");
+    }
+    arena->hooks = page_heap_hooks;
+    arena->heap = heap;
+    int error = create_arena(arena);
+    if (error != 0) {
+        ashlar_host_free(arena);
+        return report(error);
+    }
+    error = control_arena(arena, "dirty_decay_ms", &never, sizeof never);
+    if (error == 0) {
+        error = control_arena(arena, "muzzy_decay_ms", &never, sizeof never);
+    }
+    if (error == 0) {
+        error = create_caches(arena);
+    }
+    if (error != 0) {
+        ashlar_jemalloc_arena_destroy(arena);
+        return report(error);
+    }
+    *out = arena;
+    return ASHLAR_OK;
+}
+
+void ashlar_jemalloc_arena_destroy(ashlar_jemalloc_arena *arena) {
+    if (arena == NULL) {
+        return;
+    }
+    for (unsigned i = 0; i < arena->cache_count; i++) {
+        cache *gone = &arena->caches[i];
+        (void)mallctl("tcache.destroy", NULL, NULL, &gone->idx, sizeof gone->idx);
+        pthread_mutex_destroy(&gone->lock);
+    }
+    (void)control_arena(arena, "destroy", NULL, 0); /* fails only where a thread is bound to it */
+    ashlar_host_free(arena);
+}
+
+/* ---- blocks ---- */
+
+/* The caches are dealt to threads in turn. */
+static cache *cache_of_thread(ashlar_jemalloc_arena *arena) {
+    static _Atomic unsigned threads_seen;
+    static _Thread_local unsigned mine; /* from 1 */
+    if (mine == 0) {
+        mine = 1 + atomic_fetch_add_explicit(&threads_seen, 1, memory_order_relaxed) % CACHES;
+    }
+    return &arena->caches[mine - 1];
+}
+
+void *ashlar_jemalloc_take(ashlar_jemalloc_arena *arena, size_t bytes) {
+    cache *mine = cache_of_thread(arena);
+    pthread_mutex_lock(&mine->lock);
+    void *ptr = mallocx(bytes, MALLOCX_ARENA(arena->idx) | MALLOCX_TCACHE(mine->idx));
+    pthread_mutex_unlock(&mine->lock);
+    return ptr;
+}
+
+ashlar_status ashlar_jemalloc_take_growing(ashlar_jemalloc_arena *arena, size_t bytes, void **out) {
+    request.may_grow = true;
+    request.refusal = ASHLAR_OK;
+    void *ptr = mallocx(bytes, MALLOCX_ARENA(arena->idx) | MALLOCX_TCACHE_NONE);
+    request.may_grow = false;
+    if (ptr != NULL) {
+        *out = ptr;
+        return ASHLAR_OK;
+    }
+    return request.refusal != ASHLAR_OK
+               ? request.refusal
+               : ashlar_pinned_fail(ASHLAR_EHOSTMEM, "jemalloc has no memory for its records");
+}
+
+void ashlar_jemalloc_give(ashlar_jemalloc_arena *arena, void *ptr) {
+    cache *mine = cache_of_thread(arena);
+    pthread_mutex_lock(&mine->lock);
+    dallocx(ptr, MALLOCX_TCACHE(mine->idx));
+    pthread_mutex_unlock(&mine->lock);
+}
+
+size_t ashlar_jemalloc_usable_bytes(const void *ptr) {
+    return sallocx(ptr, 0);
+}
+
+void ashlar_jemalloc_drain(ashlar_jemalloc_arena *arena) {
+    for (unsigned i = 0; i < arena->cache_count; i++) {
+        cache *drained = &arena->caches[i];
+        pthread_mutex_lock(&drained->lock);
+        (void)mallctl("tcache.flush", NULL, NULL, &drained->idx, sizeof drained->idx);
+        pthread_mutex_unlock(&drained->lock);
+    }
+    (void)control_arena(arena, "purge", NULL, 0);
+}

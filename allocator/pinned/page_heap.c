@@ -1,0 +1,340 @@
+#include "page_heap.h"
+
+#include <string.h>
+
+#include "../check_level.h"
+#include "../checked.h"
+#include "../host.h"
+#include "report.h"
+
+/* Segments are multiples of it, as the driver's own tables are; it takes longer for small ones. */
+#define SEGMENT_STEP_BYTES ((size_t)2 << 20)
+/* A segment is at least this part of what is reserved, so that few calls reach any size. */
+enum { GROW_FRACTION = 8 };
+
+/* ---- runs and bins ---- */
+
+/* Four bins for each power of two; every run of a later bin is longer than any of this one. */
+static size_t bin_of(size_t page_count) {
+    const unsigned log2 = 63u - (unsigned)__builtin_clzll(page_count);
+    const size_t quarter = log2 >= 2 ? page_count >> (log2 - 2) : page_count << (2 - log2);
+    return 4 * (size_t)log2 + (quarter & 3);
+}
+
+static void put_run(ashlar_page_heap *heap, ashlar_page_run *run, size_t page_count) {
+    const size_t bin = bin_of(page_count);
+    run->page_count = page_count;
+    run[page_count - 1].page_count = page_count;
+    run->before = NULL;
+    run->next = heap->bins[bin];
+    if (run->next != NULL) {
+        run->next->before = run;
+    }
+    heap->bins[bin] = run;
+    heap->bin_bits[bin / 64] |= UINT64_C(1) << (bin % 64);
+}
+
+static void remove_run(ashlar_page_heap *heap, ashlar_page_run *run) {
+    const size_t bin = bin_of(run->page_count);
+    if (run->next != NULL) {
+        run->next->before = run->before;
+    }
+    if (run->before != NULL) {
+        run->before->next = run->next;
+    } else {
+        heap->bins[bin] = run->next;
+    }
+    if (heap->bins[bin] == NULL) {
+        heap->bin_bits[bin / 64] &= ~(UINT64_C(1) << (bin % 64));
+    }
+    run[run->page_count - 1].page_count = 0;
+    run->page_count = 0;
+}
+
+/* The first bin from `bin` on that holds a run; NULL where there is none. */
+static ashlar_page_run *first_from(const ashlar_page_heap *heap, size_t bin) {
+    for (size_t word = bin / 64; word < PAGE_HEAP_BINS / 64; word++) {
+        uint64_t bits = heap->bin_bits[word];
+        if (word == bin / 64) {
+            bits &= ~UINT64_C(0) << (bin % 64);
+        }
+        if (bits != 0) {
+            return heap->bins[word * 64 + (unsigned)__builtin_ctzll(bits)];
+        }
+    }
+    return NULL;
+}
+
+/* The shortest run of its own bin that is long enough, else one of the next bin. */
+static ashlar_page_run *find_run(const ashlar_page_heap *heap, size_t page_count) {
+    const size_t bin = bin_of(page_count);
+    ashlar_page_run *best = NULL;
+    for (ashlar_page_run *run = heap->bins[bin]; run != NULL; run = run->next) {
+        if (run->page_count >= page_count && (best == NULL || run->page_count < best->page_count)) {
+            best = run;
+        }
+    }
+    return best != NULL ? best : first_from(heap, bin + 1);
+}
+
+/* Cut `page_count` pages off the front of a free run. */
+static void *cut_run_locked(ashlar_page_heap *heap, ashlar_page_run *run, size_t page_count) {
+    ashlar_segment *segment = run->segment;
+    const size_t rest = run->page_count - page_count;
+    remove_run(heap, run);
+    if (rest > 0) {
+        put_run(heap, run + page_count, rest);
+    }
+    segment->free_count -= page_count;
+    return segment->base + (size_t)(run - segment->pages) * heap->page_bytes;
+}
+
+void *ashlar_page_heap_take(ashlar_page_heap *heap, size_t bytes) {
+    const size_t page_count = bytes / heap->page_bytes;
+    pthread_mutex_lock(&heap->lock);
+    ashlar_page_run *run = find_run(heap, page_count);
+    void *ptr = run != NULL ? cut_run_locked(heap, run, page_count) : NULL;
+    pthread_mutex_unlock(&heap->lock);
+    return ptr;
+}
+
+/* ---- segments ---- */
+
+/* Index of the first segment that begins behind `ptr`. */
+static size_t segments_behind(const ashlar_page_heap *heap, const void *ptr) {
+    size_t low = 0, high = heap->segment_count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if ((uintptr_t)heap->segments[middle]->base <= (uintptr_t)ptr) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void join_free_neighbours(ashlar_page_heap *heap, ashlar_segment *segment, size_t first,
+                                 size_t page_count) {
+    const size_t end = first + page_count;
+    if (end < segment->page_count && segment->pages[end].page_count != 0) {
+        page_count += segment->pages[end].page_count;
+        remove_run(heap, &segment->pages[end]);
+    }
+    if (first > 0 && segment->pages[first - 1].page_count != 0) {
+        const size_t before = segment->pages[first - 1].page_count;
+        first -= before;
+        page_count += before;
+        remove_run(heap, &segment->pages[first]);
+    }
+    put_run(heap, &segment->pages[first], page_count);
+}
+
+void ashlar_page_heap_give(ashlar_page_heap *heap, void *ptr, size_t bytes) {
+    const size_t page_count = bytes / heap->page_bytes;
+    pthread_mutex_lock(&heap->lock);
+    const size_t behind = segments_behind(heap, ptr);
+    ASHLAR_ASSERT(behind > 0);
+    ashlar_segment *segment = heap->segments[behind - 1];
+    const size_t first = (size_t)((unsigned char *)ptr - segment->base) / heap->page_bytes;
+    ASHLAR_ASSERT(first + page_count <= segment->page_count);
+    join_free_neighbours(heap, segment, first, page_count);
+    segment->free_count += page_count;
+    pthread_mutex_unlock(&heap->lock);
+}
+
+static bool keep_room_locked(ashlar_page_heap *heap) {
+    const size_t wanted = heap->segment_count + heap->grower_count + 1;
+    if (wanted <= heap->segment_capacity) {
+        return true;
+    }
+    const size_t capacity = 2 * wanted;
+    ashlar_segment **segments = ashlar_host_realloc(heap->segments, capacity, sizeof *segments);
+    if (segments == NULL) {
+        return false;
+    }
+    heap->segments = segments;
+    heap->segment_capacity = capacity;
+    return true;
+}
+
+/* How large the next segment is to be: `least` at least, more where the limit allows. */
+static size_t segment_bytes_locked(const ashlar_page_heap *heap, size_t least, size_t room) {
+    size_t wanted = heap->reserved_bytes / GROW_FRACTION;
+    wanted = wanted > heap->grow_bytes ? wanted : heap->grow_bytes;
+    wanted = wanted > least ? wanted : least;
+    if (!ashlar_align_up(wanted, SEGMENT_STEP_BYTES, &wanted) || wanted > room) {
+        wanted = room & ~(heap->page_bytes - 1);
+    }
+    return wanted;
+}
+
+/* Announce a segment of `least` bytes or more, which *bytes then says. */
+static ashlar_status begin_growing(ashlar_page_heap *heap, size_t least, size_t *bytes) {
+    ashlar_status status = ASHLAR_OK;
+    pthread_mutex_lock(&heap->lock);
+    const size_t room = heap->limit_bytes - heap->reserved_bytes - heap->growing_bytes;
+    if (least > room) {
+        status = ashlar_pinned_fail(ASHLAR_ENOMEM, "limit_bytes leaves %zu bytes", room);
+    } else if (!keep_room_locked(heap)) {
+        status = ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory for the list of segments");
+    } else {
+        *bytes = segment_bytes_locked(heap, least, room);
+        heap->grower_count++;
+        heap->growing_bytes += *bytes;
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return status;
+}
+
+static void insert_locked(ashlar_page_heap *heap, ashlar_segment *segment) {
+    const size_t idx = segments_behind(heap, segment->base);
+    memmove(heap->segments + idx + 1, heap->segments + idx,
+            (heap->segment_count - idx) * sizeof *heap->segments);
+    heap->segments[idx] = segment;
+    heap->segment_count++;
+    heap->reserved_bytes += segment->page_count * heap->page_bytes;
+    if (heap->reserved_bytes > heap->reserved_peak_bytes) {
+        heap->reserved_peak_bytes = heap->reserved_bytes;
+    }
+    heap->alloc_calls++;
+    put_run(heap, segment->pages, segment->page_count);
+}
+
+/* `segment` NULL: it came to nothing. Otherwise *out is cut from it. */
+static void end_growing(ashlar_page_heap *heap, size_t announced_bytes, ashlar_segment *segment,
+                        size_t bytes, void **out) {
+    pthread_mutex_lock(&heap->lock);
+    heap->grower_count--;
+    heap->growing_bytes -= announced_bytes;
+    if (segment != NULL) {
+        insert_locked(heap, segment);
+        *out = cut_run_locked(heap, segment->pages, bytes / heap->page_bytes);
+    }
+    pthread_mutex_unlock(&heap->lock);
+}
+
+static ashlar_status make_segment(const ashlar_page_heap *heap, size_t bytes,
+                                  ashlar_segment **out) {
+    void *base = NULL;
+    const size_t page_count = bytes / heap->page_bytes;
+    size_t record_bytes;
+    ashlar_segment *segment = NULL;
+    if (ashlar_mul(page_count, sizeof *segment->pages, &record_bytes) &&
+        ashlar_add(record_bytes, sizeof *segment, &record_bytes)) {
+        segment = ashlar_host_calloc(1, record_bytes);
+    }
+    if (segment == NULL) {
+        return ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a segment's pages");
+    }
+    ashlar_status status = ashlar_device_host_alloc(heap->device, bytes, &base);
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(segment);
+        return status;
+    }
+    segment->base = base;
+    segment->page_count = page_count;
+    segment->free_count = page_count;
+    for (size_t i = 0; i < page_count; i++) {
+        segment->pages[i].segment = segment;
+    }
+    *out = segment;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_page_heap_grow(ashlar_page_heap *heap, size_t bytes, void **out) {
+    size_t segment_bytes = 0;
+    ashlar_status status = begin_growing(heap, bytes, &segment_bytes);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_segment *segment = NULL;
+    status = make_segment(heap, segment_bytes, &segment);
+    if (status != ASHLAR_OK && segment_bytes > bytes) {
+        status = make_segment(heap, bytes, &segment); /* no more than is needed */
+    }
+    end_growing(heap, segment_bytes, segment, bytes, out);
+    return status;
+}
+
+/* Take a segment that is free as a whole out of the lists; NULL: there is none. */
+static ashlar_segment *unlink_free_locked(ashlar_page_heap *heap) {
+    for (size_t i = heap->segment_count; i-- > 0;) {
+        ashlar_segment *segment = heap->segments[i];
+        if (segment->free_count == segment->page_count) {
+            remove_run(heap, segment->pages);
+            heap->segment_count--;
+            memmove(heap->segments + i, heap->segments + i + 1,
+                    (heap->segment_count - i) * sizeof *heap->segments);
+            return segment;
+        }
+    }
+    return NULL;
+}
+
+bool ashlar_page_heap_trim(ashlar_page_heap *heap) {
+    bool is_any = false;
+    pthread_mutex_lock(&heap->lock);
+    ashlar_segment *segment;
+    while ((segment = unlink_free_locked(heap)) != NULL) {
+        pthread_mutex_unlock(&heap->lock);
+        const size_t bytes = segment->page_count * heap->page_bytes;
+        ashlar_device_host_free(heap->device, segment->base);
+        ashlar_host_free(segment);
+        is_any = true;
+        pthread_mutex_lock(&heap->lock);
+        heap->reserved_bytes -= bytes; /* not before: the limit is on what the driver holds */
+        heap->free_calls++;
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return is_any;
+}
+
+void ashlar_page_heap_init(ashlar_page_heap *heap) {
+    pthread_mutex_init(&heap->lock, NULL); /* cannot fail with default attributes on Linux */
+}
+
+void ashlar_page_heap_finish(ashlar_page_heap *heap) {
+    for (size_t i = 0; i < heap->segment_count; i++) {
+        ashlar_device_host_free(heap->device, heap->segments[i]->base);
+        ashlar_host_free(heap->segments[i]);
+    }
+    ashlar_host_free(heap->segments);
+    pthread_mutex_destroy(&heap->lock);
+}
+
+/* ---- check ---- */
+
+static size_t pages_in_bins(const ashlar_page_heap *heap) {
+    size_t page_count = 0;
+    for (size_t bin = 0; bin < PAGE_HEAP_BINS; bin++) {
+        const bool is_marked = (heap->bin_bits[bin / 64] >> (bin % 64) & 1) != 0;
+        if (is_marked != (heap->bins[bin] != NULL)) {
+            return SIZE_MAX;
+        }
+        for (const ashlar_page_run *run = heap->bins[bin]; run != NULL; run = run->next) {
+            if (bin_of(run->page_count) != bin ||
+                run[run->page_count - 1].page_count != run->page_count) {
+                return SIZE_MAX;
+            }
+            page_count += run->page_count;
+        }
+    }
+    return page_count;
+}
+
+bool ashlar_page_heap_holds(ashlar_page_heap *heap) {
+    size_t bytes = 0, free_count = 0;
+    pthread_mutex_lock(&heap->lock);
+    bool holds = heap->segment_count + heap->grower_count <= heap->segment_capacity;
+    for (size_t i = 0; i < heap->segment_count; i++) {
+        bytes += heap->segments[i]->page_count * heap->page_bytes;
+        free_count += heap->segments[i]->free_count;
+        holds = holds && (i == 0 || heap->segments[i - 1]->base < heap->segments[i]->base);
+    }
+    holds = holds && bytes == heap->reserved_bytes && free_count == pages_in_bins(heap) &&
+            heap->reserved_bytes <= heap->reserved_peak_bytes &&
+            heap->reserved_bytes + heap->growing_bytes <= heap->limit_bytes;
+    pthread_mutex_unlock(&heap->lock);
+    return holds;
+}

@@ -1,0 +1,88 @@
+/*
+ * page_heap.h - runs of pages inside page-locked segments taken from the driver (internal to
+ * ashlar-pinned).
+ *
+ * The driver takes memory back only in the pieces it gave, so a segment is the unit that is
+ * returned, and runs of two segments are never joined. A run is given back without naming its
+ * segment; inside one, neighbours that are free are one run at all times.
+ */
+#ifndef ASHLAR_PINNED_PAGE_HEAP_H
+#define ASHLAR_PINNED_PAGE_HEAP_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/device.h>
+
+enum { PAGE_HEAP_BINS = 256 };
+
+typedef struct ashlar_segment ashlar_segment;
+
+/* One per page; used for the first and the last page of a free run only. */
+typedef struct ashlar_page_run {
+    struct ashlar_page_run *next; /* in its bin; first page only */
+    struct ashlar_page_run *before;
+    ashlar_segment *segment;
+    size_t page_count; /* of the free run that begins or ends here; 0: none does */
+} ashlar_page_run;
+
+struct ashlar_segment {
+    unsigned char *base; /* what the driver returned */
+    size_t page_count;
+    size_t free_count;       /* pages */
+    ashlar_page_run pages[]; /* [page_count] */
+};
+
+/*
+ * reserved_bytes == sum of page_count * page_bytes over segments,
+ * reserved_bytes + growing_bytes <= limit_bytes,  reserved_peak_bytes >= reserved_bytes
+ * a bin holds runs of its sizes only; its bit is set where it holds any
+ * alloc_calls - free_calls == segment_count, but while a call is under way
+ */
+typedef struct ashlar_page_heap {
+    ashlar_device *device;     /* const */
+    size_t page_bytes;         /* const; jemalloc's, a power of two */
+    size_t limit_bytes;        /* const; SIZE_MAX: none */
+    size_t grow_bytes;         /* const */
+    pthread_mutex_t lock;      /* for all below; not held while the driver is called */
+    ashlar_segment **segments; /* by address */
+    size_t segment_count;
+    size_t segment_capacity;
+    size_t grower_count;  /* calls that will add a segment: room for them in `segments` is kept */
+    size_t growing_bytes; /* what they will add */
+    size_t reserved_bytes;
+    size_t reserved_peak_bytes;
+    uint64_t alloc_calls;
+    uint64_t free_calls;
+    uint64_t bin_bits[PAGE_HEAP_BINS / 64];
+    ashlar_page_run *bins[PAGE_HEAP_BINS];
+} ashlar_page_heap;
+
+/* `heap` is zeroed but for its constants. */
+void ashlar_page_heap_init(ashlar_page_heap *heap);
+
+/* Returns every segment to the driver, free or not. */
+void ashlar_page_heap_finish(ashlar_page_heap *heap);
+
+/* Take `bytes`, a multiple of the page, out of free runs. NULL: no run is long enough. */
+void *ashlar_page_heap_take(ashlar_page_heap *heap, size_t bytes);
+
+/*
+ * The same out of a new segment, whatever is free.
+ * Errors: ASHLAR_ENOMEM (limit, driver), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_page_heap_grow(ashlar_page_heap *heap, size_t bytes,
+                                                      void **out);
+
+/* Free pages that are not: any whole pages of what was taken. */
+void ashlar_page_heap_give(ashlar_page_heap *heap, void *ptr, size_t bytes);
+
+/* Return every segment that is free as a whole. True: there was one. */
+bool ashlar_page_heap_trim(ashlar_page_heap *heap);
+
+/* The equations above. For tests; takes the lock. */
+bool ashlar_page_heap_holds(ashlar_page_heap *heap);
+
+#endif /* ASHLAR_PINNED_PAGE_HEAP_H */

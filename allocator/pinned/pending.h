@@ -1,0 +1,103 @@
+/*
+ * pending.h - blocks that were given back while queued work may still use them (internal to
+ * ashlar-pinned).
+ *
+ * A block joins the open batch of each stream it was given back on. A batch gets its event when it
+ * is full, or when somebody wants its memory: one event for many blocks, recorded after each of
+ * them was given back. A block is released when every batch that holds it has completed. Streams
+ * are looked at one by one, so that a slow one delays nobody else's blocks.
+ */
+#ifndef ASHLAR_PINNED_PENDING_H
+#define ASHLAR_PINNED_PENDING_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/device.h>
+
+#include "block_table.h"
+
+enum { BATCH_BLOCKS = 32 };
+#define BATCH_BYTES ((size_t)1 << 20)
+
+/* Open (not recorded, and the last of its stream), or recorded, or spare. */
+typedef struct ashlar_batch {
+    struct ashlar_batch *next;
+    ashlar_event event; /* NULL: not made yet; kept while spare */
+    bool is_recorded;
+    bool is_over;          /* completed, kept for those who still wait for its event */
+    unsigned waiter_count; /* threads that wait for its event */
+    uint64_t order;        /* of recording, over all streams */
+    unsigned block_count;
+    size_t bytes;
+    ashlar_pinned_block *blocks[BATCH_BLOCKS];
+} ashlar_batch;
+
+typedef struct ashlar_pending_stream {
+    struct ashlar_pending_stream *next;
+    ashlar_stream stream;
+    bool is_left;        /* its handle may be another stream's by now */
+    ashlar_batch *first; /* oldest */
+    ashlar_batch *last;
+} ashlar_pending_stream;
+
+/*
+ * pending_blocks == deferred_count - released_count == blocks in batches, each once
+ * block->wait_count == batches that hold the block
+ */
+typedef struct ashlar_pending {
+    ashlar_device *device; /* const */
+    pthread_mutex_t lock;  /* for all below; held over cuEventCreate, -Record, -Query, -Destroy,
+                              which do not wait for the device */
+    ashlar_pending_stream *streams;
+    ashlar_batch *spares;
+    size_t pending_bytes;
+    uint64_t deferred_count;
+    uint64_t released_count;
+    uint64_t events_recorded;
+    uint64_t host_waits;
+} ashlar_pending;
+
+/* `pending` is zeroed but for its constants. */
+void ashlar_pending_init(ashlar_pending *pending);
+
+/* Waits for what is pending. The blocks' records are freed, the blocks are the caller's. */
+void ashlar_pending_finish(ashlar_pending *pending);
+
+/*
+ * Take the live block at `ptr` out of `table`, and hold it until all `streams` (count > 0) have
+ * passed this point.
+ * Errors: ASHLAR_EPOINTER, ASHLAR_ENOTSUP (the per-thread default stream), ASHLAR_EHOSTMEM; nothing
+ * has changed then.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_pending_add(ashlar_pending *pending,
+                                                   ashlar_block_table *table, const void *ptr,
+                                                   const ashlar_stream *streams, size_t count);
+
+/*
+ * Record what is open and look what has completed. *released is the list of blocks that nobody
+ * waits for any more; it is written in any case, and they are the caller's.
+ * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM of any event; the others were looked at all the same.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_pending_poll(ashlar_pending *pending,
+                                                    ashlar_pinned_block **released);
+
+/*
+ * Wait on the host, without the lock, for the event that was recorded first.
+ * *is_any: there was one.  Errors: ASHLAR_EDRIVER.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_pending_wait(ashlar_pending *pending, bool *is_any);
+
+/* Record the open batch of `stream` and forget the handle.  Errors: ASHLAR_EDRIVER, -ENOMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_pending_leave(ashlar_pending *pending, ashlar_stream stream);
+
+void ashlar_pending_drop_spares(ashlar_pending *pending);
+
+/* Keep the counters still, to read them with others. Taken before a table's locks. */
+void ashlar_pending_lock(ashlar_pending *pending);
+void ashlar_pending_read_locked(const ashlar_pending *pending, ashlar_pinned_stats *stats);
+void ashlar_pending_unlock(ashlar_pending *pending);
+
+#endif /* ASHLAR_PINNED_PENDING_H */
