@@ -1,9 +1,11 @@
 /*
  * pinned.c - the pool: jemalloc's arena on a page heap, the table of live blocks, and what is
- * pending. Locks are taken in the order pending, table, page heap; each is a module's own.
+ * pending. Locks are taken in the order collecting, pending, table, page heap; all but the first
+ * are a module's own.
  */
 #include <ashlar/pinned.h>
 
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "../host.h"
@@ -22,6 +24,7 @@ struct ashlar_pinned {
     ashlar_jemalloc_arena *arena;
     ashlar_block_table table;
     ashlar_pending pending;
+    pthread_mutex_t collecting; /* see collect() */
 };
 
 /* ---- life ---- */
@@ -39,6 +42,7 @@ ashlar_status ashlar_pinned_create(ashlar_device *device, const ashlar_pinned_co
     pool->heap.limit_bytes = chosen.limit_bytes != 0 ? chosen.limit_bytes : SIZE_MAX;
     pool->heap.grow_bytes = chosen.grow_bytes != 0 ? chosen.grow_bytes : GROW_BYTES_DEFAULT;
     ashlar_page_heap_init(&pool->heap);
+    pthread_mutex_init(&pool->collecting, NULL); /* cannot fail with default attributes on Linux */
     pool->pending.device = device;
     ashlar_pending_init(&pool->pending);
     ashlar_status status = ashlar_block_table_init(&pool->table);
@@ -61,14 +65,19 @@ void ashlar_pinned_destroy(ashlar_pinned *pool) {
     ashlar_jemalloc_arena_destroy(pool->arena);
     ashlar_block_table_finish(&pool->table);
     ashlar_page_heap_finish(&pool->heap);
+    pthread_mutex_destroy(&pool->collecting);
     ashlar_host_free(pool);
 }
 
 /* ---- taking ---- */
 
-/* Give back to jemalloc what is no longer pending. */
+/*
+ * Give back to jemalloc what is no longer pending. By one thread at a time: else another would find
+ * it neither pending nor at hand, and take the pool for full.
+ */
 static ashlar_status collect(ashlar_pinned *pool) {
     ashlar_pinned_block *released;
+    pthread_mutex_lock(&pool->collecting);
     const ashlar_status status = ashlar_pending_poll(&pool->pending, &released);
     while (released != NULL) {
         ashlar_pinned_block *block = released;
@@ -76,6 +85,7 @@ static ashlar_status collect(ashlar_pinned *pool) {
         ashlar_jemalloc_give(pool->arena, block->ptr);
         ashlar_host_free(block);
     }
+    pthread_mutex_unlock(&pool->collecting);
     return status;
 }
 

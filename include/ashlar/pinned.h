@@ -126,7 +126,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_free_on_all(ashlar_pinn
  * pending until then. A stream that was never named is fine.
  *
  * Threads: any.  Stream: no host wait.
- * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM (the event could not be recorded: the stream must live on).
+ * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM: no event could be recorded, and the stream must live on.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_leave_stream(ashlar_pinned *pool,
                                                                       ashlar_stream stream);
