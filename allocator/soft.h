@@ -64,7 +64,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_soft_configure(const char *spec);
  *     *is_ordered: each use of any of these bytes so far comes before all such work.
  *
  * ptr, bytes  any range of addresses, bytes > 0; neither need be mapped
- * stream      of the calling thread's current device, with its names for the default streams
+ * stream      any live stream; the default ones are the calling thread's, on its current device
  *
  * Threads: any.  Stream: nothing is queued, but where it matters a use counts as work.
  * Errors:  ASHLAR_EINVAL (no clocks, an empty or wrapping range, no current context, no such

@@ -38,6 +38,9 @@ cu_result ashlar_soft_capture_spoil(soft_capture *capture, cu_result result) {
  * False: there is none. */
 static bool spoil_all(const soft_device *device, bool ordered) {
     bool found = false;
+    if (ashlar_soft_state.captures == NULL) { /* as nearly always: no need to look */
+        return false;
+    }
     for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
         if (s->device == device && s->capture != NULL && (s->is_ordered || !ordered)) {
             s->capture->is_invalid = true;

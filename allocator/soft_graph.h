@@ -75,6 +75,11 @@ void ashlar_soft_capture_reset(void);
  *   wait      wait on the host for this stream
  *   wait_all  wait on the host for this device
  *   unsafe    a call that a capture cannot see, by the rules of cuThreadExchangeStreamCaptureMode
+ *
+ * Where CUDA's documentation leaves it open, the stricter reading is taken, so that what passes
+ * here passes there: unsafe are all calls that take, map or return memory (cuMemAddressReserve
+ * and cuMemRelease too) and all that ask whether work is done; a capturing stream cannot be
+ * destroyed; an event stays captured after the end of the capture, until it is recorded anew.
  */
 cu_result ashlar_soft_capture_admit_work(const soft_stream *stream);
 cu_result ashlar_soft_capture_admit_wait(const soft_stream *stream);

@@ -246,6 +246,23 @@ static void capture_survives_every_host_allocation_that_fails(void) {
     CHECK(n > 20 && n < 200);
 }
 
+static void a_record_that_fails_leaves_the_event_captured(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+    const cu_event event = new_event();
+    begin(s, CU_CAPTURE_GLOBAL);
+    CHECK(soft->event_record(event, s) == CU_SUCCESS);
+    CHECK(soft->graph_exec_destroy(end(s)) == CU_SUCCESS);
+    for (unsigned long n = 1; n <= 2; n++) { /* the point, the work */
+        ashlar_host_fail_at(n);
+        CHECK(soft->event_record(event, t) == CU_OUT_OF_MEMORY);
+        ashlar_host_fail_at(0);
+        CHECK(soft->event_query(event) == CU_CAPTURED_EVENT);
+    }
+    CHECK(soft->event_record(event, t) == CU_SUCCESS);
+    CHECK(soft->event_query(event) == CU_SUCCESS);
+}
+
 int main(void) {
     RUN(captured_work_does_not_run);
     RUN(begin_and_end_refuse_what_cuda_refuses);
@@ -256,6 +273,7 @@ int main(void) {
     RUN(the_host_cannot_wait_for_captured_work);
     RUN(the_legacy_stream_is_unusable_while_a_blocking_stream_captures);
     RUN(a_capture_ends_with_its_context);
+    RUN(a_record_that_fails_leaves_the_event_captured);
     RUN(capture_survives_every_host_allocation_that_fails);
     return check_report();
 }

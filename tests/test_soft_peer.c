@@ -56,6 +56,22 @@ static void access_is_enabled_once_and_one_way(void) {
     CHECK(enable(1, 0) == CU_SUCCESS);
 }
 
+static void access_to_one_peer_is_not_access_to_another(void) {
+    REQUIRE(set_up_two("devices=3,memory=16MiB"));
+    cu_context third;
+    cu_ptr ptr;
+    REQUIRE(soft->primary_ctx_retain(&third, 2) == CU_SUCCESS);
+    REQUIRE(soft->ctx_push_current(third) == CU_SUCCESS);
+    REQUIRE(soft->mem_alloc(&ptr, 64) == CU_SUCCESS);
+    REQUIRE(soft->ctx_pop_current(NULL) == CU_SUCCESS);
+    const cu_ptr far = alloc_on(1);
+    CHECK(soft->ctx_enable_peer_access(third, 0) == CU_SUCCESS);
+    CHECK(soft->memset_d8_async(ptr, 1, 64, NULL) == CU_SUCCESS);
+    CHECK(soft->memset_d8_async(far, 1, 64, NULL) == CU_INVALID_VALUE);
+    CHECK(enable(0, 1) == CU_SUCCESS);
+    CHECK(soft->memcpy_dtod_async(far, ptr, 64, NULL) == CU_SUCCESS); /* both by now */
+}
+
 static void plain_memory_of_another_device_is_out_of_reach_at_first(void) {
     REQUIRE(set_up_two("devices=2,memory=16MiB"));
     const cu_ptr near = alloc_on(0), far = alloc_on(1);
@@ -146,6 +162,7 @@ static void a_peer_copy_needs_no_access(void) {
 int main(void) {
     RUN(peers_are_offered_unless_switched_off);
     RUN(access_is_enabled_once_and_one_way);
+    RUN(access_to_one_peer_is_not_access_to_another);
     RUN(plain_memory_of_another_device_is_out_of_reach_at_first);
     RUN(access_ends_with_either_context);
     RUN(mapped_memory_is_open_to_the_devices_that_were_named);
