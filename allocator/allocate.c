@@ -5,6 +5,8 @@
 
 #include "check_level.h"
 #include "error.h"
+#include "shared.h"
+#include "trace_ring.h"
 
 /* ---- counting ---- */
 
@@ -116,20 +118,23 @@ ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag ta
 /* ---- freeing ---- */
 
 /* What is wrong with a pointer that is not the start of a live block. */
-static ashlar_status bad_pointer_locked(const ashlar_allocator *a, const void *ptr, size_t offset) {
+static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
+    /* Other threads' hits write what is read here. */
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
     const ashlar_block *block = ashlar_heap_find(&a->heap, offset);
+    const size_t requested = block != NULL ? block->requested : 0;
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
     if (block == NULL || block->state == ASHLAR_BLOCK_UNMAPPED) {
         return ashlar_fail(ASHLAR_EPOINTER, "%p: not a block of this allocator", ptr);
     }
-    if (block->requested == 0) {
+    if (requested == 0) {
         return ashlar_fail(ASHLAR_EPOINTER, "%p: freed before, or never handed out", ptr);
     }
     return ashlar_fail(ASHLAR_EPOINTER, "%p: %zu bytes inside a block; use the block's own address",
                        ptr, offset - block->offset);
 }
 
-static ashlar_status find_live_locked(const ashlar_allocator *a, const void *ptr,
-                                      ashlar_block **out) {
+ashlar_status ashlar_find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
     /* An address below the base wraps to a huge offset, and is refused with the others. */
     const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
     ashlar_block *block = NULL;
@@ -144,16 +149,30 @@ static ashlar_status find_live_locked(const ashlar_allocator *a, const void *ptr
 }
 
 void ashlar_release_block_locked(ashlar_allocator *a, ashlar_block *block, ashlar_order *order) {
-    order->last_tick = order->recorded;
+    order->last_tick = ashlar_order_stamp(order);
     ashlar_heap_put(&a->heap, block, order, order->last_tick);
     ASHLAR_CHECK3(ashlar_heap_check(&a->heap) == ASHLAR_OK);
+}
+
+/*
+ * A request finds magazines by its stream's handle. So there are none for the handle's other
+ * meanings: a stream of the past, another thread's default stream, a stream being captured.
+ */
+static bool may_cache(const ashlar_order *order) {
+    const bool is_others =
+        order->thread != 0 && order->thread != (uint64_t)ashlar_trace_thread() + 1;
+    return !order->is_gone && !is_others && order->pool == NULL;
 }
 
 /* The thread's cache takes the block where it can; else the heap, with those that wait for it. */
 static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_order *order) {
     ashlar_magazines *m = NULL;
-    if (own != NULL) {
+    if (block->is_shared) {
+        ashlar_shared_put_locked(a, block, order);
+        return;
+    }
+    if (own != NULL && may_cache(order)) {
         m = ashlar_cache_find_order(own, order);
         m = m != NULL ? m : ashlar_cache_add_locked(own, order);
     }
@@ -184,7 +203,7 @@ ashlar_status ashlar_free_slow(ashlar_allocator *a, void *ptr) {
     ashlar_block *block = NULL;
     ashlar_cache *own = ashlar_cache_get(a);
     pthread_mutex_lock(&a->lock);
-    const ashlar_status status = find_live_locked(a, ptr, &block);
+    const ashlar_status status = ashlar_find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
         free_locked(a, own, block, block->order);
     }
@@ -200,7 +219,7 @@ ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream strea
     ashlar_order *order = NULL;
     ashlar_cache *own = ashlar_cache_get(a);
     pthread_mutex_lock(&a->lock);
-    ashlar_status status = find_live_locked(a, ptr, &block);
+    ashlar_status status = ashlar_find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
         status = ashlar_order_of_locked(a, stream, &order);
     }
@@ -214,7 +233,7 @@ ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream strea
 ashlar_status ashlar_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *out) {
     ashlar_block *block = NULL;
     pthread_mutex_lock(&a->lock);
-    const ashlar_status status = find_live_locked(a, ptr, &block);
+    const ashlar_status status = ashlar_find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
         *out = block->bytes;
     }

@@ -4,6 +4,7 @@
 #include "check_level.h"
 #include "error.h"
 #include "host.h"
+#include "shared.h"
 
 /* What one thread's cache may hold, where nobody says: 1/32 of the device, half of it large. */
 enum { CACHE_DIVISOR = 32 };
@@ -63,6 +64,7 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
         (void)ASHLAR_CALL(&a->caller, ctx_synchronize, ());
         ashlar_device_leave(a->device);
     }
+    ashlar_shared_finish(a);
     while (a->orders != NULL) {
         ashlar_order *order = a->orders;
         a->orders = order->next;
@@ -78,33 +80,6 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
     return a->device;
 }
 
-ashlar_status ashlar_order_of_locked(ashlar_allocator *a, ashlar_stream stream,
-                                     ashlar_order **out) {
-    const ashlar_stream named = ashlar_stream_named(stream);
-    if ((uintptr_t)stream == CU_STREAM_PER_THREAD) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
-                           "stream: the per-thread default stream is another one in "
-                           "each thread; make a stream with ashlar_stream_create()");
-    }
-    ashlar_order *order = a->recent;
-    if (order == NULL || order->stream != named) {
-        for (order = a->orders; order != NULL && order->stream != named; order = order->next) {
-        }
-    }
-    if (order == NULL) {
-        order = ashlar_host_calloc(1, sizeof *order);
-        if (order == NULL) {
-            return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the record of a stream");
-        }
-        order->stream = named;
-        order->next = a->orders;
-        a->orders = order;
-    }
-    a->recent = order;
-    *out = order;
-    return ASHLAR_OK;
-}
-
 /* ---- statistics ---- */
 
 void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
@@ -115,7 +90,8 @@ void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     }
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
-    stats->block_bytes = a->heap.used_bytes - cached_bytes;
+    stats->shared_bytes = a->shared_bytes;
+    stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;
     stats->reserved_bytes = a->heap.range.mapped_bytes;
     stats->driver_calls = a->caller.calls;

@@ -22,7 +22,7 @@ static ashlar_status check_equations(const ashlar_stats *s) {
     }
     if (s->live_bytes > s->live_peak_bytes || s->live_bytes > s->block_bytes ||
         s->reserved_bytes > s->reserved_peak_bytes ||
-        s->block_bytes + s->cached_bytes > s->reserved_bytes) {
+        s->block_bytes + s->cached_bytes + s->shared_bytes > s->reserved_bytes) {
         return ashlar_fail(ASHLAR_EFORMAT, "allocator check: a peak is below its value");
     }
     const uint64_t served = s->served_cached + s->served_same_stream + s->served_idle +
@@ -39,6 +39,7 @@ static ashlar_status check_equations(const ashlar_stats *s) {
 
 typedef struct census {
     uint64_t live_bytes, live_blocks, block_bytes, cached_bytes, cached_blocks, free_blocks;
+    uint64_t shared_bytes;
     uint64_t tags[ASHLAR_TAG_COUNT];
 } census;
 
@@ -48,6 +49,9 @@ static void count_blocks(const ashlar_allocator *a, census *found) {
             found->free_blocks++;
         } else if (block->state == ASHLAR_BLOCK_UNMAPPED) {
             continue;
+        } else if (block->requested == 0 && block->is_shared) {
+            found->shared_bytes += block->bytes;
+            found->cached_blocks++;
         } else if (block->requested == 0) {
             found->cached_bytes += block->bytes;
             found->cached_blocks++;
@@ -85,6 +89,7 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
         {"live blocks", stats->live_blocks, found.live_blocks},
         {"block bytes", stats->block_bytes, found.block_bytes},
         {"cached bytes", stats->cached_bytes, found.cached_bytes},
+        {"shared bytes", stats->shared_bytes, found.shared_bytes},
         {"free blocks in bins", in_bins, found.free_blocks},
         {"blocks in the page map", ashlar_page_map_count(&a->heap.map),
          found.live_blocks + found.cached_blocks},

@@ -33,6 +33,9 @@ struct ashlar_allocator {
     ashlar_order *recent;  /* the one asked for last, as the next call mostly asks for it again */
     ashlar_cache *caches;  /* one for each thread that allocates */
     bool is_watched;       /* every call is to take the slow path */
+    ashlar_block *shared;  /* freed, but several streams may not be done: see shared.h */
+    size_t shared_bytes;
+    size_t pool_count;     /* captures under way */
     /* Of threads without a cache. As the caches' ones after a publication, between two calls. */
     ashlar_counters counters;
     /* Published, but for what ashlar_stats_read fills in: some threads' changes are not in it. */
@@ -65,7 +68,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_slow(ashlar_allocator *allocator, s
                                                   void **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar_free_slow(ashlar_allocator *allocator, void *ptr);
 
-/* The record of a stream, made at its first use. Lock: held. Errors: ASHLAR_EHOSTMEM. */
+/* The record of a stream, made at its first use. Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_of_locked(ashlar_allocator *allocator,
                                                        ashlar_stream stream, ashlar_order **out);
 
@@ -80,6 +83,17 @@ void ashlar_stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
  */
 ashlar_status ashlar_no_memory_locked(ashlar_allocator *allocator, size_t bytes, ashlar_tag tag,
                                       const char *cause);
+
+/* A new record, first of the list. Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_order_new_locked(ashlar_allocator *allocator,
+                                                        ashlar_stream stream, ashlar_order **out);
+
+/* Give the blocks of one stream in all caches to the heap, and forget its magazines. Lock: held. */
+void ashlar_caches_forget_order_locked(ashlar_allocator *allocator, const ashlar_order *order);
+
+/* The block that `ptr` is the address of. Lock: held. Errors: ASHLAR_EPOINTER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_find_live_locked(ashlar_allocator *allocator,
+                                                        const void *ptr, ashlar_block **out);
 
 /* Give a block to the heap, last used on `order` no later than now. Lock: held. */
 void ashlar_release_block_locked(ashlar_allocator *allocator, ashlar_block *block,

@@ -61,7 +61,9 @@ ashlar_status ashlar_trace_write(ashlar_allocator *a, ashlar_trace_format format
 
 static ashlar_snapshot_state state_of(const ashlar_block *block) {
     if (block->state == ASHLAR_BLOCK_LIVE) {
-        return block->requested != 0 ? ASHLAR_SNAPSHOT_LIVE : ASHLAR_SNAPSHOT_CACHED;
+        return block->requested != 0 ? ASHLAR_SNAPSHOT_LIVE
+               : block->is_shared    ? ASHLAR_SNAPSHOT_PENDING
+                                     : ASHLAR_SNAPSHOT_CACHED;
     }
     return ashlar_order_is_past(block->order, block->tick) ? ASHLAR_SNAPSHOT_IDLE
                                                            : ASHLAR_SNAPSHOT_PENDING;

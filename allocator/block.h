@@ -15,6 +15,7 @@
 
 typedef struct ashlar_block ashlar_block;
 typedef struct ashlar_order ashlar_order;
+typedef struct ashlar_use ashlar_use;
 
 typedef enum ashlar_block_state {
     ASHLAR_BLOCK_FREE,     /* in its order's bins, or in the heap's idle ones */
@@ -34,11 +35,14 @@ struct ashlar_block {
     size_t bytes;        /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
     size_t requested;    /* live: bytes asked for, 1 .. bytes; otherwise 0 */
     ashlar_order *order; /* live: the stream it was taken for; free: of its last use, or NULL */
-    uint64_t tick;       /* free: order->recorded at that use */
+    union {
+        uint64_t tick;    /* free: order->recorded at that use */
+        ashlar_use *uses; /* is_shared: one for each of its streams */
+    };
     unsigned char state; /* an ashlar_block_state */
     unsigned char tag;   /* live: an ashlar_tag */
     uint16_t list;       /* live: the list of a cache's magazines that it would be in */
-    bool is_shared;      /* live: used on further streams, see ashlar_record_stream() */
+    bool is_shared;      /* live: used on further streams, see shared.h */
     ashlar_block *prev;  /* address order, NULL at the ends */
     ashlar_block *next;  /* and the list of spare nodes */
     ashlar_block *newer; /* free: the list of its bin, NULL at the ends */

@@ -14,7 +14,7 @@
  */
 #include "allocator_impl.h"
 
-#include "error.h"
+#include "shared.h"
 
 /* Steps 1 and 2. */
 static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_request *r,
@@ -38,10 +38,17 @@ static ashlar_block *flush_own(const ashlar_allocator *a, const ashlar_request *
     return best_without_wait(a, r, step);
 }
 
+/* A stream that is being captured lends nothing, and a graph's pool never does. */
+static ashlar_block *best_of_other(const ashlar_order *other, size_t bytes) {
+    return ashlar_order_is_closed(other) ? NULL : ashlar_free_bins_best_fit(&other->free, bytes);
+}
+
 /* Step 4: another stream's block, if asking its event shows that its last use is over. */
-static ashlar_status try_completed(ashlar_allocator *a, size_t bytes, ashlar_block **out) {
+static ashlar_status try_completed(ashlar_allocator *a, const ashlar_request *r,
+                                   ashlar_block **out) {
+    const size_t bytes = r->bytes;
     for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
-        ashlar_block *block = ashlar_free_bins_best_fit(&other->free, bytes);
+        ashlar_block *block = best_of_other(other, bytes);
         if (block == NULL) {
             continue;
         }
@@ -57,7 +64,12 @@ static ashlar_status try_completed(ashlar_allocator *a, size_t bytes, ashlar_blo
             return ASHLAR_OK;
         }
     }
-    return ASHLAR_OK;
+    const ashlar_status status = ashlar_shared_query_locked(a, bytes);
+    if (status == ASHLAR_OK && ashlar_shared_settle_locked(a)) {
+        ashlar_step unused;
+        *out = best_without_wait(a, r, &unused);
+    }
+    return status;
 }
 
 /* Step 5: the best fit among other streams' blocks, its last use put before `order`'s work. */
@@ -65,14 +77,19 @@ static ashlar_status try_waited(ashlar_allocator *a, const ashlar_request *r, as
     ashlar_order *owner = NULL;
     ashlar_block *best = NULL;
     for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
-        ashlar_block *block = ashlar_free_bins_best_fit(&other->free, r->bytes);
+        ashlar_block *block = best_of_other(other, r->bytes);
         if (block != NULL && (best == NULL || block->bytes < best->bytes)) {
             owner = other;
             best = block;
         }
     }
     if (best == NULL) {
-        return ASHLAR_OK;
+        bool found = false;
+        const ashlar_status status = ashlar_shared_wait_locked(a, r->order, r->bytes, &found);
+        if (found) {
+            *out = ashlar_free_bins_best_fit(&r->order->free, r->bytes);
+        }
+        return status;
     }
     ashlar_status status =
         ashlar_order_cover(owner, &a->caller, best->tick, &a->stats.events_recorded);
@@ -97,7 +114,8 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
     }
     for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
         /* This stream's own blocks are merged already, and merge with others while in use. */
-        if (other == r->order || ashlar_free_bins_is_empty(&other->free)) {
+        if (other == r->order || ashlar_order_is_closed(other) ||
+            ashlar_free_bins_is_empty(&other->free)) {
             continue;
         }
         may_merge = true;
@@ -123,8 +141,12 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
 /* Steps 4 to 6: memory there is, last used by other streams. */
 static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                 ashlar_step *step) {
+    /* What is captured may not wait for what is not. */
+    if (r->order->is_pool) {
+        return ASHLAR_OK;
+    }
     *step = ASHLAR_STEP_COMPLETED;
-    ashlar_status status = try_completed(a, r->bytes, out);
+    ashlar_status status = try_completed(a, r, out);
     if (status == ASHLAR_OK && *out == NULL) {
         *step = ASHLAR_STEP_WAITED;
         status = try_waited(a, r, out);
@@ -165,36 +187,44 @@ static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
     return a->heap.free_bytes != free_bytes;
 }
 
-/* The stream whose free blocks will be the first to be past, of those that are not; or NULL. */
-static ashlar_order *oldest_pending(const ashlar_allocator *a) {
-    ashlar_order *oldest = NULL;
-    for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        if (!ashlar_free_bins_is_empty(&order->free) &&
-            !ashlar_order_is_past(order, order->last_tick) &&
-            (oldest == NULL || order->recorded_at < oldest->recorded_at)) {
-            oldest = order;
+/* Whether waiting for this stream would let free memory be used by others. */
+static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_order *order) {
+    if (ashlar_order_is_closed(order)) {
+        return false;
+    }
+    return (!ashlar_free_bins_is_empty(&order->free) &&
+            !ashlar_order_is_past(order, order->last_tick)) ||
+           ashlar_shared_waits_for_locked(a, order);
+}
+
+/* Record what is not recorded yet, and find the oldest recording that is worth waiting for. */
+static ashlar_status find_oldest(ashlar_allocator *a, ashlar_order **out) {
+    ashlar_status status = ashlar_shared_cover_locked(a);
+    *out = NULL;
+    for (ashlar_order *order = a->orders; order != NULL && status == ASHLAR_OK;
+         order = order->next) {
+        if (!is_worth_waiting_for(a, order)) {
+            continue;
+        }
+        status = ashlar_order_cover(order, &a->caller, order->last_tick, &a->stats.events_recorded);
+        const bool is_done = order->completed == order->recorded; /* found to be gone */
+        if (!is_done && (*out == NULL || order->recorded_at < (*out)->recorded_at)) {
+            *out = order;
         }
     }
-    return oldest;
+    return status;
 }
 
 /* Step 10, once: wait for one stream. *waited: there was one to wait for. */
 static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
-    ashlar_status status = ASHLAR_OK;
-    for (ashlar_order *order = a->orders; order != NULL && status == ASHLAR_OK;
-         order = order->next) {
-        if (!ashlar_free_bins_is_empty(&order->free) &&
-            !ashlar_order_is_past(order, order->last_tick)) {
-            status =
-                ashlar_order_cover(order, &a->caller, order->last_tick, &a->stats.events_recorded);
-        }
-    }
-    ashlar_order *oldest = status == ASHLAR_OK ? oldest_pending(a) : NULL;
-    *waited = oldest != NULL;
-    if (oldest != NULL) {
+    ashlar_order *oldest = NULL;
+    ashlar_status status = find_oldest(a, &oldest);
+    *waited = status == ASHLAR_OK && oldest != NULL;
+    if (*waited) {
         status = ashlar_order_synchronize(oldest, &a->caller, &a->lock);
-        ashlar_heap_sweep(&a->heap);
     }
+    ashlar_shared_settle_locked(a);
+    ashlar_heap_sweep(&a->heap);
     return status;
 }
 
@@ -206,7 +236,8 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
     *step = ASHLAR_STEP_DRAINED;
     ashlar_status status = drain_caches(a, r) ? search(a, r, out, &unused) : ASHLAR_OK;
     /* Waiting helps only where what is free and what may be mapped are enough together. */
-    bool may_help = r->bytes <= a->heap.free_bytes + (range->device_bytes - range->mapped_bytes);
+    bool may_help = r->bytes <= a->heap.free_bytes + a->shared_bytes +
+                                    (range->device_bytes - range->mapped_bytes);
     while (status == ASHLAR_OK && *out == NULL && may_help) {
         *step = ASHLAR_STEP_AFTER_SYNC;
         status = wait_for_oldest(a, &may_help);
@@ -225,6 +256,7 @@ ashlar_status ashlar_ladder_find_locked(ashlar_allocator *a, const ashlar_reques
             ashlar_cache_flush_large_locked(request->own);
         }
     }
+    ashlar_shared_settle_locked(a);
     ashlar_block *found = NULL;
     ashlar_status status = search(a, request, &found, step);
     if (status == ASHLAR_OK && found == NULL) {

@@ -1,6 +1,7 @@
 #include "order.h"
 
 #include "check_level.h"
+#include "trace_ring.h"
 
 /*
  * Every call here runs in the device's context; the two calls that switch to it are counted for
@@ -10,7 +11,58 @@ static ashlar_status refuse(const ashlar_caller *caller, const char *what, cu_re
     return ashlar_driver_error(caller->device->driver, what, result);
 }
 
-static ashlar_status record(ashlar_order *order, ashlar_caller *caller) {
+/*
+ * Where the order's work can be recorded from here. The per-thread default stream of another thread
+ * has no name here; but the legacy default stream comes after all blocking streams, and that is
+ * one.
+ */
+static ashlar_stream recordable(const ashlar_order *order) {
+    const bool is_others =
+        order->thread != 0 && order->thread != (uint64_t)ashlar_trace_thread() + 1;
+    return is_others ? NULL : order->stream;
+}
+
+ashlar_status ashlar_order_identify(ashlar_order *order, ashlar_caller *caller) {
+    unsigned long long id = 0;
+    const ashlar_status status = ashlar_device_enter(caller->device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const cu_result result = ASHLAR_CALL(caller, stream_get_id, (order->stream, &id));
+    ashlar_device_leave(caller->device);
+    if (result != CU_SUCCESS && result != CU_NOT_SUPPORTED) {
+        return refuse(caller, "cuStreamGetId", result);
+    }
+    order->stream_id = id;
+    return ASHLAR_OK;
+}
+
+/* Whether the handle is known to name another stream than it did, or none. */
+static bool is_lost(const ashlar_order *order, ashlar_caller *caller) {
+    unsigned long long id = 0;
+    if (order->stream_id == 0) {
+        return false;
+    }
+    const cu_result result = ASHLAR_CALL(caller, stream_get_id, (order->stream, &id));
+    return result == CU_INVALID_HANDLE || (result == CU_SUCCESS && id != order->stream_id);
+}
+
+/* The end of a stream whose last event was missed: everything on the device comes before now. */
+static ashlar_status end_lost(ashlar_order *order, ashlar_caller *caller) {
+    const cu_result result = ASHLAR_CALL(caller, ctx_synchronize, ());
+    if (result != CU_SUCCESS) {
+        return refuse(caller, "cuCtxSynchronize", result);
+    }
+    order->recorded++;
+    order->completed = order->recorded;
+    order->is_gone = true;
+    return ASHLAR_OK;
+}
+
+static ashlar_status record(ashlar_order *order, ashlar_caller *caller, uint64_t *recorded) {
+    if (is_lost(order, caller)) {
+        return end_lost(order, caller);
+    }
     if (order->event == NULL) {
         const cu_result result =
             ASHLAR_CALL(caller, event_create, (&order->event, CU_EVENT_NO_TIMING));
@@ -18,11 +70,12 @@ static ashlar_status record(ashlar_order *order, ashlar_caller *caller) {
             return refuse(caller, "cuEventCreate", result);
         }
     }
-    const cu_result result = ASHLAR_CALL(caller, event_record, (order->event, order->stream));
+    const cu_result result = ASHLAR_CALL(caller, event_record, (order->event, recordable(order)));
     if (result != CU_SUCCESS) {
         return refuse(caller, "cuEventRecord", result);
     }
     order->recorded++;
+    order->recorded_at = ++*recorded;
     return ASHLAR_OK;
 }
 
@@ -31,15 +84,13 @@ ashlar_status ashlar_order_cover(ashlar_order *order, ashlar_caller *caller, uin
     if (order->recorded > tick) {
         return ASHLAR_OK;
     }
+    ASHLAR_ASSERT(!order->is_gone);
     ashlar_status status = ashlar_device_enter(caller->device);
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = record(order, caller);
+    status = record(order, caller, recorded);
     ashlar_device_leave(caller->device);
-    if (status == ASHLAR_OK) {
-        order->recorded_at = ++*recorded;
-    }
     return status;
 }
 
@@ -60,6 +111,10 @@ ashlar_status ashlar_order_query(ashlar_order *order, ashlar_caller *caller) {
 
 ashlar_status ashlar_order_wait_on(ashlar_order *order, ashlar_caller *caller,
                                    ashlar_stream waiter) {
+    /* Past already, perhaps without an event: a stream that was found to be gone. */
+    if (order->completed == order->recorded) {
+        return ASHLAR_OK;
+    }
     const ashlar_status status = ashlar_device_enter(caller->device);
     if (status != ASHLAR_OK) {
         return status;

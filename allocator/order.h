@@ -5,7 +5,8 @@
  * Ticks count the recordings: a block freed here is stamped with `recorded` at that moment, so a
  * later recording, number n > tick, comes after its last use in stream order.
  *
- * Invariants: completed <= recorded;  last_tick <= recorded;  event != NULL if recorded > 0
+ * Invariants: completed <= recorded;  last_tick <= recorded;  completed == recorded if event == NULL
+ *             is_gone: recorded > 0 and last_tick < recorded
  */
 #ifndef ASHLAR_ORDER_H
 #define ASHLAR_ORDER_H
@@ -18,7 +19,13 @@
 /* Lock: the allocator's guards every field except those marked const. */
 struct ashlar_order {
     ashlar_order *next;    /* the allocator's list of streams */
-    ashlar_stream stream;  /* const */
+    ashlar_stream stream;  /* const; of a pool whose capture is over, and no other: no handle */
+    uint64_t thread;       /* const; whose per-thread default stream it is; 0: no such stream */
+    uint64_t stream_id;    /* const; the driver's, which it does not use again; 0: not known */
+    ashlar_order *pool;    /* of the stream's capture, while it lasts; else NULL */
+    bool is_pool;          /* blocks of a graph: kept apart until the graph is gone */
+    bool is_gone;          /* the stream, or the graph: no work will follow */
+    bool is_referenced;    /* for the moment in which gone ones are looked for */
     ashlar_free_bins free; /* the free blocks last used here */
     cu_event event;        /* NULL until first wanted */
     uint64_t recorded;     /* recordings so far */
@@ -33,8 +40,27 @@ static inline bool ashlar_order_is_past(const ashlar_order *order, uint64_t tick
 }
 
 /*
+ * The tick of a use until now. Where the stream is gone its last recording came after all work, and
+ * that was before now.
+ */
+static inline uint64_t ashlar_order_stamp(const ashlar_order *order) {
+    return order->is_gone ? order->recorded - 1 : order->recorded;
+}
+
+/* No event can be recorded now: blocks last used here are no other stream's to have. */
+static inline bool ashlar_order_is_closed(const ashlar_order *order) {
+    return order->is_pool || order->pool != NULL;
+}
+
+/* Ask for the id of a stream that has just been met; a driver before CUDA 12 knows none. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_order_identify(ashlar_order *order, ashlar_caller *caller);
+
+/*
  * Make sure that a recording after `tick` exists. *recorded counts those of all streams, and gives
  * the one made, if any, its number.
+ *
+ * A stream that turns out to have been destroyed, or to be another one by the same handle, has no
+ * event to record any more: the host then waits for the whole device once, and the stream is gone.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_cover(ashlar_order *order, ashlar_caller *caller,
                                                    uint64_t tick, uint64_t *recorded);

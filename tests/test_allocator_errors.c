@@ -272,15 +272,15 @@ static void a_blocks_size_can_be_asked_for(void) {
     tear_down();
 }
 
-static void the_per_thread_default_stream_is_refused(void) {
+static void a_handle_that_names_no_stream_is_refused(void) {
     REQUIRE(set_up("memory=16MiB"));
-    const ashlar_stream per_thread = (ashlar_stream)(uintptr_t)CU_STREAM_PER_THREAD;
+    const ashlar_stream nothing = (ashlar_stream)(uintptr_t)0x7777;
     void *out = &out;
-    CHECK(ashlar_alloc(allocator, 512, per_thread, &out) == ASHLAR_ENOTSUP);
-    CHECK_HAS(ashlar_error_detail(), "per-thread default stream");
+    CHECK(ashlar_alloc(allocator, 512, nothing, &out) == ASHLAR_EDRIVER);
+    CHECK_HAS(ashlar_error_detail(), "cuStreamGetId");
     CHECK(out == &out);
     unsigned char *ptr = take(512, streams[0]);
-    CHECK(ashlar_free_on(allocator, ptr, per_thread) == ASHLAR_ENOTSUP);
+    CHECK(ashlar_free_on(allocator, ptr, nothing) == ASHLAR_EDRIVER);
     CHECK(stats_now().live_blocks == 1);
     give(ptr);
     tear_down();
@@ -299,6 +299,6 @@ int main(void) {
     RUN(the_walker_compares_the_counters_with_the_blocks);
     RUN(the_walker_compares_the_counters_with_each_other);
     RUN(a_blocks_size_can_be_asked_for);
-    RUN(the_per_thread_default_stream_is_refused);
+    RUN(a_handle_that_names_no_stream_is_refused);
     return check_report();
 }

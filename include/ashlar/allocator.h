@@ -45,7 +45,7 @@ typedef struct ashlar_tag_stats {
 
 /*
  * Invariants (tests/test_allocator.c):
- *   live_bytes <= block_bytes,  block_bytes + cached_bytes <= reserved_bytes
+ *   live_bytes <= block_bytes,  block_bytes + cached_bytes + shared_bytes <= reserved_bytes
  *   every peak >= its current value
  *   alloc_count == the sum of the served_ counts,  live_blocks == alloc_count - free_count
  *   live_bytes == sum of tags[].live_bytes,  live_peak_bytes == sum of tags[].at_peak_bytes
@@ -55,6 +55,7 @@ typedef struct ashlar_stats {
     uint64_t live_peak_bytes;
     uint64_t block_bytes;         /* the same blocks, rounding included */
     uint64_t cached_bytes;        /* free blocks that threads' caches hold */
+    uint64_t shared_bytes;        /* freed blocks that several streams may not be done with yet */
     uint64_t reserved_bytes;      /* physical memory taken from the driver */
     uint64_t reserved_peak_bytes;
     uint64_t live_blocks;
@@ -108,8 +109,7 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  *
  * bytes    1 .. the device's memory. Blocks are multiples of 512 B; from 4 KiB to 1 MiB they are
  *          at most 1/8 larger than asked, above that exact to 512 B.
- * stream   must live until ashlar_allocator_destroy(), as must every stream passed here; not the
- *          per-thread default stream
+ * stream   any of the device's; see ashlar_forget_stream() for its end
  * out      the block's device address, a multiple of 512; unchanged on failure
  *
  * Served by the first of: a block last used on the same stream; an idle block; another stream's
@@ -120,7 +120,7 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  *
  * Ownership: the caller owns *out until ashlar_free().
  * Threads:   any.  Stream: may queue one event wait on `stream`.
- * Errors:    ASHLAR_EINVAL (bytes, tag), ASHLAR_ENOTSUP (the per-thread default stream),
+ * Errors:    ASHLAR_EINVAL (bytes, tag),
  *            ASHLAR_ENOMEM (the detail says what was asked, live, reserved, the largest hole, and
  *            what the driver said), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. Nothing is lost.
  * Cost:      a hit takes one lock and searches a balanced tree, and the list of streams where the
@@ -146,13 +146,38 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator 
  *
  * Threads: any.
  * Errors:  ASHLAR_EPOINTER (foreign, inside a block, or freed before; nothing changes),
- *          ASHLAR_EHOSTMEM (ashlar_free_on, first use of that stream; nothing changes),
- *          ASHLAR_ENOTSUP (ashlar_free_on, the per-thread default stream; nothing changes).
+ *          ASHLAR_EHOSTMEM (ashlar_free_on, first use of that stream; nothing changes).
  * Cost:    O(1) to find the block, no driver call.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free(ashlar_allocator *allocator, void *ptr);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free_on(ashlar_allocator *allocator, void *ptr,
                                                           ashlar_stream stream);
+
+/*
+ * Say that work on a further stream uses the block: once it is freed, it is given out again only
+ * when the work queued on that stream until then is over, or in an order after it.
+ *
+ * ptr      of a live block
+ * stream   any; the block's own changes nothing
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EPOINTER (as for ashlar_free), ASHLAR_EHOSTMEM; nothing changes then.
+ * Cost:    O(streams of the block), takes the lock. No event until another stream wants the block.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_record_stream(ashlar_allocator *allocator,
+                                                                void *ptr, ashlar_stream stream);
+
+/*
+ * Say that `stream` is about to be destroyed: its handle may then name another stream. To be called
+ * before, after the last work on it was queued; ashlar_stream_destroy() does so itself. Blocks that
+ * were used there, live ones too, stay as they are, and are ordered after all of its work.
+ *
+ * Threads: any; none may use the stream any more.
+ * Stream:  an event is recorded on it, where the allocator has seen it at all.
+ * Errors:  ASHLAR_EINVAL (it is being captured), ASHLAR_EDRIVER, ASHLAR_ENOMEM; nothing changes.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_forget_stream(ashlar_allocator *allocator,
+                                                                ashlar_stream stream);
 
 /*
  * How many bytes the live block at `ptr` has; at least those asked for. Unchanged on failure.

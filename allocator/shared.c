@@ -1,0 +1,212 @@
+#include "shared.h"
+
+#include "check_level.h"
+#include "error.h"
+#include "host.h"
+
+static ashlar_use *find_use(ashlar_block *block, const ashlar_order *order) {
+    ashlar_use *use = block->is_shared ? block->uses : NULL;
+    while (use != NULL && use->order != order) {
+        use = use->next;
+    }
+    return use;
+}
+
+static void drop_use(ashlar_use **link) {
+    ashlar_use *use = *link;
+    *link = use->next;
+    ashlar_host_free(use);
+}
+
+static ashlar_use *new_use(ashlar_order *order, ashlar_use *next) {
+    ashlar_use *use = ashlar_host_calloc(1, sizeof *use);
+    if (use != NULL) {
+        use->order = order;
+        use->next = next;
+    }
+    return use;
+}
+
+/* ---- marking ---- */
+
+/* Room for the freeing stream's own use comes with the first mark, so that a free cannot fail. */
+static ashlar_status add_use(ashlar_block *block, ashlar_order *order) {
+    if (find_use(block, order) != NULL) {
+        return ASHLAR_OK;
+    }
+    ashlar_use *own = block->is_shared ? NULL : new_use(block->order, NULL);
+    ashlar_use *use = block->is_shared || own != NULL ? new_use(order, NULL) : NULL;
+    if (use == NULL) {
+        ashlar_host_free(own);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a further stream of a block");
+    }
+    use->next = block->is_shared ? block->uses : own;
+    block->uses = use;
+    block->is_shared = true;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream stream) {
+    ashlar_block *block = NULL;
+    ashlar_order *order = NULL;
+    pthread_mutex_lock(&a->lock);
+    ashlar_status status = ashlar_find_live_locked(a, ptr, &block);
+    if (status == ASHLAR_OK) {
+        status = ashlar_order_of_locked(a, stream, &order);
+    }
+    if (status == ASHLAR_OK && order != block->order) {
+        status = add_use(block, order);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+/* ---- freeing ---- */
+
+void ashlar_shared_put_locked(ashlar_allocator *a, ashlar_block *block, ashlar_order *order) {
+    ASHLAR_ASSERT(block->is_shared && block->requested == 0);
+    if (find_use(block, order) == NULL) {
+        /* Freed on a stream that was not marked: its use comes after the first stream's. */
+        ashlar_use *of_home = find_use(block, block->order);
+        ASHLAR_ASSERT(of_home != NULL);
+        of_home->order = order;
+    }
+    for (ashlar_use *use = block->uses; use != NULL; use = use->next) {
+        use->tick = ashlar_order_stamp(use->order);
+    }
+    block->order = order;
+    block->older = a->shared;
+    a->shared = block;
+    a->shared_bytes += block->bytes;
+}
+
+/* Forget the uses that are past. True: one is left, or none. */
+static bool is_settled(ashlar_block *block) {
+    for (ashlar_use **link = &block->uses; *link != NULL;) {
+        if (ashlar_order_is_past((*link)->order, (*link)->tick)) {
+            drop_use(link);
+        } else {
+            link = &(*link)->next;
+        }
+    }
+    return block->uses == NULL || block->uses->next == NULL;
+}
+
+/* Give a block to the heap, last used on `order`; NULL: by nobody who may not be done. */
+static void release(ashlar_allocator *a, ashlar_block **link, ashlar_order *order) {
+    ashlar_block *block = *link;
+    *link = block->older;
+    a->shared_bytes -= block->bytes;
+    while (block->uses != NULL) {
+        drop_use(&block->uses);
+    }
+    block->is_shared = false;
+    if (order != NULL) {
+        ashlar_release_block_locked(a, block, order);
+    } else {
+        ashlar_heap_put(&a->heap, block, NULL, 0);
+    }
+}
+
+bool ashlar_shared_settle_locked(ashlar_allocator *a) {
+    bool is_any = false;
+    for (ashlar_block **link = &a->shared; *link != NULL;) {
+        if (is_settled(*link)) {
+            release(a, link, (*link)->uses != NULL ? (*link)->uses->order : NULL);
+            is_any = true;
+        } else {
+            link = &(*link)->older;
+        }
+    }
+    return is_any;
+}
+
+/* ---- asking and waiting ---- */
+
+/* A use that an event can be recorded for, or has been: not of a stream that is being captured. */
+static ashlar_status cover(ashlar_allocator *a, const ashlar_use *use) {
+    return ashlar_order_cover(use->order, &a->caller, use->tick, &a->stats.events_recorded);
+}
+
+static bool is_open(const ashlar_block *block) {
+    for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
+        if (ashlar_order_is_closed(use->order)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+ashlar_status ashlar_shared_query_locked(ashlar_allocator *a, size_t bytes) {
+    ashlar_status status = ASHLAR_OK;
+    for (ashlar_block *block = a->shared; block != NULL; block = block->older) {
+        if (block->bytes < bytes || !is_open(block)) {
+            continue;
+        }
+        for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK;
+             use = use->next) {
+            status = cover(a, use);
+            if (status == ASHLAR_OK && !ashlar_order_is_past(use->order, use->tick)) {
+                status = ashlar_order_query(use->order, &a->caller);
+            }
+        }
+    }
+    return status;
+}
+
+ashlar_status ashlar_shared_wait_locked(ashlar_allocator *a, ashlar_order *order, size_t bytes,
+                                        bool *found) {
+    ashlar_block **best = NULL;
+    for (ashlar_block **link = &a->shared; *link != NULL; link = &(*link)->older) {
+        if ((*link)->bytes >= bytes && is_open(*link) &&
+            (best == NULL || (*link)->bytes < (*best)->bytes)) {
+            best = link;
+        }
+    }
+    *found = false;
+    if (best == NULL) {
+        return ASHLAR_OK;
+    }
+    for (const ashlar_use *use = (*best)->uses; use != NULL; use = use->next) {
+        ashlar_status status = use->order == order ? ASHLAR_OK : cover(a, use);
+        if (status == ASHLAR_OK && use->order != order) {
+            status = ashlar_order_wait_on(use->order, &a->caller, order->stream);
+        }
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    release(a, best, order);
+    *found = true;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_shared_cover_locked(ashlar_allocator *a) {
+    ashlar_status status = ASHLAR_OK;
+    for (const ashlar_block *block = a->shared; block != NULL; block = block->older) {
+        for (const ashlar_use *use = is_open(block) ? block->uses : NULL;
+             use != NULL && status == ASHLAR_OK; use = use->next) {
+            status = cover(a, use);
+        }
+    }
+    return status;
+}
+
+bool ashlar_shared_waits_for_locked(const ashlar_allocator *a, const ashlar_order *order) {
+    for (const ashlar_block *block = a->shared; block != NULL; block = block->older) {
+        for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
+            if (use->order == order && !ashlar_order_is_past(order, use->tick)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void ashlar_shared_finish(ashlar_allocator *a) {
+    for (ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+        while (block->is_shared && block->uses != NULL) {
+            drop_use(&block->uses);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+/*
+ * streams.c - which record belongs to a stream handle, from its first use to its end.
+ */
+#include "allocator_impl.h"
+
+#include "error.h"
+#include "host.h"
+#include "shared.h"
+#include "trace_ring.h"
+
+/* Records of streams that are gone are looked through for ones without blocks when so many are. */
+enum { GONE_MAX = 16 };
+
+/* Never 0, which stands for no thread. */
+static uint64_t thread_key(void) {
+    return (uint64_t)ashlar_trace_thread() + 1;
+}
+
+static bool is_per_thread(ashlar_stream stream) {
+    return (uintptr_t)stream == CU_STREAM_PER_THREAD;
+}
+
+static bool answers_to(const ashlar_order *order, ashlar_stream named, uint64_t thread) {
+    return order->stream == named && !order->is_gone && !order->is_pool &&
+           (order->thread == 0 || order->thread == thread);
+}
+
+static ashlar_order *find_order(const ashlar_allocator *a, ashlar_stream named) {
+    const uint64_t thread = thread_key();
+    if (a->recent != NULL && answers_to(a->recent, named, thread)) {
+        return a->recent;
+    }
+    ashlar_order *order = a->orders;
+    while (order != NULL && !answers_to(order, named, thread)) {
+        order = order->next;
+    }
+    return order;
+}
+
+/* ---- the end of a record ---- */
+
+static void mark_referenced(const ashlar_allocator *a) {
+    for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
+        order->is_referenced = false;
+    }
+    for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+        if (block->order != NULL) {
+            block->order->is_referenced = true;
+        }
+        for (const ashlar_use *use = block->is_shared ? block->uses : NULL; use != NULL;
+             use = use->next) {
+            use->order->is_referenced = true;
+        }
+    }
+}
+
+/* Delete records of streams that are gone and whose last block is gone too. */
+static void drop_gone_locked(ashlar_allocator *a) {
+    size_t gone = 0;
+    for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
+        gone += order->is_gone;
+    }
+    if (gone < GONE_MAX) {
+        return;
+    }
+    mark_referenced(a);
+    for (ashlar_order **link = &a->orders; *link != NULL;) {
+        ashlar_order *order = *link;
+        if (!order->is_gone || order->is_referenced) {
+            link = &order->next;
+            continue;
+        }
+        *link = order->next;
+        ashlar_order_finish(order, &a->caller);
+        ashlar_host_free(order);
+    }
+}
+
+/* ---- finding and making ---- */
+
+ashlar_status ashlar_order_new_locked(ashlar_allocator *a, ashlar_stream stream,
+                                      ashlar_order **out) {
+    drop_gone_locked(a);
+    ashlar_order *order = ashlar_host_calloc(1, sizeof *order);
+    if (order == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the record of a stream");
+    }
+    order->stream = stream;
+    if (is_per_thread(stream)) {
+        order->thread = thread_key();
+    } else if (stream != NULL) {
+        const ashlar_status status = ashlar_order_identify(order, &a->caller);
+        if (status != ASHLAR_OK) {
+            ashlar_host_free(order);
+            return status;
+        }
+    }
+    order->next = a->orders;
+    a->orders = order;
+    *out = order;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_order_of_locked(ashlar_allocator *a, ashlar_stream stream,
+                                     ashlar_order **out) {
+    const ashlar_stream named = ashlar_stream_named(stream);
+    ashlar_order *order = find_order(a, named);
+    if (order == NULL) {
+        const ashlar_status status = ashlar_order_new_locked(a, named, &order);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    a->recent = order;
+    *out = order->pool != NULL ? order->pool : order;
+    return ASHLAR_OK;
+}
+
+void ashlar_caches_forget_order_locked(ashlar_allocator *a, const ashlar_order *order) {
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ashlar_cache_forget_locked(cache, order);
+    }
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+}
+
+static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
+    ashlar_order *order = find_order(a, ashlar_stream_named(stream));
+    if (order == NULL) {
+        return ASHLAR_OK;
+    }
+    if (order->pool != NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "stream: it is being captured; end its pool first");
+    }
+    ashlar_caches_forget_order_locked(a, order);
+    /* Also for blocks that are still live: what they were used for on the stream comes before. */
+    const ashlar_status status =
+        ashlar_order_cover(order, &a->caller, order->recorded, &a->stats.events_recorded);
+    if (status == ASHLAR_OK) {
+        order->is_gone = true;
+        a->recent = NULL;
+    }
+    return status;
+}
+
+ashlar_status ashlar_forget_stream(ashlar_allocator *a, ashlar_stream stream) {
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = forget_locked(a, stream);
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
