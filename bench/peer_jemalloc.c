@@ -1,9 +1,11 @@
+/* peer_jemalloc.c - jemalloc, on host memory that is never touched. */
 #include "peer.h"
 
 #include <jemalloc/jemalloc.h>
 
-static void *take(void *self, size_t bytes) {
+static void *take(void *self, size_t bytes, ashlar_stream stream) {
     (void)self;
+    (void)stream;
     return mallocx(bytes, 0);
 }
 
@@ -12,6 +14,7 @@ static void give(void *self, void *ptr) {
     dallocx(ptr, 0);
 }
 
-ashlar_peer ashlar_peer_jemalloc(void) {
-    return (ashlar_peer){.name = "jemalloc", .take = take, .give = give};
+const ashlar_peer *ashlar_peer_jemalloc(void) {
+    static const ashlar_peer peer = {.name = "jemalloc", .take = take, .give = give};
+    return &peer;
 }
