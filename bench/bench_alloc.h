@@ -33,8 +33,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_bench_alloc(ashlar_device *device,
 /*
  * Count the instructions of a pair of 4 KiB on every chosen subject (of none chosen: on all but the
  * driver): this program, run twice under valgrind's callgrind with `device` and different numbers
- * of pairs. The difference is exact, whatever else the machine does; it includes the benchmark's
- * own loop. Errors: ASHLAR_ENOTSUP (no valgrind), ASHLAR_EIO (it failed), ASHLAR_EHOSTMEM.
+ * of pairs. The difference is exact, whatever else the machine does; what the benchmark's own loop
+ * takes, counted with a subject that does nothing, is taken off. Errors: ASHLAR_ENOTSUP (no
+ * valgrind), ASHLAR_EIO (it failed), ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_bench_instructions(const char *device,
                                                           const ashlar_bench_config *config,

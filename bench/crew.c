@@ -111,8 +111,10 @@ ashlar_status ashlar_crew_create(size_t threads, ashlar_crew **out) {
         m->crew = crew;
         if (pthread_create(&m->thread, NULL, live, m) != 0) {
             end(crew, i);
-            return ashlar_fail(ASHLAR_EHOSTMEM, "bench: thread %zu of %zu could not be started; "
-                               "use fewer", i + 1, threads);
+            return ashlar_fail(ASHLAR_EHOSTMEM,
+                               "bench: thread %zu of %zu could not be started; "
+                               "use fewer",
+                               i + 1, threads);
         }
     }
     *out = crew;

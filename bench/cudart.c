@@ -13,9 +13,10 @@
  * less than any driver would take, which is in its favour.
  */
 struct CUevent_st {
-    cu_event recorded;       /* the driver's, made at the first record with work */
-    _Atomic bool is_pending; /* the newest record is `recorded`'s; atomic since CUB asks in a race */
     unsigned int flags;
+    cu_event recorded; /* the driver's, made at the first record with work */
+    /* The newest record is that of `recorded`. Atomic: CUB asks while it is being recorded. */
+    _Atomic bool is_pending;
 };
 
 static ashlar_device *device_in_use;
@@ -51,14 +52,14 @@ static void pop(void) {
     ashlar_device_leave(device_in_use);
 }
 
-#define IN_CONTEXT(field, args)                                                   \
-    do {                                                                          \
-        cu_result result_ = push();                                               \
-        if (result_ == CU_SUCCESS) {                                              \
-            result_ = ASHLAR_DRIVER_CALL(device_in_use->driver, field, args);     \
-            pop();                                                                \
-        }                                                                         \
-        return done(result_);                                                     \
+#define IN_CONTEXT(field, args)                                               \
+    do {                                                                      \
+        cu_result result_ = push();                                           \
+        if (result_ == CU_SUCCESS) {                                          \
+            result_ = ASHLAR_DRIVER_CALL(device_in_use->driver, field, args); \
+            pop();                                                            \
+        }                                                                     \
+        return done(result_);                                                 \
     } while (0)
 
 cudaError_t cudaGetDevice(int *device) {

@@ -49,7 +49,7 @@ static ashlar_status run_valgrind(char *const *arguments) {
     const int error = spawn(arguments, &pid);
     if (error == ENOENT) {
         return ashlar_fail(ASHLAR_ENOTSUP, "--instructions: there is no valgrind on the PATH; "
-                           "install it (Debian: valgrind)");
+                                           "install it (Debian: valgrind)");
     }
     if (error != 0) {
         return ashlar_fail(ASHLAR_EIO, "--instructions: valgrind: %s", strerror(error));
@@ -77,8 +77,9 @@ static ashlar_status read_count(const char *path, uint64_t *out) {
     if (file != NULL) {
         (void)fclose(file); /* only read */
     }
-    return is_found ? ASHLAR_OK
-                    : ashlar_fail(ASHLAR_EIO, "--instructions: callgrind left no count in %s", path);
+    return is_found
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EIO, "--instructions: callgrind left no count in %s", path);
 }
 
 static ashlar_status count_into(const char *path, const char *device, const char *subject,
@@ -90,11 +91,10 @@ static ashlar_status count_into(const char *path, const char *device, const char
     }
     snprintf(out_file, sizeof out_file, "--callgrind-out-file=%s", path);
     snprintf(pairs_text, sizeof pairs_text, "%u", pairs);
+    const char *device_option = device != NULL ? "--device" : NULL; /* ends the list */
     const char *arguments[] = {
-        "valgrind", "-q", "--tool=callgrind", out_file, self, "alloc",
-        "--pairs", pairs_text, "--subject", subject,
-        device != NULL ? "--device" : NULL, device, NULL,
-    };
+        "valgrind",  "-q",    "--tool=callgrind", out_file, self, "alloc", "--pairs", pairs_text,
+        "--subject", subject, device_option,      device,   NULL};
     status = run_valgrind((char *const *)(uintptr_t)arguments); /* which does not write to them */
     return status == ASHLAR_OK ? read_count(path, out) : status;
 }

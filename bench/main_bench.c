@@ -8,8 +8,11 @@
 
 static const char program[] = "ashlar-bench";
 
-/* Room for the largest list several times over; host memory is taken only as it is written to. */
-static const char default_soft[] = "memory=64GiB";
+/*
+ * The software device where the user describes none. Room for the largest list several times over:
+ * host memory is taken only as it is written to. Valgrind has fewer addresses, pairs need few.
+ */
+static const char soft_for_lists[] = "memory=64GiB", soft_for_pairs[] = "memory=4GiB";
 
 typedef struct command {
     ashlar_bench_config config;
@@ -34,7 +37,8 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"threads", "N", ASHLAR_OPTION_COUNT, &c->config.threads, 0, ASHLAR_PEER_THREADS_MAX,
          "on so many; 0: 1, and one_size on 2 as well"},
         {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write the rows there"},
-        {"device", "NAME", ASHLAR_OPTION_TEXT, &c->device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
+        {"device", "NAME", ASHLAR_OPTION_TEXT, &c->device, 0, 0,
+         "auto, soft, soft:N, cuda, cuda:N"},
         {"pairs", "N", ASHLAR_OPTION_COUNT, &c->pairs, 0, 1e9,
          "only run N pairs of 4 KiB, for tools that count"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
@@ -52,18 +56,19 @@ static void print_help(const ashlar_option *options) {
     for (size_t i = 0; i < count; i++) {
         printf(" %s", peers[i]->name);
     }
-    printf("\n\n"
-           "Every subject runs the same recorded list of operations, each with an instance of its\n"
-           "own, in rounds that take turns. ns/pair is the median over the rounds of the wall time\n"
-           "of all threads / the pairs of ONE thread: with perfect scaling it stays what it is on\n"
-           "one thread. Driver calls are those of the list's first run, without the choice of a\n"
-           "context (rnn_*: of the 1000 steps; rnn_warm runs one of full length before them).\n"
-           "Reserved/live compares the peaks. `floor` is the least work that any allocator of\n"
-           "device memory has: a thread's own free list, and a page map to find the block.\n"
-           "JSON: an array of rows {workload, variant, threads, subject, ns_pair, driver_calls,\n"
-           "reserved_over_live}, null where it is not known; with --instructions also that.\n"
-           "The targets at the end do not change the exit status. The software device has 64 GiB\n"
-           "here unless ASHLAR_SOFT says otherwise.\n");
+    printf(
+        "\n\n"
+        "Every subject runs the same recorded list of operations, each with an instance of its\n"
+        "own, in rounds that take turns. ns/pair is the median over the rounds of the wall time\n"
+        "of all threads / the pairs of ONE thread: with perfect scaling it stays what it is on\n"
+        "one thread. Driver calls are those of the list's first run, without the choice of a\n"
+        "context (rnn_*: of the 1000 steps; rnn_warm runs one of full length before them).\n"
+        "Reserved/live compares the peaks. `floor` is the least work that any allocator of\n"
+        "device memory has: a thread's own free list, and a page map to find the block.\n"
+        "JSON: an array of rows {workload, variant, threads, subject, ns_pair, driver_calls,\n"
+        "reserved_over_live}, null where it is not known; with --instructions also that.\n"
+        "The targets at the end do not change the exit status. The software device has 64 GiB\n"
+        "here unless ASHLAR_SOFT says otherwise.\n");
 }
 
 static ashlar_status measure(ashlar_device *device, const command *c, ashlar_bench_rows *rows) {
@@ -120,14 +125,13 @@ static int run(int argc, char **argv) {
         print_help(options);
         return 0;
     }
-    if (setenv("ASHLAR_SOFT", default_soft, 0) != 0) { /* the user's stands */
-        return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
-    }
+    const bool needs_little = c.counts_instructions || c.pairs != 0;
+    (void)setenv("ASHLAR_SOFT", needs_little ? soft_for_pairs : soft_for_lists, 0);
     const ashlar_status status = run_command(&c);
-    return status == ASHLAR_OK ? 0
-                               : ashlar_program_fail(program, status == ASHLAR_EINVAL
-                                                                  ? ASHLAR_EXIT_USAGE
-                                                                  : ASHLAR_EXIT_FAILED);
+    return status == ASHLAR_OK
+               ? 0
+               : ashlar_program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
+                                                                      : ASHLAR_EXIT_FAILED);
 }
 
 int main(int argc, char **argv) {

@@ -13,7 +13,7 @@ typedef struct subject {
     const ashlar_peer *peer;
     void *self;
     bool is_created;
-    void **slots; /* [threads, slot_count]; NULL: the slot is free */
+    void **slots;   /* [threads, slot_stride]; NULL: the slot is free */
     double body_ns; /* of one run of the body */
     size_t repeats; /* of the body in a round */
     double ns_pair[ASHLAR_MEASURE_ROUNDS_MAX];
@@ -35,6 +35,11 @@ typedef struct stretch {
     size_t begin, end;
     size_t repeats;
 } stretch;
+
+/* No two threads write into one cache line: 16 pointers are two lines. */
+static size_t slot_stride(const ashlar_workload *w) {
+    return w->slot_count + 16;
+}
 
 /* The loop that is timed. False: no block for *at. */
 static bool run_ops(const subject *s, ashlar_stream stream, void **slots, const ashlar_op **at,
@@ -72,7 +77,7 @@ static ashlar_status run_stretch(void *arg, size_t thread) {
     const stretch *part = arg;
     const subject *s = part->subject;
     const ashlar_workload *w = part->bench->workload;
-    void **slots = s->slots + thread * w->slot_count;
+    void **slots = s->slots + thread * slot_stride(w);
     const ashlar_status status = enter(s, thread);
     if (status != ASHLAR_OK) {
         return status;
@@ -81,8 +86,7 @@ static ashlar_status run_stretch(void *arg, size_t thread) {
     bool is_served = true;
     for (size_t i = 0; i < part->repeats && is_served; i++) {
         at = w->ops + part->begin;
-        is_served =
-            run_ops(s, part->bench->streams[thread], slots, &at, w->ops + part->end);
+        is_served = run_ops(s, part->bench->streams[thread], slots, &at, w->ops + part->end);
     }
     leave(s);
     return is_served ? ASHLAR_OK
@@ -101,7 +105,8 @@ static ashlar_status run(const bench *b, subject *s, size_t begin, size_t end, s
 
 static ashlar_status create_subject(const bench *b, subject *s, const ashlar_peer *peer) {
     s->peer = peer;
-    s->slots = ashlar_host_calloc(b->config->threads * b->workload->slot_count, sizeof s->slots[0]);
+    s->slots =
+        ashlar_host_calloc(b->config->threads * slot_stride(b->workload), sizeof s->slots[0]);
     if (s->slots == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the slots");
     }
@@ -118,7 +123,7 @@ static ashlar_status give_rest(void *arg, size_t thread) {
     const size_t slot_count = part->bench->workload->slot_count;
     const ashlar_status status = enter(s, thread);
     for (size_t i = 0; i < slot_count && status == ASHLAR_OK; i++) {
-        void **slot = &s->slots[thread * slot_count + i];
+        void **slot = &s->slots[thread * slot_stride(part->bench->workload) + i];
         if (*slot != NULL) {
             s->peer->give(s->self, *slot);
             *slot = NULL;
@@ -280,6 +285,5 @@ static int by_value(const void *a, const void *b) {
 
 double ashlar_median(double *numbers, size_t count) {
     qsort(numbers, count, sizeof numbers[0], by_value);
-    return count % 2 == 1 ? numbers[count / 2]
-                          : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
+    return count % 2 == 1 ? numbers[count / 2] : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
 }

@@ -13,8 +13,8 @@
 
 typedef struct ashlar_measure_config {
     ashlar_device *device;
-    size_t threads; /* 1 .. ASHLAR_PEER_THREADS_MAX; each has the list and a stream to itself */
-    size_t rounds;  /* 1 .. ASHLAR_MEASURE_ROUNDS_MAX */
+    size_t threads;  /* 1 .. ASHLAR_PEER_THREADS_MAX; each has the list and a stream to itself */
+    size_t rounds;   /* 1 .. ASHLAR_MEASURE_ROUNDS_MAX */
     double round_ns; /* the body is repeated until a round of a subject takes about so long */
 } ashlar_measure_config;
 

@@ -41,9 +41,10 @@ const ashlar_peer *ashlar_peer_cub(void);      /* NULL where the build has no CU
 const ashlar_peer *ashlar_peer_jemalloc(void); /* NULL where the build has none */
 const ashlar_peer *ashlar_peer_glibc(void);
 const ashlar_peer *ashlar_peer_driver(void);
+const ashlar_peer *ashlar_peer_none(void); /* the empty loop; only where it is asked for */
 
-/* Those that the build has, in the order of the report: ashlar, floor, and the others. */
-enum { ASHLAR_PEERS_MAX = 6 };
+/* Those that the build has, in the order of the report: ashlar, floor, the others, none. */
+enum { ASHLAR_PEERS_MAX = 7 };
 size_t ashlar_peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]);
 
 /* The one of that name; NULL: there is none in this build. */

@@ -36,8 +36,7 @@ void destroy(void *self) {
 
 void *take(void *self, size_t bytes, ashlar_stream stream) {
     void *ptr = nullptr;
-    const cudaError_t error =
-        static_cast<allocator *>(self)->DeviceAllocate(&ptr, bytes, stream);
+    const cudaError_t error = static_cast<allocator *>(self)->DeviceAllocate(&ptr, bytes, stream);
     return error == cudaSuccess ? ptr : nullptr;
 }
 

@@ -1,41 +1,44 @@
 /*
  * peer_floor.c - the floor: the least that any allocator of device memory has to do on a hit.
  *
- *   take   the first block of the calling thread's free list of exactly this size
+ *   take   the first block of the calling thread's free list of this size class, above 1 MiB of
+ *          exactly this size
  *   give   from the address to the block by a page map of two levels, then to the front of the
- *          calling thread's list of its size
+ *          calling thread's list
  *
  * It is what the others are compared with, not an allocator for use: nothing is checked, streams
- * are ignored, sizes are never shared, and no byte ever goes back. Blocks are cut from one range of
- * addresses that has no memory behind it; they are described in host memory, since the host cannot
- * write into a device's blocks.
+ * are ignored, blocks are never split, merged or lent to another size, and no byte ever goes back.
+ * Blocks are cut from one range of addresses that has no memory behind it; they are described in
+ * host memory, since the host cannot write into a device's blocks.
  */
 #include "peer.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 
 #include "error.h"
 #include "host.h"
+#include "size_class.h"
 
-#define GRAIN ((size_t)512)           /* sizes and addresses are multiples of it */
+#define GRAIN ASHLAR_BLOCK_ALIGN /* sizes and addresses are multiples of it */
+#define SMALL_BYTES ASHLAR_SC_MAX_BYTES
 #define CHUNK_BYTES ((size_t)2 << 20) /* what a leaf of the map covers */
-#define RANGE_BYTES ((size_t)64 << 30)
-#define CHUNK_COUNT (RANGE_BYTES / CHUNK_BYTES)
 #define LEAF_COUNT (CHUNK_BYTES / GRAIN)
+#define RANGE_MAX_BYTES ((size_t)64 << 30)
+#define RANGE_MIN_BYTES ((size_t)1 << 30)
 
 enum {
-    SMALL_GRAINS = 2048, /* 1 MiB: up to here every size has a list of its own */
-    LARGE_BITS = 12,     /* above, lists are by a hash, and a block is searched for its size */
-    LIST_COUNT = SMALL_GRAINS + 1 + (1 << LARGE_BITS),
+    LARGE_BITS = 12, /* above SMALL_BYTES lists are by a hash, and searched for the size */
+    LIST_COUNT = ASHLAR_SC_COUNT + (1 << LARGE_BITS),
     SLAB_BLOCKS = 256,
 };
 
 typedef struct floor_block {
     struct floor_block *next;
     void *ptr;
+    size_t grains;
     uint32_t list;
-    uint32_t grains;
 } floor_block;
 
 typedef struct floor_slab {
@@ -51,20 +54,26 @@ typedef struct floor_cache {
     size_t slab_left; /* blocks of the first slab not yet in use */
 } floor_cache;
 
+/* What the map says of 2 MiB of addresses. */
+typedef struct floor_chunk {
+    floor_block *whole; /* a large block that starts here, or else: */
+    floor_block **leaf; /* [LEAF_COUNT], the small block that starts there */
+} floor_chunk;
+
 typedef struct floor_state {
     unsigned char *base;
-    _Atomic size_t used_bytes; /* of the range, in whole chunks */
-    floor_block ***leaves;     /* [CHUNK_COUNT]; NULL, or [LEAF_COUNT]: the block that starts there */
+    size_t range_bytes;
+    _Atomic size_t used_bytes;                       /* of the range, in whole chunks */
+    floor_chunk *chunks;                             /* [range_bytes / CHUNK_BYTES] */
+    unsigned char class_of[SMALL_BYTES / GRAIN + 1]; /* by grains */
     floor_cache *caches[ASHLAR_PEER_THREADS_MAX];
 } floor_state;
 
 static _Thread_local floor_cache *mine;
 
-static uint32_t list_of(size_t grains) {
+static uint32_t list_of_large(size_t grains) {
     const uint64_t golden = UINT64_C(0x9E3779B97F4A7C15);
-    return grains <= SMALL_GRAINS
-               ? (uint32_t)grains
-               : SMALL_GRAINS + 1 + (uint32_t)((uint64_t)grains * golden >> (64 - LARGE_BITS));
+    return ASHLAR_SC_COUNT + (uint32_t)((uint64_t)grains * golden >> (64 - LARGE_BITS));
 }
 
 /* --- a miss: cut a new block ----------------------------------------------------------------- */
@@ -76,19 +85,20 @@ static void *map_lazily(size_t bytes, int access) {
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Whole chunks, each with its first leaf; NULL: no room. */
+/* Whole chunks; NULL: no room. */
 static unsigned char *new_chunks(floor_state *state, size_t bytes) {
     const size_t rounded = (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
     const size_t offset = atomic_fetch_add(&state->used_bytes, rounded);
-    if (offset + rounded > RANGE_BYTES) {
-        return NULL;
-    }
-    floor_block **leaf = map_lazily(LEAF_COUNT * sizeof leaf[0], PROT_READ | PROT_WRITE);
-    if (leaf == NULL) {
-        return NULL;
-    }
-    state->leaves[offset / CHUNK_BYTES] = leaf;
-    return state->base + offset;
+    return offset + rounded <= state->range_bytes ? state->base + offset : NULL;
+}
+
+static floor_chunk *chunk_of(const floor_state *state, const void *ptr) {
+    return &state->chunks[(size_t)((const unsigned char *)ptr - state->base) / CHUNK_BYTES];
+}
+
+static floor_block **leaf_entry(const floor_state *state, const void *ptr) {
+    const size_t offset = (size_t)((const unsigned char *)ptr - state->base);
+    return &chunk_of(state, ptr)->leaf[offset % CHUNK_BYTES / GRAIN];
 }
 
 static floor_block *new_block(floor_cache *cache) {
@@ -104,59 +114,84 @@ static floor_block *new_block(floor_cache *cache) {
     return &cache->slabs->blocks[--cache->slab_left];
 }
 
-static unsigned char *cut(floor_cache *cache, size_t bytes) {
-    if (bytes > SMALL_GRAINS * GRAIN) {
-        return new_chunks(cache->owner, bytes);
+static void *miss_large(floor_cache *cache, size_t grains) {
+    floor_block *block = new_block(cache);
+    unsigned char *ptr = block != NULL ? new_chunks(cache->owner, grains * GRAIN) : NULL;
+    if (ptr != NULL) {
+        *block = (floor_block){.ptr = ptr, .list = list_of_large(grains), .grains = grains};
+        chunk_of(cache->owner, ptr)->whole = block;
     }
-    if ((size_t)(cache->chunk_end - cache->chunk) < bytes) {
-        unsigned char *chunk = new_chunks(cache->owner, CHUNK_BYTES);
-        if (chunk == NULL) {
-            return NULL;
-        }
-        cache->chunk = chunk;
-        cache->chunk_end = chunk + CHUNK_BYTES;
-    }
-    unsigned char *ptr = cache->chunk;
-    cache->chunk += bytes;
     return ptr;
 }
 
-__attribute__((noinline)) static void *miss(floor_cache *cache, size_t grains) {
-    unsigned char *ptr = cut(cache, grains * GRAIN);
-    floor_block *block = ptr != NULL ? new_block(cache) : NULL;
+/* The chunk in hand is used up: another one. */
+static bool refill(floor_cache *cache) {
+    const int access = PROT_READ | PROT_WRITE;
+    unsigned char *ptr = new_chunks(cache->owner, CHUNK_BYTES);
+    floor_block **leaf = ptr != NULL ? map_lazily(LEAF_COUNT * sizeof leaf[0], access) : NULL;
+    if (leaf == NULL) {
+        return false;
+    }
+    chunk_of(cache->owner, ptr)->leaf = leaf;
+    cache->chunk = ptr;
+    cache->chunk_end = ptr + CHUNK_BYTES;
+    return true;
+}
+
+static void *miss_small(floor_cache *cache, uint32_t list) {
+    const size_t bytes = ashlar_sc_bytes((ashlar_sc){.idx = (uint16_t)list});
+    if ((size_t)(cache->chunk_end - cache->chunk) < bytes && !refill(cache)) {
+        return NULL;
+    }
+    floor_block *block = new_block(cache);
     if (block == NULL) {
         return NULL;
     }
-    *block = (floor_block){.ptr = ptr, .list = list_of(grains), .grains = (uint32_t)grains};
-    const size_t offset = (size_t)(ptr - cache->owner->base);
-    cache->owner->leaves[offset / CHUNK_BYTES][offset % CHUNK_BYTES / GRAIN] = block;
-    return ptr;
+    *block = (floor_block){.ptr = cache->chunk, .list = list, .grains = bytes / GRAIN};
+    *leaf_entry(cache->owner, block->ptr) = block;
+    cache->chunk += bytes;
+    return block->ptr;
 }
 
 /* --- a hit ----------------------------------------------------------------------------------- */
 
-static void *take(void *self, size_t bytes, ashlar_stream stream) {
-    (void)self;
-    (void)stream;
-    floor_cache *cache = mine;
-    const size_t grains = (bytes + GRAIN - 1) / GRAIN;
-    floor_block **link = &cache->lists[list_of(grains)];
+static void *take_large(floor_cache *cache, size_t grains) {
+    floor_block **link = &cache->lists[list_of_large(grains)];
     while (*link != NULL && (*link)->grains != grains) {
         link = &(*link)->next;
     }
     floor_block *block = *link;
     if (block == NULL) {
-        return miss(cache, grains);
+        return miss_large(cache, grains);
     }
     *link = block->next;
+    return block->ptr;
+}
+
+static void *take(void *self, size_t bytes, ashlar_stream stream) {
+    const floor_state *state = self;
+    (void)stream;
+    floor_cache *cache = mine;
+    const size_t grains = (bytes + GRAIN - 1) / GRAIN;
+    if (bytes > SMALL_BYTES) {
+        return take_large(cache, grains);
+    }
+    const uint32_t list = state->class_of[grains];
+    floor_block *block = cache->lists[list];
+    if (block == NULL) {
+        return miss_small(cache, list);
+    }
+    cache->lists[list] = block->next;
     return block->ptr;
 }
 
 static void give(void *self, void *ptr) {
     const floor_state *state = self;
     floor_cache *cache = mine;
-    const size_t offset = (size_t)((unsigned char *)ptr - state->base);
-    floor_block *block = state->leaves[offset / CHUNK_BYTES][offset % CHUNK_BYTES / GRAIN];
+    floor_block *block = chunk_of(state, ptr)->whole;
+    if (block == NULL) {
+        block = *leaf_entry(state, ptr);
+    }
     block->next = cache->lists[block->list];
     cache->lists[block->list] = block;
 }
@@ -179,18 +214,31 @@ static void destroy(void *self) {
             delete_cache(state->caches[i]);
         }
     }
-    for (size_t i = 0; state->leaves != NULL && i < CHUNK_COUNT; i++) {
-        if (state->leaves[i] != NULL) {
-            munmap(state->leaves[i], LEAF_COUNT * sizeof state->leaves[i][0]);
+    const size_t chunk_count = state->range_bytes / CHUNK_BYTES;
+    for (size_t i = 0; state->chunks != NULL && i < chunk_count; i++) {
+        if (state->chunks[i].leaf != NULL) {
+            munmap(state->chunks[i].leaf, LEAF_COUNT * sizeof(floor_block *));
         }
     }
-    if (state->leaves != NULL) {
-        munmap(state->leaves, CHUNK_COUNT * sizeof state->leaves[0]);
+    if (state->chunks != NULL) {
+        munmap(state->chunks, chunk_count * sizeof state->chunks[0]);
     }
     if (state->base != NULL) {
-        munmap(state->base, RANGE_BYTES);
+        munmap(state->base, state->range_bytes);
     }
     ashlar_host_free(state);
+}
+
+/* Where addresses are scarce (ulimit -v, valgrind), fewer of them do for short lists. */
+static void reserve_range(floor_state *state) {
+    state->range_bytes = RANGE_MAX_BYTES;
+    state->base = map_lazily(state->range_bytes, PROT_NONE);
+    while (state->base == NULL && state->range_bytes > RANGE_MIN_BYTES) {
+        state->range_bytes /= 2;
+        state->base = map_lazily(state->range_bytes, PROT_NONE);
+    }
+    const size_t chunk_count = state->range_bytes / CHUNK_BYTES;
+    state->chunks = map_lazily(chunk_count * sizeof state->chunks[0], PROT_READ | PROT_WRITE);
 }
 
 static ashlar_status create(ashlar_device *device, void **self) {
@@ -199,12 +247,16 @@ static ashlar_status create(ashlar_device *device, void **self) {
     if (state == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "floor: no host memory");
     }
-    state->base = map_lazily(RANGE_BYTES, PROT_NONE);
-    state->leaves = map_lazily(CHUNK_COUNT * sizeof state->leaves[0], PROT_READ | PROT_WRITE);
-    if (state->base == NULL || state->leaves == NULL) {
+    reserve_range(state);
+    if (state->base == NULL || state->chunks == NULL) {
         destroy(state);
-        return ashlar_fail(ASHLAR_ENOMEM, "floor: %zu bytes of addresses cannot be reserved; "
-                           "raise the limit (ulimit -v) or choose other subjects", RANGE_BYTES);
+        return ashlar_fail(ASHLAR_ENOMEM,
+                           "floor: not even %zu bytes of addresses can be reserved; "
+                           "raise the limit (ulimit -v) or choose other subjects",
+                           RANGE_MIN_BYTES);
+    }
+    for (size_t grains = 1; grains <= SMALL_BYTES / GRAIN; grains++) {
+        state->class_of[grains] = (unsigned char)ashlar_sc_of_bytes(grains * GRAIN).idx;
     }
     *self = state;
     return ASHLAR_OK;

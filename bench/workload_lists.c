@@ -9,13 +9,13 @@
 #define MIB ((uint32_t)1 << 20)
 
 enum {
-    PAIRS = 256,          /* of one_size: 4 KiB of operations, read again and again */
-    HOLES = 2000,         /* of the fragmented heap */
-    TENSORS = 400,        /* of a mix */
-    SHUFFLES = 8,         /* orders of freeing in one body */
-    RANDOM_LIVE = 1000,   /* at most at a time */
-    RANDOM_OPS = 20000,   /* before the last blocks are given back */
-    TAKES_PER_FIVE = 3,   /* of five random operations: most of the time nearly all are live */
+    PAIRS = 256,        /* of one_size: 4 KiB of operations, read again and again */
+    HOLES = 2000,       /* of the fragmented heap */
+    TENSORS = 400,      /* of a mix */
+    SHUFFLES = 8,       /* orders of freeing in one body */
+    RANDOM_LIVE = 1000, /* at most at a time */
+    RANDOM_OPS = 20000, /* before the last blocks are given back */
+    TAKES_PER_FIVE = 3, /* of five random operations: most of the time nearly all are live */
     SEED = 20261121,
 };
 

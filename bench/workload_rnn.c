@@ -54,8 +54,7 @@ static uint32_t record_loss(ashlar_workload *w, uint32_t length) {
     return gradient;
 }
 
-static void record_backward(ashlar_workload *w, uint32_t length, const kept *k,
-                            uint32_t gradient) {
+static void record_backward(ashlar_workload *w, uint32_t length, const kept *k, uint32_t gradient) {
     for (int layer = LAYERS - 1; layer >= 0; layer--) {
         const uint32_t below = ashlar_workload_take(w, sequence_bytes(length, HIDDEN));
         const uint32_t gates = ashlar_workload_take(w, sequence_bytes(length, GATES * HIDDEN));
