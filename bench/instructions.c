@@ -84,7 +84,7 @@ static ashlar_status read_count(const char *path, uint64_t *out) {
 
 static ashlar_status count_into(const char *path, const char *device, const char *subject,
                                 unsigned pairs, uint64_t *out) {
-    char self[PATH_BYTES], out_file[PATH_BYTES], pairs_text[ARGUMENT_BYTES];
+    char self[PATH_BYTES], out_file[PATH_BYTES + ARGUMENT_BYTES], pairs_text[ARGUMENT_BYTES];
     ashlar_status status = find_self(self);
     if (status != ASHLAR_OK) {
         return status;
@@ -101,7 +101,9 @@ static ashlar_status count_into(const char *path, const char *device, const char
 
 static ashlar_status count_pairs(const char *device, const char *subject, unsigned pairs,
                                  uint64_t *out) {
-    char path[] = "/tmp/ashlar-instructions-XXXXXX";
+    const char *folder = getenv("TMPDIR");
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/ashlar-instructions-XXXXXX", folder != NULL ? folder : "/tmp");
     const int fd = mkstemp(path);
     if (fd < 0) {
         return ashlar_fail(ASHLAR_EIO, "--instructions: %s: %s", path, strerror(errno));
