@@ -179,8 +179,8 @@ static void every_subject_runs_on_one_thread_and_on_two(void) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     ashlar_measurement results[ASHLAR_PEERS_MAX];
     const size_t count = ashlar_peers(peers);
-    REQUIRE(set_up_device("memory=64GiB")); /* plain blocks take 2 MiB each */
-    ashlar_workload w = record("4096-fragmented");
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096");
     for (size_t threads = 1; threads <= THREADS; threads++) {
         const ashlar_measure_config config = {device, threads, 2, 1};
         REQUIRE(ashlar_measure(&config, &w, peers, count, results) == ASHLAR_OK);
@@ -198,14 +198,26 @@ static void every_subject_runs_on_one_thread_and_on_two(void) {
 static void driver_calls_are_those_of_one_run_of_the_body(void) {
     const ashlar_peer *peers[] = {ashlar_peer_driver(), ashlar_peer_ashlar(), ashlar_peer_floor()};
     ashlar_measurement results[3];
-    REQUIRE(set_up_device("memory=16GiB"));
-    ashlar_workload w = record("4096-fragmented");
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096");
     const ashlar_measure_config config = {device, 1, 3, 1};
     REQUIRE(ashlar_measure(&config, &w, peers, 3, results) == ASHLAR_OK);
     CHECK_ZU(results[0].driver_calls, 2 * w.body_pairs);
-    CHECK_ZU(results[1].driver_calls, 0); /* the prologue left holes enough */
+    CHECK(results[1].driver_calls > 0 && results[1].driver_calls < 10);
     CHECK_ZU(results[2].driver_calls, 0);
-    CHECK(results[1].reserved_over_live >= 1 && results[1].reserved_over_live < 2);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+static void the_prologue_is_not_counted(void) {
+    const ashlar_peer *peer = ashlar_peer_ashlar();
+    ashlar_measurement result;
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096-fragmented");
+    const ashlar_measure_config config = {device, 1, 1, 1};
+    REQUIRE(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
+    CHECK_ZU(result.driver_calls, 0); /* it left holes enough */
+    CHECK(result.reserved_over_live >= 1 && result.reserved_over_live < 2);
     ashlar_workload_finish(&w);
     tear_down_device();
 }
@@ -213,7 +225,7 @@ static void driver_calls_are_those_of_one_run_of_the_body(void) {
 /* The list's own account of what is live, which other subjects are measured by, is ashlar's. */
 static void ashlar_and_the_list_agree_on_what_is_live(void) {
     REQUIRE(set_up("memory=16GiB"));
-    const char *const variants[] = {"4096-fragmented", "shuffled"};
+    const char *const variants[] = {"4096", "shuffled"};
     for (size_t i = 0; i < 2; i++) {
         ashlar_workload w = record(variants[i]);
         const ashlar_peer *peer = ashlar_peer_ashlar();
@@ -291,6 +303,7 @@ int main(void) {
     RUN(a_subject_that_runs_out_is_named_and_nothing_stays_taken);
     RUN(every_subject_runs_on_one_thread_and_on_two);
     RUN(driver_calls_are_those_of_one_run_of_the_body);
+    RUN(the_prologue_is_not_counted);
     RUN(ashlar_and_the_list_agree_on_what_is_live);
     RUN(any_lack_of_host_memory_ends_cleanly);
     RUN(any_failing_driver_call_ends_cleanly);
