@@ -116,7 +116,7 @@ static ashlar_status create_subject(const bench *b, subject *s, const ashlar_pee
     return status;
 }
 
-/* Give back what a failed run left. */
+/* Give back what the prologue or a failed run left; the epilogue in another order. */
 static ashlar_status give_rest(void *arg, size_t thread) {
     const stretch *part = arg;
     const subject *s = part->subject;
@@ -232,7 +232,6 @@ static double reserved_over_live(const bench *b, const subject *s) {
 }
 
 static ashlar_status run_all(const bench *b, ashlar_measurement *out) {
-    const ashlar_workload *w = b->workload;
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < b->count && status == ASHLAR_OK; i++) {
         status = run_first(b, &b->subjects[i], &out[i]);
@@ -242,10 +241,8 @@ static ashlar_status run_all(const bench *b, ashlar_measurement *out) {
     }
     for (size_t i = 0; i < b->count && status == ASHLAR_OK; i++) {
         subject *s = &b->subjects[i];
-        double wall_ns;
         out[i].ns_pair = ashlar_median(s->ns_pair, b->config->rounds);
         out[i].reserved_over_live = reserved_over_live(b, s);
-        status = run(b, s, w->body_end, w->count, 1, &wall_ns);
     }
     return status;
 }

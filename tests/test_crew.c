@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "error.h"
@@ -69,6 +70,24 @@ static void a_failure_comes_with_its_detail(void) {
     ashlar_crew_destroy(NULL);
 }
 
+static ashlar_status sleep_on_first(void *arg, size_t thread) {
+    (void)arg;
+    if (thread == 0) {
+        usleep(20000);
+    }
+    return ASHLAR_OK;
+}
+
+/* The first thread ends last here, and a sleep is never shorter than asked for. */
+static void the_time_reaches_to_the_last_end(void) {
+    ashlar_crew *crew = NULL;
+    double wall_ns = 0;
+    REQUIRE(ashlar_crew_create(THREADS, &crew) == ASHLAR_OK);
+    CHECK(ashlar_crew_run(crew, sleep_on_first, NULL, &wall_ns) == ASHLAR_OK);
+    CHECK(wall_ns >= 2e7);
+    ashlar_crew_destroy(crew);
+}
+
 static void one_without_work_can_be_ended(void) {
     ashlar_crew *crew = NULL;
     CHECK(ashlar_crew_create(1, &crew) == ASHLAR_OK);
@@ -86,6 +105,7 @@ static void without_host_memory_there_is_none(void) {
 int main(void) {
     RUN(threads_work_at_the_same_time_and_stay_the_same);
     RUN(a_failure_comes_with_its_detail);
+    RUN(the_time_reaches_to_the_last_end);
     RUN(one_without_work_can_be_ended);
     RUN(without_host_memory_there_is_none);
     return check_report();

@@ -113,8 +113,11 @@ static void every_part_of_the_list_is_run_on_every_thread(void) {
     const ashlar_measure_config config = {device, THREADS, 5, 1};
     ashlar_measurement result = {0};
     counts = (counter){0};
+    const size_t opened = CALLS(stream_create), closed = CALLS(stream_destroy);
     CHECK(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
     check_counts_balance();
+    CHECK_ZU(CALLS(stream_create) - opened, THREADS);
+    CHECK_ZU(CALLS(stream_destroy) - closed, THREADS);
     /* Rounds of 1 ns: the body once each. Before them twice. The prologue once. */
     CHECK_ZU(counts.other_takes, THREADS * 4000);
     CHECK_ZU(counts.takes, THREADS * (4000 + (2 + 5) * w.body_pairs));
@@ -123,6 +126,66 @@ static void every_part_of_the_list_is_run_on_every_thread(void) {
     CHECK(result.ns_pair > 0);
     CHECK_ZU(result.driver_calls, 0);
     CHECK_NEAR(result.reserved_over_live, 1.5, 1e-12, 0);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+/* --- turns ----------------------------------------------------------------------------------- */
+
+static char turns[64]; /* a letter for each time that a subject is entered */
+
+static ashlar_status note_turn(void *self, size_t thread) {
+    (void)thread;
+    const size_t used = strlen(turns);
+    turns[used] = *(const char *)self;
+    turns[used + 1] = '\0';
+    return ASHLAR_OK;
+}
+
+static ashlar_status create_a(ashlar_device *of, void **self) {
+    static char letter = 'a';
+    (void)of;
+    *self = &letter;
+    return ASHLAR_OK;
+}
+
+static ashlar_status create_b(ashlar_device *of, void **self) {
+    static char letter = 'b';
+    (void)of;
+    *self = &letter;
+    return ASHLAR_OK;
+}
+
+static void *any_block(void *self, size_t bytes, ashlar_stream stream) {
+    (void)self;
+    (void)bytes;
+    (void)stream;
+    return block;
+}
+
+static void no_matter(void *self, void *ptr) {
+    (void)self;
+    (void)ptr;
+}
+
+static void every_round_begins_with_another_subject(void) {
+    static const ashlar_peer a = {
+        .name = "a", .create = create_a, .enter = note_turn, .take = any_block, .give = no_matter};
+    static const ashlar_peer b = {
+        .name = "b", .create = create_b, .enter = note_turn, .take = any_block, .give = no_matter};
+    const ashlar_peer *peers[] = {&a, &b};
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096");
+    const ashlar_measure_config config = {device, 1, 3, 1};
+    ashlar_measurement results[2];
+    turns[0] = '\0';
+    CHECK(ashlar_measure(&config, &w, peers, 2, results) == ASHLAR_OK);
+    CHECK(strncmp(turns,
+                  "aabb"
+                  "ab"
+                  "ba"
+                  "ab",
+                  10) == 0);
     ashlar_workload_finish(&w);
     tear_down_device();
 }
@@ -298,6 +361,7 @@ static void any_failing_driver_call_ends_cleanly(void) {
 int main(void) {
     RUN(the_median_is_the_one_in_the_middle);
     RUN(every_part_of_the_list_is_run_on_every_thread);
+    RUN(every_round_begins_with_another_subject);
     RUN(a_longer_round_runs_the_body_more_often);
     RUN(a_repeat_runs_the_body_as_often_as_asked);
     RUN(a_subject_that_runs_out_is_named_and_nothing_stays_taken);

@@ -218,30 +218,40 @@ static void the_floor_ends_where_its_range_does(void) {
 
 typedef struct handover {
     void *self;
-    void *given;
+    void *given; /* NULL: to be taken */
     void *got;
 } handover;
 
-static void *give_and_take_elsewhere(void *arg) {
+static void *give_or_take(void *arg) {
     handover *h = arg;
     const ashlar_peer *peer = ashlar_peer_floor();
     if (peer->enter(h->self, 1) == ASHLAR_OK) {
-        peer->give(h->self, h->given);
-        h->got = peer->take(h->self, 4096, NULL);
+        if (h->given != NULL) {
+            peer->give(h->self, h->given);
+        } else {
+            h->got = peer->take(h->self, 4096, NULL);
+        }
         peer->leave(h->self);
     }
     return NULL;
 }
 
+static void run_elsewhere(handover *h) {
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, give_or_take, h) == 0);
+    pthread_join(thread, NULL);
+}
+
 static void the_floor_keeps_a_block_where_it_is_given(void) {
     const ashlar_peer *peer = ashlar_peer_floor();
-    pthread_t thread;
     handover h = {.self = begin(peer)};
-    h.given = peer->take(h.self, 4096, NULL);
-    REQUIRE(pthread_create(&thread, NULL, give_and_take_elsewhere, &h) == 0);
-    pthread_join(thread, NULL);
-    CHECK(h.given != NULL && h.got == h.given);
-    CHECK(peer->take(h.self, 4096, NULL) != h.given);
+    void *block = peer->take(h.self, 4096, NULL);
+    h.given = block;
+    run_elsewhere(&h);
+    CHECK(block != NULL && peer->take(h.self, 4096, NULL) != block);
+    h.given = NULL;
+    run_elsewhere(&h);
+    CHECK(h.got == block);
     end(peer, h.self);
 }
 
