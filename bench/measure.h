@@ -14,7 +14,7 @@
 typedef struct ashlar_measure_config {
     ashlar_device *device;
     size_t threads;  /* 1 .. ASHLAR_PEER_THREADS_MAX; each has the list and a stream to itself */
-    size_t rounds;   /* 1 .. ASHLAR_MEASURE_ROUNDS_MAX */
+    size_t rounds;   /* 1 .. ASHLAR_MEASURE_ROUNDS_MAX; a very slow subject takes part in fewer */
     double round_ns; /* the body is repeated until a round of a subject takes about so long */
 } ashlar_measure_config;
 
@@ -29,6 +29,8 @@ typedef struct ashlar_measurement {
 
 /*
  * Measure `count` subjects, one result each.
+ *
+ * out       count of them, in the order of the subjects; not to be read after a failure
  *
  * Errors: those of the subjects and of threads; ASHLAR_ENOMEM where a subject had no block to give.
  *         Nothing stays taken.

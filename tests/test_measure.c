@@ -168,6 +168,24 @@ static void no_matter(void *self, void *ptr) {
     (void)ptr;
 }
 
+/* With rounds of 1 ns every subject is slow; with long ones none is. */
+static void a_slow_subject_takes_part_in_five_rounds(void) {
+    const ashlar_peer *peer = &counting;
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096");
+    const double round_ns[] = {1, 1e8};
+    for (size_t i = 0; i < 2; i++) {
+        const ashlar_measure_config config = {device, 1, i == 0 ? (size_t)61 : 1, round_ns[i]};
+        ashlar_measurement result;
+        counts = (counter){0};
+        CHECK(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
+        CHECK(i == 0 ? counts.takes == (2 + 5) * w.body_pairs : counts.takes > 10 * w.body_pairs);
+        CHECK(result.ns_pair > 0);
+    }
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
 static void every_round_begins_with_another_subject(void) {
     static const ashlar_peer a = {
         .name = "a", .create = create_a, .enter = note_turn, .take = any_block, .give = no_matter};
@@ -361,6 +379,7 @@ static void any_failing_driver_call_ends_cleanly(void) {
 int main(void) {
     RUN(the_median_is_the_one_in_the_middle);
     RUN(every_part_of_the_list_is_run_on_every_thread);
+    RUN(a_slow_subject_takes_part_in_five_rounds);
     RUN(every_round_begins_with_another_subject);
     RUN(a_longer_round_runs_the_body_more_often);
     RUN(a_repeat_runs_the_body_as_often_as_asked);
