@@ -5,22 +5,44 @@
 #define ASHLAR_BENCH_ALLOC_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <ashlar/device.h>
 
+#include "bench_rows.h"
+#include "options.h"
+
 typedef struct ashlar_bench_config {
-    bool is_smoke;    /* a few pairs, only to see that it runs */
-    const char *json; /* NULL: not wanted */
+    bool is_smoke;                /* a few rounds, only to see that it runs */
+    size_t threads;               /* 0: one, and two where that is of interest */
+    ashlar_option_list workloads; /* NAME or NAME/VARIANT; none: all */
+    ashlar_option_list subjects;  /* none: all */
 } ashlar_bench_config;
 
+/* Errors: ASHLAR_EINVAL (a name that is not in this build; it says which there are). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_bench_check(const ashlar_bench_config *config);
+
 /*
- * Workload one_size: a pair of one size, again and again, one stream, one thread. Subjects:
- * ashlar, the driver's plain allocation, and jemalloc's host memory for reference. Rounds are
- * interleaved, so that a noisy machine disturbs all alike; printed are medians and ratios.
- *
- * Errors: those of the allocator and of writing a file.
+ * Measure every chosen workload on every chosen subject, print each as it is done, and add the
+ * rows. Errors: those of the subjects, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_bench_alloc(ashlar_device *device,
-                                                   const ashlar_bench_config *config);
+                                                   const ashlar_bench_config *config,
+                                                   ashlar_bench_rows *rows);
+
+/*
+ * Count the instructions of a pair of 4 KiB on every chosen subject (of none chosen: on all but the
+ * driver): this program, run twice under valgrind's callgrind with `device` and different numbers
+ * of pairs. The difference is exact, whatever else the machine does; what the benchmark's own loop
+ * takes, counted with a subject that does nothing, is taken off. Errors: ASHLAR_ENOTSUP (no
+ * valgrind), ASHLAR_EIO (it failed), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_bench_instructions(const char *device,
+                                                          const ashlar_bench_config *config,
+                                                          ashlar_bench_rows *rows);
+
+/* What is counted: at least `pairs` pairs of 4 KiB on each chosen subject, and nothing else. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_bench_pairs(ashlar_device *device,
+                                                   const ashlar_bench_config *config, size_t pairs);
 
 #endif /* ASHLAR_BENCH_ALLOC_H */

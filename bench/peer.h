@@ -1,19 +1,53 @@
 /*
- * peer.h - one way to take and give back a block, as the benchmark sees it (internal).
+ * peer.h - one way to take and give back blocks, as the benchmark sees it (internal).
  */
 #ifndef ASHLAR_PEER_H
 #define ASHLAR_PEER_H
 
-#include <ashlar/allocator.h>
+#include <stddef.h>
+#include <stdint.h>
 
+#include <ashlar/device.h>
+
+/* 0 where a peer does not know. */
+typedef struct ashlar_peer_usage {
+    uint64_t reserved_peak_bytes; /* memory taken from the driver */
+    uint64_t live_peak_bytes;     /* asked for and not yet given back */
+} ashlar_peer_usage;
+
+/* Threads of one instance are numbered from 0. */
+enum { ASHLAR_PEER_THREADS_MAX = 64 };
+
+/*
+ * `create` makes an instance of its own, with nothing cached. A thread that works with one stands
+ * between `enter` and `leave`, always with the same number. NULL members: nothing to do.
+ *
+ * Threads: take and give from several at once; the others one at a time.
+ */
 typedef struct ashlar_peer {
     const char *name;
-    void *(*take)(void *self, size_t bytes); /* NULL: it could not */
+    ashlar_status (*create)(ashlar_device *device, void **self);
+    void (*destroy)(void *self); /* all has been given back */
+    ashlar_status (*enter)(void *self, size_t thread);
+    void (*leave)(void *self);
+    void *(*take)(void *self, size_t bytes, ashlar_stream stream); /* NULL: it could not */
     void (*give)(void *self, void *ptr);
-    void *self;
+    void (*usage)(void *self, ashlar_peer_usage *out);
 } ashlar_peer;
 
-/* jemalloc's host memory, or a peer without a name where the build has no jemalloc. */
-ashlar_peer ashlar_peer_jemalloc(void);
+const ashlar_peer *ashlar_peer_ashlar(void);
+const ashlar_peer *ashlar_peer_floor(void);
+const ashlar_peer *ashlar_peer_cub(void);      /* NULL where the build has no CUB */
+const ashlar_peer *ashlar_peer_jemalloc(void); /* NULL where the build has none */
+const ashlar_peer *ashlar_peer_glibc(void);
+const ashlar_peer *ashlar_peer_driver(void);
+const ashlar_peer *ashlar_peer_none(void); /* the empty loop; only where it is asked for */
+
+/* Those that the build has, in the order of the report: ashlar, floor, the others, none. */
+enum { ASHLAR_PEERS_MAX = 7 };
+size_t ashlar_peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]);
+
+/* The one of that name; NULL: there is none in this build. */
+const ashlar_peer *ashlar_peer_find(const char *name);
 
 #endif /* ASHLAR_PEER_H */

@@ -8,27 +8,123 @@
 bench=$ASHLAR_BUILD/bench/ashlar-bench
 rows=$scratch/rows.json
 
+# Every workload on every subject of the build, one row each and no other.
 rows_are_complete() {
-    python3 - "$rows" <<'END'
+    "$bench" --help | sed -n 's/^Subjects of this build: \(.*\) none$/\1/p' >"$scratch/subjects"
+    python3 - "$rows" "$scratch/subjects" <<'END'
 import json, sys
 rows = json.load(open(sys.argv[1]))
-keys = {"workload", "variant", "threads", "subject", "ns_pair", "driver_calls", "reserved_over_live"}
-assert rows and all(set(row) == keys and row["ns_pair"] > 0 for row in rows), rows
-ours = [row for row in rows if row["subject"] == "ashlar"]
-driver = [row for row in rows if row["subject"] == "driver"]
-assert len(ours) == len(driver) == 3, rows
+subjects = open(sys.argv[2]).read().split()
+assert {"ashlar", "floor", "glibc", "driver"} <= set(subjects), subjects
+one_size = ["512", "4096", "65536", "1048576", "67108864", "4096-fragmented"]
+lists = [("one_size", v, t) for v in one_size for t in (1, 2)]
+lists += [("mix", "reverse", 1), ("mix", "shuffled", 1)]
+lists += [(name, "", 1) for name in ("random", "rnn_warm", "rnn_cold")]
+keys = ["workload", "variant", "threads", "subject", "ns_pair", "driver_calls", "reserved_over_live"]
+assert all(list(row) == keys for row in rows), rows
+found = [(r["workload"], r["variant"], r["threads"], r["subject"]) for r in rows]
+assert found == [(*l, s) for l in lists for s in subjects], found
+assert all(row["ns_pair"] > 0 for row in rows), rows
+for row in rows:
+    known = row["subject"] == "ashlar" or (row["subject"] == "cub" and row["threads"] == 1)
+    ratio = row["reserved_over_live"]
+    assert (ratio is not None and ratio > 0.99) if known else ratio is None, row
+calls = {f[:2] + f[3:]: r["driver_calls"] for f, r in zip(found, rows) if f[2] == 1}
 # Blocks are reused: what the driver is asked does not grow with the pairs. Its own pairs do ask.
-assert all(row["driver_calls"] <= 3 for row in ours), ours
-assert all(row["driver_calls"] > 100 for row in driver), driver
+assert calls["one_size", "4096", "ashlar"] <= 3, calls
+assert calls["one_size", "4096", "driver"] == 512, calls
+assert calls["rnn_warm", "", "driver"] == 40000, calls
+assert calls["rnn_warm", "", "ashlar"] <= 3, calls
+assert all(n == 0 for key, n in calls.items() if key[2] in ("floor", "glibc", "jemalloc")), calls
 END
 }
 
-refuses_unknown_words() {
-    "$bench" nonsense 2>"$scratch/stderr"
-    [ $? -eq 2 ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] && grep -q nonsense "$scratch/stderr"
+prints_a_table_and_targets() {
+    grep -q '^workload .* x floor ' "$scratch/table" || complain 'no head' || return
+    [ "$(grep -c '^rnn_cold  ' "$scratch/table")" -ge 4 ] || complain 'no rows' || return
+    grep -q '^\(met\|NOT MET\) *one_size  4096 .*pair cost / floor' "$scratch/table"
 }
 
-check 'a_smoke_run_succeeds' "$bench" alloc --smoke --device soft --json "$rows"
+smoke_run() {
+    "$bench" alloc --smoke --device soft --json "$rows" >"$scratch/table"
+}
+
+takes_only_what_is_asked_for() {
+    "$bench" alloc --smoke --device soft --workload mix/shuffled --workload random \
+        --subject floor --subject none --threads 2 --json "$rows" || return
+    python3 - "$rows" <<'END'
+import json, sys
+got = [(r["workload"], r["variant"], r["threads"], r["subject"]) for r in json.load(open(sys.argv[1]))]
+lists = (("mix", "shuffled", 2), ("random", "", 2))
+assert got == [(*l, s) for l in lists for s in ("floor", "none")], got
+END
+}
+
+is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
+    word=$1
+    shift
+    "$bench" "$@" 2>"$scratch/stderr"
+    [ $? -eq 2 ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] && grep -q -e "$word" "$scratch/stderr"
+}
+
+refuses_unknown_words() {
+    is_usage_error nonsense nonsense || complain 'a word' || return
+    is_usage_error chaos alloc --workload chaos || complain 'a workload' || return
+    is_usage_error ceiling alloc --subject ceiling || complain 'a subject' || return
+    is_usage_error --threads alloc --threads 65 || complain 'threads' || return
+    is_usage_error gpu alloc --device gpu || complain 'a device'
+}
+
+fails_before_it_measures() {
+    timeout 5 "$bench" alloc --json /nowhere/at/all.json >"$scratch/table" 2>"$scratch/stderr"
+    [ $? -eq 1 ] && [ ! -s "$scratch/table" ] && grep -q nowhere "$scratch/stderr"
+}
+
+# A device on which the list does not fit: an error that says so, and no rows.
+fails_where_memory_is_short() {
+    ASHLAR_SOFT=memory=64MiB "$bench" alloc --smoke --device soft --workload mix \
+        --subject driver --json "$scratch/none.json" 2>"$scratch/stderr"
+    [ $? -eq 1 ] && grep -q 'driver has no block of' "$scratch/stderr" &&
+        [ ! -e "$scratch/none.json" ]
+}
+
+# The same count every time, in JSON too; without valgrind it says what is missing.
+counts_instructions() {
+    mkdir "$scratch/tmp"
+    (TMPDIR=$scratch/tmp && export TMPDIR &&
+        "$bench" alloc --instructions --subject floor --json "$rows" &&
+        "$bench" alloc --instructions --subject floor --json "$scratch/again.json") || return
+    python3 - "$rows" "$scratch/again.json" <<'END'
+import json, sys
+(one,), (two,) = [json.load(open(path)) for path in sys.argv[1:]]
+assert one["subject"] == "floor" and one["variant"] == "4096-instructions", one
+assert one["ns_pair"] is None and one["driver_calls"] is None, one
+assert 20 < one["instructions"] < 100, one
+assert abs(one["instructions"] - two["instructions"]) < 0.5, (one, two)
+END
+}
+
+says_that_valgrind_is_missing() {
+    (PATH=$scratch && export PATH && "$bench" alloc --instructions) 2>"$scratch/stderr"
+    [ $? -eq 1 ] && grep -q 'no valgrind' "$scratch/stderr"
+}
+
+leaves_nothing_in_tmp() {
+    rmdir "$scratch/tmp"
+}
+
+check 'a_smoke_run_succeeds' smoke_run
 check 'its_rows_are_complete' rows_are_complete
+check 'it_prints_a_table_and_targets' prints_a_table_and_targets
+check 'only_what_is_asked_for_is_measured' takes_only_what_is_asked_for
 check 'unknown_words_are_refused' refuses_unknown_words
+check 'a_file_that_cannot_be_written_fails_first' fails_before_it_measures
+check 'a_device_that_is_too_small_is_an_error' fails_where_memory_is_short
+if command -v valgrind >/dev/null; then
+    check 'instructions_are_counted_exactly' counts_instructions
+    check 'counting_leaves_no_file' leaves_nothing_in_tmp
+else
+    skip 'instructions_are_counted_exactly' 'valgrind is not installed'
+fi
+check 'a_missing_valgrind_is_named' says_that_valgrind_is_missing
 check_report
