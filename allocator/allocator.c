@@ -215,7 +215,7 @@ static ashlar_status bad_pointer_locked(const ashlar_allocator *a, const void *p
         return ashlar_fail(ASHLAR_EPOINTER, "%p: not a block of this allocator", ptr);
     }
     const ashlar_block *block = ashlar_heap_find(&a->heap, offset);
-    if (block->requested == 0) {
+    if (block->state != ASHLAR_BLOCK_LIVE) {
         return ashlar_fail(ASHLAR_EPOINTER, "%p: freed before, or never handed out", ptr);
     }
     return ashlar_fail(ASHLAR_EPOINTER,

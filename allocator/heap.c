@@ -8,9 +8,11 @@
 /* Block nodes come in chunks, and go back to the host only with the heap. */
 enum { CHUNK_NODES = 256 };
 
+enum { LINE_BYTES = 64 };
+
 struct ashlar_node_chunk {
     ashlar_node_chunk *next;
-    ashlar_block nodes[CHUNK_NODES];
+    unsigned char room[CHUNK_NODES * sizeof(ashlar_block) + LINE_BYTES]; /* from a line's start */
 };
 
 static void push_spare(ashlar_heap *heap, ashlar_block *node) {
@@ -24,7 +26,7 @@ static ashlar_block *pop_spare(ashlar_heap *heap) {
     ASHLAR_ASSERT(node != NULL);
     heap->spare = node->next;
     heap->spare_count--;
-    *node = (ashlar_block){0};
+    *node = (ashlar_block){.state = ASHLAR_BLOCK_FREE};
     return node;
 }
 
@@ -39,8 +41,10 @@ static ashlar_status reserve_node(ashlar_heap *heap) {
     }
     chunk->next = heap->chunks;
     heap->chunks = chunk;
+    const uintptr_t start = ((uintptr_t)chunk->room + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    ashlar_block *nodes = (ashlar_block *)start;
     for (int i = CHUNK_NODES - 1; i >= 0; i--) {
-        push_spare(heap, &chunk->nodes[i]);
+        push_spare(heap, &nodes[i]);
     }
     return ASHLAR_OK;
 }
@@ -69,7 +73,7 @@ void ashlar_heap_finish(ashlar_heap *heap) {
 }
 
 static bool is_free(const ashlar_block *block) {
-    return block->requested == 0;
+    return block->state == ASHLAR_BLOCK_FREE;
 }
 
 static ashlar_free_bins *bins_of(ashlar_heap *heap, const ashlar_block *block) {
@@ -109,6 +113,7 @@ ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block, size_t by
         ashlar_free_bins_insert(bins_of(heap, rest), rest);
         block->bytes = bytes;
     }
+    block->state = ASHLAR_BLOCK_LIVE;
     ashlar_page_map_set(&heap->map, block->offset, block);
     heap->used_bytes += bytes;
     heap->free_bytes -= bytes;
@@ -174,10 +179,11 @@ static void settle(ashlar_heap *heap, ashlar_block *block) {
 }
 
 void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick) {
-    ASHLAR_ASSERT(!is_free(block));
+    ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_LIVE || block->state == ASHLAR_BLOCK_CACHED);
     ashlar_page_map_set(&heap->map, block->offset, NULL);
     heap->used_bytes -= block->bytes;
     heap->free_bytes += block->bytes;
+    block->state = ASHLAR_BLOCK_FREE;
     block->requested = 0;
     block->order = order;
     block->tick = tick;

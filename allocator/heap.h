@@ -8,7 +8,8 @@
  *   the blocks cover [0, range.mapped_bytes) exactly, in address order, without gaps
  *   used_bytes + free_bytes == range.mapped_bytes
  *   a free block is in its order's bins, or in `idle` where its order is NULL, and in no other
- *   the page map knows the live blocks and nothing else
+ *   the page map knows the live and the cached blocks and nothing else
+ *   a live block has 1 <= requested <= bytes and an order; any other has requested == 0
  *   two neighbouring free blocks never have the same order
  */
 #ifndef ASHLAR_HEAP_H
@@ -40,7 +41,7 @@ void ashlar_heap_finish(ashlar_heap *heap);
 
 /*
  * Hand out `bytes` from the front of a free block; the rest stays free with the block's stamp.
- * Writes offset, bytes and the page map; order, requested and tag are the caller's to set.
+ * Writes offset, bytes, state (live) and the page map; order, requested and tag are the caller's.
  *
  * bytes   a multiple of ASHLAR_BLOCK_ALIGN, at most block->bytes
  * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
@@ -49,7 +50,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block
                                                  size_t bytes);
 
 /*
- * Make a live block free, last used at (order, tick), and merge it with its free neighbours where
+ * Make a live or cached block free, last used at (order, tick), and merge it with its free neighbours where
  * both have the same order or one of the two is known to be past. Cannot fail.
  */
 void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick);

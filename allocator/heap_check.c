@@ -8,8 +8,21 @@ static ashlar_status broken(const ashlar_block *block, const char *what) {
                        block->offset, block->bytes, what);
 }
 
+static ashlar_status check_free(const ashlar_heap *heap, const ashlar_block *block) {
+    const ashlar_free_bins *bins = block->order != NULL ? &block->order->free : &heap->idle;
+    if (!ashlar_free_bins_has(bins, block)) {
+        return broken(block, "free, but not in its bins");
+    }
+    if (block->next != NULL && block->next->state == ASHLAR_BLOCK_FREE &&
+        block->next->order == block->order) {
+        return broken(block, "not merged with the free block behind it");
+    }
+    return ASHLAR_OK;
+}
+
 static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *block) {
-    const bool is_free = block->requested == 0;
+    const bool is_free = block->state == ASHLAR_BLOCK_FREE;
+    const bool is_live = block->state == ASHLAR_BLOCK_LIVE;
     const ashlar_block *mapped = ashlar_page_map_get(&heap->map, block->offset);
     /* So is the offset then: it is the sum of the sizes before it. */
     if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0) {
@@ -19,19 +32,14 @@ static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *bl
         return broken(block,
                       is_free ? "free, but in the page map" : "live, but not in the page map");
     }
-    if (!is_free) {
-        return block->requested <= block->bytes && block->order != NULL
-                   ? ASHLAR_OK
-                   : broken(block, "live, with a wrong size or no stream");
+    if (is_live &&
+        (block->requested == 0 || block->requested > block->bytes || block->order == NULL)) {
+        return broken(block, "live, with a wrong size or no stream");
     }
-    const ashlar_free_bins *bins = block->order != NULL ? &block->order->free : &heap->idle;
-    if (!ashlar_free_bins_has(bins, block)) {
-        return broken(block, "free, but not in its bins");
+    if (!is_live && block->requested != 0) {
+        return broken(block, "not live, but bytes of it are asked for");
     }
-    if (block->next != NULL && block->next->requested == 0 && block->next->order == block->order) {
-        return broken(block, "not merged with the free block behind it");
-    }
-    return ASHLAR_OK;
+    return is_free ? check_free(heap, block) : ASHLAR_OK;
 }
 
 ashlar_status ashlar_heap_check(const ashlar_heap *heap) {
@@ -45,7 +53,7 @@ ashlar_status ashlar_heap_check(const ashlar_heap *heap) {
         if (status != ASHLAR_OK) {
             return status;
         }
-        *(block->requested == 0 ? &free_bytes : &used_bytes) += block->bytes;
+        *(block->state == ASHLAR_BLOCK_FREE ? &free_bytes : &used_bytes) += block->bytes;
         offset += block->bytes;
         prev = block;
     }

@@ -87,7 +87,7 @@ static inline const ashlar_block *block_at(size_t idx) {
 static inline bool is_free_run(size_t first, size_t count, const ashlar_order *order,
                                uint64_t tick) {
     const ashlar_block *block = block_at(first);
-    return block != NULL && block->requested == 0 && block->bytes == count * UNIT &&
+    return block != NULL && block->state == ASHLAR_BLOCK_FREE && block->bytes == count * UNIT &&
            block->order == order && block->tick == tick;
 }
 

@@ -23,11 +23,38 @@ static void a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp(void) {
     const ashlar_block *rest = front->next;
     CHECK_ZU(rest->offset, UNIT + 512);
     CHECK_ZU(rest->bytes, 2 * UNIT - 512);
-    CHECK(rest->order == &order_b && rest->tick == 9 && rest->requested == 0);
+    CHECK(rest->order == &order_b && rest->tick == 9 && rest->state == ASHLAR_BLOCK_FREE);
     CHECK(rest->next == blocks[3] && blocks[3]->prev == rest);
     CHECK(ashlar_free_bins_has(&order_b.free, rest));
     CHECK(!ashlar_free_bins_has(&order_b.free, front));
     CHECK(ashlar_page_map_get(&heap.map, UNIT) == front);
+    tear_down_heap();
+}
+
+static void a_cached_block_counts_as_used_until_it_is_put_back(void) {
+    REQUIRE(set_up_heap("memory=16MiB"));
+    fill_four(blocks);
+    blocks[1]->state = ASHLAR_BLOCK_CACHED;
+    blocks[1]->requested = 0;
+    check_heap();
+    CHECK_ZU(heap.used_bytes, 4 * UNIT);
+    CHECK(ashlar_page_map_get(&heap.map, UNIT) == blocks[1]);
+    put(blocks[2], &order_a, 7); /* does not merge with it */
+    CHECK(is_free_run(2, 1, &order_a, 7));
+    put(blocks[1], &order_a, 5);
+    CHECK(is_free_run(1, 2, &order_a, 7));
+    tear_down_heap();
+}
+
+static void blocks_lie_on_two_cache_lines_at_most(void) {
+    REQUIRE(set_up_heap("memory=16MiB"));
+    fill_four(blocks);
+    for (int i = 0; i < 4; i++) {
+        const uintptr_t start = (uintptr_t)blocks[i], last = start + sizeof *blocks[i] - 1;
+        CHECK(last / 64 - start / 64 <= 1);
+        CHECK(start % 16 == 0);
+    }
+    CHECK((uintptr_t)blocks[0] % 64 == 0); /* the first of its chunk */
     tear_down_heap();
 }
 
@@ -319,6 +346,8 @@ static void nodes_are_used_again(void) {
 int main(void) {
     RUN(a_new_heap_is_empty);
     RUN(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp);
+    RUN(a_cached_block_counts_as_used_until_it_is_put_back);
+    RUN(blocks_lie_on_two_cache_lines_at_most);
     RUN(a_block_taken_whole_leaves_no_rest);
     RUN(neighbours_merge_only_where_their_stamps_have_a_common_one);
     RUN(a_use_that_has_passed_since_yields_to_the_other);

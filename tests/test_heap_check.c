@@ -84,6 +84,24 @@ static void a_live_block_with_a_wrong_size_or_no_stream_is_found(void) {
     above->order = NULL;
     check_broken("live, with a wrong size or no stream");
     above->order = &order_a;
+    above->requested = 0;
+    check_broken("live, with a wrong size or no stream");
+    above->requested = UNIT;
+    tear_down_heap();
+}
+
+static void bytes_asked_for_of_a_block_that_is_not_live_are_found(void) {
+    REQUIRE(set_up_four());
+    idle->requested = 1;
+    check_broken("block at offset 1572864 of 524288 bytes: not live, but bytes of it");
+    idle->requested = 0;
+    live->state = ASHLAR_BLOCK_CACHED;
+    check_broken("block at offset 0 of 524288 bytes: not live, but bytes of it");
+    live->requested = 0;
+    check_heap();
+    ashlar_page_map_set(&heap.map, 0, NULL);
+    check_broken("live, but not in the page map");
+    ashlar_page_map_set(&heap.map, 0, live);
     tear_down_heap();
 }
 
@@ -145,6 +163,7 @@ int main(void) {
     RUN(a_size_that_is_no_multiple_is_found);
     RUN(a_page_map_that_disagrees_is_found);
     RUN(a_live_block_with_a_wrong_size_or_no_stream_is_found);
+    RUN(bytes_asked_for_of_a_block_that_is_not_live_are_found);
     RUN(a_free_block_outside_its_bins_is_found);
     RUN(free_neighbours_that_should_be_one_are_found);
     RUN(blocks_that_do_not_end_with_the_range_are_found);
