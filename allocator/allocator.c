@@ -21,7 +21,7 @@ ashlar_status ashlar_allocator_create(ashlar_device *device, ashlar_allocator **
     }
     a->device = device;
     a->caller = (ashlar_caller){.device = device};
-    const ashlar_status status = ashlar_heap_init(&a->heap, &a->caller);
+    const ashlar_status status = ashlar_heap_init(&a->heap, &a->caller, &(ashlar_heap_options){0});
     if (status != ASHLAR_OK) {
         ashlar_host_free(a);
         return status;
@@ -211,10 +211,10 @@ ashlar_status ashlar_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream stre
 
 /* What is wrong with a pointer that is not the start of a live block. */
 static ashlar_status bad_pointer_locked(const ashlar_allocator *a, const void *ptr, size_t offset) {
-    if (offset >= a->heap.range.mapped_bytes) {
+    const ashlar_block *block = ashlar_heap_find(&a->heap, offset);
+    if (block == NULL || block->state == ASHLAR_BLOCK_UNMAPPED) {
         return ashlar_fail(ASHLAR_EPOINTER, "%p: not a block of this allocator", ptr);
     }
-    const ashlar_block *block = ashlar_heap_find(&a->heap, offset);
     if (block->state != ASHLAR_BLOCK_LIVE) {
         return ashlar_fail(ASHLAR_EPOINTER, "%p: freed before, or never handed out", ptr);
     }
@@ -228,7 +228,7 @@ static ashlar_status find_live_locked(const ashlar_allocator *a, const void *ptr
     /* An address below the base wraps to a huge offset, and is refused with the others. */
     const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->heap.range.base);
     ashlar_block *block = NULL;
-    if (offset < a->heap.range.mapped_bytes) {
+    if (offset < a->heap.range.bytes) {
         block = ashlar_page_map_get(&a->heap.map, offset);
     }
     if (block == NULL) {

@@ -41,7 +41,7 @@ static ashlar_status check_stats_locked(const ashlar_allocator *a) {
     for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
         live += block->requested;
         live_blocks += block->requested != 0;
-        free_blocks += block->requested == 0;
+        free_blocks += block->state == ASHLAR_BLOCK_FREE;
         tags[block->tag] += block->requested;
     }
     uint64_t in_bins = ashlar_free_bins_count(&a->heap.idle);

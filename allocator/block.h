@@ -37,6 +37,7 @@ struct ashlar_block {
     uint64_t tick;       /* free: order->recorded at that use */
     unsigned char state; /* an ashlar_block_state */
     unsigned char tag;   /* live: an ashlar_tag */
+    bool starts_segment; /* never merges with the block below it */
     ashlar_block *prev;  /* address order, NULL at the ends */
     ashlar_block *next;  /* and the list of spare nodes */
     ashlar_block *newer; /* free: the list of its bin, NULL at the ends */
