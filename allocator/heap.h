@@ -67,7 +67,8 @@ void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order
 /*
  * Map more memory, where that takes the least of it, so that there is a free block of `bytes` that
  * work on `order` may use: at the end of the range or in a hole, next to a free block that is
- * `order`'s or past and counts towards it; in a range of segments, a segment of its own.
+ * `order`'s or past and counts towards it; in a range of segments, a segment of its own. Requires
+ * that no free block that `order` may use is as large.
  *
  * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER,
  *         ASHLAR_EHOSTMEM; then nothing has changed.

@@ -87,9 +87,9 @@ static inline size_t origin(void) {
 }
 
 /* The block that starts at unit `idx`, NULL where none does. */
-static inline const ashlar_block *block_at(size_t idx) {
+static inline ashlar_block *block_at(size_t idx) {
     const size_t offset = origin() + idx * UNIT;
-    const ashlar_block *block = heap.first;
+    ashlar_block *block = heap.first;
     while (block != NULL && block->offset != offset) {
         block = block->next;
     }
@@ -102,6 +102,36 @@ static inline bool is_free_run(size_t first, size_t count, const ashlar_order *o
     const ashlar_block *block = block_at(first);
     return block != NULL && block->state == ASHLAR_BLOCK_FREE && block->bytes == count * UNIT &&
            block->order == order && block->tick == tick;
+}
+
+/*
+ * Live blocks of `units` units each, of order_a, in a heap that grew for each of them: with
+ * units a multiple of four, every block is a chunk.
+ */
+static inline void fill(ashlar_block **blocks, size_t count, size_t units) {
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = cut(grow(units * UNIT, &order_a), units * UNIT, &order_a);
+    }
+}
+
+/* Free a block whose last use is over. */
+static inline void put_idle(ashlar_block *block) {
+    order_a.completed = 1;
+    put(block, &order_a, 0);
+}
+
+static inline void trim(size_t target) {
+    CHECK(ashlar_heap_trim(&heap, target) == ASHLAR_OK);
+    check_heap();
+}
+
+/* Blocks in state UNMAPPED. */
+static inline size_t holes(void) {
+    size_t count = 0;
+    for (const ashlar_block *block = heap.first; block != NULL; block = block->next) {
+        count += block->state == ASHLAR_BLOCK_UNMAPPED;
+    }
+    return count;
 }
 
 #define RUN_BOTH(test)                         \
