@@ -18,6 +18,15 @@ const char *ashlar_tag_name(ashlar_tag tag) {
     return (unsigned)tag < (unsigned)ASHLAR_TAG_COUNT ? names[tag] : "unknown";
 }
 
+/* The smaller of the two limits. */
+static size_t limit_of(const ashlar_config *config, size_t device_bytes) {
+    const size_t share = config->limit_fraction < 1
+                             ? (size_t)(config->limit_fraction * (double)device_bytes)
+                             : device_bytes;
+    return config->limit_bytes != 0 && config->limit_bytes < share ? (size_t)config->limit_bytes
+                                                                   : share;
+}
+
 static void fix(ashlar_allocator *a) {
     static _Atomic uint64_t ids;
     a->fixed.id = atomic_fetch_add(&ids, 1) + 1;
@@ -34,7 +43,11 @@ ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_c
     }
     a->device = device;
     a->caller = (ashlar_caller){.device = device};
-    const ashlar_status status = ashlar_heap_init(&a->heap, &a->caller);
+    const ashlar_heap_options options = {
+        .use_segments = !config->virtual_memory,
+        .limit_bytes = limit_of(config, device->info.total_bytes),
+    };
+    const ashlar_status status = ashlar_heap_init(&a->heap, &a->caller, &options);
     if (status != ASHLAR_OK) {
         ashlar_host_free(a);
         return status;

@@ -43,6 +43,7 @@ struct ashlar_block {
     unsigned char tag;   /* live: an ashlar_tag */
     uint16_t list;       /* live: the list of a cache's magazines that it would be in */
     bool is_shared;      /* live: used on further streams, see shared.h */
+    bool starts_segment; /* never merges with the block below it */
     ashlar_block *prev;  /* address order, NULL at the ends */
     ashlar_block *next;  /* and the list of spare nodes */
     ashlar_block *newer; /* free: the list of its bin, NULL at the ends */

@@ -1,16 +1,18 @@
 /*
- * heap.h - the range cut into blocks: splitting, coalescing, growing (internal).
+ * heap.h - the range cut into blocks: splitting, coalescing, growing, giving back (internal).
  *
  * The heap knows stamps (order, tick) but makes no decision about streams: which free block may
  * serve a request is the allocator's to say.
  *
  * Invariants (ashlar_heap_check):
- *   the blocks cover [0, range.mapped_bytes) exactly, in address order, without gaps
+ *   the blocks cover [0, end of the last) exactly, in address order, without gaps
+ *   the chunks of the range are exactly what the mapped blocks cover
  *   used_bytes + free_bytes == range.mapped_bytes
  *   a free block is in its order's bins, or in `idle` where its order is NULL, and in no other
  *   the page map knows the live and the cached blocks and nothing else
- *   a live block has 1 <= requested <= bytes and an order; any other has requested == 0
- *   two neighbouring free blocks never have the same order
+ *   a live block has requested <= bytes and an order; any other has requested == 0
+ *   two neighbouring free blocks never have the same order, but where a segment starts
+ *   two holes are never neighbours, and the last block is none
  */
 #ifndef ASHLAR_HEAP_H
 #define ASHLAR_HEAP_H
@@ -21,6 +23,11 @@
 
 typedef struct ashlar_node_chunk ashlar_node_chunk;
 
+typedef struct ashlar_heap_options {
+    bool use_segments;  /* also where there is virtual memory management */
+    size_t limit_bytes; /* most that is mapped at a time; 0: the device's memory */
+} ashlar_heap_options;
+
 /* Lock: the allocator's guards every field. */
 typedef struct ashlar_heap {
     ashlar_range range;
@@ -30,18 +37,20 @@ typedef struct ashlar_heap {
     ashlar_block *last;
     size_t used_bytes;
     size_t free_bytes;
-    ashlar_block *spare;   /* nodes for blocks to come, linked by next */
+    ashlar_block *spare; /* nodes for blocks to come, linked by next */
     size_t spare_count;
-    ashlar_node_chunk *chunks;
+    ashlar_node_chunk *nodes;
 } ashlar_heap;
 
 /* Errors: as ashlar_allocator_create(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_caller *caller);
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_caller *caller,
+                                                 const ashlar_heap_options *options);
 void ashlar_heap_finish(ashlar_heap *heap);
 
 /*
  * Hand out `bytes` from the front of a free block; the rest stays free with the block's stamp.
- * Writes offset, bytes, state (live) and the page map; order, requested and tag are the caller's.
+ * Writes offset, bytes, the state (live) and the page map; order, requested and tag are the
+ * caller's to set.
  *
  * bytes   a multiple of ASHLAR_BLOCK_ALIGN, at most block->bytes
  * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
@@ -50,24 +59,61 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block
                                                  size_t bytes);
 
 /*
- * Make a live or cached block free, last used at (order, tick), and merge it with its free neighbours where
- * both have the same order or one of the two is known to be past. Cannot fail.
+ * Make a live or cached block free, last used at (order, tick), and merge it with its free
+ * neighbours where both have the same order or one of the two is known to be past. Cannot fail.
  */
 void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick);
 
 /*
- * Map more memory so that a free block of `bytes` that work on `order` may use ends the range.
- * A block that already ends it, is free, and is `order`'s or past counts towards it.
+ * Map more memory, where that takes the least of it, so that there is a free block of `bytes` that
+ * work on `order` may use: at the end of the range or in a hole, next to a free block that is
+ * `order`'s or past and counts towards it; in a range of segments, a segment of its own. Requires
+ * that no free block that `order` may use is as large.
  *
- * Errors: ASHLAR_ENOMEM, ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; then nothing has changed.
+ * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER,
+ *         ASHLAR_EHOSTMEM; then nothing has changed.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_heap_grow(ashlar_heap *heap, ashlar_order *order,
                                                  size_t bytes, ashlar_block **out);
 
+/*
+ * Map memory in one piece, until at least `bytes` are mapped in all. It is idle.
+ *
+ * Errors: as ashlar_heap_grow().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_reserve(ashlar_heap *heap, size_t bytes);
+
 /* Move every free block whose last use is past to the idle ones, and merge them. */
 void ashlar_heap_sweep(ashlar_heap *heap);
 
-/* The block that holds `offset`, for messages. O(blocks). */
+/*
+ * Give memory that no queued work touches back to the device, in whole chunks from the top down,
+ * until at most `target_bytes` are mapped or no chunk is idle.
+ *
+ * Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was given back before stays so.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_trim(ashlar_heap *heap, size_t target_bytes);
+
+/*
+ * Make a free block of `bytes` that work on `order` may use out of idle chunks from anywhere, by
+ * mapping them one behind another; what they lack is mapped new. A range of segments frees idle
+ * segments until one of the size can be had. For when nothing else has helped.
+ *
+ * Errors: ASHLAR_ENOMEM (not enough is idle), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; then every free
+ *         block is as before, but for memory that the driver refused to take back, and for segments
+ *         that were freed.
+ * Cost:   O(blocks * chunks), and three driver calls per chunk.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_gather(ashlar_heap *heap, ashlar_order *order,
+                                                   size_t bytes, ashlar_block **out);
+
+/*
+ * Let another device use all memory of the heap, now and later.
+ * Errors: as ashlar_range_allow_peer().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_allow_peer(ashlar_heap *heap, int ordinal);
+
+/* The block that holds `offset`, a hole perhaps; NULL above the last. For messages. O(blocks). */
 const ashlar_block *ashlar_heap_find(const ashlar_heap *heap, size_t offset);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. O(blocks). */

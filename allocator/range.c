@@ -5,75 +5,36 @@
 #include "error.h"
 #include "host.h"
 
-/*
- * Reserved addresses as a multiple of physical memory. Room to move pages to fresh addresses
- * instead of compacting; address space costs nothing.
- */
-enum { ADDRESS_FACTOR = 4 };
-
-/*
- * A growth step is 1/64 of what is mapped, within bounds: few driver calls for a large model, and
- * never more than 1/64 of the memory reserved in vain.
- */
-enum { STEP_DIVISOR = 64 };
+/* Few driver calls for a large model, and a bound on what is reserved in vain. */
 #define STEP_MAX_BYTES ((size_t)64 << 20)
 
-static cu_mem_prop memory_of(const ashlar_range *range) {
-    return (cu_mem_prop){
-        .type = CU_ALLOCATION_PINNED,
-        .location = {.type = CU_LOCATION_DEVICE, .id = range->caller->device->info.ordinal},
-    };
-}
-
-static ashlar_status refuse(const ashlar_range *range, const char *what, cu_result result) {
+ashlar_status ashlar_range_refuse(const ashlar_range *range, const char *what, cu_result result) {
     return ashlar_driver_error(range->caller->device->driver, what, result);
 }
 
-static ashlar_status require_virtual_memory(ashlar_caller *caller) {
+static ashlar_status has_virtual_memory(const ashlar_range *range, bool *out) {
     int supported = 0;
     const cu_result result =
-        ASHLAR_CALL(caller, device_get_attribute,
-                    (&supported, CU_ATTRIBUTE_VMM_SUPPORTED, caller->device->info.ordinal));
+        ASHLAR_CALL(range->caller, device_get_attribute,
+                    (&supported, CU_ATTRIBUTE_VMM_SUPPORTED, range->caller->device->info.ordinal));
     if (result != CU_SUCCESS) {
-        return ashlar_driver_error(caller->device->driver, "cuDeviceGetAttribute", result);
+        return ashlar_range_refuse(range, "cuDeviceGetAttribute", result);
     }
-    if (!supported) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
-                           "device %d has no virtual memory management, which ashlar needs",
-                           caller->device->info.ordinal);
-    }
+    *out = supported != 0;
     return ASHLAR_OK;
 }
 
-/* Where addresses are scarce (ulimit -v, a virtual machine), fewer of them do as well. */
-static ashlar_status reserve_addresses(ashlar_range *range) {
-    cu_result result = CU_OUT_OF_MEMORY;
-    for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {
-        if (!ashlar_mul(range->device_bytes, factor, &range->bytes) ||
-            !ashlar_align_up(range->bytes, range->granularity, &range->bytes)) {
-            return ashlar_fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
-                               range->device_bytes);
-        }
-        result = ASHLAR_CALL(range->caller, mem_address_reserve,
-                             (&range->base, range->bytes, 0, 0, 0));
+ashlar_status ashlar_range_init(ashlar_range *range, ashlar_caller *caller, bool use_segments) {
+    const size_t device_bytes = caller->device->info.total_bytes;
+    ashlar_range fresh = {
+        .caller = caller, .device_bytes = device_bytes, .limit_bytes = device_bytes};
+    bool use_vmm = false;
+    ashlar_status status = use_segments ? ASHLAR_OK : has_virtual_memory(&fresh, &use_vmm);
+    if (status == ASHLAR_OK && use_vmm) {
+        status = ashlar_range_vmm_init(&fresh);
+    } else if (status == ASHLAR_OK) {
+        ashlar_range_segments_init(&fresh);
     }
-    return result == CU_SUCCESS ? ASHLAR_OK : refuse(range, "cuMemAddressReserve", result);
-}
-
-ashlar_status ashlar_range_init(ashlar_range *range, ashlar_caller *caller) {
-    ashlar_status status = require_virtual_memory(caller);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    ashlar_range fresh = {.caller = caller, .device_bytes = caller->device->info.total_bytes};
-    const cu_mem_prop memory = memory_of(&fresh);
-    cu_result result = ASHLAR_CALL(caller, mem_get_allocation_granularity,
-                                   (&fresh.granularity, &memory, CU_GRANULARITY_MINIMUM));
-    if (result != CU_SUCCESS) {
-        return refuse(&fresh, "cuMemGetAllocationGranularity", result);
-    }
-    ASHLAR_ASSERT(fresh.granularity > 0 && (fresh.granularity & (fresh.granularity - 1)) == 0);
-    status = reserve_addresses(&fresh);
     if (status == ASHLAR_OK) {
         *range = fresh;
     }
@@ -81,89 +42,102 @@ ashlar_status ashlar_range_init(ashlar_range *range, ashlar_caller *caller) {
 }
 
 void ashlar_range_finish(ashlar_range *range) {
-    size_t offset = 0;
-    for (size_t i = 0; i < range->mapping_count; i++) {
-        const ashlar_mapping *mapping = &range->mappings[i];
-        (void)ASHLAR_CALL(range->caller, mem_unmap, (range->base + offset, mapping->bytes));
-        (void)ASHLAR_CALL(range->caller, mem_release, (mapping->handle));
-        offset += mapping->bytes;
+    range->ops->finish(range);
+    ashlar_host_free(range->chunks);
+}
+
+size_t ashlar_range_step(const ashlar_range *range) {
+    const size_t step = range->mapped_bytes / range->ops->step_divisor;
+    return (step > STEP_MAX_BYTES ? STEP_MAX_BYTES : step) & ~(range->granularity - 1);
+}
+
+size_t ashlar_range_left(const ashlar_range *range) {
+    return range->limit_bytes > range->mapped_bytes ? range->limit_bytes - range->mapped_bytes : 0;
+}
+
+/* Room for `count` more entries, so that noting a chunk cannot fail once it is mapped. */
+static ashlar_status reserve_entries(ashlar_range *range, size_t count) {
+    size_t capacity = range->chunk_capacity == 0 ? 16 : range->chunk_capacity;
+    while (capacity - range->chunk_count < count) {
+        capacity *= 2; /* counts of chunks, far from SIZE_MAX */
     }
-    ASHLAR_ASSERT(offset == range->mapped_bytes);
-    (void)ASHLAR_CALL(range->caller, mem_address_free, (range->base, range->bytes));
-    ashlar_host_free(range->mappings);
-}
-
-static size_t step_bytes(const ashlar_range *range) {
-    const size_t step = range->mapped_bytes / STEP_DIVISOR;
-    return step > STEP_MAX_BYTES ? STEP_MAX_BYTES : step;
-}
-
-/* Room for one more entry, so that recording a mapping cannot fail once it is made. */
-static ashlar_status reserve_entry(ashlar_range *range) {
-    if (range->mapping_count < range->mapping_capacity) {
+    if (capacity == range->chunk_capacity) {
         return ASHLAR_OK;
     }
-    const size_t capacity = range->mapping_capacity == 0 ? 16 : 2 * range->mapping_capacity;
-    ashlar_mapping *grown = ashlar_host_realloc(range->mappings, capacity, sizeof *grown);
+    ashlar_chunk *grown = ashlar_host_realloc(range->chunks, capacity, sizeof *grown);
     if (grown == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a list of %zu mappings", capacity);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a list of %zu chunks", capacity);
     }
-    range->mappings = grown;
-    range->mapping_capacity = capacity;
+    range->chunks = grown;
+    range->chunk_capacity = capacity;
     return ASHLAR_OK;
 }
 
-/* Create, map and open `bytes`, or undo what was done of it. */
-static ashlar_status map_at_top(ashlar_range *range, size_t bytes) {
-    ashlar_caller *caller = range->caller;
-    const cu_mem_prop memory = memory_of(range);
-    const cu_ptr top = range->base + range->mapped_bytes;
-    cu_mem_handle handle = 0;
-    cu_result result = ASHLAR_CALL(caller, mem_create, (&handle, bytes, &memory, 0));
-    if (result != CU_SUCCESS) {
-        return refuse(range, "cuMemCreate", result);
+ashlar_status ashlar_range_map(ashlar_range *range, size_t *offset, size_t bytes) {
+    ASHLAR_ASSERT(bytes > 0 && bytes % range->granularity == 0);
+    if (bytes > ashlar_range_left(range)) {
+        return ashlar_fail(ASHLAR_ENOMEM,
+                           "%zu bytes more than the %zu mapped would exceed the limit of %zu",
+                           bytes, range->mapped_bytes, range->limit_bytes);
     }
-    result = ASHLAR_CALL(caller, mem_map, (top, bytes, 0, handle, 0));
-    if (result != CU_SUCCESS) {
-        (void)ASHLAR_CALL(caller, mem_release, (handle));
-        return refuse(range, "cuMemMap", result);
+    const ashlar_status status = reserve_entries(range, bytes / ASHLAR_CHUNK_BYTES + 1);
+    return status == ASHLAR_OK ? range->ops->map(range, offset, bytes) : status;
+}
+
+ashlar_status ashlar_range_unmap(ashlar_range *range, ashlar_chunk *chunk) {
+    return range->ops->unmap(range, chunk);
+}
+
+ashlar_status ashlar_range_move(ashlar_range *range, size_t offset) {
+    return range->ops->move(range, offset);
+}
+
+ashlar_status ashlar_range_allow_peer(ashlar_range *range, int ordinal) {
+    bool is_known = ordinal == range->caller->device->info.ordinal;
+    for (size_t i = 0; i < range->peer_count; i++) {
+        is_known = is_known || range->peers[i] == ordinal;
     }
-    const cu_mem_access access = {.location = memory.location, .flags = CU_ACCESS_READWRITE};
-    result = ASHLAR_CALL(caller, mem_set_access, (top, bytes, &access, 1));
-    if (result != CU_SUCCESS) {
-        (void)ASHLAR_CALL(caller, mem_unmap, (top, bytes));
-        (void)ASHLAR_CALL(caller, mem_release, (handle));
-        return refuse(range, "cuMemSetAccess", result);
+    if (is_known) {
+        return ASHLAR_OK;
     }
-    range->mappings[range->mapping_count++] = (ashlar_mapping){.handle = handle, .bytes = bytes};
+    if (range->peer_count == ASHLAR_PEERS_MAX) {
+        return ashlar_fail(ASHLAR_ENOTSUP, "peer %d: at most %d devices can share an allocator",
+                           ordinal, ASHLAR_PEERS_MAX + 1);
+    }
+    return range->ops->allow_peer(range, ordinal);
+}
+
+void ashlar_range_add(ashlar_range *range, size_t offset, size_t bytes, cu_mem_handle handle) {
+    ASHLAR_ASSERT(range->chunk_count < range->chunk_capacity);
+    range->chunks[range->chunk_count++] =
+        (ashlar_chunk){.offset = offset, .bytes = bytes, .handle = handle};
     range->mapped_bytes += bytes;
-    return ASHLAR_OK;
+    ashlar_range_sort(range);
 }
 
-ashlar_status ashlar_range_grow(ashlar_range *range, size_t bytes, size_t *grown) {
-    size_t need;
-    if (!ashlar_align_up(bytes, range->granularity, &need) ||
-        need > range->bytes - range->mapped_bytes) {
-        return ashlar_fail(ASHLAR_ENOMEM, "%zu bytes exceed the reserved address range", bytes);
-    }
-    ashlar_status status = reserve_entry(range);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    size_t step = step_bytes(range) & ~(range->granularity - 1);
-    if (step > need && step <= range->bytes - range->mapped_bytes) {
-        status = map_at_top(range, step);
-        if (status == ASHLAR_OK) {
-            *grown = step;
-            return ASHLAR_OK;
-        }
-        if (status != ASHLAR_ENOMEM) {
-            return status;
+void ashlar_range_lose(ashlar_range *range, ashlar_chunk *chunk) {
+    chunk->is_gone = true;
+    range->mapped_bytes -= chunk->bytes;
+}
+
+void ashlar_range_forget_gone(ashlar_range *range) {
+    size_t kept = 0;
+    for (size_t i = 0; i < range->chunk_count; i++) {
+        if (!range->chunks[i].is_gone) {
+            range->chunks[kept++] = range->chunks[i];
         }
     }
-    status = map_at_top(range, need);
-    if (status == ASHLAR_OK) {
-        *grown = need;
+    range->chunk_count = kept;
+}
+
+/* By insertion: all but a few chunks are in order already. */
+void ashlar_range_sort(ashlar_range *range) {
+    for (size_t i = 1; i < range->chunk_count; i++) {
+        const ashlar_chunk chunk = range->chunks[i];
+        size_t at = i;
+        for (; at > 0 && range->chunks[at - 1].offset > chunk.offset; at--) {
+            range->chunks[at] = range->chunks[at - 1];
+        }
+        range->chunks[at] = chunk;
     }
-    return status;
 }

@@ -1,6 +1,7 @@
 /*
  * heap_fixture.h - a heap of its own on a software device, with two streams' orders that no driver
- * knows, so that a case sets their ticks as it likes.
+ * knows, so that a case sets their ticks as it likes. A case can run on both back ends of the
+ * range: RUN_BOTH(case).
  */
 #ifndef ASHLAR_HEAP_FIXTURE_H
 #define ASHLAR_HEAP_FIXTURE_H
@@ -9,11 +10,12 @@
 
 #include "heap.h"
 
-#define UNIT (512 * KIB) /* four of them fill the first mapping */
+#define UNIT (512 * KIB) /* four of them fill the first chunk */
 
 static ashlar_caller caller;
 static ashlar_heap heap;
 static ashlar_order order_a, order_b;
+static bool use_segments; /* the back end */
 
 static inline bool set_up_heap(const char *spec) {
     if (!set_up_device(spec)) {
@@ -22,7 +24,8 @@ static inline bool set_up_heap(const char *spec) {
     caller = (ashlar_caller){.device = device};
     order_a = (ashlar_order){.recorded = 100};
     order_b = (ashlar_order){.recorded = 100};
-    return ashlar_heap_init(&heap, &caller) == ASHLAR_OK;
+    return ashlar_heap_init(&heap, &caller, &(ashlar_heap_options){.use_segments = use_segments}) ==
+           ASHLAR_OK;
 }
 
 static inline void tear_down_heap(void) {
@@ -48,11 +51,11 @@ static inline ashlar_block *cut(ashlar_block *block, size_t bytes, ashlar_order 
     return block;
 }
 
-/* Map `bytes` more on top for `order`, and return the free block that now ends the range. */
+/* Map memory so that there is a free block of `bytes` for `order`. */
 static inline ashlar_block *grow(size_t bytes, ashlar_order *order) {
     ashlar_block *block = NULL;
     CHECK(ashlar_heap_grow(&heap, order, bytes, &block) == ASHLAR_OK);
-    CHECK(block != NULL && block == heap.last && block->bytes >= bytes);
+    CHECK(block != NULL && block->bytes >= bytes);
     check_heap();
     return block;
 }
@@ -74,10 +77,20 @@ static inline void put(ashlar_block *block, ashlar_order *order, uint64_t tick) 
     check_heap();
 }
 
-/* The block that starts at unit `idx`, NULL where none does. */
-static inline const ashlar_block *block_at(size_t idx) {
+/* Where memory starts: not at 0 in a range of segments. */
+static inline size_t origin(void) {
     const ashlar_block *block = heap.first;
-    while (block != NULL && block->offset != idx * UNIT) {
+    while (block != NULL && block->state == ASHLAR_BLOCK_UNMAPPED) {
+        block = block->next;
+    }
+    return block != NULL ? block->offset : 0;
+}
+
+/* The block that starts at unit `idx`, NULL where none does. */
+static inline ashlar_block *block_at(size_t idx) {
+    const size_t offset = origin() + idx * UNIT;
+    ashlar_block *block = heap.first;
+    while (block != NULL && block->offset != offset) {
         block = block->next;
     }
     return block;
@@ -90,5 +103,44 @@ static inline bool is_free_run(size_t first, size_t count, const ashlar_order *o
     return block != NULL && block->state == ASHLAR_BLOCK_FREE && block->bytes == count * UNIT &&
            block->order == order && block->tick == tick;
 }
+
+/*
+ * Live blocks of `units` units each, of order_a, in a heap that grew for each of them: with
+ * units a multiple of four, every block is a chunk.
+ */
+static inline void fill(ashlar_block **blocks, size_t count, size_t units) {
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = cut(grow(units * UNIT, &order_a), units * UNIT, &order_a);
+    }
+}
+
+/* Free a block whose last use is over. */
+static inline void put_idle(ashlar_block *block) {
+    order_a.completed = 1;
+    put(block, &order_a, 0);
+}
+
+static inline void trim(size_t target) {
+    CHECK(ashlar_heap_trim(&heap, target) == ASHLAR_OK);
+    check_heap();
+}
+
+/* Blocks in state UNMAPPED. */
+static inline size_t holes(void) {
+    size_t count = 0;
+    for (const ashlar_block *block = heap.first; block != NULL; block = block->next) {
+        count += block->state == ASHLAR_BLOCK_UNMAPPED;
+    }
+    return count;
+}
+
+#define RUN_BOTH(test)                         \
+    do {                                       \
+        use_segments = false;                  \
+        check_run(test, #test);                \
+        use_segments = true;                   \
+        check_run(test, #test "_in_segments"); \
+        use_segments = false;                  \
+    } while (0)
 
 #endif /* ASHLAR_HEAP_FIXTURE_H */

@@ -18,16 +18,16 @@ static void a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp(void) {
     put(blocks[1], &order_b, 7);
     put(blocks[2], &order_b, 9);
     ashlar_block *front = cut(blocks[2], 512, &order_a); /* the node of the merged block */
-    CHECK_ZU(front->offset, UNIT);
+    CHECK_ZU(front->offset, origin() + UNIT);
     CHECK(front->prev == blocks[0] && front->next->prev == front);
     const ashlar_block *rest = front->next;
-    CHECK_ZU(rest->offset, UNIT + 512);
+    CHECK_ZU(rest->offset, origin() + UNIT + 512);
     CHECK_ZU(rest->bytes, 2 * UNIT - 512);
     CHECK(rest->order == &order_b && rest->tick == 9 && rest->state == ASHLAR_BLOCK_FREE);
     CHECK(rest->next == blocks[3] && blocks[3]->prev == rest);
     CHECK(ashlar_free_bins_has(&order_b.free, rest));
     CHECK(!ashlar_free_bins_has(&order_b.free, front));
-    CHECK(ashlar_page_map_get(&heap.map, UNIT) == front);
+    CHECK(ashlar_page_map_get(&heap.map, origin() + UNIT) == front);
     tear_down_heap();
 }
 
@@ -38,7 +38,7 @@ static void a_cached_block_counts_as_used_until_it_is_put_back(void) {
     blocks[1]->requested = 0;
     check_heap();
     CHECK_ZU(heap.used_bytes, 4 * UNIT);
-    CHECK(ashlar_page_map_get(&heap.map, UNIT) == blocks[1]);
+    CHECK(ashlar_page_map_get(&heap.map, origin() + UNIT) == blocks[1]);
     put(blocks[2], &order_a, 7); /* does not merge with it */
     CHECK(is_free_run(2, 1, &order_a, 7));
     put(blocks[1], &order_a, 5);
@@ -116,8 +116,8 @@ static void check_pair(stamp x, stamp y, int first) {
 
 static void neighbours_merge_only_where_their_stamps_have_a_common_one(void) {
     /* order_a has completed recording 2: its tick 1 is past, its ticks 2 and 3 are not. */
-    const stamp stamps[] = {{&order_a, 1}, {&order_a, 2}, {&order_a, 3}, {&order_b, 0},
-                            {&order_b, 8}};
+    const stamp stamps[] = {
+        {&order_a, 1}, {&order_a, 2}, {&order_a, 3}, {&order_b, 0}, {&order_b, 8}};
     for (size_t i = 0; i < 5; i++) {
         for (size_t k = 0; k < 5; k++) {
             check_pair(stamps[i], stamps[k], 0);
@@ -188,7 +188,7 @@ static void everything_freed_is_one_block_again(void) {
             put(blocks[orders[i][k]], &order_a, (uint64_t)k);
         }
         CHECK(is_free_run(0, 4, &order_a, 3));
-        CHECK(heap.first == heap.last);
+        CHECK(block_at(0) == heap.last);
         tear_down_heap();
     }
 }
@@ -209,7 +209,7 @@ static void growth_extends_a_last_block_that_the_stream_may_use(void) {
         CHECK_ZU(heap.range.mapped_bytes, 8 * UNIT); /* one unit was there: 4 more do */
         CHECK_ZU(grown->offset, 3 * UNIT);
         CHECK_ZU(grown->bytes, 5 * UNIT);
-        CHECK(grown->order == (who == 2 ? NULL : owner) && (who == 2 || grown->tick == 5));
+        CHECK(grown->order == (who == 0 ? owner : NULL) && grown->tick == (who == 0 ? 5 : 0));
         tear_down_heap();
     }
 }
@@ -279,11 +279,11 @@ static void every_offset_is_found_in_its_block(void) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     for (size_t i = 0; i < 4; i++) {
-        CHECK(ashlar_heap_find(&heap, i * UNIT) == blocks[i]);
-        CHECK(ashlar_heap_find(&heap, i * UNIT + 1) == blocks[i]);
-        CHECK(ashlar_heap_find(&heap, (i + 1) * UNIT - 1) == blocks[i]);
+        CHECK(ashlar_heap_find(&heap, origin() + i * UNIT) == blocks[i]);
+        CHECK(ashlar_heap_find(&heap, origin() + i * UNIT + 1) == blocks[i]);
+        CHECK(ashlar_heap_find(&heap, origin() + (i + 1) * UNIT - 1) == blocks[i]);
     }
-    CHECK(ashlar_heap_find(&heap, 4 * UNIT) == NULL);
+    CHECK(ashlar_heap_find(&heap, origin() + 4 * UNIT) == NULL);
     tear_down_heap();
 }
 
@@ -302,7 +302,7 @@ static void a_take_without_host_memory_changes_nothing(void) {
         CHECK(is_free_run(0, 4, NULL, 0));
         CHECK_ZU(heap.used_bytes, 0);
         check_heap();
-        CHECK(ashlar_page_map_reserve(&heap.map, 0) == ASHLAR_OK);
+        CHECK(ashlar_page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
     }
     cut(block, UNIT, &order_a);
     tear_down_heap();
@@ -311,7 +311,7 @@ static void a_take_without_host_memory_changes_nothing(void) {
 static void the_last_spare_node_is_used_before_more_are_fetched(void) {
     REQUIRE(set_up_heap("memory=16MiB"));
     ashlar_block *block = grow(4 * UNIT, &order_a);
-    CHECK(ashlar_page_map_reserve(&heap.map, 0) == ASHLAR_OK);
+    CHECK(ashlar_page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
     const size_t spares = heap.spare_count;
     heap.spare_count = 1;
     ashlar_host_fail_at(1); /* whoever asks for host memory gets none */
@@ -327,42 +327,43 @@ static void nodes_are_used_again(void) {
     REQUIRE(set_up_heap("memory=16MiB"));
     ashlar_block *rest = grow(4 * UNIT, &order_a);
     static ashlar_block *many[600];
+    const size_t used = use_segments ? 2 : 1; /* the hole below the segment */
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < 600; i++) {
             many[i] = cut(rest, 512, &order_a);
             rest = many[i]->next;
         }
-        CHECK_ZU(heap.spare_count, 3 * 256 - 601); /* three chunks, in every round */
+        CHECK_ZU(heap.spare_count, 3 * 256 - 600 - used); /* three chunks, in every round */
         for (size_t i = 0; i < 600; i++) {
             put(many[i], &order_a, 0);
         }
-        rest = heap.first;
-        CHECK(rest == heap.last);
-        CHECK_ZU(heap.spare_count, 3 * 256 - 1);
+        rest = heap.last;
+        CHECK(rest == block_at(0));
+        CHECK_ZU(heap.spare_count, 3 * 256 - used);
     }
     tear_down_heap();
 }
 
 int main(void) {
-    RUN(a_new_heap_is_empty);
-    RUN(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp);
-    RUN(a_cached_block_counts_as_used_until_it_is_put_back);
+    RUN_BOTH(a_new_heap_is_empty);
+    RUN_BOTH(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp);
+    RUN_BOTH(a_cached_block_counts_as_used_until_it_is_put_back);
     RUN(blocks_lie_on_two_cache_lines_at_most);
-    RUN(a_block_taken_whole_leaves_no_rest);
+    RUN_BOTH(a_block_taken_whole_leaves_no_rest);
     RUN(neighbours_merge_only_where_their_stamps_have_a_common_one);
-    RUN(a_use_that_has_passed_since_yields_to_the_other);
-    RUN(two_past_uses_make_an_idle_block);
-    RUN(a_merge_that_changes_the_stamp_goes_on_to_the_next_neighbour);
-    RUN(a_block_between_two_streams_joins_one_of_them);
-    RUN(everything_freed_is_one_block_again);
+    RUN_BOTH(a_use_that_has_passed_since_yields_to_the_other);
+    RUN_BOTH(two_past_uses_make_an_idle_block);
+    RUN_BOTH(a_merge_that_changes_the_stamp_goes_on_to_the_next_neighbour);
+    RUN_BOTH(a_block_between_two_streams_joins_one_of_them);
+    RUN_BOTH(everything_freed_is_one_block_again);
     RUN(growth_extends_a_last_block_that_the_stream_may_use);
     RUN(growth_leaves_a_last_block_of_another_stream_alone);
     RUN(growth_goes_above_a_live_last_block);
-    RUN(growth_that_fails_changes_nothing);
-    RUN(a_sweep_makes_past_blocks_idle_and_merges_them);
-    RUN(every_offset_is_found_in_its_block);
-    RUN(a_take_without_host_memory_changes_nothing);
-    RUN(the_last_spare_node_is_used_before_more_are_fetched);
-    RUN(nodes_are_used_again);
+    RUN_BOTH(growth_that_fails_changes_nothing);
+    RUN_BOTH(a_sweep_makes_past_blocks_idle_and_merges_them);
+    RUN_BOTH(every_offset_is_found_in_its_block);
+    RUN_BOTH(a_take_without_host_memory_changes_nothing);
+    RUN_BOTH(the_last_spare_node_is_used_before_more_are_fetched);
+    RUN_BOTH(nodes_are_used_again);
     return check_report();
 }

@@ -133,11 +133,109 @@ static void free_neighbours_that_should_be_one_are_found(void) {
 static void blocks_that_do_not_end_with_the_range_are_found(void) {
     REQUIRE(set_up_four());
     heap.range.mapped_bytes += 512;
-    check_broken("blocks end at 2097152, the mapped range at 2097664");
+    check_broken("blocks of 2097152 bytes, 2097664 mapped");
     heap.range.mapped_bytes -= 512;
     heap.last = above;
-    check_broken("blocks end at 2097152");
+    check_broken("blocks end at 2097152, but not with the last");
     heap.last = idle;
+    tear_down_heap();
+}
+
+/* As above, the idle block live; then a hole of 2 MiB and a live block above it. */
+static bool set_up_hole(void) {
+    if (!set_up_four()) {
+        return false;
+    }
+    idle = cut(grow(4 * UNIT, &order_a), UNIT, &order_a);
+    ashlar_block *rest = cut(idle->next, 4 * UNIT, &order_a);
+    cut(grow(4 * UNIT, &order_a), 4 * UNIT, &order_a);
+    order_a.completed = 3;
+    put(rest, &order_a, 2);
+    CHECK(ashlar_heap_trim(&heap, 0) == ASHLAR_OK);
+    check_heap();
+    return rest->state == ASHLAR_BLOCK_UNMAPPED;
+}
+
+static void a_hole_that_is_none_is_found(void) {
+    REQUIRE(set_up_hole());
+    ashlar_block *hole = idle->next, *last = heap.last;
+    REQUIRE(hole->state == ASHLAR_BLOCK_UNMAPPED && hole->next == last);
+    hole->order = &order_a;
+    check_broken("block at offset 2097152 of 2097152 bytes: a hole, with a stamp");
+    hole->order = NULL;
+    hole->starts_segment = true;
+    check_broken("a hole, with a stamp or a segment's start");
+    hole->starts_segment = false;
+    ashlar_page_map_set(&heap.map, hole->offset, hole);
+    check_broken("free, but in the page map");
+    ashlar_page_map_set(&heap.map, hole->offset, NULL);
+    hole->bytes -= 512; /* memory above it that no chunk is behind */
+    last->bytes += 512;
+    last->offset -= 512;
+    ashlar_page_map_set(&heap.map, last->offset + 512, NULL);
+    ashlar_page_map_set(&heap.map, last->offset, last);
+    heap.used_bytes += 512;
+    check_broken("blocks of 4194816 bytes, 4194304 mapped");
+    heap.used_bytes -= 512;
+    ashlar_page_map_set(&heap.map, last->offset, NULL);
+    last->offset += 512;
+    last->bytes -= 512;
+    hole->bytes += 512;
+    ashlar_page_map_set(&heap.map, last->offset, last);
+    tear_down_heap();
+}
+
+static void holes_at_the_end_or_side_by_side_are_found(void) {
+    REQUIRE(set_up_hole());
+    ashlar_block *last = heap.last;
+    ashlar_page_map_set(&heap.map, last->offset, NULL);
+    last->state = ASHLAR_BLOCK_UNMAPPED;
+    last->order = NULL;
+    last->requested = 0;
+    check_broken("block at offset 2097152 of 2097152 bytes: a hole at the end, or not merged");
+    last->prev->state = ASHLAR_BLOCK_CACHED;
+    ashlar_page_map_set(&heap.map, last->prev->offset, last->prev);
+    check_broken("block at offset 4194304 of 2097152 bytes: a hole at the end, or not merged");
+    ashlar_page_map_set(&heap.map, last->prev->offset, NULL);
+    last->prev->state = ASHLAR_BLOCK_UNMAPPED;
+    last->state = ASHLAR_BLOCK_LIVE;
+    last->order = &order_a;
+    last->requested = last->bytes;
+    ashlar_page_map_set(&heap.map, last->offset, last);
+    tear_down_heap();
+}
+
+static void chunks_that_disagree_with_the_blocks_are_found(void) {
+    REQUIRE(set_up_hole());
+    ashlar_range *range = &heap.range;
+    REQUIRE(range->chunk_count == 2);
+    range->chunks[1].offset -= 2 * MIB;
+    check_broken("block at offset 2097152 of 2097152 bytes: a hole where memory is mapped");
+    range->chunks[1].offset -= 2 * MIB;
+    check_broken("chunk 1 overlaps, or is half moved");
+    range->chunks[1].offset += 4 * MIB;
+    range->chunks[0].is_chosen = true;
+    check_broken("chunk 0 overlaps, or is half moved");
+    range->chunks[0].is_chosen = false;
+    range->chunks[1].is_gone = true;
+    check_broken("chunk 1 overlaps, or is half moved");
+    range->chunks[1].is_gone = false;
+    range->chunk_count = 1;
+    check_broken("2097152 bytes mapped, counted 4194304");
+    range->chunk_count = 2;
+    tear_down_heap();
+}
+
+static void a_segment_that_starts_inside_a_block_is_found(void) {
+    use_segments = true;
+    REQUIRE(set_up_four());
+    use_segments = false;
+    live->starts_segment = false;
+    check_broken("segment 0 starts inside a block");
+    live->starts_segment = true;
+    heap.range.chunks[0].offset += UNIT;
+    check_broken("segment 0 starts inside a block");
+    heap.range.chunks[0].offset -= UNIT;
     tear_down_heap();
 }
 
@@ -164,6 +262,10 @@ int main(void) {
     RUN(a_free_block_outside_its_bins_is_found);
     RUN(free_neighbours_that_should_be_one_are_found);
     RUN(blocks_that_do_not_end_with_the_range_are_found);
+    RUN(a_hole_that_is_none_is_found);
+    RUN(holes_at_the_end_or_side_by_side_are_found);
+    RUN(chunks_that_disagree_with_the_blocks_are_found);
+    RUN(a_segment_that_starts_inside_a_block_is_found);
     RUN(wrong_sums_are_found);
     return check_report();
 }

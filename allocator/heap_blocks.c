@@ -1,0 +1,162 @@
+/* heap_blocks.c - the list of blocks: nodes, and cutting, joining, filling and hollowing them. */
+#include "heap_impl.h"
+
+#include "check_level.h"
+#include "error.h"
+#include "host.h"
+
+/* Block nodes come in chunks, and go back to the host only with the heap. */
+enum { CHUNK_NODES = 256 };
+
+enum { LINE_BYTES = 64 };
+
+struct ashlar_node_chunk {
+    ashlar_node_chunk *next;
+    unsigned char room[CHUNK_NODES * sizeof(ashlar_block) + LINE_BYTES]; /* from a line's start */
+};
+
+static void push_spare(ashlar_heap *heap, ashlar_block *node) {
+    node->next = heap->spare;
+    heap->spare = node;
+    heap->spare_count++;
+}
+
+static ashlar_block *pop_spare(ashlar_heap *heap) {
+    ashlar_block *node = heap->spare;
+    ASHLAR_ASSERT(node != NULL);
+    heap->spare = node->next;
+    heap->spare_count--;
+    return node;
+}
+
+ashlar_status ashlar_heap_reserve_nodes(ashlar_heap *heap, size_t count) {
+    while (heap->spare_count < count) {
+        ashlar_node_chunk *chunk = ashlar_host_calloc(1, sizeof *chunk);
+        if (chunk == NULL) {
+            return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for block descriptors");
+        }
+        chunk->next = heap->nodes;
+        heap->nodes = chunk;
+        const uintptr_t start = ((uintptr_t)chunk->room + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+        ashlar_block *nodes = (ashlar_block *)start;
+        for (int i = CHUNK_NODES - 1; i >= 0; i--) {
+            push_spare(heap, &nodes[i]);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+void ashlar_heap_free_nodes(ashlar_heap *heap) {
+    while (heap->nodes != NULL) {
+        ashlar_node_chunk *next = heap->nodes->next;
+        ashlar_host_free(heap->nodes);
+        heap->nodes = next;
+    }
+}
+
+static void link_after(ashlar_heap *heap, ashlar_block *block, ashlar_block *prev) {
+    block->prev = prev;
+    block->next = prev != NULL ? prev->next : heap->first;
+    *(prev != NULL ? &prev->next : &heap->first) = block;
+    *(block->next != NULL ? &block->next->prev : &heap->last) = block;
+}
+
+static void remove_block(ashlar_heap *heap, ashlar_block *block) {
+    *(block->prev != NULL ? &block->prev->next : &heap->first) = block->next;
+    *(block->next != NULL ? &block->next->prev : &heap->last) = block->prev;
+    push_spare(heap, block);
+}
+
+ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *block, size_t bytes) {
+    ASHLAR_ASSERT(bytes > 0 && bytes < block->bytes);
+    ashlar_block *rest = pop_spare(heap);
+    *rest = (ashlar_block){
+        .offset = block->offset + bytes,
+        .bytes = block->bytes - bytes,
+        .order = block->order,
+        .tick = block->tick,
+        .state = block->state,
+    };
+    block->bytes = bytes;
+    link_after(heap, rest, block);
+    return rest;
+}
+
+void ashlar_heap_absorb(ashlar_heap *heap, ashlar_block *block, ashlar_block *other) {
+    if (other->offset < block->offset) {
+        block->offset = other->offset;
+        block->starts_segment = other->starts_segment;
+    }
+    block->bytes += other->bytes;
+    remove_block(heap, other);
+}
+
+/* A new last block. */
+static ashlar_block *append(ashlar_heap *heap, size_t bytes, ashlar_block_state state) {
+    ashlar_block *block = pop_spare(heap);
+    *block = (ashlar_block){
+        .offset = ashlar_heap_end(heap), .bytes = bytes, .state = (unsigned char)state};
+    link_after(heap, block, heap->last);
+    return block;
+}
+
+ashlar_block *ashlar_heap_fill(ashlar_heap *heap, size_t offset, size_t bytes) {
+    heap->free_bytes += bytes;
+    const size_t end = ashlar_heap_end(heap);
+    if (offset >= end) {
+        if (offset > end) {
+            (void)append(heap, offset - end, ASHLAR_BLOCK_UNMAPPED);
+        }
+        return append(heap, bytes, ASHLAR_BLOCK_FREE);
+    }
+    ashlar_block *block = heap->last;
+    while (block->offset > offset) {
+        block = block->prev;
+    }
+    ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_UNMAPPED &&
+                  offset + bytes <= block->offset + block->bytes);
+    if (offset > block->offset) {
+        block = ashlar_heap_split(heap, block, offset - block->offset);
+    }
+    if (bytes < block->bytes) {
+        (void)ashlar_heap_split(heap, block, bytes);
+    }
+    block->state = ASHLAR_BLOCK_FREE;
+    return block;
+}
+
+static bool is_hole(const ashlar_block *block) {
+    return block != NULL && block->state == ASHLAR_BLOCK_UNMAPPED;
+}
+
+void ashlar_heap_hollow(ashlar_heap *heap, size_t offset, size_t bytes) {
+    ashlar_block *block = heap->last;
+    while (block->offset > offset) {
+        block = block->prev;
+    }
+    ASHLAR_ASSERT(ashlar_block_is_free(block) && offset + bytes <= block->offset + block->bytes);
+    ashlar_free_bins *bins = ashlar_heap_bins_of(heap, block);
+    heap->free_bytes -= bytes;
+    ashlar_free_bins_remove(bins, block);
+    if (offset > block->offset) {
+        ashlar_block *below = block;
+        block = ashlar_heap_split(heap, below, offset - below->offset);
+        ashlar_free_bins_insert(bins, below);
+    }
+    if (bytes < block->bytes) {
+        ashlar_free_bins_insert(bins, ashlar_heap_split(heap, block, bytes));
+    }
+    block->state = ASHLAR_BLOCK_UNMAPPED;
+    block->starts_segment = false;
+    block->order = NULL;
+    block->tick = 0;
+    if (is_hole(block->prev)) {
+        ashlar_heap_absorb(heap, block, block->prev);
+    }
+    if (is_hole(block->next)) {
+        ashlar_heap_absorb(heap, block, block->next);
+    }
+    if (block == heap->last) {
+        remove_block(heap, block);
+    }
+}

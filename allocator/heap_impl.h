@@ -1,0 +1,85 @@
+/*
+ * heap_impl.h - what the heap's own files share (internal).
+ */
+#ifndef ASHLAR_HEAP_IMPL_H
+#define ASHLAR_HEAP_IMPL_H
+
+#include "heap.h"
+
+static inline bool ashlar_block_is_free(const ashlar_block *block) {
+    return block->state == ASHLAR_BLOCK_FREE;
+}
+
+/* Whether work on `order` may use a block at once. */
+static inline bool ashlar_block_is_usable(const ashlar_block *block, const ashlar_order *order) {
+    return ashlar_block_is_free(block) &&
+           (block->order == order || ashlar_order_is_past(block->order, block->tick));
+}
+
+static inline ashlar_free_bins *ashlar_heap_bins_of(ashlar_heap *heap, const ashlar_block *block) {
+    return block->order != NULL ? &block->order->free : &heap->idle;
+}
+
+/* Where the last block ends. */
+static inline size_t ashlar_heap_end(const ashlar_heap *heap) {
+    return heap->last != NULL ? heap->last->offset + heap->last->bytes : 0;
+}
+
+/* Nodes are fetched before anything is changed, so that no change can be left half done. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_reserve_nodes(ashlar_heap *heap, size_t count);
+
+void ashlar_heap_free_nodes(ashlar_heap *heap);
+
+/* Cut a block, in no bin, after `bytes`; the rest, its new neighbour, has its state and stamp. */
+ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *block, size_t bytes);
+
+/* Let `block` take the place of its neighbour `other` as well; neither is in a bin. */
+void ashlar_heap_absorb(ashlar_heap *heap, ashlar_block *block, ashlar_block *other);
+
+/*
+ * Let `block`, which is in no bin, absorb its neighbour `other`, if that is free, their stamps have
+ * a common one, and no segment starts between them.
+ */
+bool ashlar_heap_try_merge(ashlar_heap *heap, ashlar_block *block, ashlar_block *other);
+
+/*
+ * [offset, offset + bytes), without memory so far, has some now: a free block in no bin, stamped
+ * as past. Needs two nodes.
+ */
+ashlar_block *ashlar_heap_fill(ashlar_heap *heap, size_t offset, size_t bytes);
+
+/* [offset, offset + bytes) of a free block has lost its memory. Needs two nodes. */
+void ashlar_heap_hollow(ashlar_heap *heap, size_t offset, size_t bytes);
+
+/* ashlar_heap_fill(), merged with what work on `order` may use beside it, and put in its bins. */
+ashlar_block *ashlar_heap_fill_for(ashlar_heap *heap, const ashlar_order *order, size_t offset,
+                                   size_t bytes);
+
+/* Where a block could come to be. */
+typedef struct ashlar_place {
+    const ashlar_block *below; /* its neighbours, NULL at the ends of the range */
+    const ashlar_block *above;
+    size_t low, high; /* addresses without memory between the two */
+    size_t need;      /* bytes of memory that make a block of the size wanted */
+    bool is_high;     /* the memory has to end at `high`, else to start at `low` */
+} ashlar_place;
+
+/* Where memory of `bytes` begins in a place. */
+static inline size_t ashlar_place_offset(const ashlar_place *place, size_t bytes) {
+    return place->is_high ? place->high - bytes : place->low;
+}
+
+/*
+ * The place where a block of `bytes` for work on `order` takes the least memory, and where that
+ * and `slack` bytes more have room. Errors: ASHLAR_ENOMEM, if there is none.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_find_place(const ashlar_heap *heap,
+                                                       const ashlar_order *order, size_t bytes,
+                                                       size_t slack, ashlar_place *out);
+
+/* Map new memory of `bytes` in a place, all or nothing. Errors: as ashlar_heap_grow(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_map(ashlar_heap *heap, const ashlar_order *order,
+                                                const ashlar_place *place, size_t bytes,
+                                                ashlar_block **out);
+
+#endif /* ASHLAR_HEAP_IMPL_H */
