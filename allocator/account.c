@@ -37,8 +37,8 @@ static void publish_tag(const ashlar_change *change, ashlar_tag_stats *total) {
 
 void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     publish_peak(c, stats);
-    stats->alloc_count += c->hit_count;
-    stats->served_cached += c->hit_count;
+    stats->alloc_count += c->hit_count - c->hit_count_published;
+    stats->served_cached += c->hit_count - c->hit_count_published;
     stats->free_count += c->free_count;
     stats->live_bytes = changed(stats->live_bytes, c->all.live);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -52,6 +52,8 @@ void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats) {
         }
     }
     *c = (ashlar_counters){
+        .hit_count = c->hit_count,
+        .hit_count_published = c->hit_count,
         .all.peak = (int64_t)(stats->live_peak_bytes - stats->live_bytes),
     };
 }

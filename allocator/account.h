@@ -9,7 +9,8 @@
  * change)
  *
  * which is exact while one thread allocates. With several, a peak is too low by at most what the
- * other threads' caches had handed out since they published, so by what the caches may hold.
+ * other threads have not published: each publishes when that is more than half of what its cache
+ * may hold, and everyone does when the statistics are read.
  */
 #ifndef ASHLAR_ACCOUNT_H
 #define ASHLAR_ACCOUNT_H
@@ -23,7 +24,8 @@ typedef struct ashlar_change {
 } ashlar_change;
 
 typedef struct ashlar_counters {
-    uint64_t hit_count; /* allocations that the thread's cache served */
+    uint64_t hit_count; /* allocations that the thread's cache served, since it was made */
+    uint64_t hit_count_published;
     uint64_t free_count;
     ashlar_change all;
     ashlar_change tags[ASHLAR_TAG_COUNT];
@@ -56,5 +58,12 @@ static inline void ashlar_count_free(ashlar_counters *c, size_t requested, unsig
 
 /* Add the changes to `stats` and begin again. Lock: the allocator's. */
 void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats);
+
+/* The same only where live bytes have changed by more than `limit`: it costs more than a search. */
+static inline void ashlar_counters_settle(ashlar_counters *c, ashlar_stats *stats, size_t limit) {
+    if (c->all.live > (int64_t)limit || -c->all.live > (int64_t)limit) {
+        ashlar_counters_publish(c, stats);
+    }
+}
 
 #endif /* ASHLAR_ACCOUNT_H */

@@ -35,9 +35,19 @@ static void count_step_locked(ashlar_allocator *a, ashlar_counters *counters, as
     }
 }
 
-/* Where the calling thread counts; published before the lock is dropped. */
+/* Where the calling thread counts. */
 static ashlar_counters *counters_of(ashlar_allocator *a, ashlar_cache *own) {
     return own != NULL ? &own->counters : &a->counters;
+}
+
+/* To be called with what counters_of() gave before the lock is dropped. */
+static void publish_locked(ashlar_allocator *a, const ashlar_cache *own,
+                           ashlar_counters *counters) {
+    if (own == NULL) {
+        ashlar_counters_publish(counters, &a->stats);
+    } else {
+        ashlar_counters_settle(counters, &a->stats, a->cache_bytes / 2);
+    }
 }
 
 /* ---- allocating ---- */
@@ -84,7 +94,7 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     block->list = (uint16_t)ashlar_cache_list(block->bytes);
     count_step_locked(a, counters, step);
     ashlar_count_alloc(counters, requested, (unsigned)tag);
-    ashlar_counters_publish(counters, &a->stats);
+    publish_locked(a, request->own, counters);
     ASHLAR_CHECK3(ashlar_heap_check(&a->heap) == ASHLAR_OK);
     *out = ashlar_ptr_out(a->fixed.base + block->offset);
     return ASHLAR_OK;
@@ -191,7 +201,7 @@ static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     ashlar_counters *counters = counters_of(a, own);
     counters->free_count++;
     ashlar_count_free(counters, block->requested, block->tag);
-    ashlar_counters_publish(counters, &a->stats);
+    publish_locked(a, own, counters);
     block->requested = 0;
     give_locked(a, own, block, order);
 }

@@ -16,6 +16,9 @@
 
 #include "shared.h"
 
+/* At a trough live bytes are in the lowest eighth of a range that is an eighth of their most. */
+enum { TROUGH_DIVISOR = 8 };
+
 /* Steps 1 and 2. */
 static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_request *r,
                                        ashlar_step *step) {
@@ -28,6 +31,66 @@ static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_r
     return block;
 }
 
+static void begin_cycle(ashlar_cache *own, uint64_t live) {
+    own->trough = own->crest = live;
+    own->hits_at_trough = own->counters.hit_count;
+    own->misses = own->missed = 0;
+}
+
+static uint64_t live_bytes(const ashlar_allocator *a, const ashlar_cache *own) {
+    return a->stats.live_bytes + (uint64_t)own->counters.all.live;
+}
+
+static bool is_at_trough(ashlar_cache *own, uint64_t live) {
+    own->crest = live > own->crest ? live : own->crest;
+    own->trough = live < own->trough ? live : own->trough;
+    const uint64_t range = own->crest - own->trough;
+    return range > own->crest / TROUGH_DIVISOR && live - own->trough < range / TROUGH_DIVISOR;
+}
+
+/* Whether the magazines served, or would have, most of the thread's requests in recent cycles. */
+static bool is_cache_of_use(ashlar_cache *own) {
+    const uint64_t hits = own->counters.hit_count - own->hits_at_trough;
+    own->served = own->served / 2 + hits + own->missed;
+    own->unserved = own->unserved / 2 + own->misses - own->missed;
+    return own->served > own->unserved;
+}
+
+/* Note a miss, and whether it would have been none. */
+static void note_miss(ashlar_cache *own, const ashlar_request *r) {
+    ashlar_magazines *m = ashlar_cache_find_order(own, r->order);
+    uint16_t *emptied = m != NULL ? &m->emptied[ashlar_cache_list(r->bytes)] : NULL;
+    own->misses++;
+    if (emptied != NULL && *emptied > 0) {
+        --*emptied;
+        own->missed++;
+    }
+}
+
+/*
+ * Before a search: what the thread's cache has may be what keeps a hole from being large enough.
+ *
+ * A program that works in steps comes back, between two of them, to where live bytes are fewest.
+ * Cached blocks that lie between free ones then keep these from being one, and the next step's
+ * blocks from lying as closely as the last one's. So they are given up once a step; unless the
+ * steps are so much alike that most blocks of the next one come from the cache anyway.
+ */
+static void make_way(ashlar_allocator *a, const ashlar_request *r) {
+    ashlar_cache *own = r->own;
+    const uint64_t live = live_bytes(a, own);
+    ashlar_cache_flush_pending_locked(own);
+    note_miss(own, r);
+    if (is_at_trough(own, live)) {
+        if (!is_cache_of_use(own)) {
+            ashlar_cache_flush_noting_locked(own);
+        }
+        begin_cycle(own, live);
+    }
+    if (r->bytes > ASHLAR_SC_MAX_BYTES) {
+        ashlar_cache_flush_large_locked(own);
+    }
+}
+
 /* Step 3: before other streams are disturbed or memory is mapped, what is here is used up. */
 static ashlar_block *flush_own(const ashlar_allocator *a, const ashlar_request *r,
                                ashlar_step *step) {
@@ -35,6 +98,7 @@ static ashlar_block *flush_own(const ashlar_allocator *a, const ashlar_request *
         return NULL;
     }
     ashlar_cache_flush_locked(r->own);
+    begin_cycle(r->own, live_bytes(a, r->own));
     return best_without_wait(a, r, step);
 }
 
@@ -251,10 +315,7 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
 ashlar_status ashlar_ladder_find_locked(ashlar_allocator *a, const ashlar_request *request,
                                         ashlar_block **out, ashlar_step *step) {
     if (request->own != NULL) {
-        ashlar_cache_flush_pending_locked(request->own);
-        if (request->bytes > ASHLAR_SC_MAX_BYTES) {
-            ashlar_cache_flush_large_locked(request->own);
-        }
+        make_way(a, request);
     }
     ashlar_shared_settle_locked(a);
     ashlar_block *found = NULL;
