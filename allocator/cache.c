@@ -9,6 +9,8 @@
 #include "error.h"
 #include "host.h"
 
+enum { SMALL_DIVISOR = 64 };
+
 /* So that a hit need not ask whether the thread has a cache: no allocator has the id 0. */
 static ashlar_cache no_cache;
 
@@ -138,6 +140,14 @@ static uint64_t thread_number(void) {
     return mine;
 }
 
+void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes) {
+    const size_t half = cache_bytes / 2, share = mapped_bytes / SMALL_DIVISOR;
+    const size_t small = share > ASHLAR_SC_MAX_BYTES ? share : ASHLAR_SC_MAX_BYTES;
+    /* A single block of just that size is not too heavy. */
+    cache->limit[0] = ashlar_cache_weight(small < half ? small : half);
+    cache->limit[1] = ashlar_cache_weight(half);
+}
+
 static ashlar_cache *new_cache(ashlar_allocator *a) {
     ashlar_cache *cache = ashlar_host_calloc(1, sizeof *cache);
     if (cache == NULL) {
@@ -147,12 +157,10 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     cache->allocator = a;
     cache->thread = thread_number();
     forget_recent(cache);
-    /* A single block of the largest size is not too heavy. */
-    cache->limit[0] = ashlar_cache_weight(a->cache_bytes / 2);
-    cache->limit[1] = ashlar_cache_weight(a->cache_bytes / 2);
     cache->next_of_thread = caches_of_thread;
     caches_of_thread = cache;
     pthread_mutex_lock(&a->lock);
+    ashlar_cache_fit_locked(cache, a->cache_bytes, a->heap.range.mapped_bytes);
     atomic_store(&cache->attention, a->is_watched ? ASHLAR_CACHE_WATCHED : 0);
     /* Begins with what it takes to be a peak. */
     ashlar_counters_publish(&cache->counters, &a->stats);

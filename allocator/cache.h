@@ -65,7 +65,7 @@ struct ashlar_cache {
     ashlar_stream stream;       /* the last one asked for, or no stream at all, ... */
     ashlar_magazines *recent;   /* ... and its magazines, or ones that stay empty; not NULL */
     size_t weight[2];           /* [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger ones */
-    size_t limit[2];            /* const */
+    size_t limit[2];            /* changed by the owner only */
     ashlar_counters counters;
     ashlar_block *pending; /* freed, on their way to the heap; linked by `older` */
     size_t pending_count;
@@ -181,6 +181,13 @@ bool ashlar_cache_defer(ashlar_cache *cache, ashlar_block *block);
  * is ending, an allocator without caches. Lock: not held.
  */
 ashlar_cache *ashlar_cache_get(ashlar_allocator *allocator);
+
+/*
+ * Limit what the cache holds: half of cache_bytes for large blocks, which a miss of one gives up;
+ * for the others, which lie between blocks in use, as much but no more than 1/64 of what is mapped.
+ * Lock: held.
+ */
+void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes);
 
 /* Make magazines for `order`. NULL: no host memory. Lock: held. */
 ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_order *order);

@@ -80,6 +80,7 @@ static void make_way(ashlar_allocator *a, const ashlar_request *r) {
     const uint64_t live = live_bytes(a, own);
     ashlar_cache_flush_pending_locked(own);
     note_miss(own, r);
+    ashlar_cache_fit_locked(own, a->cache_bytes, a->heap.range.mapped_bytes);
     if (is_at_trough(own, live)) {
         if (!is_cache_of_use(own)) {
             ashlar_cache_flush_noting_locked(own);
