@@ -123,8 +123,7 @@ ashlar_status ashlar_heap_grow(ashlar_heap *heap, ashlar_order *order, size_t by
         return status;
     }
     const size_t step = ashlar_range_step(&heap->range);
-    if (step > place.need && step <= place.high - place.low &&
-        step <= ashlar_range_left(&heap->range)) {
+    if (step > place.need && step <= place.high - place.low) {
         status = ashlar_heap_map(heap, order, &place, step, out);
         if (status != ASHLAR_ENOMEM) {
             return status;

@@ -167,7 +167,71 @@ static void gathering_goes_into_a_hole_where_addresses_are_used_up(void) {
     tear_down_heap();
 }
 
+/* Live, a hole of 60 MiB, live, live, live: five blocks of 2 MiB, but for the hole. */
+static bool set_up_wide_hole(void) {
+    if (!set_up_heap("memory=128MiB")) {
+        return false;
+    }
+    for (size_t i = 0; i < 5; i++) {
+        fill(blocks + i, 1, i == 1 ? 120 : 4);
+    }
+    put_idle(blocks[1]);
+    trim(0);
+    return holes() == 1;
+}
+
+static void memory_is_gathered_below_an_idle_block_too(void) {
+    REQUIRE(set_up_wide_hole());
+    put_idle(blocks[2]);
+    put_idle(blocks[4]); /* moves; the other 2 MiB are mapped new */
+    heap.range.limit_bytes = heap.range.mapped_bytes + 2 * MIB;
+    ashlar_block *out = NULL;
+    CHECK(ashlar_heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_OK);
+    check_heap();
+    CHECK_ZU(out->bytes, 12 * UNIT);
+    CHECK(out->offset + out->bytes == 128 * UNIT); /* where the first ended */
+    tear_down_heap();
+}
+
+static void chunks_that_are_too_large_for_a_hole_go_elsewhere(void) {
+    static const size_t units[] = {4, 12, 4, 8, 4, 8, 4};
+    REQUIRE(set_up_heap("memory=64MiB"));
+    for (size_t i = 0; i < 7; i++) {
+        fill(blocks + i, 1, units[i]);
+    }
+    put_idle(blocks[1]);
+    trim(0);
+    heap.range.limit_bytes = heap.range.mapped_bytes;
+    put_idle(blocks[0]); /* with the hole's 12 units, as many as are wanted */
+    put_idle(blocks[3]);
+    put_idle(blocks[5]);
+    ashlar_block *out = NULL;
+    CHECK(ashlar_heap_gather(&heap, &order_a, 16 * UNIT, &out) == ASHLAR_OK);
+    check_heap();
+    CHECK_ZU(out->bytes, 16 * UNIT);
+    CHECK_ZU(out->offset, 44 * UNIT);
+    tear_down_heap();
+}
+
 /* ---- failures ---- */
+
+static void new_memory_beside_a_block_in_use_is_given_back(void) {
+    REQUIRE(set_up_wide_hole());
+    put(blocks[0], &order_a, 5);
+    put_idle(blocks[3]);
+    heap.range.limit_bytes = heap.range.mapped_bytes + 2 * MIB;
+    const size_t mapped = heap.range.mapped_bytes;
+    ashlar_block *out = NULL;
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_unmap, 1, CU_UNKNOWN);
+    CHECK(ashlar_heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_EDRIVER);
+    check_heap();
+    CHECK_ZU(heap.range.mapped_bytes, mapped);
+    CHECK(is_free_run(0, 4, &order_a, 5));
+    CHECK(ashlar_heap_gather(&heap, &order_a, 12 * UNIT, &out) == ASHLAR_OK);
+    check_heap();
+    CHECK(is_free_run(0, 12, &order_a, 5));
+    tear_down_heap();
+}
 
 /*
  * Idle are chunks 1 and 3, and the last, 5, which in every second round its stream still uses. 10
@@ -272,6 +336,9 @@ int main(void) {
     RUN(memory_in_use_is_not_moved);
     RUN_BOTH(blocks_that_have_become_past_side_by_side_need_no_driver);
     RUN(gathering_goes_into_a_hole_where_addresses_are_used_up);
+    RUN(memory_is_gathered_below_an_idle_block_too);
+    RUN(chunks_that_are_too_large_for_a_hole_go_elsewhere);
+    RUN(new_memory_beside_a_block_in_use_is_given_back);
     RUN_BOTH(whichever_driver_call_fails_nothing_is_lost);
     RUN(whichever_host_allocation_fails_nothing_is_lost);
     RUN(memory_that_cannot_be_put_back_becomes_a_hole);

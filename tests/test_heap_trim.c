@@ -34,11 +34,10 @@ static void memory_is_given_back_from_the_top_down_to_the_target(void) {
     CHECK_ZU(heap.range.mapped_bytes, 12 * MIB);
     trim(9 * MIB); /* 8 MiB are the most that is no more than 9 */
     CHECK_ZU(heap.range.mapped_bytes, 8 * MIB);
-    ashlar_block *const live = use_segments ? NULL : blocks[3];
     if (!use_segments) { /* where segments lie is the driver's choice */
         CHECK(is_free_run(4, 4, NULL, 0));
-        CHECK(live->prev->state == ASHLAR_BLOCK_UNMAPPED);
-        CHECK(live->next->state == ASHLAR_BLOCK_UNMAPPED);
+        CHECK(blocks[3]->prev->state == ASHLAR_BLOCK_UNMAPPED);
+        CHECK(blocks[3]->next->state == ASHLAR_BLOCK_UNMAPPED);
         CHECK_ZU(holes(), 2);
     }
     trim(0);
@@ -87,7 +86,7 @@ static void memory_still_in_use_by_a_stream_stays(void) {
     put(blocks[0], &order_a, 5);
     trim(0);
     CHECK_ZU(heap.range.mapped_bytes, 8 * UNIT);
-    CHECK(is_free_run(0, 4, &order_a, 5));
+    CHECK(blocks[0]->state == ASHLAR_BLOCK_FREE && blocks[0]->order == &order_a);
     order_a.completed = 6; /* known now: no put, no sweep has looked at it */
     trim(0);
     CHECK_ZU(heap.range.mapped_bytes, 4 * UNIT);
@@ -128,6 +127,51 @@ static void a_trim_without_host_memory_changes_nothing(void) {
     check_heap();
     CHECK_ZU(heap.range.mapped_bytes, 12 * UNIT);
     tear_down_heap();
+}
+
+/* ---- segments side by side ---- */
+
+static cu_ptr adjacent; /* three segments of 2 MiB in one allocation, handed out upwards */
+static size_t handed_out, returned;
+
+static cu_result alloc_adjacent(cu_ptr *ptr, size_t bytes) {
+    CHECK(bytes == 2 * MIB && handed_out < 3);
+    if (handed_out == 0 && ashlar_soft_mem_alloc(&adjacent, 6 * MIB) != CU_SUCCESS) {
+        return CU_OUT_OF_MEMORY;
+    }
+    *ptr = adjacent + 2 * MIB * handed_out++;
+    return CU_SUCCESS;
+}
+
+static cu_result free_adjacent(cu_ptr ptr) {
+    CHECK(ptr == adjacent || ptr == adjacent + 2 * MIB || ptr == adjacent + 4 * MIB);
+    return ++returned == 3 ? ashlar_soft_mem_free(adjacent) : CU_SUCCESS;
+}
+
+static void segments_side_by_side_stay_apart(void) {
+    use_segments = true;
+    REQUIRE(set_up_heap("memory=64MiB"));
+    const ashlar_driver_table table = driver->table;
+    driver->table.mem_alloc = alloc_adjacent;
+    driver->table.mem_free = free_adjacent;
+    handed_out = returned = 0;
+    fill(blocks, 3, 4);
+    put_idle(blocks[1]);
+    put_idle(blocks[0]); /* below a free block */
+    put_idle(blocks[2]); /* above one */
+    CHECK(is_free_run(0, 4, NULL, 0) && is_free_run(4, 4, NULL, 0) && is_free_run(8, 4, NULL, 0));
+    cut(blocks[0], 4 * UNIT, &order_a);
+    cut(blocks[2], 4 * UNIT, &order_a);
+    trim(0);
+    CHECK_ZU(returned, 1);
+    CHECK(blocks[0]->next->state == ASHLAR_BLOCK_UNMAPPED && blocks[0]->next->next == blocks[2]);
+    put_idle(blocks[0]);
+    put_idle(blocks[2]);
+    trim(0);
+    CHECK_ZU(returned, 3);
+    tear_down_heap();
+    driver->table = table;
+    use_segments = false;
 }
 
 /* ---- reserve ---- */
@@ -349,6 +393,7 @@ int main(void) {
     RUN_BOTH(memory_still_in_use_by_a_stream_stays);
     RUN_BOTH(a_failing_trim_keeps_what_it_could_not_give_back);
     RUN_BOTH(a_trim_without_host_memory_changes_nothing);
+    RUN(segments_side_by_side_stay_apart);
     RUN_BOTH(a_reserve_is_one_idle_block);
     RUN_BOTH(a_reserve_that_fails_changes_nothing);
     RUN_BOTH(a_heap_has_the_limit_of_its_options);

@@ -25,6 +25,7 @@ static void an_unmapped_chunk_is_the_devices_again(void) {
         CHECK_ZU(map(middle, 2 * MIB), middle);
     }
     unmap(0);
+    CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
     tear_down_range();
 }
 
