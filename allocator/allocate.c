@@ -38,6 +38,33 @@ static ashlar_counters *counters_of(ashlar_allocator *a, ashlar_cache *own) {
     return own != NULL ? &own->counters : &a->counters;
 }
 
+/* ---- tracing ---- */
+
+static void note_block_locked(ashlar_allocator *a, ashlar_trace_action action,
+                              const ashlar_block *block, const ashlar_order *order) {
+    ashlar_trace_note(a->caller.trace, &(ashlar_trace_event){
+                                           .action = (uint8_t)action,
+                                           .address = a->fixed.base + block->offset,
+                                           .bytes = block->bytes,
+                                           .requested = block->requested,
+                                           .stream = (uintptr_t)order->stream,
+                                           .tag = block->tag,
+                                       });
+}
+
+/* What the device has free: an upper bound, but it costs no call of the driver. */
+static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+                                ashlar_stream stream) {
+    const ashlar_range *range = &a->heap.range;
+    ashlar_trace_note(a->caller.trace, &(ashlar_trace_event){
+                                           .action = ASHLAR_TRACE_OOM,
+                                           .bytes = range->device_bytes - range->mapped_bytes,
+                                           .requested = bytes,
+                                           .stream = (uintptr_t)ashlar_stream_named(stream),
+                                           .tag = (uint8_t)tag,
+                                       });
+}
+
 /* ---- allocating ---- */
 
 static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_order *order, size_t bytes) {
@@ -83,6 +110,7 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     count_step_locked(a, counters, step);
     ashlar_count_alloc(counters, requested, (unsigned)tag);
     ashlar_counters_publish(counters, &a->stats);
+    note_block_locked(a, ASHLAR_TRACE_ALLOC, block, block->order);
     ASHLAR_CHECK3(ashlar_heap_check(&a->heap) == ASHLAR_OK);
     *out = ashlar_ptr_out(a->fixed.base + block->offset);
     return ASHLAR_OK;
@@ -99,15 +127,16 @@ ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag ta
     }
     request.own = ashlar_cache_get(a);
     pthread_mutex_lock(&a->lock);
-    ashlar_status status;
+    ashlar_status status = ASHLAR_ENOMEM;
+    const char *cause = "more than the device has";
     /* A request beyond the whole device needs no search, and its rounding might not fit. */
     if (bytes <= a->heap.range.device_bytes && ashlar_block_bytes(bytes, &request.bytes)) {
         status = alloc_locked(a, bytes, &request, tag, stream, out);
-        if (status == ASHLAR_ENOMEM) {
-            status = ashlar_no_memory_locked(a, bytes, tag, ashlar_error_detail());
-        }
-    } else {
-        status = ashlar_no_memory_locked(a, bytes, tag, "more than the device has");
+        cause = ashlar_error_detail();
+    }
+    if (status == ASHLAR_ENOMEM) {
+        note_refusal_locked(a, bytes, tag, stream);
+        status = ashlar_no_memory_locked(a, bytes, tag, cause);
     }
     pthread_mutex_unlock(&a->lock);
     return status;
@@ -149,7 +178,10 @@ void ashlar_release_block_locked(ashlar_allocator *a, ashlar_block *block, ashla
     ASHLAR_CHECK3(ashlar_heap_check(&a->heap) == ASHLAR_OK);
 }
 
-/* The thread's cache takes the block where it can; else the heap, with those that wait for it. */
+/*
+ * The thread's cache takes the block where it can; else the heap, with those that wait for it. As
+ * a free without the lock does: an allocator that is watched hands out the same blocks.
+ */
 static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_order *order) {
     ashlar_magazines *m = NULL;
@@ -158,7 +190,7 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
         m = m != NULL ? m : ashlar_cache_add_locked(own, order);
     }
     block->order = order;
-    if (m != NULL && ashlar_cache_push(own, m, block)) {
+    if (m != NULL && (ashlar_cache_push(own, m, block) || ashlar_cache_defer(own, block))) {
         return;
     }
     if (own != NULL) {
@@ -173,6 +205,7 @@ static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     counters->free_count++;
     ashlar_count_free(counters, block->requested, block->tag);
     ashlar_counters_publish(counters, &a->stats);
+    note_block_locked(a, ASHLAR_TRACE_FREE, block, order);
     block->requested = 0;
     give_locked(a, own, block, order);
 }

@@ -25,16 +25,37 @@ static void fix(ashlar_allocator *a) {
     a->fixed.map = a->heap.map;
 }
 
+/* Events are put under the lock, so whatever makes one has to come there. */
+static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
+    if (event_count == 0) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar_trace_init(&a->ring, (size_t)event_count);
+    if (status == ASHLAR_OK) {
+        a->caller.trace = &a->ring;
+        a->is_watched = true;
+    }
+    return status;
+}
+
 ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_config *config,
                                            ashlar_allocator **out) {
+    ashlar_status status = ashlar_config_check(config);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
     ashlar_allocator *a = ashlar_host_calloc(1, sizeof *a);
     if (a == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an allocator");
     }
     a->device = device;
     a->caller = (ashlar_caller){.device = device};
-    const ashlar_status status = ashlar_heap_init(&a->heap, &a->caller);
+    status = start_trace(a, config->trace_events);
+    if (status == ASHLAR_OK) {
+        status = ashlar_heap_init(&a->heap, &a->caller);
+    }
     if (status != ASHLAR_OK) {
+        ashlar_trace_finish(&a->ring);
         ashlar_host_free(a);
         return status;
     }
@@ -70,6 +91,7 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
         ashlar_host_free(order);
     }
     ashlar_heap_finish(&a->heap);
+    ashlar_trace_finish(&a->ring);
     pthread_mutex_destroy(&a->lock);
     ashlar_host_free(a);
 }

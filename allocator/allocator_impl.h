@@ -25,7 +25,7 @@ struct ashlar_allocator {
     ashlar_fixed fixed;
     ashlar_device *device; /* const */
     size_t cache_bytes;    /* const; what one thread's cache may hold, 0: there are none */
-    ashlar_trace *trace;   /* const; NULL: none is kept */
+    ashlar_trace ring;     /* what caller.trace is, unless that is NULL */
     pthread_mutex_t lock;  /* guards everything below */
     ashlar_caller caller;
     ashlar_heap heap;

@@ -137,6 +137,9 @@ static ashlar_status map_at_top(ashlar_range *range, size_t bytes) {
     }
     range->mappings[range->mapping_count++] = (ashlar_mapping){.handle = handle, .bytes = bytes};
     range->mapped_bytes += bytes;
+    ashlar_trace_note(
+        caller->trace,
+        &(ashlar_trace_event){.action = ASHLAR_TRACE_MAP, .address = top, .bytes = bytes});
     return ASHLAR_OK;
 }
 

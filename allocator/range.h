@@ -10,10 +10,12 @@
 #define ASHLAR_RANGE_H
 
 #include "device_impl.h"
+#include "trace_ring.h"
 
 /* The driver as one allocator sees it: every call counted twice, for the process and for it. */
 typedef struct ashlar_caller {
     ashlar_device *device; /* const */
+    ashlar_trace *trace;   /* const; told of what is mapped and unmapped; NULL: none is kept */
     uint64_t calls;        /* Lock: the allocator's */
 } ashlar_caller;
 
