@@ -198,7 +198,13 @@ static void each_run_of_mapped_memory_is_a_segment(void) {
     CHECK(block_at(snapshot, middle)->state == ASHLAR_SNAPSHOT_STATE_COUNT);
     CHECK_ZU(block_at(snapshot, above)->requested_bytes, 6 * MIB - 1);
     ashlar_snapshot_free(snapshot);
-    give(below);
+    give(below); /* and now the lowest one */
+    allocator->heap.first->state = ASHLAR_BLOCK_UNMAPPED;
+    CHECK(ashlar_snapshot_take(allocator, &snapshot) == ASHLAR_OK);
+    allocator->heap.first->state = ASHLAR_BLOCK_FREE;
+    CHECK(snapshot->segment_count == 1 && snapshot->block_count == 1);
+    CHECK(snapshot->segments[0].address == (uintptr_t)above);
+    ashlar_snapshot_free(snapshot);
     give(above);
     tear_down();
 }
