@@ -3,16 +3,14 @@
  */
 #include "allocator_impl.h"
 
+#include <stdio.h>
+
 #include "check_level.h"
 #include "error.h"
 #include "shared.h"
 #include "trace_ring.h"
 
 /* ---- counting ---- */
-
-static void raise_to(uint64_t *peak, uint64_t value) {
-    *peak = value > *peak ? value : *peak;
-}
 
 static void count_step_locked(ashlar_allocator *a, ashlar_counters *counters, ashlar_step step) {
     ashlar_stats *stats = &a->stats;
@@ -50,6 +48,33 @@ static void publish_locked(ashlar_allocator *a, const ashlar_cache *own,
     }
 }
 
+/* ---- tracing ---- */
+
+static void note_block_locked(ashlar_allocator *a, ashlar_trace_action action,
+                              const ashlar_block *block, const ashlar_order *order) {
+    ashlar_trace_note(a->caller.trace, &(ashlar_trace_event){
+                                           .action = (uint8_t)action,
+                                           .address = a->fixed.base + block->offset,
+                                           .bytes = block->bytes,
+                                           .requested = block->requested,
+                                           .stream = (uintptr_t)order->stream,
+                                           .tag = block->tag,
+                                       });
+}
+
+/* What the device has free: an upper bound, but it costs no call of the driver. */
+static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+                                ashlar_stream stream) {
+    const ashlar_range *range = &a->heap.range;
+    ashlar_trace_note(a->caller.trace, &(ashlar_trace_event){
+                                           .action = ASHLAR_TRACE_OOM,
+                                           .bytes = range->device_bytes - range->mapped_bytes,
+                                           .requested = bytes,
+                                           .stream = (uintptr_t)ashlar_stream_named(stream),
+                                           .tag = (uint8_t)tag,
+                                       });
+}
+
 /* ---- allocating ---- */
 
 static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_order *order, size_t bytes) {
@@ -69,7 +94,7 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
     }
     ashlar_status status = ashlar_ladder_find_locked(a, request, out, step);
     /* Memory that the ladder mapped counts as reserved even if the rest fails. */
-    raise_to(&a->stats.reserved_peak_bytes, a->heap.range.mapped_bytes);
+    ashlar_note_mapped_locked(a);
     if (status == ASHLAR_OK) {
         status = ashlar_heap_take(&a->heap, *out, request->bytes);
     }
@@ -95,9 +120,48 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     count_step_locked(a, counters, step);
     ashlar_count_alloc(counters, requested, (unsigned)tag);
     publish_locked(a, request->own, counters);
+    note_block_locked(a, ASHLAR_TRACE_ALLOC, block, block->order);
     ASHLAR_CHECK3(ashlar_heap_check(&a->heap) == ASHLAR_OK);
     *out = ashlar_ptr_out(a->fixed.base + block->offset);
     return ASHLAR_OK;
+}
+
+static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
+                                  ashlar_tag tag, ashlar_stream stream, void **out) {
+    ashlar_status status = ASHLAR_ENOMEM;
+    const char *cause = "more than the device has";
+    /* A request beyond the whole device needs no search, and its rounding might not fit. */
+    if (bytes <= a->heap.range.device_bytes && ashlar_block_bytes(bytes, &request->bytes)) {
+        status = alloc_locked(a, bytes, request, tag, stream, out);
+        cause = ashlar_error_detail();
+    }
+    if (status == ASHLAR_ENOMEM) {
+        note_refusal_locked(a, bytes, tag, stream);
+        status = ashlar_no_memory_locked(a, bytes, tag, cause);
+    }
+    return status;
+}
+
+/* Whom to tell that memory was mapped, if it was and the seal says so; no lock is held then. */
+typedef struct warning {
+    ashlar_warn_fn warn;
+    void *user;
+} warning;
+
+static warning warning_locked(const ashlar_allocator *a, size_t mapped_before) {
+    const bool is_due = a->stats.is_sealed && a->seal == ASHLAR_SEAL_WARN &&
+                        a->heap.range.mapped_bytes > mapped_before;
+    return (warning){is_due ? a->warn : NULL, a->warn_user};
+}
+
+static void give_warning(const warning *w, size_t bytes, ashlar_tag tag) {
+    char line[128];
+    if (w->warn != NULL) {
+        (void)snprintf(line, sizeof line,
+                       "a request of %zu bytes (%s) made the sealed allocator take more memory",
+                       bytes, ashlar_tag_name(tag));
+        w->warn(w->user, line);
+    }
 }
 
 ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
@@ -111,17 +175,11 @@ ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag ta
     }
     request.own = ashlar_cache_get(a);
     pthread_mutex_lock(&a->lock);
-    ashlar_status status;
-    /* A request beyond the whole device needs no search, and its rounding might not fit. */
-    if (bytes <= a->heap.range.device_bytes && ashlar_block_bytes(bytes, &request.bytes)) {
-        status = alloc_locked(a, bytes, &request, tag, stream, out);
-        if (status == ASHLAR_ENOMEM) {
-            status = ashlar_no_memory_locked(a, bytes, tag, ashlar_error_detail());
-        }
-    } else {
-        status = ashlar_no_memory_locked(a, bytes, tag, "more than the device has");
-    }
+    const size_t mapped_before = a->heap.range.mapped_bytes;
+    const ashlar_status status = serve_locked(a, bytes, &request, tag, stream, out);
+    const warning w = warning_locked(a, mapped_before);
     pthread_mutex_unlock(&a->lock);
+    give_warning(&w, bytes, tag);
     return status;
 }
 
@@ -174,7 +232,10 @@ static bool may_cache(const ashlar_order *order) {
     return !order->is_gone && !is_others && order->pool == NULL;
 }
 
-/* The thread's cache takes the block where it can; else the heap, with those that wait for it. */
+/*
+ * The thread's cache takes the block where it can; else the heap, with those that wait for it. As
+ * a free without the lock does: an allocator that is watched hands out the same blocks.
+ */
 static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_order *order) {
     ashlar_magazines *m = NULL;
@@ -187,7 +248,7 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
         m = m != NULL ? m : ashlar_cache_add_locked(own, order);
     }
     block->order = order;
-    if (m != NULL && ashlar_cache_push(own, m, block)) {
+    if (m != NULL && (ashlar_cache_push(own, m, block) || ashlar_cache_defer(own, block))) {
         return;
     }
     if (own != NULL) {
@@ -202,6 +263,7 @@ static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     counters->free_count++;
     ashlar_count_free(counters, block->requested, block->tag);
     publish_locked(a, own, counters);
+    note_block_locked(a, ASHLAR_TRACE_FREE, block, order);
     block->requested = 0;
     give_locked(a, own, block, order);
 }

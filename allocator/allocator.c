@@ -35,8 +35,25 @@ static void fix(ashlar_allocator *a) {
     a->fixed.map = a->heap.map;
 }
 
+/* Events are put under the lock, so whatever makes one has to come there. */
+static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
+    if (event_count == 0) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar_trace_init(&a->ring, (size_t)event_count);
+    if (status == ASHLAR_OK) {
+        a->caller.trace = &a->ring;
+        a->is_watched = true;
+    }
+    return status;
+}
+
 ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_config *config,
                                            ashlar_allocator **out) {
+    ashlar_status status = ashlar_config_check(config);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
     ashlar_allocator *a = ashlar_host_calloc(1, sizeof *a);
     if (a == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an allocator");
@@ -47,16 +64,26 @@ ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_c
         .use_segments = !config->virtual_memory,
         .limit_bytes = limit_of(config, device->info.total_bytes),
     };
-    const ashlar_status status = ashlar_heap_init(&a->heap, &a->caller, &options);
+    status = start_trace(a, config->trace_events);
+    if (status == ASHLAR_OK) {
+        status = ashlar_heap_init(&a->heap, &a->caller, &options);
+    }
     if (status != ASHLAR_OK) {
+        ashlar_trace_finish(&a->ring);
         ashlar_host_free(a);
         return status;
     }
     a->cache_bytes = config->cache_bytes == ASHLAR_CACHE_AUTO
                          ? device->info.total_bytes / CACHE_DIVISOR
                          : (size_t)config->cache_bytes;
+    a->seal = config->seal;
     fix(a);
     pthread_mutex_init(&a->lock, NULL); /* cannot fail with default attributes on Linux */
+    status = ashlar_reserve(a, (size_t)config->reserve_bytes);
+    if (status != ASHLAR_OK) {
+        ashlar_allocator_destroy(a);
+        return status;
+    }
     *out = a;
     return ASHLAR_OK;
 }
@@ -85,6 +112,7 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
         ashlar_host_free(order);
     }
     ashlar_heap_finish(&a->heap);
+    ashlar_trace_finish(&a->ring);
     pthread_mutex_destroy(&a->lock);
     ashlar_host_free(a);
 }
@@ -120,12 +148,5 @@ void ashlar_stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
 void ashlar_stats_read(ashlar_allocator *a, ashlar_stats *stats) {
     pthread_mutex_lock(&a->lock);
     ashlar_stats_sum_locked(a, stats);
-    pthread_mutex_unlock(&a->lock);
-}
-
-void ashlar_allocator_seal(ashlar_allocator *a) {
-    pthread_mutex_lock(&a->lock);
-    a->stats.is_sealed = true;
-    a->calls_at_seal = a->caller.calls;
     pthread_mutex_unlock(&a->lock);
 }

@@ -25,7 +25,7 @@ struct ashlar_allocator {
     ashlar_fixed fixed;
     ashlar_device *device; /* const */
     size_t cache_bytes;    /* const; what one thread's cache may hold, 0: there are none */
-    ashlar_trace *trace;   /* const; NULL: none is kept */
+    ashlar_trace ring;     /* what caller.trace is, unless that is NULL */
     pthread_mutex_t lock;  /* guards everything below */
     ashlar_caller caller;
     ashlar_heap heap;
@@ -41,6 +41,11 @@ struct ashlar_allocator {
     /* Published, but for what ashlar_stats_read fills in: some threads' changes are not in it. */
     ashlar_stats stats;
     uint64_t calls_at_seal;
+    ashlar_seal_policy seal;
+    ashlar_warn_fn warn;       /* NULL: none; called with the lock dropped, as is `reclaim` */
+    void *warn_user;
+    ashlar_reclaim_fn reclaim; /* NULL: none */
+    void *reclaim_user;
 };
 
 /* Which step of the ladder served a request: the counter to raise. */
@@ -94,6 +99,15 @@ void ashlar_caches_forget_order_locked(ashlar_allocator *allocator, const ashlar
 /* The block that `ptr` is the address of. Lock: held. Errors: ASHLAR_EPOINTER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_find_live_locked(ashlar_allocator *allocator,
                                                         const void *ptr, ashlar_block **out);
+
+/* Whether the seal lets memory be taken. Lock: held. Errors: ASHLAR_ENOMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_may_map_locked(ashlar_allocator *allocator);
+
+/* To be called after memory was mapped, whatever came of it: the peak of reserved bytes. */
+void ashlar_note_mapped_locked(ashlar_allocator *allocator);
+
+/* Have the program's callback give something back. The lock is dropped meanwhile. False: nothing. */
+bool ashlar_reclaim_locked(ashlar_allocator *allocator, size_t bytes);
 
 /* Give a block to the heap, last used on `order` no later than now. Lock: held. */
 void ashlar_release_block_locked(ashlar_allocator *allocator, ashlar_block *block,

@@ -17,19 +17,20 @@ typedef struct events {
 
 static ashlar_status reserve_events(const ashlar_allocator *a, events *e) {
     *e = (events){0};
-    if (a->trace == NULL) {
+    if (a->caller.trace == NULL) {
         return ASHLAR_OK;
     }
-    e->events = ashlar_host_calloc(a->trace->capacity, sizeof *e->events);
+    e->events = ashlar_host_calloc(a->caller.trace->capacity, sizeof *e->events);
     return e->events != NULL
                ? ASHLAR_OK
                : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to copy a trace of %zu events",
-                             a->trace->capacity);
+                             a->caller.trace->capacity);
 }
 
 static void read_events(const ashlar_allocator *a, events *e) {
-    if (a->trace != NULL) {
-        e->count = ashlar_trace_read(a->trace, e->events, a->trace->capacity, &e->lost);
+    if (a->caller.trace != NULL) {
+        e->count =
+            ashlar_trace_read(a->caller.trace, e->events, a->caller.trace->capacity, &e->lost);
     }
 }
 
@@ -40,7 +41,7 @@ ashlar_status ashlar_trace_write(ashlar_allocator *a, ashlar_trace_format format
     if ((unsigned)format >= (unsigned)ASHLAR_TRACE_FORMAT_COUNT) {
         return ashlar_fail(ASHLAR_EINVAL, "format: %d is no ashlar_trace_format", (int)format);
     }
-    if (a->trace == NULL) {
+    if (a->caller.trace == NULL) {
         return ashlar_fail(ASHLAR_EINVAL, "this allocator keeps no trace; make it with the option "
                                           "trace=N, the number of events to keep");
     }
@@ -60,7 +61,7 @@ ashlar_status ashlar_trace_write(ashlar_allocator *a, ashlar_trace_format format
 }
 
 static ashlar_snapshot_state state_of(const ashlar_block *block) {
-    if (block->state == ASHLAR_BLOCK_LIVE) {
+    if (block->state != ASHLAR_BLOCK_FREE) {
         return block->requested != 0 ? ASHLAR_SNAPSHOT_LIVE
                : block->is_shared    ? ASHLAR_SNAPSHOT_PENDING
                                      : ASHLAR_SNAPSHOT_CACHED;
@@ -81,29 +82,44 @@ static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_bl
     };
 }
 
-static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **out) {
-    const ashlar_heap *heap = &a->heap;
-    size_t block_count = 0;
+static bool is_mapped(const ashlar_block *block) {
+    return block->state != ASHLAR_BLOCK_UNMAPPED;
+}
+
+/* A segment is a maximal run of mapped blocks: what lies between two of them is a hole. */
+static bool starts_segment(const ashlar_block *block) {
+    return is_mapped(block) && (block->prev == NULL || !is_mapped(block->prev));
+}
+
+static void copy_blocks(const ashlar_heap *heap, ashlar_snapshot *snapshot) {
+    ashlar_snapshot_segment *segment = snapshot->segments; /* one behind the last so far */
+    ashlar_snapshot_block *copy = snapshot->blocks;
     for (const ashlar_block *block = heap->first; block != NULL; block = block->next) {
-        block_count++;
+        if (starts_segment(block)) {
+            *segment++ =
+                (ashlar_snapshot_segment){.address = heap->range.base + block->offset, .bytes = 0};
+        }
+        if (is_mapped(block)) {
+            *copy++ = copy_block(heap, block);
+            segment[-1].bytes += block->bytes;
+        }
+    }
+}
+
+static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **out) {
+    size_t segment_count = 0, block_count = 0;
+    for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+        segment_count += starts_segment(block);
+        block_count += is_mapped(block);
     }
     ashlar_snapshot *snapshot = NULL;
-    const ashlar_status status =
-        ashlar_snapshot_create(heap->range.mapped_bytes != 0, block_count, &snapshot);
-    if (status != ASHLAR_OK) {
-        return status;
+    const ashlar_status status = ashlar_snapshot_create(segment_count, block_count, &snapshot);
+    if (status == ASHLAR_OK) {
+        snapshot->device_ordinal = a->device->info.ordinal;
+        copy_blocks(&a->heap, snapshot);
+        *out = snapshot;
     }
-    snapshot->device_ordinal = a->device->info.ordinal;
-    if (snapshot->segment_count != 0) {
-        snapshot->segments[0] =
-            (ashlar_snapshot_segment){heap->range.base, heap->range.mapped_bytes};
-    }
-    ashlar_snapshot_block *next = snapshot->blocks;
-    for (const ashlar_block *block = heap->first; block != NULL; block = block->next) {
-        *next++ = copy_block(heap, block);
-    }
-    *out = snapshot;
-    return ASHLAR_OK;
+    return status;
 }
 
 ashlar_status ashlar_snapshot_take(ashlar_allocator *a, ashlar_snapshot **out) {

@@ -237,7 +237,10 @@ static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar
         return status;
     }
     *step = ASHLAR_STEP_MAPPED;
-    status = ashlar_heap_grow(&a->heap, r->order, r->bytes, out);
+    status = ashlar_may_map_locked(a);
+    if (status == ASHLAR_OK) {
+        status = ashlar_heap_grow(&a->heap, r->order, r->bytes, out);
+    }
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
 
@@ -293,22 +296,50 @@ static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
     return status;
 }
 
-/* Steps 8 to 11, where a search found nothing. */
-static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
-                               ashlar_step *step) {
-    const ashlar_range *range = &a->heap.range;
+/* Step 10: wait for one stream after the other, as long as that may help. */
+static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
+                                   ashlar_block **out) {
     ashlar_step unused;
-    *step = ASHLAR_STEP_DRAINED;
-    ashlar_status status = drain_caches(a, r) ? search(a, r, out, &unused) : ASHLAR_OK;
-    /* Waiting helps only where what is free and what may be mapped are enough together. */
-    bool may_help = r->bytes <= a->heap.free_bytes + a->shared_bytes +
-                                    (range->device_bytes - range->mapped_bytes);
+    ashlar_status status = ASHLAR_OK;
+    /* It helps only where what is free and what may be mapped are enough together. */
+    bool may_help =
+        r->bytes <= a->heap.free_bytes + a->shared_bytes + ashlar_range_left(&a->heap.range);
     while (status == ASHLAR_OK && *out == NULL && may_help) {
-        *step = ASHLAR_STEP_AFTER_SYNC;
         status = wait_for_oldest(a, &may_help);
         if (status == ASHLAR_OK && may_help) {
             status = search(a, r, out, &unused);
         }
+    }
+    return status;
+}
+
+/* Step 11. Moving memory is no driver allocation, but what it lacks is. */
+static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    if (ashlar_may_map_locked(a) != ASHLAR_OK) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar_heap_gather(&a->heap, r->order, r->bytes, out);
+    return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
+}
+
+/* Steps 8 to 11, where a search found nothing. */
+static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
+                               ashlar_step *step) {
+    ashlar_step unused;
+    *step = ASHLAR_STEP_DRAINED;
+    ashlar_status status = drain_caches(a, r) ? search(a, r, out, &unused) : ASHLAR_OK;
+    if (status == ASHLAR_OK && *out == NULL && ashlar_reclaim_locked(a, r->bytes)) {
+        *step = ASHLAR_STEP_RECLAIMED;
+        drain_caches(a, r); /* what was given back may be in a cache */
+        status = search(a, r, out, &unused);
+    }
+    if (status == ASHLAR_OK && *out == NULL) {
+        *step = ASHLAR_STEP_AFTER_SYNC;
+        status = wait_for_room(a, r, out);
+    }
+    if (status == ASHLAR_OK && *out == NULL) {
+        *step = ASHLAR_STEP_GATHERED;
+        status = gather(a, r, out);
     }
     return status;
 }

@@ -107,17 +107,26 @@ ashlar_status ashlar_range_allow_peer(ashlar_range *range, int ordinal) {
     return range->ops->allow_peer(range, ordinal);
 }
 
+void ashlar_range_note(const ashlar_range *range, ashlar_trace_action action, size_t offset,
+                       size_t bytes) {
+    ashlar_trace_note(range->caller->trace, &(ashlar_trace_event){.action = (uint8_t)action,
+                                                                  .address = range->base + offset,
+                                                                  .bytes = bytes});
+}
+
 void ashlar_range_add(ashlar_range *range, size_t offset, size_t bytes, cu_mem_handle handle) {
     ASHLAR_ASSERT(range->chunk_count < range->chunk_capacity);
     range->chunks[range->chunk_count++] =
         (ashlar_chunk){.offset = offset, .bytes = bytes, .handle = handle};
     range->mapped_bytes += bytes;
     ashlar_range_sort(range);
+    ashlar_range_note(range, ASHLAR_TRACE_MAP, offset, bytes);
 }
 
 void ashlar_range_lose(ashlar_range *range, ashlar_chunk *chunk) {
     chunk->is_gone = true;
     range->mapped_bytes -= chunk->bytes;
+    ashlar_range_note(range, ASHLAR_TRACE_UNMAP, chunk->offset, chunk->bytes);
 }
 
 void ashlar_range_forget_gone(ashlar_range *range) {

@@ -16,10 +16,12 @@
 #define ASHLAR_RANGE_H
 
 #include "device_impl.h"
+#include "trace_ring.h"
 
 /* The driver as one allocator sees it: every call counted twice, for the process and for it. */
 typedef struct ashlar_caller {
     ashlar_device *device; /* const */
+    ashlar_trace *trace;   /* const; told of what is mapped and unmapped; NULL: none is kept */
     uint64_t calls;        /* Lock: the allocator's */
 } ashlar_caller;
 
@@ -139,6 +141,10 @@ void ashlar_range_add(ashlar_range *range, size_t offset, size_t bytes, cu_mem_h
 
 /* Note that a chunk is not mapped any more. */
 void ashlar_range_lose(ashlar_range *range, ashlar_chunk *chunk);
+
+/* Tell the trace, if there is one, what happened to memory. */
+void ashlar_range_note(const ashlar_range *range, ashlar_trace_action action, size_t offset,
+                       size_t bytes);
 
 /* Put the chunks in address order again. */
 void ashlar_range_sort(ashlar_range *range);

@@ -166,6 +166,8 @@ static ashlar_status vmm_move(ashlar_range *range, size_t offset) {
     for (size_t idx = 0; (chunk = next_chosen(range, &idx)) != NULL;) {
         chunk->moved_from = chunk->offset;
         chunk->offset = offset;
+        ashlar_range_note(range, ASHLAR_TRACE_UNMAP, chunk->moved_from, chunk->bytes);
+        ashlar_range_note(range, ASHLAR_TRACE_MAP, chunk->offset, chunk->bytes);
         offset += chunk->bytes;
     }
     ashlar_range_sort(range);

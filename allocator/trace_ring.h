@@ -80,6 +80,13 @@ void ashlar_trace_finish(ashlar_trace *trace);
  */
 void ashlar_trace_put(ashlar_trace *trace, const ashlar_trace_event *event);
 
+/* The same where there is a ring, and nothing where `trace` is NULL. */
+static inline void ashlar_trace_note(ashlar_trace *trace, const ashlar_trace_event *event) {
+    if (trace != NULL) {
+        ashlar_trace_put(trace, event);
+    }
+}
+
 /*
  * Copy what is still there, oldest first, at most the newest `capacity` events; returns how many.
  *

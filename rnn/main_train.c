@@ -2,6 +2,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <ashlar/trace.h>
+
 #include "blas.h"
 #include "checkpoint.h"
 #include "error.h"
@@ -19,6 +21,7 @@ typedef struct command {
     const char *device;
     const char *json;
     const char *save;
+    const char *snapshot;
     size_t sample_bytes;
     size_t threads;
     bool is_quiet;
@@ -43,7 +46,7 @@ static command defaults(void) {
     return c;
 }
 
-enum { OPTION_COUNT = 18 };
+enum { OPTION_COUNT = 19 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
@@ -66,6 +69,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"sample", "N", count, &c->sample_bytes, 0, 1e9, "bytes of text to make at the end"},
         {"save", "FILE", text, &c->save, 0, 0, "write the weights there (safetensors)"},
         {"json", "FILE", text, &c->json, 0, 0, "write the report there"},
+        {"snapshot", "FILE", text, &c->snapshot, 0, 0, "write what the memory holds there (pickle)"},
         {"quiet", NULL, ASHLAR_OPTION_FLAG, &c->is_quiet, 0, 0, "print nothing but errors"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
@@ -119,6 +123,10 @@ static ashlar_status finish(const command *c, ashlar_trainer *trainer,
     if (first == ASHLAR_OK && c->json != NULL) {
         first = ashlar_report_write(c->json, &c->train, report);
     }
+    if (c->snapshot != NULL) {
+        const ashlar_status status = ashlar_snapshot_write(model->allocator, c->snapshot);
+        first = first == ASHLAR_OK ? status : first;
+    }
     if (!c->is_quiet && c->sample_bytes > 0) {
         printf("\nA sample:\n");
         const ashlar_status status =
@@ -157,11 +165,32 @@ static bool is_same_file(const char *a, const char *b) {
     return strcmp(a, b) == 0;
 }
 
-static ashlar_status check_output(const command *c, const char *option, const char *path) {
-    for (size_t i = 0; path != NULL && i < c->data.count; i++) {
-        if (is_same_file(path, c->data.items[i])) {
+/* The files that are written. */
+typedef struct output {
+    const char *option;
+    const char *path; /* NULL: not wanted */
+} output;
+
+enum { OUTPUT_COUNT = 3 };
+
+static void list_outputs(const command *c, output outputs[static OUTPUT_COUNT]) {
+    outputs[0] = (output){"json", c->json};
+    outputs[1] = (output){"save", c->save};
+    outputs[2] = (output){"snapshot", c->snapshot};
+}
+
+/* An output is neither a text to train on nor one of those after it. */
+static ashlar_status check_output(const command *c, const output *o, const output *end) {
+    for (size_t i = 0; o->path != NULL && i < c->data.count; i++) {
+        if (is_same_file(o->path, c->data.items[i])) {
             return ashlar_fail(ASHLAR_EINVAL, "--%s: %s is the text to train on; name another file",
-                               option, path);
+                               o->option, o->path);
+        }
+    }
+    for (const output *other = o + 1; o->path != NULL && other < end; other++) {
+        if (other->path != NULL && is_same_file(o->path, other->path)) {
+            return ashlar_fail(ASHLAR_EINVAL, "--%s and --%s: both name %s; give each its own file",
+                               o->option, other->option, o->path);
         }
     }
     return ASHLAR_OK;
@@ -169,24 +198,33 @@ static ashlar_status check_output(const command *c, const char *option, const ch
 
 /* What no single option can be blamed for. */
 static ashlar_status check_command(const command *c) {
+    output outputs[OUTPUT_COUNT];
     if (c->data.count == 0) {
         return ashlar_fail(ASHLAR_EINVAL,
                            "--data: no text given; name a file or a folder, see --help");
     }
-    if (c->json != NULL && c->save != NULL && is_same_file(c->json, c->save)) {
-        return ashlar_fail(ASHLAR_EINVAL, "--json and --save: both name %s; give each its own file",
-                           c->json);
+    list_outputs(c, outputs);
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < OUTPUT_COUNT && status == ASHLAR_OK; i++) {
+        status = check_output(c, &outputs[i], outputs + OUTPUT_COUNT);
     }
-    const ashlar_status status = check_output(c, "json", c->json);
-    return status == ASHLAR_OK ? check_output(c, "save", c->save) : status;
+    return status;
+}
+
+/* Before hours of training, not after. */
+static ashlar_status check_writable(const command *c) {
+    output outputs[OUTPUT_COUNT];
+    list_outputs(c, outputs);
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < OUTPUT_COUNT && status == ASHLAR_OK; i++) {
+        status = ashlar_program_check_writable(outputs[i].path);
+    }
+    return status;
 }
 
 static int run(const command *c, ashlar_device *device) {
     ashlar_corpus *corpus = NULL;
-    ashlar_status status = ashlar_program_check_writable(c->json);
-    if (status == ASHLAR_OK) {
-        status = ashlar_program_check_writable(c->save);
-    }
+    ashlar_status status = check_writable(c);
     if (status == ASHLAR_OK) {
         status = ashlar_corpus_open(c->data.items, c->data.count, &corpus);
     }

@@ -17,6 +17,7 @@
 
 #include "device_impl.h"
 #include "host.h"
+#include "snapshot_sums.h"
 #include "soft.h"
 
 #define KIB ((size_t)1 << 10)
@@ -54,13 +55,19 @@ static inline bool set_up_device(const char *spec) {
     return true;
 }
 
-/* An allocator whose threads' caches hold so much. */
-static inline bool set_up_cached(const char *spec, uint64_t cache_bytes) {
+/* An allocator that keeps its newest events, and whose threads' caches hold so much. */
+static inline bool set_up_traced(const char *spec, uint64_t cache_bytes, uint64_t event_count) {
     ashlar_config config;
     ashlar_config_init(&config);
     config.cache_bytes = cache_bytes;
+    config.trace_events = event_count;
     return set_up_device(spec) &&
            ashlar_allocator_create_with(device, &config, &allocator) == ASHLAR_OK;
+}
+
+/* An allocator whose threads' caches hold so much. */
+static inline bool set_up_cached(const char *spec, uint64_t cache_bytes) {
+    return set_up_traced(spec, cache_bytes, 0);
 }
 
 /* Without caches: for what the heap and the ladder do with each single call. */
@@ -76,8 +83,23 @@ static inline void tear_down_device(void) {
     ashlar_device_close(device);
 }
 
-static inline void tear_down(void) {
+/* Every statistic is the sum over the snapshot; no other thread is at work. */
+static inline void check_snapshot(ashlar_allocator *of) {
+    const char *difference = allocator_difference(of);
+    CHECK(difference == NULL);
+    if (difference != NULL) {
+        printf("# statistics and snapshot disagree: %s\n", difference);
+    }
+}
+
+/* All that is always true of the case's allocator. */
+static inline void check_all(void) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    check_snapshot(allocator);
+}
+
+static inline void tear_down(void) {
+    check_all();
     ashlar_allocator_destroy(allocator);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
     tear_down_device();
@@ -86,18 +108,18 @@ static inline void tear_down(void) {
 static inline unsigned char *take(size_t bytes, ashlar_stream stream) {
     void *ptr = NULL;
     CHECK(ashlar_alloc(allocator, bytes, stream, &ptr) == ASHLAR_OK);
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    check_all();
     return ptr;
 }
 
 static inline void give(void *ptr) {
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    check_all();
 }
 
 static inline void give_on(void *ptr, ashlar_stream stream) {
     CHECK(ashlar_free_on(allocator, ptr, stream) == ASHLAR_OK);
-    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    check_all();
 }
 
 static inline void wait_for(ashlar_stream stream) {

@@ -55,7 +55,7 @@ helps() {
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --data --steps --layers --hidden --embedding --batch --max-length --seed \
-        --learning-rate --clip --device --json --save --sample --quiet --help; do
+        --learning-rate --clip --device --json --save --snapshot --sample --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }
@@ -72,6 +72,11 @@ check 'json_into_a_missing_folder_is_refused_at_once' \
     refuses 1 "$absent/out.json" --data "$data" --json "$absent/out.json" --steps 1000000
 check 'save_into_a_missing_folder_is_refused_at_once' \
     refuses 1 "$absent/weights" --data "$data" --save "$absent/weights" --steps 1000000
+check 'one_file_for_save_and_snapshot_is_refused' refuses 2 '--save and --snapshot' --data "$data" \
+    --save "$scratch/both" --snapshot "$scratch/both"
+check 'snapshot_over_the_text_is_refused' refuses 2 "$data" --data "$data" --snapshot "$data"
+check 'snapshot_into_a_missing_folder_is_refused_at_once' \
+    refuses 1 "$absent/memory" --data "$data" --snapshot "$absent/memory" --steps 1000000
 check 'no_sequences_in_a_batch_is_usage' refuses 2 '--batch' --data "$data" --batch 0
 check 'a_batch_that_is_no_number_is_usage' refuses 2 '--batch 8x' --data "$data" --batch 8x
 check 'a_batch_beyond_any_integer_is_usage' \

@@ -88,6 +88,21 @@ check 'another_seed_gives_another_first_loss' other loss_first "$scratch/a.json"
 check 'quiet_prints_nothing' says_nothing
 check 'quiet_changes_no_number' same loss_last "$scratch/a.json" "$scratch/quiet.json"
 
+snapshot_is_made() { # what the model holds, and the trace that the environment asked for
+    ASHLAR_CONF=trace=100000 small "$scratch/traced.json" --seed 7 --quiet \
+        --snapshot "$scratch/memory.pickle" &&
+        python3 "$ASHLAR_SOURCE/tests/check_snapshot.py" "$scratch/memory.pickle" \
+            'len(segments) >= 1 and trace[0]["action"] == "segment_map" and
+            sum(e["action"] == "alloc" for e in trace) > 12 * 3 and
+            {"weights", "gradients", "activations"} <= {e["user_metadata"] for e in trace} and
+            sum(b["requested_size"] for b in blocks) > 0'
+}
+
+check 'a_snapshot_shows_the_memory_and_the_trace' snapshot_is_made
+check 'tracing_changes_no_number' same loss_last "$scratch/a.json" "$scratch/traced.json"
+check 'tracing_changes_no_reserved_byte' \
+    same bytes_reserved_peak "$scratch/a.json" "$scratch/traced.json"
+
 # A model that needs tens of MiB: here the warm-up has something to do, and what it is for shows.
 larger() {
     timeout 300 "$train" --data "$data" --device soft --steps 60 --layers 2 --hidden 96 --batch 16 \

@@ -233,6 +233,7 @@ static void operate(size_t number) {
     }
     if (number % 500 == 0) {
         CHECK(ashlar_allocator_check(w->allocator) == ASHLAR_OK);
+        check_snapshot(w->allocator);
     }
 }
 
@@ -263,6 +264,7 @@ static void close_world(world *w) {
     }
     compare_stats(w);
     CHECK(ashlar_allocator_check(w->allocator) == ASHLAR_OK);
+    check_snapshot(w->allocator);
     ashlar_stats_read(w->allocator, &s);
     CHECK(s.served_same_stream > 0 && s.served_idle > 0 && s.served_waited > 0);
     CHECK(s.served_completed > 0 && s.served_mapped > 0 && s.served_after_sync > 0);

@@ -32,15 +32,9 @@ static void write_empty(const char *path) {
     ashlar_device_close(device);
 }
 
-/* One allocation, and its event as the allocator's own would be. */
 static void *take(ashlar_allocator *allocator, size_t bytes, ashlar_tag tag) {
     void *ptr = NULL;
-    size_t usable = 0;
     must(ashlar_alloc_tagged(allocator, bytes, tag, NULL, &ptr));
-    must(ashlar_usable_bytes(allocator, ptr, &usable));
-    ashlar_trace_event event = TRACE_ALLOC((uintptr_t)ptr, usable, bytes, 0);
-    event.tag = (uint8_t)tag;
-    ashlar_trace_put(allocator->trace, &event);
     return ptr;
 }
 
@@ -49,20 +43,17 @@ typedef ashlar_status (*write_fn)(ashlar_allocator *allocator, const char *path)
 static void write_with_trace(write_fn write, const char *path) {
     ashlar_device *device;
     ashlar_allocator *allocator;
-    ashlar_trace ring;
+    ashlar_config config;
+    ashlar_config_init(&config);
+    config.trace_events = 100;
     must(ashlar_soft_configure("devices=2,memory=64MiB"));
     must(ashlar_device_open("soft:1", &device));
-    must(ashlar_allocator_create(device, &allocator));
-    must(ashlar_trace_init(&ring, 100));
-    allocator->trace = &ring;
+    must(ashlar_allocator_create_with(device, &config, &allocator));
     (void)take(allocator, 1000, ASHLAR_TAG_WEIGHTS);
     void *freed = take(allocator, 3 << 20, ASHLAR_TAG_USER);
     (void)take(allocator, 100000, ASHLAR_TAG_USER);
-    ashlar_trace_put(&ring, &(ashlar_trace_event)TRACE_FREE((uintptr_t)freed, 3 << 20, 3 << 20, 0));
     must(ashlar_free(allocator, freed));
     must(write(allocator, path));
-    allocator->trace = NULL;
-    ashlar_trace_finish(&ring);
     ashlar_allocator_destroy(allocator);
     ashlar_device_close(device);
 }

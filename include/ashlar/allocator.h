@@ -115,8 +115,9 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  * Served by the first of: a block last used on the same stream; an idle block; another stream's
  * block whose event has completed; another stream's block after a wait queued on `stream`; an idle
  * block again, after free blocks of other streams whose work is over were merged; newly mapped
- * memory; and when the device has none left, any of these after the host has waited for the work
- * that still holds free blocks.
+ * memory; and when the device has none left, any of these after all threads' caches were emptied,
+ * after the program's callback (ashlar_set_reclaim), after the host has waited for the work that
+ * still holds free blocks; and at last memory that was gathered from everywhere into one block.
  *
  * Ownership: the caller owns *out until ashlar_free().
  * Threads:   any.  Stream: may queue one event wait on `stream`.
@@ -189,11 +190,85 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_usable_bytes(ashlar_allocator 
 /* One consistent reading of all statistics. Threads: any. Cost: takes the allocator's lock. */
 ASHLAR_API void ashlar_stats_read(ashlar_allocator *allocator, ashlar_stats *stats);
 
+/* ---- limits ---- */
+
 /*
- * Declare the warm-up over: from here on driver_calls_sealed counts. Calling it again starts the
- * count afresh. Threads: any.
+ * Bound the memory that the allocator has of the device. It binds at once and exactly: what is
+ * reserved above it is given back as far as it is idle, and from then on nothing is mapped beyond.
+ *
+ * bytes   0, or more than the device has: the device's memory
+ *
+ * Threads: any.  Stream: asks events, does not wait.
+ * Errors:  ASHLAR_ENOMEM (more is in use; the limit holds all the same), ASHLAR_EDRIVER.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_set_limit(ashlar_allocator *allocator,
+                                                            size_t bytes);
+
+/*
+ * Take memory from the device until `bytes` are reserved, in one piece as far as it goes: so that a
+ * loop whose need is known does not take it in steps.
+ *
+ * Threads: any.  Errors: ASHLAR_ENOMEM (device, limit or seal), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reserve(ashlar_allocator *allocator,
+                                                          size_t bytes);
+
+/*
+ * Give memory back to the device until at most `target_bytes` are reserved, as far as no live block
+ * and no queued work is in the way; in pieces of at most 32 MiB. All threads' caches are emptied.
+ *
+ * Threads: any.  Stream: asks events, does not wait.
+ * Errors:  ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was given back before stays so.
+ * Cost:    O(blocks), and two driver calls for each piece; the driver may wait for the device.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_trim(ashlar_allocator *allocator,
+                                                       size_t target_bytes);
+
+/*
+ * Declare the warm-up over: from here on driver_calls_sealed counts, and taking memory from the
+ * driver is what the policy says. Calling it again starts the count afresh. Threads: any.
  */
 ASHLAR_API void ashlar_allocator_seal(ashlar_allocator *allocator);
+
+/* `line` says what happened; valid during the call. It may call ashlar, and is given no lock. */
+typedef void (*ashlar_warn_fn)(void *user, const char *line);
+
+/*
+ * What taking memory after the seal is: ASHLAR_SEAL_COUNT, counted; ASHLAR_SEAL_WARN, counted, and
+ * `warn` called by the thread that needed it; ASHLAR_SEAL_ERROR, refused: the request is served
+ * from what there is, or fails with ASHLAR_ENOMEM. At first the option `seal` says which.
+ *
+ * warn   NULL: nobody is told
+ *
+ * Threads: any.
+ */
+ASHLAR_API void ashlar_set_seal_policy(ashlar_allocator *allocator, ashlar_seal_policy policy,
+                                       ashlar_warn_fn warn, void *user);
+
+/* True: something was freed, so that another search is worth it. It may call ashlar. */
+typedef bool (*ashlar_reclaim_fn)(void *user, size_t bytes);
+
+/*
+ * Have `reclaim` called, with no lock held and by the thread that asks, when a request of `bytes`
+ * finds nothing and no more can be mapped: for programs that hold memory they could do without.
+ * Requests that it makes itself do not call it. NULL: nothing is called.
+ *
+ * Threads: any; it may be called by several threads at a time.
+ */
+ASHLAR_API void ashlar_set_reclaim(ashlar_allocator *allocator, ashlar_reclaim_fn reclaim,
+                                   void *user);
+
+/*
+ * Let another device use all memory of the allocator, what there is and what will be.
+ *
+ * ordinal   of the other device, of the same kind
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_ENOTSUP (it cannot; or memory comes in segments, which a peer sees through its
+ *          own cuCtxEnablePeerAccess), ASHLAR_EDRIVER, ASHLAR_ENOMEM; nothing changes then.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allow_peer(ashlar_allocator *allocator,
+                                                             int ordinal);
 
 /*
  * Walk every block and compare with the invariants above and with every index.

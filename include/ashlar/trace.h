@@ -2,8 +2,9 @@
  * trace.h - what an allocator did and what it holds, for people and programs to look at.
  *
  * A trace is the newest events of an allocator that was made with the option `trace`: blocks taken
- * and given back, memory mapped and unmapped, requests refused. A snapshot is its memory at one
- * moment, with or without a trace.
+ * and given back, memory mapped and unmapped, requests refused. Keeping it changes no address, but
+ * every allocation and free takes the allocator's lock and reads the clock then. A snapshot is its
+ * memory at one moment, with or without a trace.
  */
 #ifndef ASHLAR_TRACE_H
 #define ASHLAR_TRACE_H

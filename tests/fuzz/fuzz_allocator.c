@@ -14,6 +14,7 @@
 #include "host.h"
 #include "size_class.h"
 #include "soft.h"
+#include "../snapshot_sums.h"
 
 const char fuzz_claim[] = "no_sequence_of_calls_hands_out_memory_that_is_still_in_use";
 
@@ -328,6 +329,14 @@ static void begin(world *w) {
     bad_count = 0;
 }
 
+static void check_world(const world *w, size_t step_count) {
+    enum { SNAPSHOT_STEPS = 8 };
+    check_stats(w);
+    FUZZ_CHECK(ashlar_allocator_check(w->allocator) == ASHLAR_OK);
+    FUZZ_CHECK(step_count % SNAPSHOT_STEPS != 0 || allocator_difference(w->allocator) == NULL);
+    FUZZ_CHECK(bad_count == 0);
+}
+
 /* With nothing live, all of the memory is one block again, whatever went before. */
 static void check_whole_device(world *w) {
     void *ptr = NULL;
@@ -365,11 +374,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     }
     world w = {.at = data, .end = data + bytes};
     begin(&w);
-    while (w.at < w.end) {
+    for (size_t step_count = 1; w.at < w.end; step_count++) {
         step(&w);
-        check_stats(&w);
-        FUZZ_CHECK(ashlar_allocator_check(w.allocator) == ASHLAR_OK);
-        FUZZ_CHECK(bad_count == 0);
+        check_world(&w, step_count);
     }
     finish(&w);
     return 0;

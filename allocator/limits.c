@@ -1,0 +1,143 @@
+/*
+ * limits.c - how much memory an allocator has of the device: limit, reservation, trim, seal, peers.
+ */
+#include "allocator_impl.h"
+
+#include "error.h"
+#include "shared.h"
+
+/* ---- giving back ---- */
+
+/* Everything that is past becomes idle, without waiting: what the device is still at stays. */
+static ashlar_status settle_locked(ashlar_allocator *a) {
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ashlar_cache_flush_locked(cache);
+    }
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    ashlar_status status = ashlar_shared_query_locked(a, 0);
+    for (ashlar_order *order = a->orders; order != NULL && status == ASHLAR_OK;
+         order = order->next) {
+        if (ashlar_order_is_closed(order) || ashlar_free_bins_is_empty(&order->free) ||
+            ashlar_order_is_past(order, order->last_tick)) {
+            continue;
+        }
+        status = ashlar_order_cover(order, &a->caller, order->last_tick, &a->stats.events_recorded);
+        if (status == ASHLAR_OK && order->completed < order->recorded) {
+            status = ashlar_order_query(order, &a->caller);
+        }
+    }
+    ashlar_shared_settle_locked(a);
+    ashlar_heap_sweep(&a->heap);
+    return status;
+}
+
+static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {
+    if (a->heap.range.mapped_bytes <= target_bytes) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = settle_locked(a);
+    return status == ASHLAR_OK ? ashlar_heap_trim(&a->heap, target_bytes) : status;
+}
+
+ashlar_status ashlar_trim(ashlar_allocator *a, size_t target_bytes) {
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = trim_locked(a, target_bytes);
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+/* ---- bounds ---- */
+
+ashlar_status ashlar_set_limit(ashlar_allocator *a, size_t bytes) {
+    pthread_mutex_lock(&a->lock);
+    ashlar_range *range = &a->heap.range;
+    range->limit_bytes = bytes != 0 && bytes < range->device_bytes ? bytes : range->device_bytes;
+    ashlar_status status = trim_locked(a, range->limit_bytes);
+    if (status == ASHLAR_OK && range->mapped_bytes > range->limit_bytes) {
+        status = ashlar_fail(ASHLAR_ENOMEM,
+                             "limit: %zu bytes are reserved, and what is above %zu is in use; it "
+                             "goes back when ashlar_trim() is called after it is free",
+                             range->mapped_bytes, range->limit_bytes);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+ashlar_status ashlar_reserve(ashlar_allocator *a, size_t bytes) {
+    pthread_mutex_lock(&a->lock);
+    ashlar_status status = ashlar_may_map_locked(a);
+    if (status == ASHLAR_OK) {
+        status = ashlar_heap_reserve(&a->heap, bytes);
+        ashlar_note_mapped_locked(a);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+/* ---- the seal ---- */
+
+void ashlar_allocator_seal(ashlar_allocator *a) {
+    pthread_mutex_lock(&a->lock);
+    a->stats.is_sealed = true;
+    a->calls_at_seal = a->caller.calls;
+    pthread_mutex_unlock(&a->lock);
+}
+
+void ashlar_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy policy, ashlar_warn_fn warn,
+                            void *user) {
+    pthread_mutex_lock(&a->lock);
+    a->seal = policy;
+    a->warn = warn;
+    a->warn_user = user;
+    pthread_mutex_unlock(&a->lock);
+}
+
+ashlar_status ashlar_may_map_locked(ashlar_allocator *a) {
+    return a->stats.is_sealed && a->seal == ASHLAR_SEAL_ERROR
+               ? ashlar_fail(ASHLAR_ENOMEM, "the allocator is sealed, and its policy lets no more "
+                                            "memory be taken; warm up with the largest step")
+               : ASHLAR_OK;
+}
+
+void ashlar_note_mapped_locked(ashlar_allocator *a) {
+    const uint64_t mapped = a->heap.range.mapped_bytes;
+    if (mapped > a->stats.reserved_peak_bytes) {
+        a->stats.reserved_peak_bytes = mapped;
+    }
+}
+
+/* ---- callbacks ---- */
+
+static _Thread_local bool is_reclaiming;
+
+void ashlar_set_reclaim(ashlar_allocator *a, ashlar_reclaim_fn reclaim, void *user) {
+    pthread_mutex_lock(&a->lock);
+    a->reclaim = reclaim;
+    a->reclaim_user = user;
+    pthread_mutex_unlock(&a->lock);
+}
+
+bool ashlar_reclaim_locked(ashlar_allocator *a, size_t bytes) {
+    const ashlar_reclaim_fn reclaim = a->reclaim;
+    void *user = a->reclaim_user;
+    /* It may allocate, but what it allocates is not reclaimed for. */
+    if (reclaim == NULL || is_reclaiming) {
+        return false;
+    }
+    pthread_mutex_unlock(&a->lock);
+    is_reclaiming = true;
+    const bool has_helped = reclaim(user, bytes);
+    is_reclaiming = false;
+    pthread_mutex_lock(&a->lock);
+    return has_helped;
+}
+
+/* ---- peers ---- */
+
+ashlar_status ashlar_allow_peer(ashlar_allocator *a, int ordinal) {
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = ashlar_heap_allow_peer(&a->heap, ordinal);
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
