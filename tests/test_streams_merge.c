@@ -222,7 +222,7 @@ static void a_device_that_is_too_full_loses_nothing(void) {
     use(streams[2], b, 2 * BIG, 2);
     give(a);
     give(b);
-    CHECK(ashlar_alloc(allocator, 3 * BIG, streams[1], &out) == ASHLAR_ENOMEM);
+    CHECK(ashlar_alloc(allocator, 3 * BIG + 1, streams[1], &out) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "largest hole 8388608");
     CHECK(out == &out);
     order_calls before = order_calls_now();
