@@ -213,23 +213,21 @@ static void the_requests_own_stream_is_waited_for_too(void) {
     tear_down();
 }
 
-static void a_device_that_is_too_full_loses_nothing(void) {
+static void what_lies_scattered_is_gathered_after_the_wait(void) {
     REQUIRE(set_up_streams("16MiB"));
-    void *out = &out;
     unsigned char *a = take(BIG, streams[0]), *live = take(BIG, streams[1]);
     unsigned char *b = take(2 * BIG, streams[2]);
     use(streams[0], a, BIG, 1);
-    use(streams[2], b, 2 * BIG, 2);
+    use(streams[1], live, BIG, 2);
+    use(streams[2], b, 2 * BIG, 3);
     give(a);
     give(b);
-    CHECK(ashlar_alloc(allocator, 3 * BIG + 1, streams[1], &out) == ASHLAR_ENOMEM);
-    CHECK_HAS(ashlar_error_detail(), "largest hole 8388608");
-    CHECK(out == &out);
-    order_calls before = order_calls_now();
-    CHECK(take(2 * BIG, streams[1]) == b); /* idle since that wait */
-    CHECK(take(BIG, streams[1]) == a);
-    CHECK(stats_now().served_idle == 2 && stats_now().served_after_sync == 0);
-    check_calls(&before, (order_calls){0});
+    unsigned char *whole = take(3 * BIG, streams[1]); /* 4 MiB below `live`, 8 above */
+    const ashlar_stats s = stats_now();
+    CHECK(s.served_gathered == 1 && s.served_after_sync == 0 && s.reserved_bytes == 16 * MIB);
+    CHECK(whole == b); /* what was at `a` is behind it now */
+    queue_verify(streams[1], live, BIG, 2);
+    check_owned(streams[1], whole, 3 * BIG);
     give(live);
     tear_down();
 }
@@ -348,7 +346,7 @@ int main(void) {
     RUN(a_full_device_grows_after_the_wait_from_what_became_idle);
     RUN(a_wait_that_cannot_help_is_not_made);
     RUN(the_requests_own_stream_is_waited_for_too);
-    RUN(a_device_that_is_too_full_loses_nothing);
+    RUN(what_lies_scattered_is_gathered_after_the_wait);
     RUN(a_failing_wait_loses_nothing);
     RUN(a_failing_query_loses_nothing);
     RUN(a_failing_synchronization_loses_nothing);
