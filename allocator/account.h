@@ -8,8 +8,10 @@
  *   peak of live bytes = max over publications of (published live bytes + the thread's largest
  * change)
  *
- * which is exact while one thread allocates. With several, a peak is too low by at most what the
- * other threads' caches had handed out since they published, so by what the caches may hold.
+ * which is exact while one thread allocates. With several, a peak is too low or too high by at most
+ * what the other threads' caches had handed out or taken back since they published, so by what the
+ * caches may hold. A published sum may be below zero meanwhile, when a block was taken by one
+ * thread and freed by another one that publishes first; once all have published it is not.
  */
 #ifndef ASHLAR_ACCOUNT_H
 #define ASHLAR_ACCOUNT_H
