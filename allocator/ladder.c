@@ -211,6 +211,7 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
         *step = ASHLAR_STEP_AFTER_SYNC;
         status = wait_for_oldest(a, &may_help);
         if (status == ASHLAR_OK && may_help) {
+            (void)drain_caches(a, r); /* other threads went on during the wait */
             status = search(a, r, out, &unused);
         }
     }
