@@ -1,7 +1,7 @@
 /*
  * test_allocator_oom.c - one fixed workload on four streams, in which the n-th call of each driver
- * function, or the n-th host allocation, fails: for every n, without and with thread caches. Nothing
- * may be lost, the next call works, and at the end the device has its memory back.
+ * function, or the n-th host allocation, fails: for every n, without and with thread caches.
+ * Nothing may be lost, the next call works, and at the end the device has its memory back.
  */
 #include "allocator_fixture.h"
 

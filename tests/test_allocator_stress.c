@@ -1,7 +1,7 @@
 /*
  * test_allocator_stress.c - random work on two devices of four streams each, in adversarial mode,
- * without and with thread caches, against a model: who lives where, what each block holds, and every
- * statistic.
+ * without and with thread caches, against a model: who lives where, what each block holds, and
+ * every statistic.
  */
 #include "allocator_fixture.h"
 
