@@ -8,11 +8,9 @@
 /* Block nodes come in chunks, and go back to the host only with the heap. */
 enum { CHUNK_NODES = 256 };
 
-enum { LINE_BYTES = 64 };
-
 struct ashlar_node_chunk {
     ashlar_node_chunk *next;
-    unsigned char room[CHUNK_NODES * sizeof(ashlar_block) + LINE_BYTES]; /* from a line's start */
+    unsigned char room[(CHUNK_NODES + 1) * sizeof(ashlar_block)]; /* from a line's start */
 };
 
 static void push_spare(ashlar_heap *heap, ashlar_block *node) {
@@ -41,8 +39,8 @@ static ashlar_status reserve_node(ashlar_heap *heap) {
     }
     chunk->next = heap->chunks;
     heap->chunks = chunk;
-    const uintptr_t start = ((uintptr_t)chunk->room + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    ashlar_block *nodes = (ashlar_block *)start;
+    const uintptr_t lines = ((uintptr_t)chunk->room + ASHLAR_CACHE_LINE - 1) / ASHLAR_CACHE_LINE;
+    ashlar_block *nodes = (ashlar_block *)(lines * ASHLAR_CACHE_LINE);
     for (int i = CHUNK_NODES - 1; i >= 0; i--) {
         push_spare(heap, &nodes[i]);
     }

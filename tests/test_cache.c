@@ -279,6 +279,24 @@ static void a_flushed_block_is_stamped_with_the_present_tick(void) {
     tear_down();
 }
 
+/* What a hit writes, on lines where no other thread's hit writes. */
+static void nothing_that_a_hit_writes_shares_a_line(void) {
+    enum { LINE = ASHLAR_CACHE_LINE };
+    CHECK(offsetof(ashlar_cache, is_busy) >= LINE);
+    CHECK(sizeof(ashlar_cache) - offsetof(ashlar_cache, thread) > LINE);
+    CHECK(offsetof(ashlar_magazines, lists) >= LINE);
+    CHECK(sizeof(ashlar_magazines) - sizeof magazines.lists >= 2 * (size_t)LINE);
+    CHECK(offsetof(ashlar_block, older) < LINE && offsetof(ashlar_block, newer) == LINE);
+    CHECK(offsetof(ashlar_block, prev) > LINE && offsetof(ashlar_block, next) > LINE);
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    unsigned char *ptr = take(4096, streams[0]);
+    for (const ashlar_block *block = allocator->heap.first; block != NULL; block = block->next) {
+        CHECK((uintptr_t)block % LINE == 0);
+    }
+    give(ptr);
+    tear_down();
+}
+
 static void one_streams_blocks_may_be_forgotten_alone(void) {
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     fill_own();
@@ -441,6 +459,7 @@ int main(void) {
     RUN(the_walker_finds_what_is_broken);
     RUN(a_flush_gives_all_blocks_to_the_heap);
     RUN(a_flushed_block_is_stamped_with_the_present_tick);
+    RUN(nothing_that_a_hit_writes_shares_a_line);
     RUN(one_streams_blocks_may_be_forgotten_alone);
     RUN(a_thread_keeps_one_cache_of_each_allocator);
     RUN(an_allocator_without_caches_gives_none);
