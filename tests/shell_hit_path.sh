@@ -8,10 +8,13 @@
 
 library=$(find "$ASHLAR_BUILD" -name 'libashlar.so*' -type f -not -path '*.p/*' | head -n 1)
 
-# Where a hit begins; what it may go through; and where it has ended without one.
+# Where a hit begins; what it may go through, the inline functions too, which a compiler may keep
+# apart; and where it has ended without one.
 roots='ashlar_alloc ashlar_alloc_tagged ashlar_free'
-helpers='alloc_on_other_stream free_otherwise ashlar_cache_find ashlar_cache_find_order
-    ashlar_cache_defer ashlar_count_peak'
+helpers='allocate hand_out take_back alloc_on_other_stream free_otherwise
+    ashlar_cache_enter ashlar_cache_leave ashlar_cache_find ashlar_cache_find_order
+    ashlar_cache_pop ashlar_cache_pop_large ashlar_cache_push ashlar_cache_defer
+    ashlar_count_alloc ashlar_count_free ashlar_count_peak'
 ends='ashlar_alloc_slow ashlar_free_slow'
 
 # Print each instruction of FUNCTIONS that a hit must not have, of a listing that objdump wrote.

@@ -408,6 +408,38 @@ static void blocks_outlive_the_thread_that_took_them(void) {
     tear_down();
 }
 
+static pthread_key_t late_key;
+static int late_turns;
+
+/* The thread's end runs it again and again, as often as it does so at all. */
+static void take_while_ending(void *value) {
+    late_turns++;
+    give_only(take_only(4096, streams[0]));
+    CHECK(pthread_setspecific(late_key, value) == 0);
+}
+
+static void helper_will_take_while_ending(void) {
+    helper_takes_two();
+    helper_gives_both();
+    CHECK(pthread_setspecific(late_key, &late_key) == 0);
+}
+
+/* Nobody would free it. */
+static void a_thread_that_ends_makes_no_new_cache(void) {
+    SET_UP("memory=32MiB", ROOM);
+    late_turns = 0;
+    REQUIRE(pthread_key_create(&late_key, take_while_ending) == 0);
+    REQUIRE(helper_start());
+    REQUIRE(helper_do(helper_will_take_while_ending));
+    helper_end();
+    CHECK(late_turns > 1);
+    CHECK(allocator->caches == NULL);
+    CHECK_ZU(stats_now().cached_bytes, 0);
+    CHECK_ZU(stats_now().alloc_count, 2 + (size_t)late_turns);
+    CHECK(pthread_key_delete(late_key) == 0);
+    tear_down();
+}
+
 /* The thread lives on with what it kept of an allocator that is gone, and ends later. */
 static void an_allocator_may_go_before_its_threads(void) {
     SET_UP("memory=32MiB", ROOM);
@@ -439,6 +471,7 @@ int main(void) {
     RUN(a_full_device_gets_what_idle_threads_hold);
     RUN(what_others_free_during_a_wait_is_found);
     RUN(a_thread_that_ends_returns_its_cache);
+    RUN(a_thread_that_ends_makes_no_new_cache);
     RUN(blocks_outlive_the_thread_that_took_them);
     RUN(an_allocator_may_go_before_its_threads);
     return check_report();
