@@ -8,9 +8,11 @@
  *   peak of live bytes = max over publications of (published live bytes + the thread's largest
  * change)
  *
- * which is exact while one thread allocates. With several, a peak is too low by at most what the
- * other threads have not published: each publishes when that is more than half of what its cache
- * may hold, and everyone does when the statistics are read.
+ * which is exact while one thread allocates. With several, a peak is too low or too high by at most
+ * what the other threads have not published: each publishes when its live bytes have changed by more
+ * than half of what its cache may hold, and everyone does when the statistics are read. A published
+ * sum may be below zero meanwhile, when a block was taken by one thread and freed by another one
+ * that publishes first; once all have published it is not.
  */
 #ifndef ASHLAR_ACCOUNT_H
 #define ASHLAR_ACCOUNT_H

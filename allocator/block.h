@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compiler.h"
+
 typedef struct ashlar_block ashlar_block;
 typedef struct ashlar_order ashlar_order;
 typedef struct ashlar_use ashlar_use;
@@ -25,32 +27,33 @@ typedef enum ashlar_block_state {
 } ashlar_block_state;
 
 /*
- * What a hit in a thread's cache reads comes first, what only the heap reads comes last. A
- * multiple of 16 bytes in a chunk that is aligned to 64: a block is never on three cache lines.
+ * What a hit in a thread's cache reads and writes is one cache line, of this block alone: the
+ * blocks beside it may be other threads' ones. What only the heap uses is the next line.
  *
- * Lock: the allocator's guards every field.
+ * Lock: the allocator's guards every field; of a block that is handed out or in a thread's cache,
+ * the first line is the thread's.
  */
 struct ashlar_block {
-    size_t offset;       /* from the range's base, a multiple of ASHLAR_BLOCK_ALIGN */
+    _Alignas(ASHLAR_CACHE_LINE) size_t offset; /* from the range's base, a multiple of
+                                                  ASHLAR_BLOCK_ALIGN */
     size_t bytes;        /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
     size_t requested;    /* live: bytes asked for, 1 .. bytes; otherwise 0 */
     ashlar_order *order; /* live: the stream it was taken for; free: of its last use, or NULL */
-    union {
-        uint64_t tick;    /* free: order->recorded at that use */
-        ashlar_use *uses; /* is_shared: one for each of its streams */
-    };
     unsigned char state; /* an ashlar_block_state */
     unsigned char tag;   /* live: an ashlar_tag */
     uint16_t list;       /* live: the list of a cache's magazines that it would be in */
     bool is_shared;      /* live: used on further streams, see shared.h */
     bool starts_segment; /* never merges with the block below it */
+    ashlar_block *older; /* free: the list of its bin; live: that of a cache; NULL at the end */
+    _Alignas(ASHLAR_CACHE_LINE) ashlar_block *newer; /* free: back in the list of its bin */
+    union {
+        uint64_t tick;    /* free: order->recorded at that use */
+        ashlar_use *uses; /* is_shared: one for each of its streams */
+    };
     ashlar_block *prev;  /* address order, NULL at the ends */
     ashlar_block *next;  /* and the list of spare nodes */
-    ashlar_block *newer; /* free: the list of its bin, NULL at the ends */
-    ashlar_block *older;
 };
 
-_Static_assert(sizeof(ashlar_block) % 16 == 0 && sizeof(ashlar_block) <= 96,
-               "a block reaches over two cache lines at most");
+_Static_assert(sizeof(ashlar_block) == (size_t)2 * ASHLAR_CACHE_LINE, "two lines");
 
 #endif /* ASHLAR_BLOCK_H */

@@ -397,7 +397,7 @@ ashlar_status ashlar_cache_check_locked(const ashlar_cache *cache) {
         return broken(cache, "its blocks are miscounted");
     }
     if (weight[0] > cache->limit[0] || weight[1] > cache->limit[1] ||
-        pending > ASHLAR_CACHE_PENDING_MAX) {
+        pending > ASHLAR_CACHE_PENDING_MAX || pending_bytes > cache->limit[1]) {
         return broken(cache, "it holds more than its limits");
     }
     return ASHLAR_OK;

@@ -15,9 +15,10 @@
  * that the owner is inside and waits for it to leave; it never waits for more than one hit.
  *
  * Invariants (ashlar_cache_check_locked):
- *   weight[large] == weights of the blocks in the magazines, by large or not;  weight[i] <=
- * limit[i] pending_count <= ASHLAR_CACHE_PENDING_MAX every block in it is in use for the heap, not
- * for the caller (requested == 0), and has its magazines' order
+ *   weight[large] == weights of the blocks in the magazines, by large or not
+ *   weight[i] <= limit[i];  pending_count <= ASHLAR_CACHE_PENDING_MAX;  pending_bytes <= limit[1]
+ *   every block in it is in use for the heap, not for the caller (requested == 0), and has its
+ *   magazines' order
  */
 #ifndef ASHLAR_CACHE_H
 #define ASHLAR_CACHE_H
@@ -49,16 +50,23 @@ static inline size_t ashlar_cache_weight(size_t block_bytes) {
 /* Reasons for the owner to leave its fast path: bits of ashlar_cache.attention. */
 enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_WATCHED = 2 };
 
+/*
+ * A hit writes to both structs. They are kept a cache line apart from whatever the host's memory
+ * has before and behind them, for that may be another thread's.
+ */
 typedef struct ashlar_magazines ashlar_magazines;
 struct ashlar_magazines {
+    unsigned char before[ASHLAR_CACHE_LINE];
     ashlar_magazines *next;                  /* of the same cache */
     ashlar_order *order;                     /* const */
     ashlar_block *lists[ASHLAR_CACHE_LISTS]; /* linked by `older` */
     uint16_t emptied[ASHLAR_CACHE_LISTS];    /* blocks given up at the last trough, not missed yet */
+    unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
 typedef struct ashlar_cache ashlar_cache;
 struct ashlar_cache {
+    unsigned char before[ASHLAR_CACHE_LINE];
     _Atomic unsigned is_busy;   /* written by the owner only */
     _Atomic unsigned attention; /* written under the allocator's lock only */
     uint64_t allocator_id;      /* const; 0: of no allocator */
@@ -82,6 +90,7 @@ struct ashlar_cache {
     ashlar_cache *next_of_thread;
     ashlar_allocator *allocator; /* NULL once it is destroyed. Lock: that of all caches */
     uint64_t thread;             /* a number for each thread, never used again */
+    unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
 /* No stream's, without blocks: so that a hit need not ask whether there are any. */

@@ -2,7 +2,7 @@
  * hit.c - allocating from and freeing into the calling thread's own cache: the path that takes no
  * lock, makes no call out of the library and writes nothing that another thread writes.
  *
- * tests/shell_hit_path.sh disassembles this file's object. Whatever does not fit under those
+ * tests/shell_hit_path.sh looks for that in the machine code. Whatever does not fit under those
  * conditions is behind ashlar_alloc_slow() and ashlar_free_slow().
  */
 #include "allocator_impl.h"

@@ -307,6 +307,7 @@ static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
     while (status == ASHLAR_OK && *out == NULL && may_help) {
         status = wait_for_oldest(a, &may_help);
         if (status == ASHLAR_OK && may_help) {
+            (void)drain_caches(a, r); /* other threads went on during the wait */
             status = search(a, r, out, &unused);
         }
     }

@@ -1,7 +1,7 @@
 /*
  * test_allocator_oom.c - one fixed workload on four streams, in which the n-th call of each driver
- * function, or the n-th host allocation, fails: for every n. Nothing may be lost, the next call
- * works, and at the end the device has its memory back.
+ * function, or the n-th host allocation, fails: for every n, without and with thread caches.
+ * Nothing may be lost, the next call works, and at the end the device has its memory back.
  */
 #include "allocator_fixture.h"
 
@@ -38,6 +38,7 @@ static unsigned char *slots[SLOTS];
 static int slot_values[SLOTS];
 static size_t slot_bytes[SLOTS];
 static ashlar_stream slot_streams[SLOTS];
+static size_t cache_bytes; /* of each allocator */
 static unsigned failures; /* refused calls in this run */
 static bool is_armed;     /* some call of this run is to fail */
 /* The status of a refusal, besides ENOMEM, which the software device says for host memory too. */
@@ -147,11 +148,14 @@ static void check_whole_device(void) {
 
 /* The whole life of an allocator. */
 static void run_script(ashlar_stats *stats) {
+    ashlar_config config;
     failures = 0;
     atomic_store(&payload_bad_count, 0);
     allocator = NULL;
+    ashlar_config_init(&config);
+    config.cache_bytes = cache_bytes;
     for (int i = 0; i < ATTEMPTS && allocator == NULL; i++) {
-        failures += ashlar_allocator_create(device, &allocator) != ASHLAR_OK;
+        failures += ashlar_allocator_create_with(device, &config, &allocator) != ASHLAR_OK;
     }
     CHECK(allocator != NULL);
     if (allocator == NULL) {
@@ -268,9 +272,34 @@ static void every_host_allocation_may_fail(void) {
     CHECK(n > 50 && seen > 5);
 }
 
+/* A block of 8 MiB fits, and the rest of the device is too little for what the script wants. */
+static void the_workload_uses_the_cache(void) {
+    ashlar_stats s;
+    cache_bytes = 16 * MIB;
+    REQUIRE(set_up_script());
+    run_script(&s);
+    CHECK(failures == 0);
+    CHECK(s.served_cached > 0 && s.served_mapped > 0 && s.served_waited > 0);
+    CHECK(s.served_after_sync > 0);
+    tear_down_device();
+}
+
+static void every_driver_call_may_fail_beside_caches(void) {
+    cache_bytes = 16 * MIB;
+    every_driver_call_may_fail();
+}
+
+static void every_host_allocation_may_fail_beside_caches(void) {
+    cache_bytes = 16 * MIB;
+    every_host_allocation_may_fail();
+}
+
 int main(void) {
     RUN(the_workload_climbs_every_step_of_the_ladder);
     RUN(every_driver_call_may_fail);
     RUN(every_host_allocation_may_fail);
+    RUN(the_workload_uses_the_cache);
+    RUN(every_driver_call_may_fail_beside_caches);
+    RUN(every_host_allocation_may_fail_beside_caches);
     return check_report();
 }

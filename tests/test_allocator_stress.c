@@ -1,6 +1,7 @@
 /*
  * test_allocator_stress.c - random work on two devices of four streams each, in adversarial mode,
- * against a model: who lives where, what each block holds, and every statistic.
+ * without and with thread caches, against a model: who lives where, what each block holds, and
+ * every statistic.
  */
 #include "allocator_fixture.h"
 
@@ -31,6 +32,7 @@ typedef struct world {
 static world worlds[DEVICES];
 static uint64_t random_state;
 static uint64_t next_stamp;
+static size_t cache_bytes; /* of each allocator */
 static size_t refused_count;
 
 static size_t draw(size_t below) {
@@ -241,10 +243,13 @@ static void operate(size_t number) {
 
 static bool open_world(world *w, int ordinal) {
     char name[16];
+    ashlar_config config;
     *w = (world){0};
+    ashlar_config_init(&config);
+    config.cache_bytes = cache_bytes;
     (void)snprintf(name, sizeof name, "soft:%d", ordinal);
     bool is_open = ashlar_device_open(name, &w->device) == ASHLAR_OK &&
-                   ashlar_allocator_create(w->device, &w->allocator) == ASHLAR_OK &&
+                   ashlar_allocator_create_with(w->device, &config, &w->allocator) == ASHLAR_OK &&
                    ashlar_device_enter(w->device) == ASHLAR_OK;
     for (int i = 0; i < STREAMS && is_open; i++) {
         is_open = ashlar_stream_create(w->device, &w->streams[i]) == ASHLAR_OK &&
@@ -268,6 +273,7 @@ static void close_world(world *w) {
     ashlar_stats_read(w->allocator, &s);
     CHECK(s.served_same_stream > 0 && s.served_idle > 0 && s.served_waited > 0);
     CHECK(s.served_completed > 0 && s.served_mapped > 0 && s.served_after_sync > 0);
+    CHECK((s.served_cached > 0) == (cache_bytes > 0));
     ashlar_allocator_destroy(w->allocator);
     CHECK_ZU(free_memory_of(w->device), w->device->info.total_bytes);
     ashlar_device_close(w->device); /* with its streams and events */
@@ -296,12 +302,29 @@ static void stress(uint64_t seed) {
 }
 
 static void random_work_agrees_with_the_model(void) {
+    cache_bytes = 0;
     for (uint64_t seed = 1; seed <= 5; seed++) {
+        stress(seed);
+    }
+}
+
+static void random_work_agrees_with_the_model_beside_small_caches(void) {
+    cache_bytes = 256 * KIB;
+    for (uint64_t seed = 6; seed <= 8; seed++) {
+        stress(seed);
+    }
+}
+
+static void random_work_agrees_with_the_model_beside_large_caches(void) {
+    cache_bytes = 24 * MIB;
+    for (uint64_t seed = 9; seed <= 11; seed++) {
         stress(seed);
     }
 }
 
 int main(void) {
     RUN(random_work_agrees_with_the_model);
+    RUN(random_work_agrees_with_the_model_beside_small_caches);
+    RUN(random_work_agrees_with_the_model_beside_large_caches);
     return check_report();
 }

@@ -315,6 +315,8 @@ static void step(world *w) {
 
 static void begin(world *w) {
     char spec[64];
+    static const uint64_t caches[4] = {0, MIB / 16, MIB, 64 * MIB};
+    ashlar_config config;
     const unsigned head = next_byte(w), seed = next_byte(w);
     const unsigned mib = head >= 224 ? 512 : 4 + 2 * (head % 7); /* large: growth in steps */
     (void)snprintf(spec, sizeof spec, "memory=%uMiB,mode=%s,seed=%u", mib,
@@ -325,7 +327,9 @@ static void begin(world *w) {
     for (size_t i = 1; i < STREAMS; i++) {
         FUZZ_CHECK(ashlar_stream_create(w->device, &w->streams[i]) == ASHLAR_OK);
     }
-    FUZZ_CHECK(ashlar_allocator_create(w->device, &w->allocator) == ASHLAR_OK);
+    ashlar_config_init(&config);
+    config.cache_bytes = caches[head % 4];
+    FUZZ_CHECK(ashlar_allocator_create_with(w->device, &config, &w->allocator) == ASHLAR_OK);
     bad_count = 0;
 }
 
