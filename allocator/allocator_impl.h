@@ -9,6 +9,9 @@
 #include <ashlar/allocator.h>
 
 #include "cache.h"
+#include "free_log.h"
+#include "guard_fill.h"
+#include "guard_unmap.h"
 #include "heap.h"
 #include "trace_ring.h"
 
@@ -26,7 +29,14 @@ struct ashlar_allocator {
     ashlar_device *device; /* const */
     size_t cache_bytes;    /* const; what one thread's cache may hold, 0: there are none */
     ashlar_trace *trace;   /* const; NULL: none is kept */
+    bool reports_leaks;    /* const */
+    ashlar_guard_fill *fill;     /* const; NULL: not guard=fill */
+    ashlar_guard_unmap *unmap;   /* const; NULL: not guard=unmap */
+    ashlar_allocator *next_watched; /* Lock: that of leaks.c */
     pthread_mutex_t lock;  /* guards everything below */
+    ashlar_free_log *frees; /* NULL: no guard mode */
+    ashlar_report_fn report; /* NULL: nobody is told */
+    void *report_user;
     ashlar_caller caller;
     ashlar_heap heap;
     ashlar_order *orders;  /* one for each stream seen; never removed, new ones in front */
@@ -64,6 +74,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_slow(ashlar_allocator *allocator, s
                                                   ashlar_tag tag, ashlar_stream stream,
                                                   void **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar_free_slow(ashlar_allocator *allocator, void *ptr);
+/* caller   where the public function returns to */
+ASHLAR_MUST_CHECK ashlar_status ashlar_free_from(ashlar_allocator *allocator, void *ptr,
+                                                 const void *caller);
 
 /* The record of a stream, made at its first use. Lock: held. Errors: ASHLAR_EHOSTMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_of_locked(ashlar_allocator *allocator,

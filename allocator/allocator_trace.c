@@ -79,6 +79,23 @@ static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_bl
     };
 }
 
+/* guard=unmap: each block is a segment of its own. */
+static void copy_pages(const ashlar_guard_unmap *unmap, ashlar_snapshot_segment *segments,
+                       ashlar_snapshot_block *blocks) {
+    for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
+        const ashlar_pages *block = unmap->blocks[i];
+        segments[i] = (ashlar_snapshot_segment){unmap->base + block->offset, block->bytes};
+        blocks[i] = (ashlar_snapshot_block){
+            .address = unmap->base + block->offset,
+            .bytes = block->bytes,
+            .requested_bytes = block->is_live ? block->requested : 0,
+            .stream = block->order->stream,
+            .tag = block->is_live ? (ashlar_tag)block->tag : ASHLAR_TAG_USER,
+            .state = block->is_live ? ASHLAR_SNAPSHOT_LIVE : ASHLAR_SNAPSHOT_PENDING,
+        };
+    }
+}
+
 static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **out) {
     const ashlar_heap *heap = &a->heap;
     size_t block_count = 0;
@@ -86,13 +103,15 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
         block_count++;
     }
     ashlar_snapshot *snapshot = NULL;
+    const bool has_heap = heap->range.mapped_bytes != 0;
+    const size_t page_count = a->unmap != NULL ? a->unmap->count : 0;
     const ashlar_status status =
-        ashlar_snapshot_create(heap->range.mapped_bytes != 0, block_count, &snapshot);
+        ashlar_snapshot_create(has_heap + page_count, block_count + page_count, &snapshot);
     if (status != ASHLAR_OK) {
         return status;
     }
     snapshot->device_ordinal = a->device->info.ordinal;
-    if (snapshot->segment_count != 0) {
+    if (has_heap) {
         snapshot->segments[0] =
             (ashlar_snapshot_segment){heap->range.base, heap->range.mapped_bytes};
     }
@@ -100,6 +119,7 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
     for (const ashlar_block *block = heap->first; block != NULL; block = block->next) {
         *next++ = copy_block(heap, block);
     }
+    copy_pages(a->unmap, snapshot->segments + has_heap, next);
     *out = snapshot;
     return ASHLAR_OK;
 }

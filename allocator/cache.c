@@ -7,6 +7,7 @@
 #include "barrier.h"
 #include "check_level.h"
 #include "error.h"
+#include "free_log.h"
 #include "host.h"
 
 /* So that a hit need not ask whether the thread has a cache: no allocator has the id 0. */
@@ -129,15 +130,6 @@ static void forget_recent(ashlar_cache *cache) {
     cache->stream = (ashlar_stream)UINTPTR_MAX; /* no handle of the driver's */
 }
 
-static uint64_t thread_number(void) {
-    static _Atomic uint64_t numbers;
-    static _Thread_local uint64_t mine;
-    if (mine == 0) {
-        mine = atomic_fetch_add(&numbers, 1) + 1;
-    }
-    return mine;
-}
-
 static ashlar_cache *new_cache(ashlar_allocator *a) {
     ashlar_cache *cache = ashlar_host_calloc(1, sizeof *cache);
     if (cache == NULL) {
@@ -145,7 +137,7 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     }
     cache->allocator_id = a->fixed.id;
     cache->allocator = a;
-    cache->thread = thread_number();
+    cache->thread = ashlar_thread_number();
     forget_recent(cache);
     /* A single block of the largest size is not too heavy. */
     cache->limit[0] = ashlar_cache_weight(a->cache_bytes / 2);
