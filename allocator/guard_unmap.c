@@ -146,6 +146,11 @@ static void remove_block(ashlar_guard_unmap *unmap, const ashlar_pages *block) {
 
 /* ---- quarantine; inside the device's context ---- */
 
+static void dispose(ashlar_guard_unmap *unmap, ashlar_pages *block) {
+    drop_event(unmap, block->event);
+    ashlar_host_free(block);
+}
+
 /* Unmap the block behind *link, whose last use is over. False: the driver refuses; it stays. */
 static bool retire(ashlar_guard_unmap *unmap, ashlar_pages **link, ashlar_pages *before) {
     ashlar_pages *block = *link;
@@ -154,7 +159,6 @@ static bool retire(ashlar_guard_unmap *unmap, ashlar_pages **link, ashlar_pages 
         return false;
     }
     (void)ASHLAR_CALL(caller_of(unmap), mem_release, (block->handle));
-    drop_event(unmap, block->event);
     *link = block->newer;
     if (unmap->newest == block) {
         unmap->newest = before;
@@ -162,7 +166,10 @@ static bool retire(ashlar_guard_unmap *unmap, ashlar_pages **link, ashlar_pages 
     unmap->quarantine_count--;
     unmap->mapped_bytes -= block->bytes;
     remove_block(unmap, block);
-    ashlar_host_free(block);
+    block->is_unmapped = true;
+    if (block->waiters == 0) {
+        dispose(unmap, block);
+    }
     return true;
 }
 
@@ -171,8 +178,7 @@ static void retire_completed(ashlar_guard_unmap *unmap) {
     ashlar_pages *before = NULL;
     for (ashlar_pages **link = &unmap->oldest; *link != NULL;) {
         ashlar_pages *block = *link;
-        if (block->waiters == 0 &&
-            ASHLAR_CALL(caller_of(unmap), event_query, (block->event)) == CU_SUCCESS &&
+        if (ASHLAR_CALL(caller_of(unmap), event_query, (block->event)) == CU_SUCCESS &&
             retire(unmap, link, before)) {
             continue;
         }
@@ -195,11 +201,17 @@ static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
         ASHLAR_DRIVER_CALL(a->device->driver, event_synchronize, (block->event));
     pthread_mutex_lock(&a->lock);
     block->waiters--;
+    if (block->is_unmapped) { /* another thread was faster */
+        if (block->waiters == 0) {
+            dispose(unmap, block);
+        }
+        return ASHLAR_OK;
+    }
     if (result != CU_SUCCESS) {
         return refuse(unmap, "cuEventSynchronize", result);
     }
-    /* Others wait for it still: they see to the rest, and this thread waits again. */
-    return block->waiters > 0 || retire(unmap, &unmap->oldest, NULL)
+    ASHLAR_ASSERT(block == unmap->oldest);
+    return retire(unmap, &unmap->oldest, NULL)
                ? ASHLAR_OK
                : ashlar_fail(ASHLAR_EDRIVER, "guard: the driver does not unmap a freed block");
 }

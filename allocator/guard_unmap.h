@@ -35,7 +35,8 @@ struct ashlar_pages {
     unsigned char tag;
     bool is_live;
     cu_event event;      /* in quarantine: after the last use */
-    unsigned waiters;    /* threads that wait for it with the lock dropped */
+    unsigned waiters;    /* threads that wait for it with the lock dropped; the last one ... */
+    bool is_unmapped;    /* ... frees this record, where the block is in no list any more */
     ashlar_pages *newer; /* in quarantine */
 };
 
