@@ -151,12 +151,13 @@ static void dispose(ashlar_guard_unmap *unmap, ashlar_pages *block) {
     ashlar_host_free(block);
 }
 
-/* Unmap the block behind *link, whose last use is over. False: the driver refuses; it stays. */
-static bool retire(ashlar_guard_unmap *unmap, ashlar_pages **link, ashlar_pages *before) {
+/* Unmap the block behind *link, whose last use is over. Where the driver refuses, it stays. */
+static cu_result retire(ashlar_guard_unmap *unmap, ashlar_pages **link, ashlar_pages *before) {
     ashlar_pages *block = *link;
-    if (ASHLAR_CALL(caller_of(unmap), mem_unmap, (unmap->base + block->offset, block->bytes)) !=
-        CU_SUCCESS) {
-        return false;
+    const cu_result result =
+        ASHLAR_CALL(caller_of(unmap), mem_unmap, (unmap->base + block->offset, block->bytes));
+    if (result != CU_SUCCESS) {
+        return result;
     }
     (void)ASHLAR_CALL(caller_of(unmap), mem_release, (block->handle));
     *link = block->newer;
@@ -170,7 +171,7 @@ static bool retire(ashlar_guard_unmap *unmap, ashlar_pages **link, ashlar_pages 
     if (block->waiters == 0) {
         dispose(unmap, block);
     }
-    return true;
+    return CU_SUCCESS;
 }
 
 /* Unmap every block whose event has completed. What the driver refuses is tried again later. */
@@ -179,7 +180,7 @@ static void retire_completed(ashlar_guard_unmap *unmap) {
     for (ashlar_pages **link = &unmap->oldest; *link != NULL;) {
         ashlar_pages *block = *link;
         if (ASHLAR_CALL(caller_of(unmap), event_query, (block->event)) == CU_SUCCESS &&
-            retire(unmap, link, before)) {
+            retire(unmap, link, before) == CU_SUCCESS) {
             continue;
         }
         before = block;
@@ -211,9 +212,8 @@ static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
         return refuse(unmap, "cuEventSynchronize", result);
     }
     ASHLAR_ASSERT(block == unmap->oldest);
-    return retire(unmap, &unmap->oldest, NULL)
-               ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EDRIVER, "guard: the driver does not unmap a freed block");
+    const cu_result retired = retire(unmap, &unmap->oldest, NULL);
+    return retired == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemUnmap", retired);
 }
 
 static bool is_over_limit(const ashlar_guard_unmap *unmap) {

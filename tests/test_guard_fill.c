@@ -60,7 +60,7 @@ static void a_write_behind_the_end_is_told_with_its_place(void) {
                        "(batch, stream %p)",
                        ptr, 1000 + offsets[i], (void *)streams[2]);
         expect_damage(ashlar_free(allocator, ptr), text);
-        CHECK(stats_now().live_blocks == 0); /* it is freed all the same */
+        CHECK(stats_now().live_blocks == 0);                   /* it is freed all the same */
         CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK); /* told once */
     }
     CHECK(report_count == 4);
@@ -165,8 +165,7 @@ static void a_write_after_the_free_is_told_with_the_place_of_the_free(void) {
     char text[256];
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     void *ptr = NULL;
-    CHECK(ashlar_alloc_tagged(allocator, 600, ASHLAR_TAG_WORKSPACE, streams[0], &ptr) ==
-          ASHLAR_OK);
+    CHECK(ashlar_alloc_tagged(allocator, 600, ASHLAR_TAG_WORKSPACE, streams[0], &ptr) == ASHLAR_OK);
     give(ptr);
     poke(streams[0], (unsigned char *)ptr + 100, 0);
     (void)snprintf(text, sizeof text,
