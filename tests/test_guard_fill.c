@@ -148,6 +148,18 @@ static void the_last_use_on_another_stream_is_waited_for_in_order(void) {
     tear_down();
 }
 
+static void freed_memory_is_compared_on_the_stream_of_the_free(void) {
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
+    unsigned char *ptr = take(600, streams[0]);
+    wait_for(streams[0]);
+    give_on(ptr, streams[1]);
+    CHECK(push_out_quarantine() == ASHLAR_OK);
+    wait_for(streams[0]); /* with the fill still queued on the other */
+    run_all();
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    tear_down();
+}
+
 static void freed_memory_is_filled_whole(void) {
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     unsigned char *ptr = take(600, streams[0]);
@@ -344,6 +356,7 @@ int main(void) {
     RUN(several_findings_are_told_one_by_one_in_their_order);
     RUN(the_host_never_waits);
     RUN(the_last_use_on_another_stream_is_waited_for_in_order);
+    RUN(freed_memory_is_compared_on_the_stream_of_the_free);
     RUN(freed_memory_is_filled_whole);
     RUN(a_write_after_the_free_is_told_with_the_place_of_the_free);
     RUN(every_byte_of_freed_memory_is_compared);

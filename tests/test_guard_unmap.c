@@ -138,6 +138,7 @@ static void blocks_of_any_size_never_overlap(void) {
         }
         void *ptr = NULL;
         bytes[i] = 1 + (size_t)(random >> 40) % (7 * MIB);
+        allocator->unmap->next_offset *= op % 3 == 0; /* as after a lap: into the holes */
         if (ashlar_alloc(allocator, bytes[i], streams[i % STREAMS], &ptr) == ASHLAR_OK) {
             slots[i] = ptr;
             for (size_t at = 0; at < bytes[i]; at += 4096) {
@@ -172,26 +173,28 @@ static void the_quarantine_is_bounded_in_bytes(void) {
     tear_down();
 }
 
+static cu_result never_ready(cu_event event) {
+    (void)event;
+    return CU_NOT_READY;
+}
+
 static void the_quarantine_is_bounded_in_blocks(void) {
     enum { BLOCKS = ASHLAR_UNMAP_QUARANTINE_BLOCKS + 2 };
-    static unsigned char *blocks[BLOCKS];
-    REQUIRE(set_up_guarded("memory=4GiB,mode=adversarial,seed=4", ASHLAR_GUARD_UNMAP));
+    static void *blocks[BLOCKS];
     void *out = NULL;
+    REQUIRE(set_up_guarded("memory=4GiB", ASHLAR_GUARD_UNMAP));
     for (int i = 0; i < BLOCKS; i++) {
-        CHECK(ashlar_alloc(allocator, 1, streams[0], &out) == ASHLAR_OK);
-        blocks[i] = out;
-        queue_write(streams[0], blocks[i], 1, 1);
+        CHECK(ashlar_alloc(allocator, 1, streams[0], &blocks[i]) == ASHLAR_OK);
     }
-    const size_t queries = CALLS(event_query);
+    cu_result (*const query)(cu_event) = driver->table.event_query;
+    driver->table.event_query = never_ready;
     for (int i = 0; i < BLOCKS; i++) {
-        /* An event's query moves the software device on; a refused one does not. */
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
         CHECK(ashlar_free(allocator, blocks[i]) == ASHLAR_OK);
     }
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 0, CU_SUCCESS);
-    CHECK(CALLS(event_query) > queries);
+    CHECK_ZU(allocator->unmap->quarantine_count, BLOCKS);
     CHECK(ashlar_alloc(allocator, 1, streams[1], &out) == ASHLAR_OK);
-    CHECK(allocator->unmap->quarantine_count <= ASHLAR_UNMAP_QUARANTINE_BLOCKS);
+    CHECK_ZU(allocator->unmap->quarantine_count, ASHLAR_UNMAP_QUARANTINE_BLOCKS);
+    driver->table.event_query = query;
     tear_down();
 }
 
