@@ -1,5 +1,5 @@
 /*
- * allocate.c - allocating and freeing under the lock: whatever a thread's cache does not settle.
+ * allocate.c - allocating under the lock: whatever a thread's cache does not serve.
  */
 #include "allocator_impl.h"
 
@@ -7,11 +7,11 @@
 
 #include "check_level.h"
 #include "error.h"
-#include "shared.h"
+#include "guard.h"
 #include "trace_ring.h"
 
 /* Where the calling thread's cache is in the middle of nothing. O(blocks). */
-static bool is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
+bool ashlar_is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
     ashlar_caches_claim_locked(a, own); /* for what hits write to the blocks that they hand out */
     const bool is_sound = ashlar_heap_check(&a->heap) == ASHLAR_OK;
     ashlar_caches_release_locked(a, own);
@@ -41,24 +41,21 @@ static void count_step_locked(ashlar_allocator *a, ashlar_counters *counters, as
     }
 }
 
-/* Where the calling thread counts. */
-static ashlar_counters *counters_of(ashlar_allocator *a, ashlar_cache *own) {
+ashlar_counters *ashlar_counters_of(ashlar_allocator *a, ashlar_cache *own) {
     return own != NULL ? &own->counters : &a->counters;
 }
 
-/* To be called with what counters_of() gave before the lock is dropped. */
-static void publish_locked(ashlar_allocator *a, const ashlar_cache *own,
-                           ashlar_counters *counters) {
+void ashlar_publish_locked(ashlar_allocator *a, ashlar_cache *own) {
     if (own == NULL) {
-        ashlar_counters_publish(counters, &a->stats);
+        ashlar_counters_publish(&a->counters, &a->stats);
     } else {
-        ashlar_counters_settle(counters, &a->stats, a->cache_bytes / 2);
+        ashlar_counters_settle(&own->counters, &a->stats, a->cache_bytes / 2);
     }
 }
 
 /* ---- tracing ---- */
 
-static void note_block_locked(ashlar_allocator *a, ashlar_trace_action action,
+void ashlar_note_block_locked(ashlar_allocator *a, ashlar_trace_action action,
                               const ashlar_block *block, const ashlar_order *order) {
     ashlar_trace_note(a->caller.trace, &(ashlar_trace_event){
                                            .action = (uint8_t)action,
@@ -93,6 +90,19 @@ static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_order *order, size
     return m != NULL ? ashlar_cache_pop(own, m, bytes) : NULL;
 }
 
+/* The ladder; where it finds no memory, again after the guard's quarantine was given up. */
+static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *request,
+                                  ashlar_block **out, ashlar_step *step) {
+    ashlar_status status = ashlar_ladder_find_locked(a, request, out, step);
+    if (status != ASHLAR_ENOMEM || a->fill == NULL || a->fill->count == 0) {
+        return status;
+    }
+    ashlar_step unused;
+    status = ashlar_guard_fill_release_locked(a->fill);
+    *step = ASHLAR_STEP_DRAINED;
+    return status == ASHLAR_OK ? ashlar_ladder_find_locked(a, request, out, &unused) : status;
+}
+
 static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request *request,
                                        ashlar_block **out, ashlar_step *step) {
     *out = pop_own_locked(request->own, request->order, request->bytes);
@@ -100,7 +110,7 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
     if (*out != NULL) {
         return ASHLAR_OK;
     }
-    ashlar_status status = ashlar_ladder_find_locked(a, request, out, step);
+    ashlar_status status = climb_locked(a, request, out, step);
     /* Memory that the ladder mapped counts as reserved even if the rest fails. */
     ashlar_note_mapped_locked(a);
     if (status == ASHLAR_OK) {
@@ -120,18 +130,50 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_counters *counters = counters_of(a, request->own);
+    ashlar_counters *counters = ashlar_counters_of(a, request->own);
     block->order = request->order;
     block->requested = requested;
     block->tag = (unsigned char)tag;
     block->list = (uint16_t)ashlar_cache_list(block->bytes);
+    if (a->fill != NULL) {
+        status = ashlar_guard_fill_take_locked(a->fill, block);
+        if (status != ASHLAR_OK) {
+            ashlar_release_block_locked(a, block, block->order);
+            return status;
+        }
+    }
     count_step_locked(a, counters, step);
     ashlar_count_alloc(counters, requested, (unsigned)tag);
-    publish_locked(a, request->own, counters);
-    note_block_locked(a, ASHLAR_TRACE_ALLOC, block, block->order);
-    ASHLAR_CHECK3(is_sound_locked(a, request->own));
+    ashlar_publish_locked(a, request->own);
+    ashlar_note_block_locked(a, ASHLAR_TRACE_ALLOC, block, block->order);
+    ASHLAR_CHECK3(ashlar_is_sound_locked(a, request->own));
     *out = ashlar_ptr_out(a->fixed.base + block->offset);
     return ASHLAR_OK;
+}
+
+/* guard=unmap */
+static ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+                                        ashlar_stream stream, void **out) {
+    ashlar_order *order = NULL;
+    ashlar_pages *block = NULL;
+    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
+    if (status == ASHLAR_OK) {
+        status = ashlar_guard_unmap_take_locked(a->unmap, bytes, tag, order, &block);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_note_mapped_locked(a);
+    count_step_locked(a, &a->counters, ASHLAR_STEP_MAPPED);
+    ashlar_count_alloc(&a->counters, bytes, (unsigned)tag);
+    ashlar_counters_publish(&a->counters, &a->stats);
+    *out = ashlar_ptr_out(block->ptr);
+    return ASHLAR_OK;
+}
+
+static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out) {
+    return a->fill != NULL ? ashlar_guard_fill_block_bytes(bytes, out)
+                           : ashlar_block_bytes(bytes, out);
 }
 
 static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
@@ -139,8 +181,9 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
     ashlar_status status = ASHLAR_ENOMEM;
     const char *cause = "more than the device has";
     /* A request beyond the whole device needs no search, and its rounding might not fit. */
-    if (bytes <= a->heap.range.device_bytes && ashlar_block_bytes(bytes, &request->bytes)) {
-        status = alloc_locked(a, bytes, request, tag, stream, out);
+    if (bytes <= a->heap.range.device_bytes && block_bytes_of(a, bytes, &request->bytes)) {
+        status = a->unmap != NULL ? alloc_pages_locked(a, bytes, tag, stream, out)
+                                  : alloc_locked(a, bytes, request, tag, stream, out);
         cause = ashlar_error_detail();
     }
     if (status == ASHLAR_ENOMEM) {
@@ -188,135 +231,5 @@ ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag ta
     const warning w = warning_locked(a, mapped_before);
     pthread_mutex_unlock(&a->lock);
     give_warning(&w, bytes, tag);
-    return status;
-}
-
-/* ---- freeing ---- */
-
-/* What is wrong with a pointer that is not the start of a live block. */
-static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
-    /* Other threads' hits write what is read here. */
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    const ashlar_block *block = ashlar_heap_find(&a->heap, offset);
-    const size_t requested = block != NULL ? block->requested : 0;
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
-    if (block == NULL || block->state == ASHLAR_BLOCK_UNMAPPED) {
-        return ashlar_fail(ASHLAR_EPOINTER, "%p: not a block of this allocator", ptr);
-    }
-    if (requested == 0) {
-        return ashlar_fail(ASHLAR_EPOINTER, "%p: freed before, or never handed out", ptr);
-    }
-    return ashlar_fail(ASHLAR_EPOINTER, "%p: %zu bytes inside a block; use the block's own address",
-                       ptr, offset - block->offset);
-}
-
-ashlar_status ashlar_find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
-    /* An address below the base wraps to a huge offset, and is refused with the others. */
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
-    ashlar_block *block = NULL;
-    if (offset < a->fixed.range_bytes) {
-        block = ashlar_page_map_get(&a->fixed.map, offset);
-    }
-    if (block == NULL || block->requested == 0) {
-        return bad_pointer_locked(a, ptr, offset);
-    }
-    *out = block;
-    return ASHLAR_OK;
-}
-
-void ashlar_release_block_locked(ashlar_allocator *a, ashlar_block *block, ashlar_order *order) {
-    order->last_tick = ashlar_order_stamp(order);
-    ashlar_heap_put(&a->heap, block, order, order->last_tick);
-}
-
-/*
- * A request finds magazines by its stream's handle. So there are none for the handle's other
- * meanings: a stream of the past, another thread's default stream, a stream being captured.
- */
-static bool may_cache(const ashlar_order *order) {
-    const bool is_others =
-        order->thread != 0 && order->thread != (uint64_t)ashlar_trace_thread() + 1;
-    return !order->is_gone && !is_others && order->pool == NULL;
-}
-
-/*
- * The thread's cache takes the block where it can; else the heap, with those that wait for it. As
- * a free without the lock does: an allocator that is watched hands out the same blocks.
- */
-static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
-                        ashlar_order *order) {
-    ashlar_magazines *m = NULL;
-    if (block->is_shared) {
-        ashlar_shared_put_locked(a, block, order);
-        return;
-    }
-    if (own != NULL && may_cache(order)) {
-        m = ashlar_cache_find_order(own, order);
-        m = m != NULL ? m : ashlar_cache_add_locked(own, order);
-    }
-    block->order = order;
-    if (m != NULL && (ashlar_cache_push(own, m, block) || ashlar_cache_defer(own, block))) {
-        return;
-    }
-    if (own != NULL) {
-        ashlar_cache_flush_pending_locked(own);
-    }
-    ashlar_release_block_locked(a, block, order);
-}
-
-static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
-                        ashlar_order *order) {
-    ashlar_counters *counters = counters_of(a, own);
-    counters->free_count++;
-    ashlar_count_free(counters, block->requested, block->tag);
-    publish_locked(a, own, counters);
-    note_block_locked(a, ASHLAR_TRACE_FREE, block, order);
-    block->requested = 0;
-    give_locked(a, own, block, order);
-    ASHLAR_CHECK3(is_sound_locked(a, own));
-}
-
-ashlar_status ashlar_free_slow(ashlar_allocator *a, void *ptr) {
-    if (ptr == NULL) {
-        return ASHLAR_OK;
-    }
-    ashlar_block *block = NULL;
-    ashlar_cache *own = ashlar_cache_get(a);
-    pthread_mutex_lock(&a->lock);
-    const ashlar_status status = ashlar_find_live_locked(a, ptr, &block);
-    if (status == ASHLAR_OK) {
-        free_locked(a, own, block, block->order);
-    }
-    pthread_mutex_unlock(&a->lock);
-    return status;
-}
-
-ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream stream) {
-    if (ptr == NULL) {
-        return ASHLAR_OK;
-    }
-    ashlar_block *block = NULL;
-    ashlar_order *order = NULL;
-    ashlar_cache *own = ashlar_cache_get(a);
-    pthread_mutex_lock(&a->lock);
-    ashlar_status status = ashlar_find_live_locked(a, ptr, &block);
-    if (status == ASHLAR_OK) {
-        status = ashlar_order_of_locked(a, stream, &order);
-    }
-    if (status == ASHLAR_OK) {
-        free_locked(a, own, block, order);
-    }
-    pthread_mutex_unlock(&a->lock);
-    return status;
-}
-
-ashlar_status ashlar_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *out) {
-    ashlar_block *block = NULL;
-    pthread_mutex_lock(&a->lock);
-    const ashlar_status status = ashlar_find_live_locked(a, ptr, &block);
-    if (status == ASHLAR_OK) {
-        *out = block->bytes;
-    }
-    pthread_mutex_unlock(&a->lock);
     return status;
 }

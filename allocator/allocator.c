@@ -3,7 +3,9 @@
 #include "barrier.h"
 #include "check_level.h"
 #include "error.h"
+#include "guard.h"
 #include "host.h"
+#include "leaks.h"
 #include "shared.h"
 
 /* What one thread's cache may hold, where nobody says: 1/32 of the device, half of it large. */
@@ -48,6 +50,28 @@ static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
     return status;
 }
 
+/* A guard mode sees every call, so that there is none that a cache could serve. */
+static size_t cache_bytes_of(const ashlar_device *device, const ashlar_config *config) {
+    if (config->guard != ASHLAR_GUARD_OFF) {
+        return 0;
+    }
+    return config->cache_bytes == ASHLAR_CACHE_AUTO ? device->info.total_bytes / CACHE_DIVISOR
+                                                    : (size_t)config->cache_bytes;
+}
+
+static ashlar_status create_heap(ashlar_allocator *a, ashlar_guard guard,
+                                 const ashlar_heap_options *options) {
+    ashlar_status status = ashlar_heap_init(&a->heap, &a->caller, options);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = ashlar_guard_create(a, guard);
+    if (status != ASHLAR_OK) {
+        ashlar_heap_finish(&a->heap);
+    }
+    return status;
+}
+
 ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_config *config,
                                            ashlar_allocator **out) {
     ashlar_status status = ashlar_config_check(config);
@@ -66,16 +90,14 @@ ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_c
     };
     status = start_trace(a, config->trace_events);
     if (status == ASHLAR_OK) {
-        status = ashlar_heap_init(&a->heap, &a->caller, &options);
+        status = create_heap(a, config->guard, &options);
     }
     if (status != ASHLAR_OK) {
         ashlar_trace_finish(&a->ring);
         ashlar_host_free(a);
         return status;
     }
-    a->cache_bytes = config->cache_bytes == ASHLAR_CACHE_AUTO
-                         ? device->info.total_bytes / CACHE_DIVISOR
-                         : (size_t)config->cache_bytes;
+    a->cache_bytes = cache_bytes_of(device, config);
     a->seal = config->seal;
     fix(a);
     pthread_mutex_init(&a->lock, NULL); /* cannot fail with default attributes on Linux */
@@ -83,6 +105,10 @@ ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_c
     if (status != ASHLAR_OK) {
         ashlar_allocator_destroy(a);
         return status;
+    }
+    a->reports_leaks = config->report_leaks;
+    if (a->reports_leaks) {
+        ashlar_leaks_watch(a);
     }
     *out = a;
     return ASHLAR_OK;
@@ -95,15 +121,29 @@ ashlar_status ashlar_allocator_create(ashlar_device *device, ashlar_allocator **
     return status == ASHLAR_OK ? ashlar_allocator_create_with(device, &config, out) : status;
 }
 
+static void report_at_end(ashlar_allocator *a) {
+    while (ashlar_guard_take_finding(a) != ASHLAR_OK) {
+    }
+    if (a->reports_leaks) {
+        pthread_mutex_lock(&a->lock);
+        ashlar_leaks_report_locked(a);
+        pthread_mutex_unlock(&a->lock);
+    }
+}
+
 void ashlar_allocator_destroy(ashlar_allocator *a) {
     if (a == NULL) {
         return;
     }
-    ashlar_caches_disown(a);
+    ashlar_leaks_forget(a);
+    ashlar_guard_compare_all(a);
     if (ashlar_device_enter(a->device) == ASHLAR_OK) {
         (void)ASHLAR_CALL(&a->caller, ctx_synchronize, ());
         ashlar_device_leave(a->device);
     }
+    report_at_end(a);
+    ashlar_caches_disown(a);
+    ashlar_guard_destroy(a);
     ashlar_shared_finish(a);
     while (a->orders != NULL) {
         ashlar_order *order = a->orders;
@@ -129,12 +169,19 @@ void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
         ashlar_counters_publish(&cache->counters, &a->stats);
         cached_bytes += ashlar_cache_bytes(cache);
     }
+    if (a->fill != NULL) {
+        cached_bytes += a->fill->bytes;
+    }
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
     stats->shared_bytes = a->shared_bytes;
     stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;
     stats->reserved_bytes = a->heap.range.mapped_bytes;
+    if (a->unmap != NULL) {
+        stats->block_bytes += a->unmap->live_bytes;
+        stats->reserved_bytes += a->unmap->mapped_bytes;
+    }
     stats->driver_calls = a->caller.calls;
     stats->driver_calls_sealed = stats->is_sealed ? a->caller.calls - a->calls_at_seal : 0;
 }

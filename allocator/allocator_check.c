@@ -1,6 +1,7 @@
 #include "allocator_impl.h"
 
 #include "error.h"
+#include "guard.h"
 
 static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t found) {
     return counted == found
@@ -64,10 +65,25 @@ static void count_blocks(const ashlar_allocator *a, census *found) {
     }
 }
 
+/* guard=unmap: blocks outside the heap, none of them in the page map. */
+static void count_pages(const ashlar_guard_unmap *unmap, census *found) {
+    for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
+        const ashlar_pages *block = unmap->blocks[i];
+        if (block->is_live) {
+            found->live_bytes += block->requested;
+            found->block_bytes += block->bytes;
+            found->live_blocks++;
+            found->tags[block->tag] += block->requested;
+        }
+    }
+}
+
 /* The counters against what the walk of the heap finds. */
 static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats *stats) {
     census found = {0};
     count_blocks(a, &found);
+    const uint64_t in_page_map = found.live_blocks + found.cached_blocks;
+    count_pages(a->unmap, &found);
     uint64_t in_bins = ashlar_free_bins_count(&a->heap.idle);
     for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
         in_bins += ashlar_free_bins_count(&order->free);
@@ -91,11 +107,21 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
         {"cached bytes", stats->cached_bytes, found.cached_bytes},
         {"shared bytes", stats->shared_bytes, found.shared_bytes},
         {"free blocks in bins", in_bins, found.free_blocks},
-        {"blocks in the page map", ashlar_page_map_count(&a->heap.map),
-         found.live_blocks + found.cached_blocks},
+        {"blocks in the page map", ashlar_page_map_count(&a->heap.map), in_page_map},
     };
     for (size_t i = 0; i < sizeof rest / sizeof rest[0] && status == ASHLAR_OK; i++) {
         status = miscounted(rest[i].what, rest[i].counted, rest[i].found);
+    }
+    return status;
+}
+
+static ashlar_status check_guard(const ashlar_allocator *a) {
+    ashlar_status status = ASHLAR_OK;
+    if (a->fill != NULL) {
+        status = ashlar_guard_fill_check_locked(a->fill);
+    }
+    if (a->unmap != NULL) {
+        status = ashlar_guard_unmap_check_locked(a->unmap);
     }
     return status;
 }
@@ -119,6 +145,9 @@ ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
         status = check_caches(a);
     }
     if (status == ASHLAR_OK) {
+        status = check_guard(a);
+    }
+    if (status == ASHLAR_OK) {
         status = check_census(a, &stats);
     }
     if (status == ASHLAR_OK) {
@@ -126,5 +155,5 @@ ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     }
     ashlar_caches_release_locked(a, ashlar_cache_recent);
     pthread_mutex_unlock(&a->lock);
-    return status;
+    return status == ASHLAR_OK ? ashlar_guard_take_finding(a) : status;
 }

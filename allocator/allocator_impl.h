@@ -9,6 +9,9 @@
 #include <ashlar/allocator.h>
 
 #include "cache.h"
+#include "free_log.h"
+#include "guard_fill.h"
+#include "guard_unmap.h"
 #include "heap.h"
 #include "trace_ring.h"
 
@@ -26,7 +29,14 @@ struct ashlar_allocator {
     ashlar_device *device; /* const */
     size_t cache_bytes;    /* const; what one thread's cache may hold, 0: there are none */
     ashlar_trace ring;     /* what caller.trace is, unless that is NULL */
+    bool reports_leaks;    /* const */
+    ashlar_guard_fill *fill;     /* const; NULL: not guard=fill */
+    ashlar_guard_unmap *unmap;   /* const; NULL: not guard=unmap */
+    ashlar_allocator *next_watched; /* Lock: that of leaks.c */
     pthread_mutex_t lock;  /* guards everything below */
+    ashlar_free_log *frees; /* NULL: no guard mode */
+    ashlar_report_fn report; /* NULL: nobody is told */
+    void *report_user;
     ashlar_caller caller;
     ashlar_heap heap;
     ashlar_order *orders;  /* one for each stream seen; never removed, new ones in front */
@@ -72,10 +82,24 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_slow(ashlar_allocator *allocator, s
                                                   ashlar_tag tag, ashlar_stream stream,
                                                   void **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar_free_slow(ashlar_allocator *allocator, void *ptr);
+/* caller   where the public function returns to */
+ASHLAR_MUST_CHECK ashlar_status ashlar_free_from(ashlar_allocator *allocator, void *ptr,
+                                                 const void *caller);
 
 /* The record of a stream, made at its first use. Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_of_locked(ashlar_allocator *allocator,
                                                        ashlar_stream stream, ashlar_order **out);
+
+/* Where the calling thread counts, and its publication if that is due. Lock: held. */
+ashlar_counters *ashlar_counters_of(ashlar_allocator *allocator, ashlar_cache *own);
+void ashlar_publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
+
+/* Tell the trace, if there is one, of a block. Lock: held. */
+void ashlar_note_block_locked(ashlar_allocator *allocator, ashlar_trace_action action,
+                              const ashlar_block *block, const ashlar_order *order);
+
+/* The heap's check where the calling thread's cache is in the middle of nothing. O(blocks). */
+bool ashlar_is_sound_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
 /* One consistent sum of every thread's counters. Lock: held; _claimed: and every cache claimed. */
 void ashlar_stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);

@@ -82,6 +82,23 @@ static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_bl
     };
 }
 
+/* guard=unmap: each block is a segment of its own. */
+static void copy_pages(const ashlar_guard_unmap *unmap, ashlar_snapshot_segment *segments,
+                       ashlar_snapshot_block *blocks) {
+    for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
+        const ashlar_pages *block = unmap->blocks[i];
+        segments[i] = (ashlar_snapshot_segment){unmap->base + block->offset, block->bytes};
+        blocks[i] = (ashlar_snapshot_block){
+            .address = unmap->base + block->offset,
+            .bytes = block->bytes,
+            .requested_bytes = block->is_live ? block->requested : 0,
+            .stream = block->order->stream,
+            .tag = block->is_live ? (ashlar_tag)block->tag : ASHLAR_TAG_USER,
+            .state = block->is_live ? ASHLAR_SNAPSHOT_LIVE : ASHLAR_SNAPSHOT_PENDING,
+        };
+    }
+}
+
 static bool is_mapped(const ashlar_block *block) {
     return block->state != ASHLAR_BLOCK_UNMAPPED;
 }
@@ -113,10 +130,13 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
         block_count += is_mapped(block);
     }
     ashlar_snapshot *snapshot = NULL;
-    const ashlar_status status = ashlar_snapshot_create(segment_count, block_count, &snapshot);
+    const size_t page_count = a->unmap != NULL ? a->unmap->count : 0;
+    const ashlar_status status =
+        ashlar_snapshot_create(segment_count + page_count, block_count + page_count, &snapshot);
     if (status == ASHLAR_OK) {
         snapshot->device_ordinal = a->device->info.ordinal;
         copy_blocks(&a->heap, snapshot);
+        copy_pages(a->unmap, snapshot->segments + segment_count, snapshot->blocks + block_count);
         *out = snapshot;
     }
     return status;

@@ -7,6 +7,7 @@
 #include "barrier.h"
 #include "check_level.h"
 #include "error.h"
+#include "free_log.h"
 #include "host.h"
 
 enum { SMALL_DIVISOR = 64 };
@@ -131,15 +132,6 @@ static void forget_recent(ashlar_cache *cache) {
     cache->stream = (ashlar_stream)UINTPTR_MAX; /* no handle of the driver's */
 }
 
-static uint64_t thread_number(void) {
-    static _Atomic uint64_t numbers;
-    static _Thread_local uint64_t mine;
-    if (mine == 0) {
-        mine = atomic_fetch_add(&numbers, 1) + 1;
-    }
-    return mine;
-}
-
 void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes) {
     const size_t half = cache_bytes / 2, share = mapped_bytes / SMALL_DIVISOR;
     const size_t small = share > ASHLAR_SC_MAX_BYTES ? share : ASHLAR_SC_MAX_BYTES;
@@ -155,7 +147,7 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     }
     cache->allocator_id = a->fixed.id;
     cache->allocator = a;
-    cache->thread = thread_number();
+    cache->thread = ashlar_thread_number();
     forget_recent(cache);
     cache->next_of_thread = caches_of_thread;
     caches_of_thread = cache;

@@ -11,11 +11,14 @@
 /* A thread-local that is found without a call: the library then has to be loaded at start, or find
  * the few bytes in the room that the C library keeps for such cases. */
 #define ASHLAR_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+/* Where the function that this stands in returns to; NULL: not known. */
+#define ASHLAR_RETURN_ADDRESS() __builtin_return_address(0)
 #else
 #define ASHLAR_PRINTF(format_idx, args_idx)
 #define ASHLAR_LIKELY(condition) (condition)
 #define ASHLAR_NOINLINE
 #define ASHLAR_INITIAL_EXEC
+#define ASHLAR_RETURN_ADDRESS() NULL
 #endif
 
 /* What two threads must not share if neither is to wait for the other. */

@@ -93,7 +93,8 @@ ashlar_status ashlar_free(ashlar_allocator *a, void *ptr) {
     /* An address below the base wraps to a huge offset. */
     const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
     if (!ASHLAR_LIKELY(cache->allocator_id == a->fixed.id && offset < a->fixed.range_bytes)) {
-        return ashlar_free_slow(a, ptr);
+        /* Always here in a guard mode, which has no caches: only there the place is wanted. */
+        return ashlar_free_from(a, ptr, ASHLAR_RETURN_ADDRESS());
     }
     ashlar_block *block = ashlar_page_map_get(&a->fixed.map, offset);
     if (!ASHLAR_LIKELY(block != NULL && block->requested != 0 && !block->is_shared &&

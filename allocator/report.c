@@ -65,6 +65,6 @@ ashlar_status ashlar_no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar_
         "(%s)",
         a->device->driver->name, info->ordinal, bytes, ashlar_tag_name(tag),
         (unsigned long long)stats.live_bytes, (unsigned long long)stats.live_blocks, top,
-        (unsigned long long)stats.cached_bytes, a->heap.range.mapped_bytes, info->total_bytes,
+        (unsigned long long)stats.cached_bytes, (size_t)stats.reserved_bytes, info->total_bytes,
         largest_hole_locked(a), is_model ? "model" : "batch or the sequences", cause);
 }

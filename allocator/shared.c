@@ -181,6 +181,26 @@ ashlar_status ashlar_shared_wait_locked(ashlar_allocator *a, ashlar_order *order
     return ASHLAR_OK;
 }
 
+ashlar_status ashlar_shared_join_locked(ashlar_allocator *a, ashlar_block *block,
+                                        ashlar_order *order) {
+    while (block->is_shared && block->uses != NULL) {
+        ashlar_use *use = block->uses;
+        if (use->order != order) {
+            use->tick = ashlar_order_stamp(use->order);
+            ashlar_status status = cover(a, use);
+            if (status == ASHLAR_OK) {
+                status = ashlar_order_wait_on(use->order, &a->caller, order->stream);
+            }
+            if (status != ASHLAR_OK) {
+                return status;
+            }
+        }
+        drop_use(&block->uses);
+    }
+    block->is_shared = false;
+    return ASHLAR_OK;
+}
+
 ashlar_status ashlar_shared_cover_locked(ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_block *block = a->shared; block != NULL; block = block->older) {

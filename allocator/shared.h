@@ -43,6 +43,13 @@ ashlar_status ashlar_shared_cover_locked(ashlar_allocator *allocator);
 /* Whether a shared block waits for work of this stream that is not known to be over. */
 bool ashlar_shared_waits_for_locked(const ashlar_allocator *allocator, const ashlar_order *order);
 
+/*
+ * Have `order` wait in-stream for every other use of a block that is about to be freed on it, so
+ * that it is an ordinary block again. For modes in which blocks do not wait outside the heap.
+ */
+ashlar_status ashlar_shared_join_locked(ashlar_allocator *allocator, ashlar_block *block,
+                                        ashlar_order *order);
+
 /* Return the host memory of all uses. Nobody else uses the allocator any more. */
 void ashlar_shared_finish(ashlar_allocator *allocator);
 

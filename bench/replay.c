@@ -10,6 +10,7 @@
 #include "error.h"
 #include "host.h"
 #include "live_set.h"
+#include "program.h"
 #include "soft.h"
 
 enum { PROGRESS_EVENTS = 256 }; /* between two reports */
@@ -263,7 +264,13 @@ static ashlar_status open_device(replay *r) {
     for (size_t i = 1; status == ASHLAR_OK && i < r->log->stream_count; i++) {
         status = ashlar_stream_create(r->device, &r->streams[i]);
     }
-    return status == ASHLAR_OK ? ashlar_allocator_create(r->device, &r->allocator) : status;
+    if (status == ASHLAR_OK) {
+        status = ashlar_allocator_create(r->device, &r->allocator);
+    }
+    if (status == ASHLAR_OK) {
+        ashlar_program_print_reports(r->allocator);
+    }
+    return status;
 }
 
 static ashlar_status set_up(replay *r) {

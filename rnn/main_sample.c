@@ -110,6 +110,7 @@ static ashlar_status sample(const command *c, ashlar_device *device) {
         status = ashlar_allocator_create(device, &allocator);
     }
     if (status == ASHLAR_OK) {
+        ashlar_program_print_reports(allocator);
         status = load(file, allocator, &model);
     }
     if (status == ASHLAR_OK) {

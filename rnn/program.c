@@ -24,6 +24,15 @@ void ashlar_program_init(void) {
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
+static void print_report(const char *line, void *unused) {
+    (void)unused;
+    fprintf(stderr, "ashlar: %s\n", line);
+}
+
+void ashlar_program_print_reports(ashlar_allocator *allocator) {
+    ashlar_allocator_on_report(allocator, print_report, NULL);
+}
+
 int ashlar_program_finish(const char *program, int exit_status) {
     if (exit_status == 0 && (fflush(stdout) != 0 || ferror(stdout) != 0)) {
         fprintf(stderr, "%s: standard output could not be written\n", program);

@@ -38,6 +38,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_program_check_writable(const char *path);
  */
 int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out);
 
+/* Have what the allocator reports, damage and leaks, printed on stderr. */
+void ashlar_program_print_reports(ashlar_allocator *allocator);
+
 /* Write `bytes` symbols that the model draws; the mark between records becomes a line of %. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_program_sample(ashlar_model *model, FILE *out, size_t bytes,
                                                       double temperature, uint64_t seed,

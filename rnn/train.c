@@ -5,6 +5,7 @@
 
 #include "error.h"
 #include "host.h"
+#include "program.h"
 #include "warmup.h"
 
 /* The last few steps, for a loss that does not jump with every batch. */
@@ -51,6 +52,7 @@ static ashlar_status build_model(ashlar_trainer *t) {
                                        .layers = t->config.layers};
     ashlar_status status = ashlar_allocator_create(t->device, &t->allocator);
     if (status == ASHLAR_OK) {
+        ashlar_program_print_reports(t->allocator);
         status = ashlar_stream_create(t->device, &t->stream);
     }
     if (status == ASHLAR_OK) {

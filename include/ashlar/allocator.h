@@ -54,7 +54,7 @@ typedef struct ashlar_stats {
     uint64_t live_bytes;          /* requested by blocks not yet freed */
     uint64_t live_peak_bytes;
     uint64_t block_bytes;         /* the same blocks, rounding included */
-    uint64_t cached_bytes;        /* free blocks that threads' caches hold */
+    uint64_t cached_bytes;        /* free blocks that threads' caches, or guard=fill, hold */
     uint64_t shared_bytes;        /* freed blocks that several streams may not be done with yet */
     uint64_t reserved_bytes;      /* physical memory taken from the driver */
     uint64_t reserved_peak_bytes;
@@ -94,6 +94,29 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create(ashlar_device
 /* The same with these options; the environment is not asked. Errors: also those of `config`. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_with(
     ashlar_device *device, const ashlar_config *config, ashlar_allocator **out);
+
+/*
+ * What an allocator reports by itself, one line without a newline at a time, for the library never
+ * prints: damage (guard=fill), from the thread that is told of it by ASHLAR_EDAMAGE, or that
+ * destroys the allocator; and leaks (leaks=on): all live blocks, grouped by tag and size, those
+ * with the most bytes first.
+ *
+ * Leaks are reported by ashlar_allocator_destroy(); for an allocator that is never destroyed, when
+ * the process exits or the library is unloaded. That report makes no driver call, since the driver
+ * may be gone by then, and leaves out an allocator that another thread is in.
+ *
+ * The function must call nothing of this allocator.
+ */
+typedef void (*ashlar_report_fn)(const char *line, void *user);
+
+/*
+ * Have `report` called with `user` from now on; NULL: nobody is told, as at first.
+ *
+ * Ownership: `user` is the caller's, and must live as long as the allocator, or the process.
+ * Threads:   any.
+ */
+ASHLAR_API void ashlar_allocator_on_report(ashlar_allocator *allocator, ashlar_report_fn report,
+                                           void *user);
 
 /*
  * Wait for the device and return all memory to the driver, live blocks too. NULL is allowed.
@@ -148,7 +171,12 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator 
  * Threads: any.
  * Errors:  ASHLAR_EPOINTER (foreign, inside a block, or freed before; nothing changes),
  *          ASHLAR_EHOSTMEM (ashlar_free_on, first use of that stream; nothing changes).
- * Cost:    O(1) to find the block, no driver call.
+ *          In a guard mode also ASHLAR_EDRIVER, ASHLAR_ENOMEM and ASHLAR_EHOSTMEM, nothing
+ *          changes; and ASHLAR_EDAMAGE: the block is freed, and the detail tells of damage that
+ *          was found by now, to this block or to one freed earlier (see ashlar_guard). For
+ *          ASHLAR_EPOINTER the detail then says where this free was called from, and where the
+ *          pointer was freed before, if that is one of the last 1024 frees.
+ * Cost:    O(1) to find the block, no driver call; in a guard mode see ashlar_guard.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free(ashlar_allocator *allocator, void *ptr);
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_free_on(ashlar_allocator *allocator, void *ptr,
@@ -181,7 +209,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_forget_stream(ashlar_allocator
                                                                 ashlar_stream stream);
 
 /*
- * How many bytes the live block at `ptr` has; at least those asked for. Unchanged on failure.
+ * How many bytes the live block at `ptr` has; at least those asked for, in a guard mode just those.
+ * Unchanged on failure.
  * Threads: any.  Errors: ASHLAR_EPOINTER (as for ashlar_free).  Cost: O(1), takes the lock.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_usable_bytes(ashlar_allocator *allocator,
@@ -272,7 +301,9 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allow_peer(ashlar_allocator *a
 
 /*
  * Walk every block and compare with the invariants above and with every index.
- * Errors: ASHLAR_EFORMAT with what is wrong; it would be a defect of ashlar's.
+ * Errors: ASHLAR_EFORMAT with what is wrong; it would be a defect of ashlar's. ASHLAR_EDAMAGE: all
+ *         is well with ashlar, but the program wrote where it must not (guard=fill), each finding
+ *         once. What is still queued on streams has found nothing yet: synchronise them before.
  * Cost:   O(blocks), under the lock; for tests and for hunting stray writes.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_check(ashlar_allocator *allocator);

@@ -23,10 +23,36 @@ typedef enum ashlar_seal_policy {
     ASHLAR_SEAL_ERROR, /* refused: the allocation fails */
 } ashlar_seal_policy;
 
-/* How stray accesses are looked for. */
+/*
+ * How stray accesses are looked for. Both modes are for debugging: there are no thread caches, and
+ * most calls make driver calls. Neither works during stream capture.
+ *
+ * FILL   Behind every block there is a red zone of 512 to 1023 bytes. It is filled when the block
+ *        is taken and compared when it is freed; then the whole block is filled with 0xFF (no
+ *        number in any floating-point type), kept from reuse for a while (64 blocks, and 1/16 of
+ *        the device's memory; larger blocks are not kept), and compared before it is reused. All
+ *        of that is work in stream order; the host does not wait for it, so that damage is known
+ *        when that work has run: the next ashlar_free(), ashlar_free_on() or
+ *        ashlar_allocator_check() returns it as ASHLAR_EDAMAGE, each finding once, and the callback
+ *        of ashlar_allocator_on_report() is told. ashlar_allocator_destroy() compares what is left,
+ *        red zones of live blocks too, and tells the callback only.
+ *        Cost: a fill at ashlar_alloc(); at ashlar_free() a copy of the red zone to the host, a
+ *        host function and a fill, and for the block that leaves, a copy and a host function for
+ *        each 256 KiB of it: the stream stops for these host functions. 256 KiB of page-locked
+ *        memory for each stream.
+ *
+ * UNMAP  Every block has pages of its own (multiples of 2 MiB on most devices), at whose end it
+ *        lies, to 512 bytes, with an unmapped page behind. They are unmapped as soon as an event
+ *        recorded at the free has completed, which is asked at later calls, so that a later access
+ *        faults, as does one behind the end. Addresses are used again only after the whole reserved
+ *        range, 16 times the device's memory where there is room, has been handed out.
+ *        Cost: about six driver calls for each block, which may wait for the device. Where more
+ *        than 256 freed blocks, or 1/4 of the device's memory, are not unmapped yet, ashlar_alloc()
+ *        waits on the host for the oldest.
+ */
 typedef enum ashlar_guard {
     ASHLAR_GUARD_OFF,
-    ASHLAR_GUARD_FILL,  /* freed memory is filled, red zones are checked at free */
+    ASHLAR_GUARD_FILL,  /* freed memory is filled, red zones are compared at free */
     ASHLAR_GUARD_UNMAP, /* freed memory is unmapped: a use of it faults */
 } ashlar_guard;
 
@@ -62,7 +88,7 @@ typedef enum ashlar_guard {
     X(bool, virtual_memory, "vmm", CHOICE, 0, 1,                                                   \
       true, "off|on", "virtual memory management where there is any; off: plain segments")         \
     X(bool, report_leaks, "leaks", CHOICE, 0, 1,                                                   \
-      false, "off|on", "a report of the live blocks when the allocator is destroyed")
+      false, "off|on", "a report of the live blocks when the allocator, or the process, ends")
 
 /* uint64_t limit_bytes; and so on. */
 #define ASHLAR_CONFIG_FIELD(type, field, key, kind, low, high, initial, words, text) type field;

@@ -19,7 +19,8 @@
     X(EPOINTER, "the pointer is not a live block of this allocator")      \
     X(EMOVED, "a view no longer lies where the arena placed it")          \
     X(EIO, "a file could not be read or written")                         \
-    X(EFORMAT, "a file does not hold what its format promises")
+    X(EFORMAT, "a file does not hold what its format promises")              \
+    X(EDAMAGE, "memory outside a live block was written to")
 
 ASHLAR_BEGIN_DECLS
 
