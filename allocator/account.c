@@ -33,12 +33,13 @@ static void set_peak(ashlar_stats *stats, const int64_t *ahead) {
     }
 }
 
-/* The largest total that this thread saw, in the changes' own terms. */
-static void publish_peak(ashlar_counters *c, ashlar_stats *stats) {
-    if (c->is_at_peak) {
-        ashlar_count_peak(c);
-    }
-    if (c->has_peak && is_above(changed(stats->live_bytes, c->all.peak), stats->live_peak_bytes)) {
+/*
+ * The largest total that this thread saw, in the changes' own terms. Where nothing was freed since,
+ * it is the sum that is about to be published.
+ */
+static void publish_peak(const ashlar_counters *c, ashlar_stats *stats) {
+    if (c->has_peak && !c->is_at_peak &&
+        is_above(changed(stats->live_bytes, c->all.peak), stats->live_peak_bytes)) {
         set_peak(stats, c->tags_at_peak);
     }
 }
