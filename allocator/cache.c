@@ -18,7 +18,7 @@ static ashlar_cache no_cache;
 ashlar_magazines ashlar_no_magazines;
 
 _Thread_local ashlar_cache *ashlar_cache_recent = &no_cache;
-static _Thread_local ashlar_cache *caches_of_thread; /* linked by next_of_thread */
+static _Thread_local ashlar_cache *caches_of_thread ASHLAR_INITIAL_EXEC; /* by next_of_thread */
 static _Thread_local bool is_ending;
 
 /*
@@ -161,14 +161,27 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     return cache;
 }
 
-ashlar_cache *ashlar_cache_get(ashlar_allocator *a) {
+static ashlar_cache *find_cache(uint64_t allocator_id) {
     ashlar_cache *cache = caches_of_thread;
+    while (cache != NULL && cache->allocator_id != allocator_id) {
+        cache = cache->next_of_thread;
+    }
+    return cache;
+}
+
+ASHLAR_NOINLINE bool ashlar_cache_switch(uint64_t allocator_id) {
+    ashlar_cache *cache = find_cache(allocator_id);
+    if (cache != NULL) {
+        ashlar_cache_recent = cache;
+    }
+    return cache != NULL;
+}
+
+ashlar_cache *ashlar_cache_get(ashlar_allocator *a) {
     if (a->cache_bytes == 0 || is_ending) {
         return NULL;
     }
-    while (cache != NULL && cache->allocator_id != a->fixed.id) {
-        cache = cache->next_of_thread;
-    }
+    ashlar_cache *cache = find_cache(a->fixed.id);
     if (cache == NULL && ashlar_barrier_init() && expect_end()) {
         forget_disowned();
         cache = new_cache(a);

@@ -184,6 +184,9 @@ bool ashlar_cache_defer(ashlar_cache *cache, ashlar_block *block);
 
 /* ---- for the owner, outside ---- */
 
+/* Make the calling thread's cache of this allocator the recent one. False: there is none yet. */
+bool ashlar_cache_switch(uint64_t allocator_id);
+
 /*
  * The calling thread's cache of this allocator, made at its first use, and from then the recent
  * one. NULL where it can have none: no host memory, a kernel without membarrier(2), a thread that

@@ -3,7 +3,7 @@
  * lock, makes no call out of the library and writes nothing that another thread writes.
  *
  * tests/shell_hit_path.sh looks for that in the machine code. Whatever does not fit under those
- * conditions is behind ashlar_alloc_slow() and ashlar_free_slow().
+ * conditions is behind ashlar_alloc_slow(), ashlar_free_slow() and ashlar_free_from().
  */
 #include "allocator_impl.h"
 
@@ -38,11 +38,23 @@ static ASHLAR_NOINLINE ashlar_status alloc_on_other_stream(ashlar_allocator *a, 
     return ashlar_alloc_slow(a, bytes, tag, stream, out);
 }
 
+/* For another allocator than the last time. */
+static ASHLAR_NOINLINE ashlar_status alloc_of_other(ashlar_allocator *a, size_t bytes,
+                                                    ashlar_tag tag, ashlar_stream stream,
+                                                    void **out) {
+    if ((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_switch(a->fixed.id)) {
+        return alloc_on_other_stream(a, bytes, tag, stream, out);
+    }
+    return ashlar_alloc_slow(a, bytes, tag, stream, out);
+}
+
 static inline ashlar_status allocate(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                      ashlar_stream stream, void **out) {
     ashlar_cache *cache = ashlar_cache_recent;
-    if (ASHLAR_LIKELY(cache->allocator_id == a->fixed.id &&
-                      (unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_enter(cache))) {
+    if (!ASHLAR_LIKELY(cache->allocator_id == a->fixed.id)) {
+        return alloc_of_other(a, bytes, tag, stream, out);
+    }
+    if (ASHLAR_LIKELY((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_enter(cache))) {
         if (!ASHLAR_LIKELY(cache->stream == stream)) {
             ashlar_cache_leave(cache);
             return alloc_on_other_stream(a, bytes, tag, stream, out);
@@ -88,13 +100,28 @@ static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *p
     return ashlar_free_slow(a, ptr);
 }
 
+/*
+ * Of another allocator than the last time, or a pointer that is no block. Always here in a guard
+ * mode, which has no caches: only there the place is wanted.
+ */
+static ASHLAR_NOINLINE ashlar_status free_of_other(ashlar_allocator *a, void *ptr,
+                                                   const void *caller) {
+    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
+    if (offset < a->fixed.range_bytes && ashlar_cache_switch(a->fixed.id)) {
+        ashlar_block *block = ashlar_page_map_get(&a->fixed.map, offset);
+        if (block != NULL && block->requested != 0 && !block->is_shared) {
+            return free_otherwise(a, ptr, block);
+        }
+    }
+    return ashlar_free_from(a, ptr, caller);
+}
+
 ashlar_status ashlar_free(ashlar_allocator *a, void *ptr) {
     ashlar_cache *cache = ashlar_cache_recent;
     /* An address below the base wraps to a huge offset. */
     const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
     if (!ASHLAR_LIKELY(cache->allocator_id == a->fixed.id && offset < a->fixed.range_bytes)) {
-        /* Always here in a guard mode, which has no caches: only there the place is wanted. */
-        return ashlar_free_from(a, ptr, ASHLAR_RETURN_ADDRESS());
+        return free_of_other(a, ptr, ASHLAR_RETURN_ADDRESS());
     }
     ashlar_block *block = ashlar_page_map_get(&a->fixed.map, offset);
     if (!ASHLAR_LIKELY(block != NULL && block->requested != 0 && !block->is_shared &&

@@ -68,6 +68,35 @@ static void hits_on_any_stream_need_no_lock(void) {
     tear_down();
 }
 
+static ashlar_allocator *second;
+
+static void helper_uses_two_allocators(void) {
+    for (int i = 0; i < 10; i++) {
+        void *ptr = NULL;
+        unsigned char *mine = take_only(4096, streams[0]);
+        CHECK(ashlar_alloc(second, 8192, streams[1], &ptr) == ASHLAR_OK);
+        give_only(mine);
+        CHECK(ashlar_free(second, ptr) == ASHLAR_OK);
+    }
+}
+
+static void hits_of_two_allocators_in_turn_need_no_lock(void) {
+    SET_UP("memory=32MiB", ROOM);
+    REQUIRE(ashlar_allocator_create(device, &second) == ASHLAR_OK);
+    REQUIRE(helper_start());
+    REQUIRE(helper_do(helper_uses_two_allocators));
+    pthread_mutex_lock(&allocator->lock);
+    pthread_mutex_lock(&second->lock);
+    const bool went_on = helper_do(helper_uses_two_allocators);
+    pthread_mutex_unlock(&second->lock);
+    pthread_mutex_unlock(&allocator->lock);
+    CHECK(went_on);
+    helper_end();
+    CHECK_ZU(stats_now().served_cached, 19);
+    ashlar_allocator_destroy(second);
+    tear_down();
+}
+
 static unsigned char *helpers_many[ASHLAR_CACHE_PENDING_MAX];
 
 static void helper_takes_many(void) {
@@ -277,6 +306,7 @@ static void an_allocator_may_go_before_its_threads(void) {
 int main(void) {
     RUN(hits_go_on_while_another_thread_holds_the_lock);
     RUN(hits_on_any_stream_need_no_lock);
+    RUN(hits_of_two_allocators_in_turn_need_no_lock);
     RUN(frees_into_a_full_cache_need_no_lock_each);
     RUN(threads_on_one_stream_keep_their_own_blocks);
     RUN(a_block_goes_to_the_cache_of_the_thread_that_frees_it);
