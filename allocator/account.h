@@ -9,10 +9,10 @@
  * change)
  *
  * which is exact while one thread allocates. With several, a peak is too low or too high by at most
- * what the other threads have not published: each publishes when its live bytes have changed by more
- * than half of what its cache may hold, and everyone does when the statistics are read. A published
- * sum may be below zero meanwhile, when a block was taken by one thread and freed by another one
- * that publishes first; once all have published it is not.
+ * what the other threads have not published: each publishes when its live bytes have changed by
+ * more than half of what its cache may hold, and everyone does when the statistics are read. A
+ * published sum may be below zero meanwhile, when a block was taken by one thread and freed by
+ * another one that publishes first; once all have published it is not.
  */
 #ifndef ASHLAR_ACCOUNT_H
 #define ASHLAR_ACCOUNT_H
@@ -32,7 +32,8 @@ typedef struct ashlar_counters {
     ashlar_change all;
     ashlar_change tags[ASHLAR_TAG_COUNT];
     int64_t tags_at_peak[ASHLAR_TAG_COUNT]; /* tags[].live when all.live was all.peak */
-    bool has_peak;                          /* all.live has been above the published peak */
+    bool is_whole;   /* all.peak is the largest all.live since ashlar_counters_restart() */
+    bool has_peak;   /* all.live has been above the published peak */
     bool is_at_peak; /* ... and nothing was freed since: tags_at_peak is not written yet */
 } ashlar_counters;
 
@@ -60,6 +61,9 @@ static inline void ashlar_count_free(ashlar_counters *c, size_t requested, unsig
 
 /* Add the changes to `stats` and begin again. Lock: the allocator's. */
 void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats);
+
+/* The same, and from now on until the next publication all.peak is just the largest all.live. */
+void ashlar_counters_restart(ashlar_counters *c, ashlar_stats *stats);
 
 /* The same only where live bytes have changed by more than `limit`: it costs more than a search. */
 static inline void ashlar_counters_settle(ashlar_counters *c, ashlar_stats *stats, size_t limit) {

@@ -281,23 +281,6 @@ void ashlar_cache_flush_locked(ashlar_cache *cache) {
     }
 }
 
-static uint16_t count_list(const ashlar_block *list) {
-    uint16_t count = 0;
-    for (; list != NULL && count < UINT16_MAX; list = list->older) {
-        count++;
-    }
-    return count;
-}
-
-void ashlar_cache_flush_noting_locked(ashlar_cache *cache) {
-    for (ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
-        for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
-            m->emptied[i] = count_list(m->lists[i]);
-        }
-    }
-    ashlar_cache_flush_locked(cache);
-}
-
 void ashlar_cache_flush_large_locked(ashlar_cache *cache) {
     for (ashlar_magazines *m = cache->magazines; m != NULL && cache->weight[1] > 0; m = m->next) {
         empty_lists_locked(cache, m, ASHLAR_SC_COUNT);

@@ -60,7 +60,6 @@ struct ashlar_magazines {
     ashlar_magazines *next;                  /* of the same cache */
     ashlar_order *order;                     /* const */
     ashlar_block *lists[ASHLAR_CACHE_LISTS]; /* linked by `older` */
-    uint16_t emptied[ASHLAR_CACHE_LISTS];    /* blocks given up at the last trough, not missed yet */
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
 
@@ -79,12 +78,12 @@ struct ashlar_cache {
     size_t pending_count;
     size_t pending_bytes;
     ashlar_magazines *magazines;
-    /* Since the last trough of live bytes, as misses saw it; see ladder.c. */
-    uint64_t trough, crest;    /* the fewest and the most live bytes */
-    uint64_t hits_at_trough;   /* counters.hit_count then */
-    uint64_t misses;           /* requests that the magazines did not serve */
-    uint64_t missed;           /* of these: that would have been hits had they not been emptied */
-    uint64_t served, unserved; /* requests by that measure, a cycle weighing twice the one before */
+    /* Of the cycle since the last trough of live bytes, as misses saw it; see ladder.c. */
+    uint64_t trough, crest;  /* the fewest and the most live bytes */
+    uint64_t hits_at_trough; /* counters.hit_count then */
+    uint64_t misses;
+    uint64_t last_crest;     /* of the cycle before: most live bytes, hits too; 0: not known */
+    uint64_t last_requests;
     /* Lists: of the allocator, under its lock; of the thread, its own. */
     ashlar_cache *next, *prev;
     ashlar_cache *next_of_thread;
@@ -170,7 +169,8 @@ static inline bool ashlar_cache_push(ashlar_cache *cache, ashlar_magazines *m,
                                      ashlar_block *block) {
     const bool is_large = block->list >= ASHLAR_SC_COUNT;
     const size_t weight = cache->weight[is_large] + ashlar_cache_weight(block->bytes);
-    if (weight > cache->limit[is_large]) {
+    /* One large block at most: that one is given up at the next miss. */
+    if (weight > cache->limit[is_large] || (is_large && cache->weight[1] != 0)) {
         return false;
     }
     cache->weight[is_large] = weight;
@@ -217,9 +217,6 @@ void ashlar_caches_release_locked(ashlar_allocator *allocator, const ashlar_cach
 void ashlar_cache_flush_pending_locked(ashlar_cache *cache);
 void ashlar_cache_flush_locked(ashlar_cache *cache);
 void ashlar_cache_flush_large_locked(ashlar_cache *cache);
-
-/* As ashlar_cache_flush_locked(), and remember how many blocks there were in each list. */
-void ashlar_cache_flush_noting_locked(ashlar_cache *cache);
 
 /* Give all blocks of one stream to the heap and forget its magazines. */
 void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order);

@@ -31,10 +31,11 @@ static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_r
     return block;
 }
 
-static void begin_cycle(ashlar_cache *own, uint64_t live) {
+static void begin_cycle(ashlar_allocator *a, ashlar_cache *own, uint64_t live) {
+    ashlar_counters_restart(&own->counters, &a->stats);
     own->trough = own->crest = live;
     own->hits_at_trough = own->counters.hit_count;
-    own->misses = own->missed = 0;
+    own->misses = 0;
 }
 
 static uint64_t live_bytes(const ashlar_allocator *a, const ashlar_cache *own) {
@@ -48,23 +49,16 @@ static bool is_at_trough(ashlar_cache *own, uint64_t live) {
     return range > own->crest / TROUGH_DIVISOR && live - own->trough < range / TROUGH_DIVISOR;
 }
 
-/* Whether the magazines served, or would have, most of the thread's requests in recent cycles. */
-static bool is_cache_of_use(ashlar_cache *own) {
-    const uint64_t hits = own->counters.hit_count - own->hits_at_trough;
-    own->served = own->served / 2 + hits + own->missed;
-    own->unserved = own->unserved / 2 + own->misses - own->missed;
-    return own->served > own->unserved;
-}
-
-/* Note a miss, and whether it would have been none. */
-static void note_miss(ashlar_cache *own, const ashlar_request *r) {
-    ashlar_magazines *m = ashlar_cache_find_order(own, r->order);
-    uint16_t *emptied = m != NULL ? &m->emptied[ashlar_cache_list(r->bytes)] : NULL;
-    own->misses++;
-    if (emptied != NULL && *emptied > 0) {
-        --*emptied;
-        own->missed++;
-    }
+/* Whether the cycle that ends asked for as many blocks as the one before it, and as much at most.
+ */
+static bool is_like_the_last(const ashlar_allocator *a, ashlar_cache *own) {
+    const ashlar_counters *c = &own->counters;
+    const uint64_t crest = c->is_whole ? a->stats.live_bytes + (uint64_t)c->all.peak : 0;
+    const uint64_t requests = c->hit_count - own->hits_at_trough + own->misses;
+    const bool is_alike = crest != 0 && crest == own->last_crest && requests == own->last_requests;
+    own->last_crest = crest;
+    own->last_requests = requests;
+    return is_alike;
 }
 
 /*
@@ -73,33 +67,30 @@ static void note_miss(ashlar_cache *own, const ashlar_request *r) {
  * A program that works in steps comes back, between two of them, to where live bytes are fewest.
  * Cached blocks that lie between free ones then keep these from being one, and the next step's
  * blocks from lying as closely as the last one's. So they are given up once a step; unless the
- * steps are so much alike that most blocks of the next one come from the cache anyway.
+ * steps are alike, and the cached blocks in the places where the next one wants them.
  */
 static void make_way(ashlar_allocator *a, const ashlar_request *r) {
     ashlar_cache *own = r->own;
     const uint64_t live = live_bytes(a, own);
     ashlar_cache_flush_pending_locked(own);
-    note_miss(own, r);
     ashlar_cache_fit_locked(own, a->cache_bytes, a->heap.range.mapped_bytes);
     if (is_at_trough(own, live)) {
-        if (!is_cache_of_use(own)) {
-            ashlar_cache_flush_noting_locked(own);
+        if (!is_like_the_last(a, own)) {
+            ashlar_cache_flush_locked(own);
         }
-        begin_cycle(own, live);
+        begin_cycle(a, own, live);
     }
-    if (r->bytes > ASHLAR_SC_MAX_BYTES) {
-        ashlar_cache_flush_large_locked(own);
-    }
+    own->misses++;
+    ashlar_cache_flush_large_locked(own);
 }
 
 /* Step 3: before other streams are disturbed or memory is mapped, what is here is used up. */
-static ashlar_block *flush_own(const ashlar_allocator *a, const ashlar_request *r,
-                               ashlar_step *step) {
+static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ashlar_step *step) {
     if (r->own == NULL || ashlar_cache_is_empty(r->own)) {
         return NULL;
     }
     ashlar_cache_flush_locked(r->own);
-    begin_cycle(r->own, live_bytes(a, r->own));
+    begin_cycle(a, r->own, live_bytes(a, r->own));
     return best_without_wait(a, r, step);
 }
 
