@@ -20,24 +20,39 @@ bool ashlar_is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
 
 /* ---- counting ---- */
 
+static uint64_t *served_by(ashlar_stats *stats, ashlar_step step) {
+    switch (step) {
+    case ASHLAR_STEP_SAME_STREAM:
+        return &stats->served_same_stream;
+    case ASHLAR_STEP_IDLE:
+        return &stats->served_idle;
+    case ASHLAR_STEP_COMPLETED:
+        return &stats->served_completed;
+    case ASHLAR_STEP_WAITED:
+        return &stats->served_waited;
+    case ASHLAR_STEP_MAPPED:
+        return &stats->served_mapped;
+    case ASHLAR_STEP_DRAINED:
+        return &stats->served_drained;
+    case ASHLAR_STEP_RECLAIMED:
+        return &stats->served_reclaimed;
+    case ASHLAR_STEP_AFTER_SYNC:
+        return &stats->served_after_sync;
+    case ASHLAR_STEP_GATHERED:
+        return &stats->served_gathered;
+    case ASHLAR_STEP_CACHED:
+        break;
+    }
+    return NULL;
+}
+
 static void count_step_locked(ashlar_allocator *a, ashlar_counters *counters, ashlar_step step) {
-    ashlar_stats *stats = &a->stats;
-    uint64_t *const served[] = {
-        [ASHLAR_STEP_SAME_STREAM] = &stats->served_same_stream,
-        [ASHLAR_STEP_IDLE] = &stats->served_idle,
-        [ASHLAR_STEP_COMPLETED] = &stats->served_completed,
-        [ASHLAR_STEP_WAITED] = &stats->served_waited,
-        [ASHLAR_STEP_MAPPED] = &stats->served_mapped,
-        [ASHLAR_STEP_DRAINED] = &stats->served_drained,
-        [ASHLAR_STEP_RECLAIMED] = &stats->served_reclaimed,
-        [ASHLAR_STEP_AFTER_SYNC] = &stats->served_after_sync,
-        [ASHLAR_STEP_GATHERED] = &stats->served_gathered,
-    };
-    if (step == ASHLAR_STEP_CACHED) {
+    uint64_t *served = served_by(&a->stats, step);
+    if (served == NULL) {
         counters->hit_count++;
     } else {
-        ++*served[step];
-        stats->alloc_count++;
+        ++*served;
+        a->stats.alloc_count++;
     }
 }
 

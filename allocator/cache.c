@@ -19,7 +19,7 @@ ashlar_magazines ashlar_no_magazines;
 
 _Thread_local ashlar_cache *ashlar_cache_recent = &no_cache;
 static _Thread_local ashlar_cache *caches_of_thread ASHLAR_INITIAL_EXEC; /* by next_of_thread */
-static _Thread_local bool is_ending;
+static _Thread_local bool is_ending ASHLAR_INITIAL_EXEC;
 
 /*
  * Guards ashlar_cache.allocator of all caches: a thread that ends and an allocator that is

@@ -20,18 +20,17 @@ static bool is_per_thread(ashlar_stream stream) {
     return (uintptr_t)stream == CU_STREAM_PER_THREAD;
 }
 
-static bool answers_to(const ashlar_order *order, ashlar_stream named, uint64_t thread) {
+static bool answers_to(const ashlar_order *order, ashlar_stream named) {
     return order->stream == named && !order->is_gone && !order->is_pool &&
-           (order->thread == 0 || order->thread == thread);
+           (order->thread == 0 || order->thread == thread_key());
 }
 
 static ashlar_order *find_order(const ashlar_allocator *a, ashlar_stream named) {
-    const uint64_t thread = thread_key();
-    if (a->recent != NULL && answers_to(a->recent, named, thread)) {
+    if (a->recent != NULL && answers_to(a->recent, named)) {
         return a->recent;
     }
     ashlar_order *order = a->orders;
-    while (order != NULL && !answers_to(order, named, thread)) {
+    while (order != NULL && !answers_to(order, named)) {
         order = order->next;
     }
     return order;
