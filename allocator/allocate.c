@@ -105,8 +105,10 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
     ashlar_block *block = NULL;
     ashlar_step step = ASHLAR_STEP_CACHED;
-    ashlar_status status = ashlar_order_of_locked(a, stream, &request->order);
+    ashlar_order *order = NULL;
+    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
     if (status == ASHLAR_OK) {
+        request->order = order->pool != NULL ? order->pool : order;
         status = find_block_locked(a, request, &block, &step);
     }
     if (status != ASHLAR_OK) {
@@ -224,12 +226,12 @@ void ashlar_release_block_locked(ashlar_allocator *a, ashlar_block *block, ashla
 
 /*
  * A request finds magazines by its stream's handle. So there are none for the handle's other
- * meanings: a stream of the past, another thread's default stream, a stream being captured.
+ * meanings: a stream or capture of the past, another thread's default stream, a captured stream.
  */
 static bool may_cache(const ashlar_order *order) {
     const bool is_others =
         order->thread != 0 && order->thread != (uint64_t)ashlar_trace_thread() + 1;
-    return !order->is_gone && !is_others && order->pool == NULL;
+    return !order->is_gone && !order->is_ended && !is_others && order->pool == NULL;
 }
 
 /*
@@ -296,7 +298,8 @@ ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream strea
         status = ashlar_order_of_locked(a, stream, &order);
     }
     if (status == ASHLAR_OK) {
-        free_locked(a, own, block, order);
+        /* A graph's block is its pool's, wherever else it was used. */
+        free_locked(a, own, block, block->order->is_pool ? block->order : order);
     }
     pthread_mutex_unlock(&a->lock);
     return status;

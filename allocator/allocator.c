@@ -84,6 +84,7 @@ ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_c
         ashlar_allocator_destroy(a);
         return status;
     }
+    ashlar_allocator_enlist(a);
     *out = a;
     return ASHLAR_OK;
 }
@@ -99,6 +100,7 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     if (a == NULL) {
         return;
     }
+    ashlar_allocator_delist(a);
     ashlar_caches_disown(a);
     if (ashlar_device_enter(a->device) == ASHLAR_OK) {
         (void)ASHLAR_CALL(&a->caller, ctx_synchronize, ());

@@ -1,0 +1,511 @@
+/*
+ * test_streams_life.c - streams that end, handles that come again, and blocks with further users.
+ */
+#include "streams_fixture.h"
+
+#include <pthread.h>
+
+#include "allocator_impl.h"
+
+#define PER_THREAD ((ashlar_stream)(uintptr_t)CU_STREAM_PER_THREAD)
+
+static ashlar_stream new_stream(void) {
+    ashlar_stream stream = NULL;
+    CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+    return stream;
+}
+
+static size_t order_count(void) {
+    size_t count = 0;
+    for (const ashlar_order *order = allocator->orders; order != NULL; order = order->next) {
+        count++;
+    }
+    return count;
+}
+
+static void mark(void *ptr, ashlar_stream stream) {
+    CHECK(ashlar_record_stream(allocator, ptr, stream) == ASHLAR_OK);
+    check_all();
+}
+
+/* ---- streams that end ---- */
+
+static void a_free_block_of_a_destroyed_stream_is_waited_for(void) {
+    REQUIRE(set_up_streams("64MiB"));
+    const ashlar_stream doomed = new_stream();
+    unsigned char *ptr = take(BIG, doomed);
+    use(doomed, ptr, BIG, 1);
+    give(ptr);
+    order_calls before = order_calls_now();
+    ashlar_stream_destroy(device, doomed);
+    check_calls(&before, (order_calls){.created = 1, .recorded = 1});
+    CHECK(take(BIG, streams[0]) == ptr);
+    check_calls(&before, (order_calls){.queried = 1, .waited = 1});
+    check_owned(streams[0], ptr, BIG);
+    tear_down();
+}
+
+static void a_live_block_of_a_destroyed_stream_stays_and_is_waited_for(void) {
+    REQUIRE(set_up_streams("64MiB"));
+    const ashlar_stream doomed = new_stream();
+    unsigned char *ptr = take(BIG, doomed);
+    use(doomed, ptr, BIG, 1);
+    ashlar_stream_destroy(device, doomed);
+    order_calls before = order_calls_now();
+    give(ptr); /* with its stream gone */
+    CHECK(take(BIG, streams[0]) == ptr);
+    check_calls(&before, (order_calls){.queried = 1, .waited = 1});
+    check_owned(streams[0], ptr, BIG);
+    give(ptr);
+    tear_down();
+}
+
+static void a_recycled_handle_is_another_stream(void) {
+    REQUIRE(set_up_streams("64MiB"));
+    ashlar_stream stream = new_stream();
+    const ashlar_stream handle = stream;
+    unsigned char *a = take(BIG, stream), *wall = take(2 * MIB, streams[3]);
+    unsigned char *b = take(BIG, stream);
+    use(stream, a, BIG, 1);
+    use(stream, b, BIG, 2);
+    give(a);
+    ashlar_stream_destroy(device, stream);
+    stream = new_stream();
+    CHECK(stream == handle);
+    give(b);
+    order_calls before = order_calls_now();
+    CHECK(take(BIG, stream) == a); /* by an in-stream wait, not as its own */
+    CHECK(stats_now().served_same_stream == 0 && stats_now().served_waited == 1);
+    CHECK(take(BIG, stream) == b);
+    CHECK(stats_now().served_same_stream == 0 && stats_now().served_waited == 2);
+    check_calls(&before, (order_calls){.queried = 2, .waited = 2});
+    check_owned(stream, a, BIG);
+    check_owned(stream, b, BIG);
+    give(wall);
+    ashlar_stream_destroy(device, stream);
+    tear_down();
+}
+
+/* As a program does that destroys streams by the driver, and does not say so. */
+static void a_stream_that_ended_unannounced_is_found_out(void) {
+    REQUIRE(set_up_streams("64MiB"));
+    ashlar_stream stream = new_stream();
+    const ashlar_stream handle = stream;
+    unsigned char *a = take(BIG, stream);
+    use(stream, a, BIG, 1);
+    give(a);
+    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_destroy(stream) == CU_SUCCESS);
+    ashlar_device_leave(device);
+    stream = new_stream();
+    CHECK(stream == handle);
+    const size_t waits = CALLS(ctx_synchronize);
+    CHECK(take(BIG, streams[0]) == a);
+    CHECK_ZU(CALLS(ctx_synchronize), waits + 1);
+    check_owned(streams[0], a, BIG);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_get_id, 1, CU_UNKNOWN);
+    void *out = NULL;
+    CHECK(ashlar_alloc(allocator, BIG, stream, &out) == ASHLAR_EDRIVER); /* it is new here */
+    CHECK(take(BIG, stream) != a);
+    ashlar_stream_destroy(device, stream);
+    tear_down();
+}
+
+static void a_cached_block_goes_with_its_stream(void) {
+    REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3", 16 * MIB));
+    ashlar_stream stream = new_stream();
+    const ashlar_stream handle = stream;
+    unsigned char *a = take(1000, stream);
+    use(stream, a, 1000, 1);
+    give(a);
+    CHECK(stats_now().cached_bytes == 1024);
+    ashlar_stream_destroy(device, stream);
+    CHECK(stats_now().cached_bytes == 0);
+    stream = new_stream();
+    CHECK(stream == handle);
+    CHECK(take(1000, stream) == a);
+    CHECK(stats_now().served_cached == 0 && stats_now().served_waited == 1);
+    check_owned(stream, a, 1000);
+    ashlar_stream_destroy(device, stream);
+    tear_down();
+}
+
+static void streams_that_come_and_go_leave_no_records(void) {
+    REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3", 16 * MIB));
+    unsigned char *last = NULL;
+    size_t most = 0;
+    for (int i = 0; i < 200; i++) {
+        const ashlar_stream stream = new_stream();
+        unsigned char *ptr = take(BIG, stream);
+        use(stream, ptr, BIG, (unsigned char)i);
+        give(ptr);
+        CHECK(last == NULL || ptr == last);
+        last = ptr;
+        ashlar_stream_destroy(device, stream);
+        most = order_count() > most ? order_count() : most;
+    }
+    CHECK(most > 2 && most < 30);
+    CHECK(CALLS(event_create) - CALLS(event_destroy) < 30);
+    CHECK(take(BIG, streams[0]) == last);
+    check_owned(streams[0], last, BIG);
+    tear_down();
+}
+
+static void a_stream_is_forgotten_by_every_allocator_of_its_device(void) {
+    ashlar_device *again = NULL;
+    ashlar_allocator *others[2] = {NULL};
+    void *ptrs[2] = {NULL};
+    REQUIRE(set_up_streams("64MiB"));
+    REQUIRE(ashlar_device_open("soft", &again) == ASHLAR_OK);
+    const ashlar_stream doomed = new_stream();
+    for (int i = 0; i < 2; i++) {
+        CHECK(ashlar_allocator_create(i == 0 ? device : again, &others[i]) == ASHLAR_OK);
+        CHECK(ashlar_alloc(others[i], BIG, doomed, &ptrs[i]) == ASHLAR_OK);
+    }
+    order_calls before = order_calls_now();
+    ashlar_stream_destroy(device, doomed);
+    check_calls(&before, (order_calls){.created = 2, .recorded = 2});
+    ashlar_allocator_destroy(others[0]); /* the first of the list goes last, and the other way */
+    ashlar_stream_destroy(device, new_stream());
+    ashlar_allocator_destroy(others[1]);
+    ashlar_stream_destroy(device, new_stream());
+    ashlar_device_close(again);
+    tear_down();
+}
+
+static void a_stream_that_cannot_be_forgotten_stays_as_it_was(void) {
+    REQUIRE(set_up_streams("64MiB"));
+    unsigned char *ptr = take(BIG, streams[0]);
+    give(ptr);
+    static const ashlar_driver_fn calls[] = {
+        ASHLAR_DRIVER_FN_ctx_push_current,
+        ASHLAR_DRIVER_FN_stream_is_capturing,
+        ASHLAR_DRIVER_FN_event_create,
+        ASHLAR_DRIVER_FN_event_record,
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        ashlar_driver_fail_at(driver, (int)calls[i], 1, CU_UNKNOWN);
+        CHECK(ashlar_forget_stream(allocator, streams[0]) == ASHLAR_EDRIVER);
+        CHECK(atomic_load(&driver->fail_countdown) == 0);
+        CHECK(take(BIG, streams[0]) == ptr);
+        CHECK_ZU(stats_now().served_same_stream, i + 1);
+        give(ptr);
+    }
+    CHECK(ashlar_forget_stream(allocator, streams[2]) == ASHLAR_OK); /* never seen */
+    tear_down();
+}
+
+/* ---- default streams ---- */
+
+static void the_default_stream_has_one_record_by_three_names(void) {
+    REQUIRE(set_up_streams("64MiB"));
+    unsigned char *ptr = take(BIG, NULL);
+    give(ptr);
+    CHECK(take(BIG, (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY) == ptr);
+    CHECK_ZU(order_count(), 1);
+    give(ptr);
+    CHECK(take(BIG, PER_THREAD) == ptr);
+    CHECK(stats_now().served_waited == 1); /* that is another one */
+    CHECK_ZU(order_count(), 2);
+    tear_down();
+}
+
+typedef struct thread_part {
+    unsigned char *ptr; /* what the thread is to find, or got */
+    bool gives;
+} thread_part;
+
+static void *run_thread(void *user) {
+    thread_part *part = user;
+    void *ptr = NULL;
+    CHECK(ashlar_alloc(allocator, BIG, PER_THREAD, &ptr) == ASHLAR_OK);
+    use(PER_THREAD, ptr, BIG, 7);
+    CHECK(part->ptr == NULL || ptr == part->ptr);
+    part->ptr = ptr;
+    if (part->gives) {
+        CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+    }
+    return NULL;
+}
+
+static void in_a_thread(thread_part *part) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, run_thread, part) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void the_default_streams_of_two_threads_are_two(void) {
+    for (int caches = 0; caches < 2; caches++) {
+        atomic_store(&payload_bad_count, 0);
+        REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3", caches == 0 ? 0 : 16 * MIB));
+        unsigned char *ptr = take(BIG, PER_THREAD);
+        use(PER_THREAD, ptr, BIG, 1);
+        give(ptr);
+        if (caches == 1) {
+            CHECK(ashlar_trim(allocator, 64 * MIB) == ASHLAR_OK);
+            CHECK(take(BIG, PER_THREAD) == ptr); /* out of the cache */
+            CHECK(ashlar_free_on(allocator, ptr, streams[1]) == ASHLAR_OK);
+            CHECK(take(BIG, streams[1]) == ptr);
+            give_on(ptr, PER_THREAD);
+        }
+        thread_part part = {.gives = true};
+        in_a_thread(&part);
+        if (caches == 0) {
+            CHECK(part.ptr == ptr && stats_now().served_waited == 1);
+        }
+        wait_for(PER_THREAD);
+        CHECK(take(BIG, streams[0]) != NULL); /* after the work of a thread that is no more */
+        check_owned(streams[0], part.ptr, 1);
+        tear_down();
+    }
+}
+
+static void a_block_of_an_ended_threads_stream_is_waited_for(void) {
+    REQUIRE(set_up_streams("64MiB"));
+    thread_part part = {.gives = false};
+    in_a_thread(&part);
+    give(part.ptr);
+    CHECK(take(BIG, streams[0]) == part.ptr);
+    CHECK(stats_now().served_waited == 1);
+    check_owned(streams[0], part.ptr, BIG);
+    tear_down();
+}
+
+static void threads_that_come_and_go_leave_no_records(void) {
+    REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3", 16 * MIB));
+    size_t most = 0;
+    thread_part part = {.gives = true};
+    for (int i = 0; i < 100; i++) {
+        in_a_thread(&part);
+        most = order_count() > most ? order_count() : most;
+        check_all();
+    }
+    CHECK(most > 2 && most < 30);
+    tear_down();
+}
+
+static void a_stream_apart_from_the_default_one_is_waited_for(void) {
+    REQUIRE(set_up_streams("64MiB"));
+    cu_stream apart = NULL;
+    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    REQUIRE(driver->table.stream_create(&apart, CU_STREAM_UNORDERED) == CU_SUCCESS);
+    ashlar_device_leave(device);
+    unsigned char *ptr = take(BIG, apart);
+    use(apart, ptr, BIG, 1);
+    give(ptr);
+    CHECK(take(BIG, NULL) == ptr); /* the default stream does not wait for it by itself */
+    CHECK(stats_now().served_waited == 1);
+    queue_write(NULL, ptr, BIG, 0xC3);
+    wait_for(NULL);
+    wait_for(apart);
+    queue_verify(NULL, ptr, BIG, 0xC3);
+    wait_for(NULL);
+    CHECK(atomic_load(&payload_bad_count) == 0);
+    ashlar_stream_destroy(device, apart);
+    give(ptr);
+    tear_down();
+}
+
+/* ---- further users ---- */
+
+static void a_marked_block_is_not_its_own_streams_at_once(void) {
+    REQUIRE(set_up_streams("16MiB"));
+    unsigned char *ptr = take(4 * BIG, streams[0]);
+    mark(ptr, streams[1]);
+    mark(ptr, streams[1]); /* again changes nothing */
+    mark(ptr, streams[0]); /* nor does its own */
+    use(streams[1], ptr, 4 * BIG, 1);
+    give(ptr);
+    CHECK(stats_now().shared_bytes == 4 * BIG);
+    order_calls before = order_calls_now();
+    CHECK(take(4 * BIG, streams[0]) == ptr);
+    CHECK(stats_now().served_same_stream == 0 && stats_now().served_waited == 1);
+    check_calls(&before, (order_calls){.created = 2, .recorded = 2, .queried = 2, .waited = 1});
+    CHECK(stats_now().shared_bytes == 0);
+    check_owned(streams[0], ptr, 4 * BIG);
+    give(ptr);
+    CHECK(take(4 * BIG, streams[0]) == ptr); /* the mark went with the owner */
+    CHECK(stats_now().served_same_stream == 1);
+    tear_down();
+}
+
+static void a_marked_block_is_free_for_all_once_every_user_is_done(void) {
+    REQUIRE(set_up_streams("16MiB"));
+    unsigned char *ptr = take(4 * BIG, streams[0]);
+    mark(ptr, streams[1]);
+    mark(ptr, streams[2]);
+    use(streams[0], ptr, 4 * BIG, 1);
+    give(ptr);
+    void *out = NULL;
+    /* Have the events recorded, by a request that none of it helps. */
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(stats_now().reserved_bytes == 16 * MIB && stats_now().shared_bytes == 16 * MIB);
+    for (int i = 0; i < 3; i++) {
+        wait_for(streams[i]);
+    }
+    order_calls before = order_calls_now();
+    CHECK(ashlar_alloc(allocator, 4 * BIG, streams[3], &out) == ASHLAR_OK && out == ptr);
+    CHECK(stats_now().served_completed == 1 && stats_now().shared_bytes == 0);
+    check_calls(&before, (order_calls){.queried = 3});
+    check_owned(streams[3], ptr, 4 * BIG);
+    tear_down();
+}
+
+static void a_marked_block_with_one_user_left_is_that_ones(void) {
+    REQUIRE(set_up_streams("16MiB"));
+    unsigned char *ptr = take(4 * BIG, streams[0]);
+    mark(ptr, streams[1]);
+    use(streams[1], ptr, 4 * BIG, 1);
+    give(ptr);
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK); /* records both, and nothing is done */
+    wait_for(streams[0]);
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(stats_now().shared_bytes == 0 && stats_now().reserved_bytes == 16 * MIB);
+    order_calls before = order_calls_now();
+    CHECK(take(4 * BIG, streams[1]) == ptr);
+    CHECK(stats_now().served_same_stream == 1);
+    check_calls(&before, (order_calls){0});
+    check_owned(streams[1], ptr, 4 * BIG);
+    tear_down();
+}
+
+static void a_third_stream_waits_for_every_user(void) {
+    REQUIRE(set_up_streams("16MiB"));
+    unsigned char *ptr = take(4 * BIG, streams[0]);
+    mark(ptr, streams[1]);
+    mark(ptr, streams[2]);
+    for (int i = 0; i < 3; i++) {
+        queue_write(streams[i], ptr, 4 * BIG, (unsigned char)i);
+    }
+    give(ptr);
+    order_calls before = order_calls_now();
+    CHECK(take(4 * BIG, streams[3]) == ptr);
+    check_calls(&before, (order_calls){.created = 3, .recorded = 3, .queried = 3, .waited = 3});
+    check_owned(streams[3], ptr, 4 * BIG);
+    tear_down();
+}
+
+static void a_block_freed_on_a_further_stream_keeps_the_marked_ones(void) {
+    REQUIRE(set_up_streams("16MiB"));
+    unsigned char *ptr = take(4 * BIG, streams[0]);
+    mark(ptr, streams[1]);
+    use(streams[1], ptr, 4 * BIG, 1);
+    wait_for(streams[0]); /* the order that ashlar_free_on() asks for */
+    queue_write(streams[2], ptr, 1, 3);
+    give_on(ptr, streams[2]); /* takes the place of stream 0 */
+    order_calls before = order_calls_now();
+    CHECK(take(4 * BIG, streams[0]) == ptr);
+    check_calls(&before, (order_calls){.created = 2, .recorded = 2, .queried = 2, .waited = 2});
+    check_owned(streams[0], ptr, 4 * BIG);
+    tear_down();
+}
+
+static void the_host_waits_for_every_user_where_that_is_what_helps(void) {
+    REQUIRE(set_up_streams("16MiB"));
+    unsigned char *ptr = take(2 * BIG, streams[0]), *rest = take(2 * BIG, streams[0]);
+    mark(ptr, streams[1]);
+    mark(ptr, streams[2]);
+    for (int i = 0; i < 3; i++) {
+        queue_write(streams[i], ptr, 2 * BIG, (unsigned char)i);
+    }
+    give(ptr);
+    give(rest);
+    order_calls before = order_calls_now();
+    CHECK(take(4 * BIG, streams[3]) == ptr); /* neither is enough by itself */
+    CHECK(stats_now().served_after_sync == 1);
+    CHECK_ZU(order_calls_now().synchronized - before.synchronized, 3);
+    check_owned(streams[3], ptr, 4 * BIG);
+    tear_down();
+}
+
+static void a_user_that_is_destroyed_before_the_free_is_waited_for(void) {
+    REQUIRE(set_up_streams("16MiB"));
+    const ashlar_stream doomed = new_stream();
+    unsigned char *ptr = take(4 * BIG, streams[0]);
+    mark(ptr, doomed);
+    use(doomed, ptr, 4 * BIG, 1);
+    ashlar_stream_destroy(device, doomed);
+    give(ptr);
+    CHECK(take(4 * BIG, streams[0]) == ptr);
+    CHECK(stats_now().served_waited == 1);
+    check_owned(streams[0], ptr, 4 * BIG);
+    tear_down();
+}
+
+static void marking_fails_whole(void) {
+    REQUIRE(set_up_streams("16MiB"));
+    int foreign;
+    unsigned char *ptr = take(4 * BIG, streams[0]);
+    CHECK(ashlar_record_stream(allocator, &foreign, streams[1]) == ASHLAR_EPOINTER);
+    CHECK(ashlar_record_stream(allocator, ptr + 512, streams[1]) == ASHLAR_EPOINTER);
+    ashlar_host_fail_at(1); /* the stream's record */
+    CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_EHOSTMEM);
+    CHECK_ZU(order_count(), 1);
+    for (int i = 0; i < 2; i++) { /* the two uses; the record is there after the first time */
+        ashlar_host_fail_at(2);
+        CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_EHOSTMEM);
+        check_all();
+    }
+    ashlar_host_fail_at(0);
+    order_calls before = order_calls_now();
+    give(ptr);
+    CHECK(take(4 * BIG, streams[0]) == ptr); /* it is not marked */
+    check_calls(&before, (order_calls){0});
+    mark(ptr, streams[1]);
+    ashlar_host_fail_at(2); /* the stream's record, and one more use */
+    CHECK(ashlar_record_stream(allocator, ptr, streams[2]) == ASHLAR_EHOSTMEM);
+    ashlar_host_fail_at(0);
+    give(ptr);
+    tear_down();
+}
+
+static void a_failing_wait_for_users_loses_nothing(void) {
+    static const ashlar_driver_fn calls[] = {
+        ASHLAR_DRIVER_FN_event_create,        ASHLAR_DRIVER_FN_event_record,
+        ASHLAR_DRIVER_FN_event_query,         ASHLAR_DRIVER_FN_stream_wait_event,
+        ASHLAR_DRIVER_FN_stream_is_capturing,
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        for (uint64_t n = 1; n <= 2; n++) {
+            REQUIRE(set_up_streams("16MiB"));
+            unsigned char *ptr = take(4 * BIG, streams[0]);
+            void *out = NULL;
+            mark(ptr, streams[1]);
+            use(streams[1], ptr, 4 * BIG, 1);
+            give(ptr);
+            ashlar_driver_fail_at(driver, (int)calls[i], n, CU_UNKNOWN);
+            CHECK(ashlar_alloc(allocator, 4 * BIG, streams[2], &out) == ASHLAR_EDRIVER);
+            CHECK(out == NULL && atomic_load(&driver->fail_countdown) == 0);
+            check_all();
+            CHECK(take(4 * BIG, streams[2]) == ptr);
+            check_owned(streams[2], ptr, 4 * BIG);
+            tear_down();
+        }
+    }
+}
+
+int main(void) {
+    RUN(a_free_block_of_a_destroyed_stream_is_waited_for);
+    RUN(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for);
+    RUN(a_recycled_handle_is_another_stream);
+    RUN(a_stream_that_ended_unannounced_is_found_out);
+    RUN(a_cached_block_goes_with_its_stream);
+    RUN(streams_that_come_and_go_leave_no_records);
+    RUN(a_stream_is_forgotten_by_every_allocator_of_its_device);
+    RUN(a_stream_that_cannot_be_forgotten_stays_as_it_was);
+    RUN(the_default_stream_has_one_record_by_three_names);
+    RUN(the_default_streams_of_two_threads_are_two);
+    RUN(a_block_of_an_ended_threads_stream_is_waited_for);
+    RUN(threads_that_come_and_go_leave_no_records);
+    RUN(a_stream_apart_from_the_default_one_is_waited_for);
+    RUN(a_marked_block_is_not_its_own_streams_at_once);
+    RUN(a_marked_block_is_free_for_all_once_every_user_is_done);
+    RUN(a_marked_block_with_one_user_left_is_that_ones);
+    RUN(a_third_stream_waits_for_every_user);
+    RUN(a_block_freed_on_a_further_stream_keeps_the_marked_ones);
+    RUN(the_host_waits_for_every_user_where_that_is_what_helps);
+    RUN(a_user_that_is_destroyed_before_the_free_is_waited_for);
+    RUN(marking_fails_whole);
+    RUN(a_failing_wait_for_users_loses_nothing);
+    return check_report();
+}
