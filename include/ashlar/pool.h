@@ -37,7 +37,7 @@ typedef struct ashlar_pool ashlar_pool;
  * out      unchanged on failure
  *
  * Ownership: *out is the caller's, to be released before the allocator is destroyed.
- * Threads:   any; none may allocate for `stream` meanwhile.
+ * Threads:   any; no call that names `stream` may be under way.
  * Errors:    ASHLAR_EINVAL (the default stream, or one that has a pool), ASHLAR_EHOSTMEM,
  *            ASHLAR_EDRIVER.
  */
@@ -48,7 +48,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pool_begin(ashlar_allocator *a
 /*
  * The capture is over, whether it succeeded or not: requests for the stream are ordinary ones
  * again. Blocks of the pool that are freed later, also by ashlar_free_on(), go back to the pool.
- * Threads: any.
+ * Threads: any; no call that names the stream may be under way.
  */
 ASHLAR_API void ashlar_pool_end(ashlar_pool *pool);
 
