@@ -23,6 +23,23 @@ static size_t order_count(void) {
     return count;
 }
 
+/* Have an event of each stream recorded and seen to be over, as it is later in a program's life. */
+static void see_recordings(void) {
+    unsigned char *ptrs[STREAMS];
+    for (int i = 0; i < STREAMS; i++) {
+        ptrs[i] = take(2 * MIB, streams[i]);
+    }
+    for (int i = 0; i < STREAMS; i++) {
+        give(ptrs[i]);
+    }
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    for (int i = 0; i < STREAMS; i++) {
+        wait_for(streams[i]);
+    }
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(stats_now().reserved_bytes == 0 && stats_now().events_recorded == STREAMS);
+}
+
 static void mark(void *ptr, ashlar_stream stream) {
     CHECK(ashlar_record_stream(allocator, ptr, stream) == ASHLAR_OK);
     check_all();
@@ -230,8 +247,10 @@ static void *run_thread(void *user) {
 
 static void in_a_thread(thread_part *part) {
     pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, run_thread, part) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    /* No check in between: the thread's own are not counted beside them. */
+    const bool ran =
+        pthread_create(&thread, NULL, run_thread, part) == 0 && pthread_join(thread, NULL) == 0;
+    CHECK(ran);
 }
 
 static void the_default_streams_of_two_threads_are_two(void) {
@@ -415,6 +434,9 @@ static void the_host_waits_for_every_user_where_that_is_what_helps(void) {
     CHECK(stats_now().served_after_sync == 1);
     /* Two of the users; then ptr is the third's, as `rest` is, and the stream can wait. */
     CHECK_ZU(order_calls_now().synchronized - before.synchronized, 2);
+    for (const ashlar_order *order = allocator->orders; order != NULL; order = order->next) {
+        CHECK(order->waiter_count == 0);
+    }
     check_owned(streams[3], ptr, 4 * BIG);
     tear_down();
 }
@@ -430,6 +452,62 @@ static void a_user_that_is_destroyed_before_the_free_is_waited_for(void) {
     CHECK(take(4 * BIG, streams[0]) == ptr);
     CHECK(stats_now().served_waited == 1);
     check_owned(streams[0], ptr, 4 * BIG);
+    tear_down();
+}
+
+static void a_mark_lasts_beyond_recordings_of_before(void) {
+    REQUIRE(set_up_streams("16MiB"));
+    see_recordings();
+    unsigned char *ptr = take(4 * BIG, streams[0]);
+    mark(ptr, streams[1]);
+    queue_write(streams[0], ptr, 4 * BIG, 1);
+    queue_write(streams[1], ptr, 4 * BIG, 2);
+    give(ptr);
+    order_calls before = order_calls_now();
+    CHECK(take(4 * BIG, streams[2]) == ptr);
+    check_calls(&before, (order_calls){.recorded = 2, .queried = 2, .waited = 2});
+    check_owned(streams[2], ptr, 4 * BIG);
+    tear_down();
+}
+
+static void of_marked_blocks_the_smallest_that_fits_is_waited_for(void) {
+    for (int swapped = 0; swapped < 2; swapped++) {
+        REQUIRE(set_up_streams("16MiB"));
+        unsigned char *large = take(3 * BIG, streams[0]), *small = take(BIG, streams[0]);
+        mark(large, streams[1]);
+        mark(small, streams[1]);
+        queue_write(streams[1], large, BIG, 1);
+        give(swapped == 0 ? large : small);
+        give(swapped == 0 ? small : large);
+        CHECK(take(BIG, streams[2]) == small);
+        check_owned(streams[2], small, BIG);
+        tear_down();
+    }
+}
+
+static void *free_and_take(void *user) {
+    thread_part *part = user;
+    void *ptr = NULL;
+    CHECK(ashlar_free(allocator, part->ptr) == ASHLAR_OK);
+    CHECK(ashlar_alloc(allocator, 1000, PER_THREAD, &ptr) == ASHLAR_OK);
+    queue_write(PER_THREAD, ptr, 1000, 0xC3);
+    wait_for(PER_THREAD); /* of this thread; the other's work comes after it, if not before */
+    part->ptr = ptr;
+    return NULL;
+}
+
+static void anothers_default_streams_block_is_not_cached_for_the_own(void) {
+    REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3", 16 * MIB));
+    thread_part part = {.ptr = take(1000, PER_THREAD)};
+    pthread_t thread;
+    queue_write(PER_THREAD, part.ptr, 1000, 1);
+    const bool ran =
+        pthread_create(&thread, NULL, free_and_take, &part) == 0 && pthread_join(thread, NULL) == 0;
+    CHECK(ran && stats_now().served_cached == 0);
+    wait_for(PER_THREAD);
+    queue_verify(NULL, part.ptr, 1000, 0xC3);
+    wait_for(NULL);
+    CHECK(atomic_load(&payload_bad_count) == 0);
     tear_down();
 }
 
@@ -506,6 +584,9 @@ int main(void) {
     RUN(a_block_freed_on_a_further_stream_keeps_the_marked_ones);
     RUN(the_host_waits_for_every_user_where_that_is_what_helps);
     RUN(a_user_that_is_destroyed_before_the_free_is_waited_for);
+    RUN(a_mark_lasts_beyond_recordings_of_before);
+    RUN(of_marked_blocks_the_smallest_that_fits_is_waited_for);
+    RUN(anothers_default_streams_block_is_not_cached_for_the_own);
     RUN(marking_fails_whole);
     RUN(a_failing_wait_for_users_loses_nothing);
     return check_report();
