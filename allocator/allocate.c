@@ -138,8 +138,10 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
     ashlar_block *block = NULL;
     ashlar_step step = ASHLAR_STEP_CACHED;
-    ashlar_status status = ashlar_order_of_locked(a, stream, &request->order);
+    ashlar_order *order = NULL;
+    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
     if (status == ASHLAR_OK) {
+        request->order = order->pool != NULL ? order->pool : order;
         status = find_block_locked(a, request, &block, &step);
     }
     if (status != ASHLAR_OK) {

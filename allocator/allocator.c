@@ -110,6 +110,7 @@ ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_c
     if (a->reports_leaks) {
         ashlar_leaks_watch(a);
     }
+    ashlar_allocator_enlist(a);
     *out = a;
     return ASHLAR_OK;
 }
@@ -135,6 +136,7 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     if (a == NULL) {
         return;
     }
+    ashlar_allocator_delist(a);
     ashlar_leaks_forget(a);
     ashlar_guard_compare_all(a);
     if (ashlar_device_enter(a->device) == ASHLAR_OK) {

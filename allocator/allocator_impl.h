@@ -26,6 +26,7 @@ typedef struct ashlar_fixed {
 
 struct ashlar_allocator {
     ashlar_fixed fixed;
+    ashlar_allocator *next; /* of the process. Lock: that of the list; see streams.c */
     ashlar_device *device; /* const */
     size_t cache_bytes;    /* const; what one thread's cache may hold, 0: there are none */
     ashlar_trace ring;     /* what caller.trace is, unless that is NULL */
@@ -45,7 +46,6 @@ struct ashlar_allocator {
     bool is_watched;       /* every call is to take the slow path */
     ashlar_block *shared;  /* freed, but several streams may not be done: see shared.h */
     size_t shared_bytes;
-    size_t pool_count;     /* captures under way */
     /* Of threads without a cache. As the caches' ones after a publication, between two calls. */
     ashlar_counters counters;
     /* Published, but for what ashlar_stats_read fills in: some threads' changes are not in it. */
@@ -86,7 +86,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_free_slow(ashlar_allocator *allocator, vo
 ASHLAR_MUST_CHECK ashlar_status ashlar_free_from(ashlar_allocator *allocator, void *ptr,
                                                  const void *caller);
 
-/* The record of a stream, made at its first use. Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+/* The record of a stream, not of its pool, made at its first use. Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_of_locked(ashlar_allocator *allocator,
                                                        ashlar_stream stream, ashlar_order **out);
 
@@ -112,6 +112,16 @@ void ashlar_stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
  */
 ashlar_status ashlar_no_memory_locked(ashlar_allocator *allocator, size_t bytes, ashlar_tag tag,
                                       const char *cause);
+
+/* The calling thread ends, and with it its default stream. Lock: held. */
+void ashlar_orders_end_thread_locked(ashlar_allocator *allocator);
+
+/* Delete a record that nothing refers to. Lock: held. */
+void ashlar_order_delete_locked(ashlar_allocator *allocator, ashlar_order *order);
+
+/* Enter the allocator into the process's list, for ashlar_stream_destroy(), and take it out. */
+void ashlar_allocator_enlist(ashlar_allocator *allocator);
+void ashlar_allocator_delist(ashlar_allocator *allocator);
 
 /* A new record, first of the list. Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_new_locked(ashlar_allocator *allocator,

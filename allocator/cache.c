@@ -68,6 +68,7 @@ static void return_cache(ashlar_cache *cache) {
     pthread_mutex_lock(&a->lock);
     ashlar_cache_flush_locked(cache);
     ashlar_counters_publish(&cache->counters, &a->stats);
+    ashlar_orders_end_thread_locked(a);
     unlink_locked(a, cache);
     pthread_mutex_unlock(&a->lock);
 }

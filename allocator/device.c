@@ -177,6 +177,7 @@ static ashlar_status stream_destroy(ashlar_device *device, ashlar_stream stream)
 
 void ashlar_stream_destroy(ashlar_device *device, ashlar_stream stream) {
     if (stream != NULL) {
+        ashlar_device_forget_stream(device, stream);
         (void)stream_destroy(device, stream); /* nothing a caller could do about it */
     }
 }

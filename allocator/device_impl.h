@@ -29,4 +29,7 @@ static inline void *ashlar_ptr_out(cu_ptr ptr) {
 ASHLAR_MUST_CHECK ashlar_status ashlar_device_enter(ashlar_device *device);
 void ashlar_device_leave(ashlar_device *device);
 
+/* Tell every allocator of the device that a stream is about to be destroyed. */
+void ashlar_device_forget_stream(const ashlar_device *device, ashlar_stream stream);
+
 #endif /* ASHLAR_DEVICE_IMPL_H */

@@ -136,6 +136,7 @@ typedef struct ashlar_driver {
     const char *name;                                    /* "cuda" or "soft" */
     void (*delay)(ashlar_driver_fn fn);                  /* before each call; NULL: none */
     _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT];      /* made so far, by function */
+    _Atomic uint64_t capture_count;                      /* pools begun, and not ended yet */
     _Atomic uint64_t fail_countdown;                     /* 0: no failure is armed */
     _Atomic int fail_fn;                                 /* the function that is to fail, -1 any */
     _Atomic cu_result fail_result;                       /* what it then returns */
@@ -161,6 +162,23 @@ bool ashlar_driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
     (ashlar_driver_admit((driver), ASHLAR_DRIVER_FN_##field)         \
          ? (driver)->table.field args                                \
          : atomic_load(&(driver)->fail_result))
+
+/*
+ * While a stream is captured for a pool, let the calling thread make calls that a capture forbids,
+ * whoever captures; `mode` is for giving back the thread's own way. Without a capture: no call.
+ */
+static inline cu_result ashlar_driver_relax(ashlar_driver *driver, unsigned int *mode) {
+    *mode = CU_CAPTURE_RELAXED;
+    return atomic_load_explicit(&driver->capture_count, memory_order_relaxed) == 0
+               ? CU_SUCCESS
+               : ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (mode));
+}
+
+static inline void ashlar_driver_unrelax(ashlar_driver *driver, unsigned int mode) {
+    if (mode != CU_CAPTURE_RELAXED) {
+        (void)ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (&mode));
+    }
+}
 
 /* Tests: the n-th call (from 1) of `fn` from now on returns `result`, once; n = 0 disarms. */
 void ashlar_driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result);

@@ -47,12 +47,12 @@ void ashlar_release_block_locked(ashlar_allocator *a, ashlar_block *block, ashla
 
 /*
  * A request finds magazines by its stream's handle. So there are none for the handle's other
- * meanings: a stream of the past, another thread's default stream, a stream being captured.
+ * meanings: a stream or capture of the past, another thread's default stream, a captured stream.
  */
 static bool may_cache(const ashlar_order *order) {
     const bool is_others =
         order->thread != 0 && order->thread != (uint64_t)ashlar_trace_thread() + 1;
-    return !order->is_gone && !is_others && order->pool == NULL;
+    return !order->is_gone && !order->is_ended && !is_others && order->pool == NULL;
 }
 
 /*
@@ -157,7 +157,8 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
     if (a->fill != NULL) {
         return free_filled_locked(a, block, order, place);
     }
-    free_locked(a, own, block, order);
+    /* A graph's block is its pool's, wherever else it was used. */
+    free_locked(a, own, block, block->order->is_pool ? block->order : order);
     return ASHLAR_OK;
 }
 

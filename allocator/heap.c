@@ -63,6 +63,10 @@ static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_or
         *order = NULL;
         *tick = 0;
     } else if (a_past || b_past) {
+        /* What a pool took on, nobody else would have until its graph is gone. */
+        if ((a_past ? b->order : a->order)->is_pool) {
+            return false;
+        }
         *order = a_past ? b->order : a->order;
         *tick = a_past ? b->tick : a->tick;
     } else if (a->order == b->order) {
@@ -121,6 +125,18 @@ void ashlar_heap_sweep(ashlar_heap *heap) {
     for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
         if (ashlar_block_is_free(block) && ashlar_order_is_past(block->order, block->tick)) {
             ashlar_free_bins_remove(ashlar_heap_bins_of(heap, block), block);
+            settle(heap, block);
+        }
+    }
+}
+
+void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_order *from, ashlar_order *to,
+                         uint64_t tick) {
+    for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
+        if (block->order == from && ashlar_block_is_free(block)) {
+            ashlar_free_bins_remove(ashlar_heap_bins_of(heap, block), block);
+            block->order = to;
+            block->tick = tick;
             settle(heap, block);
         }
     }

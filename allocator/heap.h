@@ -86,6 +86,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_heap_reserve(ashlar_heap *heap, size_t by
 /* Move every free block whose last use is past to the idle ones, and merge them. */
 void ashlar_heap_sweep(ashlar_heap *heap);
 
+/* The free blocks last used on `from` were last used on `to`, at `tick`. */
+void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_order *from, ashlar_order *to,
+                         uint64_t tick);
+
 /*
  * Give memory that no queued work touches back to the device, in whole chunks from the top down,
  * until at most `target_bytes` are mapped or no chunk is idle.

@@ -10,10 +10,10 @@ static inline bool ashlar_block_is_free(const ashlar_block *block) {
     return block->state == ASHLAR_BLOCK_FREE;
 }
 
-/* Whether work on `order` may use a block at once. */
+/* Whether work on `order` may use a block, and merge it with memory that is idle. */
 static inline bool ashlar_block_is_usable(const ashlar_block *block, const ashlar_order *order) {
-    return ashlar_block_is_free(block) &&
-           (block->order == order || ashlar_order_is_past(block->order, block->tick));
+    return ashlar_block_is_free(block) && (ashlar_order_is_past(block->order, block->tick) ||
+                                           (block->order == order && !order->is_pool));
 }
 
 static inline ashlar_free_bins *ashlar_heap_bins_of(ashlar_heap *heap, const ashlar_block *block) {

@@ -95,8 +95,11 @@ static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ash
 }
 
 /* A stream that is being captured lends nothing, and a graph's pool never does. */
-static ashlar_block *best_of_other(const ashlar_order *other, size_t bytes) {
-    return ashlar_order_is_closed(other) ? NULL : ashlar_free_bins_best_fit(&other->free, bytes);
+static ashlar_block *best_of_other(const ashlar_allocator *a, const ashlar_order *other,
+                                   size_t bytes) {
+    return ashlar_order_is_closed(other, &a->caller)
+               ? NULL
+               : ashlar_free_bins_best_fit(&other->free, bytes);
 }
 
 /* Step 4: another stream's block, if asking its event shows that its last use is over. */
@@ -104,7 +107,7 @@ static ashlar_status try_completed(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     const size_t bytes = r->bytes;
     for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
-        ashlar_block *block = best_of_other(other, bytes);
+        ashlar_block *block = best_of_other(a, other, bytes);
         if (block == NULL) {
             continue;
         }
@@ -133,7 +136,7 @@ static ashlar_status try_waited(ashlar_allocator *a, const ashlar_request *r, as
     ashlar_order *owner = NULL;
     ashlar_block *best = NULL;
     for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
-        ashlar_block *block = best_of_other(other, r->bytes);
+        ashlar_block *block = best_of_other(a, other, r->bytes);
         if (block != NULL && (best == NULL || block->bytes < best->bytes)) {
             owner = other;
             best = block;
@@ -170,7 +173,7 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
     }
     for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
         /* This stream's own blocks are merged already, and merge with others while in use. */
-        if (other == r->order || ashlar_order_is_closed(other) ||
+        if (other == r->order || ashlar_order_is_closed(other, &a->caller) ||
             ashlar_free_bins_is_empty(&other->free)) {
             continue;
         }
@@ -198,7 +201,7 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
 static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                 ashlar_step *step) {
     /* What is captured may not wait for what is not. */
-    if (r->order->is_pool) {
+    if (ashlar_order_is_closed(r->order, &a->caller)) {
         return ASHLAR_OK;
     }
     *step = ASHLAR_STEP_COMPLETED;
@@ -248,7 +251,7 @@ static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
 
 /* Whether waiting for this stream would let free memory be used by others. */
 static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_order *order) {
-    if (ashlar_order_is_closed(order)) {
+    if (ashlar_order_is_closed(order, &a->caller)) {
         return false;
     }
     return (!ashlar_free_bins_is_empty(&order->free) &&

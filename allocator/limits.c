@@ -18,7 +18,7 @@ static ashlar_status settle_locked(ashlar_allocator *a) {
     ashlar_status status = ashlar_shared_query_locked(a, 0);
     for (ashlar_order *order = a->orders; order != NULL && status == ASHLAR_OK;
          order = order->next) {
-        if (ashlar_order_is_closed(order) || ashlar_free_bins_is_empty(&order->free) ||
+        if (ashlar_order_is_closed(order, &a->caller) || ashlar_free_bins_is_empty(&order->free) ||
             ashlar_order_is_past(order, order->last_tick)) {
             continue;
         }

@@ -1,6 +1,7 @@
 #include "order.h"
 
 #include "check_level.h"
+#include "error.h"
 #include "trace_ring.h"
 
 /*
@@ -20,6 +21,27 @@ static ashlar_stream recordable(const ashlar_order *order) {
     const bool is_others =
         order->thread != 0 && order->thread != (uint64_t)ashlar_trace_thread() + 1;
     return is_others ? NULL : order->stream;
+}
+
+static bool is_capture_on(const ashlar_caller *caller) {
+    return atomic_load(&caller->device->driver->capture_count) > 0;
+}
+
+bool ashlar_order_is_closed(const ashlar_order *order, const ashlar_caller *caller) {
+    return order->is_pool || order->pool != NULL ||
+           (recordable(order) == NULL && is_capture_on(caller));
+}
+
+/* Recording or waiting on a stream that is captured would spoil the capture: ask first. */
+static ashlar_status refuse_captured(ashlar_caller *caller, ashlar_stream stream) {
+    unsigned int status = CU_CAPTURE_NONE;
+    const cu_result result = ASHLAR_CALL(caller, stream_is_capturing, (stream, &status));
+    if (result == CU_STREAM_CAPTURE_IMPLICIT ||
+        (result == CU_SUCCESS && status != CU_CAPTURE_NONE)) {
+        return ashlar_fail(ASHLAR_EINVAL, "a stream is being captured without a pool of its own; "
+                                          "call ashlar_pool_begin() before its capture");
+    }
+    return result == CU_SUCCESS ? ASHLAR_OK : refuse(caller, "cuStreamIsCapturing", result);
 }
 
 ashlar_status ashlar_order_identify(ashlar_order *order, ashlar_caller *caller) {
@@ -49,6 +71,10 @@ static bool is_lost(const ashlar_order *order, ashlar_caller *caller) {
 
 /* The end of a stream whose last event was missed: everything on the device comes before now. */
 static ashlar_status end_lost(ashlar_order *order, ashlar_caller *caller) {
+    if (is_capture_on(caller)) {
+        return ashlar_fail(ASHLAR_EINVAL, "a stream was destroyed without ashlar_forget_stream(), "
+                                          "and the device cannot be waited for during a capture");
+    }
     const cu_result result = ASHLAR_CALL(caller, ctx_synchronize, ());
     if (result != CU_SUCCESS) {
         return refuse(caller, "cuCtxSynchronize", result);
@@ -62,6 +88,10 @@ static ashlar_status end_lost(ashlar_order *order, ashlar_caller *caller) {
 static ashlar_status record(ashlar_order *order, ashlar_caller *caller, uint64_t *recorded) {
     if (is_lost(order, caller)) {
         return end_lost(order, caller);
+    }
+    const ashlar_status status = refuse_captured(caller, recordable(order));
+    if (status != ASHLAR_OK) {
+        return status;
     }
     if (order->event == NULL) {
         const cu_result result =
@@ -115,28 +145,39 @@ ashlar_status ashlar_order_wait_on(ashlar_order *order, ashlar_caller *caller,
     if (order->completed == order->recorded) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = ashlar_device_enter(caller->device);
+    ashlar_status status = ashlar_device_enter(caller->device);
     if (status != ASHLAR_OK) {
         return status;
     }
-    const cu_result result = ASHLAR_CALL(caller, stream_wait_event, (waiter, order->event, 0));
+    status = refuse_captured(caller, waiter);
+    cu_result result = CU_SUCCESS;
+    if (status == ASHLAR_OK) {
+        result = ASHLAR_CALL(caller, stream_wait_event, (waiter, order->event, 0));
+    }
     ashlar_device_leave(caller->device);
-    return result == CU_SUCCESS ? ASHLAR_OK : refuse(caller, "cuStreamWaitEvent", result);
+    return result == CU_SUCCESS ? status : refuse(caller, "cuStreamWaitEvent", result);
 }
 
 ashlar_status ashlar_order_synchronize(ashlar_order *order, ashlar_caller *caller,
                                        pthread_mutex_t *lock) {
     ASHLAR_ASSERT(order->completed < order->recorded);
     const uint64_t awaited = order->recorded;
+    ashlar_driver *driver = caller->device->driver;
     const ashlar_status status = ashlar_device_enter(caller->device);
     if (status != ASHLAR_OK) {
         return status;
     }
-    caller->calls++; /* by hand: ASHLAR_CALL counts under the lock */
+    caller->calls++; /* by hand: ASHLAR_CALL is for calls under the lock */
+    order->waiter_count++;
     pthread_mutex_unlock(lock);
-    const cu_result result =
-        ASHLAR_DRIVER_CALL(caller->device->driver, event_synchronize, (order->event));
+    unsigned int mode = CU_CAPTURE_RELAXED;
+    cu_result result = ashlar_driver_relax(driver, &mode);
+    if (result == CU_SUCCESS) {
+        result = ASHLAR_DRIVER_CALL(driver, event_synchronize, (order->event));
+        ashlar_driver_unrelax(driver, mode);
+    }
     pthread_mutex_lock(lock);
+    order->waiter_count--;
     ashlar_device_leave(caller->device);
     if (result != CU_SUCCESS) {
         return refuse(caller, "cuEventSynchronize", result);

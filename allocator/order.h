@@ -5,8 +5,8 @@
  * Ticks count the recordings: a block freed here is stamped with `recorded` at that moment, so a
  * later recording, number n > tick, comes after its last use in stream order.
  *
- * Invariants: completed <= recorded;  last_tick <= recorded;  completed == recorded if event == NULL
- *             is_gone: recorded > 0 and last_tick < recorded
+ * Invariants: completed <= recorded;  last_tick <= recorded;  completed == recorded if event ==
+ * NULL is_gone: recorded > 0 and last_tick < recorded
  */
 #ifndef ASHLAR_ORDER_H
 #define ASHLAR_ORDER_H
@@ -19,12 +19,14 @@
 /* Lock: the allocator's guards every field except those marked const. */
 struct ashlar_order {
     ashlar_order *next;    /* the allocator's list of streams */
-    ashlar_stream stream;  /* const; of a pool whose capture is over, and no other: no handle */
+    ashlar_stream stream;  /* const */
     uint64_t thread;       /* const; whose per-thread default stream it is; 0: no such stream */
     uint64_t stream_id;    /* const; the driver's, which it does not use again; 0: not known */
     ashlar_order *pool;    /* of the stream's capture, while it lasts; else NULL */
     bool is_pool;          /* blocks of a graph: kept apart until the graph is gone */
-    bool is_gone;          /* the stream, or the graph: no work will follow */
+    bool is_gone;          /* the stream: no work will follow */
+    bool is_ended;         /* the pool's capture, the stream's thread: no request names it */
+    size_t waiter_count;   /* host waits under way, without the lock */
     bool is_referenced;    /* for the moment in which gone ones are looked for */
     ashlar_free_bins free; /* the free blocks last used here */
     cu_event event;        /* NULL until first wanted */
@@ -47,10 +49,12 @@ static inline uint64_t ashlar_order_stamp(const ashlar_order *order) {
     return order->is_gone ? order->recorded - 1 : order->recorded;
 }
 
-/* No event can be recorded now: blocks last used here are no other stream's to have. */
-static inline bool ashlar_order_is_closed(const ashlar_order *order) {
-    return order->is_pool || order->pool != NULL;
-}
+/*
+ * No event can be recorded here now, nor waited for: blocks last used here are no other stream's to
+ * have. So it is with a stream that is captured, and with the legacy default stream as long as any
+ * is, since that might be ordered with it.
+ */
+bool ashlar_order_is_closed(const ashlar_order *order, const ashlar_caller *caller);
 
 /* Ask for the id of a stream that has just been met; a driver before CUDA 12 knows none. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_identify(ashlar_order *order, ashlar_caller *caller);
@@ -61,6 +65,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_order_identify(ashlar_order *order, ashla
  *
  * A stream that turns out to have been destroyed, or to be another one by the same handle, has no
  * event to record any more: the host then waits for the whole device once, and the stream is gone.
+ *
+ * Errors: ASHLAR_EINVAL (the stream is captured without a pool; or a destroyed one has to be
+ *         waited for during a capture), ASHLAR_EDRIVER.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_cover(ashlar_order *order, ashlar_caller *caller,
                                                    uint64_t tick, uint64_t *recorded);
@@ -68,7 +75,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_order_cover(ashlar_order *order, ashlar_c
 /* Ask once, without waiting, whether the newest recording, not known to be over, has completed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_query(ashlar_order *order, ashlar_caller *caller);
 
-/* Queue on `waiter` a wait for the newest recording. */
+/* Queue on `waiter` a wait for the newest recording. Errors: also ASHLAR_EINVAL, as above. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_wait_on(ashlar_order *order, ashlar_caller *caller,
                                                      ashlar_stream waiter);
 
@@ -78,8 +85,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_order_wait_on(ashlar_order *order, ashlar
  * lock   the allocator's, held; dropped during the wait, for other threads go on, and what the
  *        host waits for may itself wait for one of them
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_order_synchronize(ashlar_order *order,
-                                                         ashlar_caller *caller,
+ASHLAR_MUST_CHECK ashlar_status ashlar_order_synchronize(ashlar_order *order, ashlar_caller *caller,
                                                          pthread_mutex_t *lock);
 
 /* Return the event to the driver. */

@@ -22,11 +22,27 @@
 typedef struct ashlar_caller {
     ashlar_device *device; /* const */
     ashlar_trace *trace;   /* const; told of what is mapped and unmapped; NULL: none is kept */
-    uint64_t calls;        /* Lock: the allocator's */
+    uint64_t calls;        /* Lock: the allocator's, as for what follows */
+    unsigned int mode;     /* the thread's way with captures, to be given back after the call */
+    cu_result refusal;     /* why a call was not even made */
 } ashlar_caller;
 
-#define ASHLAR_CALL(caller, field, args) \
-    ((caller)->calls++, ASHLAR_DRIVER_CALL((caller)->device->driver, field, args))
+static inline cu_result ashlar_caller_begin(ashlar_caller *caller) {
+    caller->calls++;
+    caller->refusal = ashlar_driver_relax(caller->device->driver, &caller->mode);
+    return caller->refusal;
+}
+
+static inline cu_result ashlar_caller_end(const ashlar_caller *caller, cu_result result) {
+    ashlar_driver_unrelax(caller->device->driver, caller->mode);
+    return result;
+}
+
+/* One call, which spoils no capture of this thread or another. */
+#define ASHLAR_CALL(caller, field, args)                                                          \
+    (ashlar_caller_begin(caller) == CU_SUCCESS                                                    \
+         ? ashlar_caller_end((caller), ASHLAR_DRIVER_CALL((caller)->device->driver, field, args)) \
+         : (caller)->refusal)
 
 /* A mapping can only be unmapped whole: the largest chunk is what trim and gather can miss by. */
 #define ASHLAR_CHUNK_BYTES ((size_t)32 << 20)

@@ -54,7 +54,7 @@ ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream
     if (status == ASHLAR_OK) {
         status = ashlar_order_of_locked(a, stream, &order);
     }
-    if (status == ASHLAR_OK && order != block->order) {
+    if (status == ASHLAR_OK && order != block->order && order->pool != block->order) {
         status = add_use(block, order);
     }
     pthread_mutex_unlock(&a->lock);
@@ -128,9 +128,9 @@ static ashlar_status cover(ashlar_allocator *a, const ashlar_use *use) {
     return ashlar_order_cover(use->order, &a->caller, use->tick, &a->stats.events_recorded);
 }
 
-static bool is_open(const ashlar_block *block) {
+static bool is_open(const ashlar_allocator *a, const ashlar_block *block) {
     for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
-        if (ashlar_order_is_closed(use->order)) {
+        if (ashlar_order_is_closed(use->order, &a->caller)) {
             return false;
         }
     }
@@ -140,7 +140,7 @@ static bool is_open(const ashlar_block *block) {
 ashlar_status ashlar_shared_query_locked(ashlar_allocator *a, size_t bytes) {
     ashlar_status status = ASHLAR_OK;
     for (ashlar_block *block = a->shared; block != NULL; block = block->older) {
-        if (block->bytes < bytes || !is_open(block)) {
+        if (block->bytes < bytes || !is_open(a, block)) {
             continue;
         }
         for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK;
@@ -158,7 +158,7 @@ ashlar_status ashlar_shared_wait_locked(ashlar_allocator *a, ashlar_order *order
                                         bool *found) {
     ashlar_block **best = NULL;
     for (ashlar_block **link = &a->shared; *link != NULL; link = &(*link)->older) {
-        if ((*link)->bytes >= bytes && is_open(*link) &&
+        if ((*link)->bytes >= bytes && is_open(a, *link) &&
             (best == NULL || (*link)->bytes < (*best)->bytes)) {
             best = link;
         }
@@ -204,7 +204,7 @@ ashlar_status ashlar_shared_join_locked(ashlar_allocator *a, ashlar_block *block
 ashlar_status ashlar_shared_cover_locked(ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_block *block = a->shared; block != NULL; block = block->older) {
-        for (const ashlar_use *use = is_open(block) ? block->uses : NULL;
+        for (const ashlar_use *use = is_open(a, block) ? block->uses : NULL;
              use != NULL && status == ASHLAR_OK; use = use->next) {
             status = cover(a, use);
         }
@@ -221,6 +221,31 @@ bool ashlar_shared_waits_for_locked(const ashlar_allocator *a, const ashlar_orde
         }
     }
     return false;
+}
+
+static void rehome(ashlar_block *block, const ashlar_order *from, ashlar_order *to) {
+    const bool is_freed = block->requested == 0;
+    ashlar_use *moved = find_use(block, from), *there = find_use(block, to);
+    if (moved == NULL) {
+        return;
+    }
+    if (there == NULL) {
+        moved->order = to;
+        there = moved;
+    } else {
+        ashlar_use **link = &block->uses;
+        while (*link != moved) {
+            link = &(*link)->next;
+        }
+        drop_use(link);
+    }
+    there->tick = is_freed ? ashlar_order_stamp(to) : 0;
+}
+
+void ashlar_shared_rehome_locked(ashlar_allocator *a, const ashlar_order *from, ashlar_order *to) {
+    for (ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+        rehome(block, from, to);
+    }
 }
 
 void ashlar_shared_finish(ashlar_allocator *a) {

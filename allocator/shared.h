@@ -50,6 +50,10 @@ bool ashlar_shared_waits_for_locked(const ashlar_allocator *allocator, const ash
 ashlar_status ashlar_shared_join_locked(ashlar_allocator *allocator, ashlar_block *block,
                                         ashlar_order *order);
 
+/* Every use by `from` is one by `to` until now. */
+void ashlar_shared_rehome_locked(ashlar_allocator *allocator, const ashlar_order *from,
+                                 ashlar_order *to);
+
 /* Return the host memory of all uses. Nobody else uses the allocator any more. */
 void ashlar_shared_finish(ashlar_allocator *allocator);
 

@@ -8,6 +8,13 @@
 #include "shared.h"
 #include "trace_ring.h"
 
+/*
+ * Every allocator of the process, so that ashlar_stream_destroy() can tell those of its device.
+ * The list's lock is taken before an allocator's.
+ */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static ashlar_allocator *allocators;
+
 /* Records of streams that are gone are looked through for ones without blocks when so many are. */
 enum { GONE_MAX = 16 };
 
@@ -53,25 +60,46 @@ static void mark_referenced(const ashlar_allocator *a) {
     }
 }
 
+void ashlar_order_delete_locked(ashlar_allocator *a, ashlar_order *order) {
+    ashlar_order **link = &a->orders;
+    while (*link != order) {
+        link = &(*link)->next;
+    }
+    *link = order->next;
+    a->recent = NULL;
+    ashlar_order_finish(order, &a->caller);
+    ashlar_host_free(order);
+}
+
+/* No request will name it, nor will its pool end. */
+static bool is_over(const ashlar_order *order) {
+    return (order->is_gone || order->is_ended) && !order->is_pool && order->pool == NULL &&
+           order->waiter_count == 0;
+}
+
 /* Delete records of streams that are gone and whose last block is gone too. */
 static void drop_gone_locked(ashlar_allocator *a) {
     size_t gone = 0;
     for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        gone += order->is_gone;
+        gone += is_over(order);
     }
     if (gone < GONE_MAX) {
         return;
     }
     mark_referenced(a);
-    for (ashlar_order **link = &a->orders; *link != NULL;) {
-        ashlar_order *order = *link;
-        if (!order->is_gone || order->is_referenced) {
-            link = &order->next;
-            continue;
+    for (ashlar_order *next, *order = a->orders; order != NULL; order = next) {
+        next = order->next;
+        if (is_over(order) && !order->is_referenced) {
+            /* Of a stream that was found to be gone there may be empty magazines. */
+            ashlar_caches_forget_order_locked(a, order);
+            ashlar_order_delete_locked(a, order);
         }
-        *link = order->next;
-        ashlar_order_finish(order, &a->caller);
-        ashlar_host_free(order);
+    }
+}
+
+void ashlar_orders_end_thread_locked(ashlar_allocator *a) {
+    for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
+        order->is_ended = order->is_ended || order->thread == thread_key();
     }
 }
 
@@ -111,7 +139,7 @@ ashlar_status ashlar_order_of_locked(ashlar_allocator *a, ashlar_stream stream,
         }
     }
     a->recent = order;
-    *out = order->pool != NULL ? order->pool : order;
+    *out = order;
     return ASHLAR_OK;
 }
 
@@ -147,4 +175,37 @@ ashlar_status ashlar_forget_stream(ashlar_allocator *a, ashlar_stream stream) {
     const ashlar_status status = forget_locked(a, stream);
     pthread_mutex_unlock(&a->lock);
     return status;
+}
+
+/* ---- every allocator ---- */
+
+void ashlar_allocator_enlist(ashlar_allocator *a) {
+    pthread_mutex_lock(&list_lock);
+    a->next = allocators;
+    allocators = a;
+    pthread_mutex_unlock(&list_lock);
+}
+
+void ashlar_allocator_delist(ashlar_allocator *a) {
+    pthread_mutex_lock(&list_lock);
+    ashlar_allocator **link = &allocators;
+    while (*link != NULL && *link != a) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) {
+        *link = a->next;
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+void ashlar_device_forget_stream(const ashlar_device *device, ashlar_stream stream) {
+    pthread_mutex_lock(&list_lock);
+    for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
+        if (a->device->context == device->context) {
+            /* Where no event can be recorded, the stream's absence is found out later. */
+            const ashlar_status unused = ashlar_forget_stream(a, stream);
+            (void)unused;
+        }
+    }
+    pthread_mutex_unlock(&list_lock);
 }

@@ -9,6 +9,7 @@
 #define ASHLAR_STREAMS_FIXTURE_H
 
 #include "allocator_fixture.h"
+#include "allocator_impl.h"
 
 #define BIG (4 * MIB) /* blocks of whole mappings: no fresh memory is left over */
 
@@ -64,6 +65,32 @@ static inline void check_owned(ashlar_stream stream, unsigned char *ptr, size_t 
     queue_verify(stream, ptr, bytes, 0xC3);
     wait_for(stream);
     CHECK(atomic_load(&payload_bad_count) == 0);
+}
+
+/* Records of streams, and of pools. */
+static inline size_t order_count(void) {
+    size_t count = 0;
+    for (const ashlar_order *order = allocator->orders; order != NULL; order = order->next) {
+        count++;
+    }
+    return count;
+}
+
+/* Have an event of each stream recorded and seen to be over, as it is later in a program's life. */
+static inline void see_recordings(void) {
+    unsigned char *ptrs[STREAMS];
+    for (int i = 0; i < STREAMS; i++) {
+        ptrs[i] = take(2 * MIB, streams[i]);
+    }
+    for (int i = 0; i < STREAMS; i++) {
+        give(ptrs[i]);
+    }
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    for (int i = 0; i < STREAMS; i++) {
+        wait_for(streams[i]);
+    }
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(stats_now().reserved_bytes == 0 && stats_now().events_recorded == STREAMS);
 }
 
 #endif /* ASHLAR_STREAMS_FIXTURE_H */

@@ -145,6 +145,7 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  * Ownership: the caller owns *out until ashlar_free().
  * Threads:   any.  Stream: may queue one event wait on `stream`.
  * Errors:    ASHLAR_EINVAL (bytes, tag),
+ *            ASHLAR_EINVAL also for a stream that is captured without a pool (pool.h),
  *            ASHLAR_ENOMEM (the detail says what was asked, live, reserved, the largest hole, and
  *            what the driver said), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. Nothing is lost.
  * Cost:      a hit takes one lock and searches a balanced tree, and the list of streams where the
@@ -166,7 +167,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator 
  * stream   ashlar_free_on: the stream of the block's last use. It must be ordered after the
  *          ashlar_alloc() of this block on its own stream (say, by waiting for an event recorded
  *          there), even if nothing was queued there since: only that stream knows the block's
- *          earlier owner. Uses on further streams must be ordered before it likewise.
+ *          earlier owner. Uses on further streams must be ordered before it likewise. A block of
+ *          a graph's pool (pool.h) goes back to its pool, whatever the stream.
  *
  * Threads: any.
  * Errors:  ASHLAR_EPOINTER (foreign, inside a block, or freed before; nothing changes),

@@ -72,7 +72,8 @@ ASHLAR_API void ashlar_device_counts_read(const ashlar_device *device,
 
 /*
  * A stream: an order in which queued work runs. It is ordered with the default stream too.
- * Destroying one lets its queued work finish; NULL is allowed there.
+ * Destroying one lets its queued work finish, and tells the device's allocators
+ * (ashlar_forget_stream()); NULL is allowed there.
  *
  * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
