@@ -70,9 +70,3 @@ void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats) {
         .all.peak = (int64_t)(stats->live_peak_bytes - stats->live_bytes),
     };
 }
-
-void ashlar_counters_restart(ashlar_counters *c, ashlar_stats *stats) {
-    ashlar_counters_publish(c, stats);
-    c->all.peak = 0;
-    c->is_whole = true;
-}

@@ -32,7 +32,6 @@ typedef struct ashlar_counters {
     ashlar_change all;
     ashlar_change tags[ASHLAR_TAG_COUNT];
     int64_t tags_at_peak[ASHLAR_TAG_COUNT]; /* tags[].live when all.live was all.peak */
-    bool is_whole;   /* all.peak is the largest all.live since ashlar_counters_restart() */
     bool has_peak;   /* all.live has been above the published peak */
     bool is_at_peak; /* ... and nothing was freed since: tags_at_peak is not written yet */
 } ashlar_counters;
@@ -61,9 +60,6 @@ static inline void ashlar_count_free(ashlar_counters *c, size_t requested, unsig
 
 /* Add the changes to `stats` and begin again. Lock: the allocator's. */
 void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats);
-
-/* The same, and from now on until the next publication all.peak is just the largest all.live. */
-void ashlar_counters_restart(ashlar_counters *c, ashlar_stats *stats);
 
 /* The same only where live bytes have changed by more than `limit`: it costs more than a search. */
 static inline void ashlar_counters_settle(ashlar_counters *c, ashlar_stats *stats, size_t limit) {

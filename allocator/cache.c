@@ -268,7 +268,7 @@ static void empty_lists_locked(ashlar_cache *cache, ashlar_magazines *m, size_t 
         ashlar_block *list = m->lists[i];
         m->lists[i] = NULL;
         for (const ashlar_block *block = list; block != NULL; block = block->older) {
-            cache->weight[block->list >= ASHLAR_SC_COUNT] -= ashlar_cache_weight(block->bytes);
+            cache->weight[block->list == ASHLAR_CACHE_LARGE_LIST] -= ashlar_cache_weight(block->bytes);
         }
         put_list_locked(cache->allocator, list);
     }
@@ -284,7 +284,7 @@ void ashlar_cache_flush_locked(ashlar_cache *cache) {
 
 void ashlar_cache_flush_large_locked(ashlar_cache *cache) {
     for (ashlar_magazines *m = cache->magazines; m != NULL && cache->weight[1] > 0; m = m->next) {
-        empty_lists_locked(cache, m, ASHLAR_SC_COUNT);
+        empty_lists_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
     }
 }
 

@@ -3,8 +3,8 @@
  * (internal).
  *
  * A cache has magazines for each stream that its thread uses: a list of blocks per size class, and
- * for larger blocks lists by a hash of the exact size. All blocks of a stream's magazines were
- * freed on that stream, so its later work may have them.
+ * one larger block, which only a request of just its size gets. All blocks of a stream's magazines
+ * were freed on that stream, so its later work may have them.
  *
  * Who may touch a cache: its thread, between ashlar_cache_enter() and ashlar_cache_leave(), or
  * while it holds the allocator's lock; another thread that holds the lock, between
@@ -31,9 +31,8 @@
 #include "size_class.h"
 
 enum {
-    ASHLAR_CACHE_LARGE_LISTS = 64,
-    ASHLAR_CACHE_LISTS = ASHLAR_SC_COUNT + ASHLAR_CACHE_LARGE_LISTS,
-    ASHLAR_CACHE_LARGE_PROBES = 4, /* blocks of a large list that a hit looks at */
+    ASHLAR_CACHE_LARGE_LIST = ASHLAR_SC_COUNT, /* of one block at most, of any size */
+    ASHLAR_CACHE_LISTS,
     ASHLAR_CACHE_PENDING_MAX = 16, /* freed blocks that wait to go to the heap together */
 };
 
@@ -78,12 +77,8 @@ struct ashlar_cache {
     size_t pending_count;
     size_t pending_bytes;
     ashlar_magazines *magazines;
-    /* Of the cycle since the last trough of live bytes, as misses saw it; see ladder.c. */
-    uint64_t trough, crest;  /* the fewest and the most live bytes */
-    uint64_t hits_at_trough; /* counters.hit_count then */
-    uint64_t misses;
-    uint64_t last_crest;     /* of the cycle before: most live bytes, hits too; 0: not known */
-    uint64_t last_requests;
+    /* The fewest and the most live bytes that misses saw since the cache was emptied; ladder.c. */
+    uint64_t trough, crest;
     /* Lists: of the allocator, under its lock; of the thread, its own. */
     ashlar_cache *next, *prev;
     ashlar_cache *next_of_thread;
@@ -119,34 +114,23 @@ static inline void ashlar_cache_leave(ashlar_cache *cache) {
 ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_stream stream);
 ashlar_magazines *ashlar_cache_find_order(ashlar_cache *cache, const ashlar_order *order);
 
-/* Multiples of 512 B spread over the lists: by a multiplication, its highest six bits. */
-static inline size_t ashlar_cache_large_list(size_t block_bytes) {
-    const uint64_t hash =
-        (uint64_t)(block_bytes / ASHLAR_BLOCK_ALIGN) * UINT64_C(0x9E3779B97F4A7C15);
-    return ASHLAR_SC_COUNT + (size_t)(hash >> 58);
-}
-
 /* The list of a block that is handed out. */
 static inline size_t ashlar_cache_list(size_t block_bytes) {
     return block_bytes <= ASHLAR_SC_MAX_BYTES ? ashlar_sc_of_bytes(block_bytes).idx
-                                              : ashlar_cache_large_list(block_bytes);
+                                              : (size_t)ASHLAR_CACHE_LARGE_LIST;
 }
 
-/* A block of more than ASHLAR_SC_MAX_BYTES: of the first few of its list, the one of this size. */
+/* The cached block of more than ASHLAR_SC_MAX_BYTES, if it has just this size. */
 static inline ashlar_block *ashlar_cache_pop_large(ashlar_cache *cache, ashlar_magazines *m,
                                                    size_t bytes) {
     const size_t want = (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
-    ashlar_block **link = &m->lists[ashlar_cache_large_list(want)];
-    for (int i = 0; i < ASHLAR_CACHE_LARGE_PROBES && *link != NULL; i++) {
-        ashlar_block *block = *link;
-        if (block->bytes == want) {
-            *link = block->older;
-            cache->weight[1] -= ashlar_cache_weight(want);
-            return block;
-        }
-        link = &block->older;
+    ashlar_block *block = m->lists[ASHLAR_CACHE_LARGE_LIST];
+    if (block == NULL || block->bytes != want) {
+        return NULL;
     }
-    return NULL;
+    m->lists[ASHLAR_CACHE_LARGE_LIST] = NULL;
+    cache->weight[1] = 0;
+    return block;
 }
 
 /* Take a block of the size that serves `bytes`, or NULL; always NULL for 0, which is no size. */
@@ -167,7 +151,7 @@ static inline ashlar_block *ashlar_cache_pop(ashlar_cache *cache, ashlar_magazin
 /* Put a block in; false where the cache is full. */
 static inline bool ashlar_cache_push(ashlar_cache *cache, ashlar_magazines *m,
                                      ashlar_block *block) {
-    const bool is_large = block->list >= ASHLAR_SC_COUNT;
+    const bool is_large = block->list == ASHLAR_CACHE_LARGE_LIST;
     const size_t weight = cache->weight[is_large] + ashlar_cache_weight(block->bytes);
     /* One large block at most: that one is given up at the next miss. */
     if (weight > cache->limit[is_large] || (is_large && cache->weight[1] != 0)) {

@@ -31,34 +31,21 @@ static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_r
     return block;
 }
 
-static void begin_cycle(ashlar_allocator *a, ashlar_cache *own, uint64_t live) {
-    ashlar_counters_restart(&own->counters, &a->stats);
-    own->trough = own->crest = live;
-    own->hits_at_trough = own->counters.hit_count;
-    own->misses = 0;
-}
-
 static uint64_t live_bytes(const ashlar_allocator *a, const ashlar_cache *own) {
     return a->stats.live_bytes + (uint64_t)own->counters.all.live;
 }
 
-static bool is_at_trough(ashlar_cache *own, uint64_t live) {
+static void empty_own(const ashlar_allocator *a, ashlar_cache *own) {
+    ashlar_cache_flush_locked(own);
+    own->trough = own->crest = live_bytes(a, own);
+}
+
+static bool is_at_trough(const ashlar_allocator *a, ashlar_cache *own) {
+    const uint64_t live = live_bytes(a, own);
     own->crest = live > own->crest ? live : own->crest;
     own->trough = live < own->trough ? live : own->trough;
     const uint64_t range = own->crest - own->trough;
     return range > own->crest / TROUGH_DIVISOR && live - own->trough < range / TROUGH_DIVISOR;
-}
-
-/* Whether the cycle that ends asked for as many blocks as the one before it, and as much at most.
- */
-static bool is_like_the_last(const ashlar_allocator *a, ashlar_cache *own) {
-    const ashlar_counters *c = &own->counters;
-    const uint64_t crest = c->is_whole ? a->stats.live_bytes + (uint64_t)c->all.peak : 0;
-    const uint64_t requests = c->hit_count - own->hits_at_trough + own->misses;
-    const bool is_alike = crest != 0 && crest == own->last_crest && requests == own->last_requests;
-    own->last_crest = crest;
-    own->last_requests = requests;
-    return is_alike;
 }
 
 /*
@@ -66,22 +53,17 @@ static bool is_like_the_last(const ashlar_allocator *a, ashlar_cache *own) {
  *
  * A program that works in steps comes back, between two of them, to where live bytes are fewest.
  * Cached blocks that lie between free ones then keep these from being one, and the next step's
- * blocks from lying as closely as the last one's. So they are given up once a step; unless the
- * steps are alike, and the cached blocks in the places where the next one wants them.
+ * blocks from lying as closely as the last one's. So they are given up once a step; a large one
+ * always.
  */
-static void make_way(ashlar_allocator *a, const ashlar_request *r) {
-    ashlar_cache *own = r->own;
-    const uint64_t live = live_bytes(a, own);
+static void make_way(ashlar_allocator *a, ashlar_cache *own) {
     ashlar_cache_flush_pending_locked(own);
     ashlar_cache_fit_locked(own, a->cache_bytes, a->heap.range.mapped_bytes);
-    if (is_at_trough(own, live)) {
-        if (!is_like_the_last(a, own)) {
-            ashlar_cache_flush_locked(own);
-        }
-        begin_cycle(a, own, live);
+    if (is_at_trough(a, own)) {
+        empty_own(a, own);
+    } else {
+        ashlar_cache_flush_large_locked(own);
     }
-    own->misses++;
-    ashlar_cache_flush_large_locked(own);
 }
 
 /* Step 3: before other streams are disturbed or memory is mapped, what is here is used up. */
@@ -89,8 +71,7 @@ static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ash
     if (r->own == NULL || ashlar_cache_is_empty(r->own)) {
         return NULL;
     }
-    ashlar_cache_flush_locked(r->own);
-    begin_cycle(a, r->own, live_bytes(a, r->own));
+    empty_own(a, r->own);
     return best_without_wait(a, r, step);
 }
 
@@ -342,7 +323,7 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
 ashlar_status ashlar_ladder_find_locked(ashlar_allocator *a, const ashlar_request *request,
                                         ashlar_block **out, ashlar_step *step) {
     if (request->own != NULL) {
-        make_way(a, request);
+        make_way(a, request->own);
     }
     ashlar_shared_settle_locked(a);
     ashlar_block *found = NULL;

@@ -90,47 +90,16 @@ static void the_limits_bind_to_the_byte(void) {
     CHECK(push(2, 512));
 }
 
-/* The `count` smallest sizes from `bytes` on that share its list. */
-static void find_companions(size_t bytes, size_t count, size_t *sizes) {
-    const size_t list = ashlar_cache_large_list(bytes);
-    for (size_t found = 0; found < count; bytes += ASHLAR_BLOCK_ALIGN) {
-        if (ashlar_cache_large_list(bytes) == list) {
-            sizes[found++] = bytes;
-        }
-    }
-}
-
-static void a_large_block_is_found_among_the_first_few_of_its_list(void) {
-    size_t sizes[ASHLAR_CACHE_LARGE_PROBES + 1];
+static void one_large_block_is_kept_for_its_own_size(void) {
     set_up_alone(0, 64 * MIB);
-    find_companions(2 * MIB, ASHLAR_CACHE_LARGE_PROBES + 1, sizes);
-    for (size_t i = 0; i < ASHLAR_CACHE_LARGE_PROBES; i++) {
-        CHECK(push(i, sizes[i]));
-    }
-    CHECK(pop(sizes[0] + 1) == NULL && pop(sizes[0] - 512) == NULL);
-    CHECK(pop(sizes[0] - 511) == &blocks[0]); /* the last one looked at */
-    CHECK(push(0, sizes[0]));
-    CHECK(push(ASHLAR_CACHE_LARGE_PROBES, sizes[ASHLAR_CACHE_LARGE_PROBES]));
-    CHECK(pop(sizes[1]) == NULL); /* behind all that are looked at */
-    CHECK(pop(sizes[3]) == &blocks[3]);
-    CHECK(pop(sizes[1]) == &blocks[1]);
+    CHECK(push(0, 2 * MIB));
+    CHECK(!push(1, 2 * MIB) && !push(1, 3 * MIB)); /* of any stream, one at most */
+    CHECK(pop(2 * MIB + 1) == NULL && pop(2 * MIB - 512) == NULL && pop(0) == NULL);
     CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
-    CHECK(pop(sizes[4]) == &blocks[4] && pop(sizes[2]) == &blocks[2] &&
-          pop(sizes[0]) == &blocks[0]);
+    CHECK(pop(2 * MIB - 511) == &blocks[0]);
     CHECK_ZU(cache.weight[1], 0);
-}
-
-static void large_sizes_spread_over_all_lists(void) {
-    enum { SIZES = 4096 };
-    size_t counts[ASHLAR_CACHE_LISTS] = {0};
-    for (size_t i = 1; i <= SIZES; i++) {
-        const size_t list = ashlar_cache_list(MIB + i * ASHLAR_BLOCK_ALIGN);
-        REQUIRE(list >= ASHLAR_SC_COUNT && list < ASHLAR_CACHE_LISTS);
-        counts[list]++;
-    }
-    for (size_t list = ASHLAR_SC_COUNT; list < ASHLAR_CACHE_LISTS; list++) {
-        CHECK(counts[list] > 0 && counts[list] < 4 * SIZES / ASHLAR_CACHE_LARGE_LISTS);
-    }
+    CHECK(pop(2 * MIB) == NULL);
+    CHECK(push(1, 3 * MIB) && pop(3 * MIB) == &blocks[1]);
 }
 
 static void a_few_blocks_wait_beside_a_full_cache(void) {
@@ -456,8 +425,7 @@ int main(void) {
     RUN(each_class_has_a_list_of_its_own);
     RUN(a_size_that_there_is_not_finds_nothing);
     RUN(the_limits_bind_to_the_byte);
-    RUN(a_large_block_is_found_among_the_first_few_of_its_list);
-    RUN(large_sizes_spread_over_all_lists);
+    RUN(one_large_block_is_kept_for_its_own_size);
     RUN(a_few_blocks_wait_beside_a_full_cache);
     RUN(the_bytes_are_those_of_all_streams_and_of_the_waiting);
     RUN(the_walker_finds_what_is_broken);
