@@ -8,9 +8,11 @@
  *   peak of live bytes = max over publications of (published live bytes + the thread's largest
  * change)
  *
- * which is exact while one thread allocates. With several, a peak is too low by at most what the
- * other threads have not published: each publishes when that is more than half of what its cache
- * may hold, and everyone does when the statistics are read.
+ * which is exact while one thread allocates. With several, a peak is wrong by at most what the other
+ * threads have not published: too low by what they have taken, too high by what they have freed.
+ * Each publishes when a call that takes the lock finds that to be more than half of what its cache
+ * may hold; the calls in between, which do not take it, change it by no more than the cache holds.
+ * Everyone publishes when the statistics are read.
  */
 #ifndef ASHLAR_ACCOUNT_H
 #define ASHLAR_ACCOUNT_H

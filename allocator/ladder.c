@@ -37,8 +37,10 @@ static void begin_cycle(ashlar_cache *own, uint64_t live) {
     own->misses = own->missed = 0;
 }
 
+/* Where others have not published what they took, this thread's frees may outweigh the rest. */
 static uint64_t live_bytes(const ashlar_allocator *a, const ashlar_cache *own) {
-    return a->stats.live_bytes + (uint64_t)own->counters.all.live;
+    const uint64_t live = a->stats.live_bytes + (uint64_t)own->counters.all.live;
+    return (int64_t)live < 0 ? 0 : live;
 }
 
 static bool is_at_trough(ashlar_cache *own, uint64_t live) {
