@@ -66,8 +66,9 @@ ashlar_status ashlar_set_limit(ashlar_allocator *a, size_t bytes) {
 
 ashlar_status ashlar_reserve(ashlar_allocator *a, size_t bytes) {
     pthread_mutex_lock(&a->lock);
-    ashlar_status status = ashlar_may_map_locked(a);
-    if (status == ASHLAR_OK) {
+    const bool is_there = bytes <= a->heap.range.mapped_bytes;
+    ashlar_status status = is_there ? ASHLAR_OK : ashlar_may_map_locked(a);
+    if (status == ASHLAR_OK && !is_there) {
         status = ashlar_heap_reserve(&a->heap, bytes);
         ashlar_note_mapped_locked(a);
     }
