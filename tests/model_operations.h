@@ -1,0 +1,445 @@
+/*
+ * model_operations.h - the operations of the model: drawn from a seed, each by itself, so that any
+ * of them can be left out.
+ */
+#ifndef ASHLAR_MODEL_OPERATIONS_H
+#define ASHLAR_MODEL_OPERATIONS_H
+
+#include "model_world.h"
+
+/* name, share of all operations; together 1000 */
+#define MODEL_OPERATION_MAP(X) \
+    X(ALLOC, 418)              \
+    X(FREE, 274)               \
+    X(FREE_MANY, 14)           \
+    X(USE, 90)                 \
+    X(SHARE, 40)               \
+    X(READ, 40)                \
+    X(WAIT, 24)                \
+    X(QUERY, 24)               \
+    X(TRIM, 14)                \
+    X(LIMIT, 12)               \
+    X(UNLIMIT, 14)             \
+    X(RESERVE, 8)              \
+    X(SEAL, 12)                \
+    X(END_STREAM, 10)          \
+    X(END_THREAD, 6)
+
+#define MODEL_OPERATION_ENUM(name, share) OP_##name,
+typedef enum operation_kind { MODEL_OPERATION_MAP(MODEL_OPERATION_ENUM) OP_COUNT } operation_kind;
+
+#define MODEL_OPERATION_SHARE(name, share) +share
+_Static_assert(MODEL_OPERATION_MAP(MODEL_OPERATION_SHARE) == 1000, "shares are thousandths");
+
+static const struct {
+    const char *name;
+    unsigned share;
+} operation_kinds[OP_COUNT] = {
+#define X(name, share) {#name, share},
+    MODEL_OPERATION_MAP(X)
+#undef X
+};
+
+typedef struct operation {
+    operation_kind kind;
+    int world, thread;
+    bool is_abroad; /* the other device's context is current */
+    size_t slot;
+    int lane;
+    int tag;
+    size_t bytes;
+    unsigned choice;
+} operation;
+
+/* ---- drawing ---- */
+
+static inline uint64_t mix(uint64_t x) {
+    x ^= x >> 30;
+    x *= UINT64_C(0xBF58476D1CE4E5B9);
+    x ^= x >> 27;
+    x *= UINT64_C(0x94D049BB133111EB);
+    return x ^ x >> 31;
+}
+
+static inline size_t draw(uint64_t *state, size_t below) {
+    *state += UINT64_C(0x9E3779B97F4A7C15);
+    return (size_t)(mix(*state) >> 16) % below;
+}
+
+static inline size_t draw_bytes(uint64_t *state) {
+    const size_t kind = draw(state, 200);
+    const size_t most = kind < 110   ? 4 * KIB
+                        : kind < 150 ? 256 * KIB
+                        : kind < 178 ? 2 * MIB
+                        : kind < 192 ? 10 * MIB
+                                     : DEVICE_MIB * MIB;
+    return 1 + draw(state, most);
+}
+
+/* Operation `idx` of a seed. Neighbours mostly share thread and device, as a program's do. */
+static inline operation operation_of(uint64_t seed, uint32_t idx, int threads) {
+    enum { STRETCH = 12 };
+    uint64_t of_stretch = mix(seed) ^ mix(idx / STRETCH + 1);
+    uint64_t state = mix(seed + 1) ^ mix(~(uint64_t)idx);
+    operation op = {.thread = (int)draw(&of_stretch, (size_t)threads),
+                    .world = draw(&of_stretch, 4) == 0,
+                    .is_abroad = draw(&of_stretch, 3) == 0};
+    size_t at = draw(&state, 1000);
+    while (at >= operation_kinds[op.kind].share) {
+        at -= operation_kinds[op.kind].share;
+        op.kind++;
+    }
+    op.slot = draw(&state, SLOTS);
+    op.lane = (int)draw(&state, LANES);
+    if (op.lane >= LANE_OF_THREAD && op.lane < LANE_MADE) {
+        op.lane = LANE_OF_THREAD + op.thread;
+    }
+    op.tag = (int)draw(&state, ASHLAR_TAG_COUNT);
+    op.bytes = draw_bytes(&state);
+    op.choice = (unsigned)draw(&state, 1 << 16);
+    return op;
+}
+
+static inline void print_operation(uint32_t idx, const operation *op) {
+    printf("#   %6u: device %d thread %d%s: %s slot %zu lane %d bytes %zu tag %s choice %u\n", idx,
+           op->world, op->thread, op->is_abroad ? " abroad" : "", operation_kinds[op->kind].name,
+           op->slot, op->lane, op->bytes, ashlar_tag_name((ashlar_tag)op->tag), op->choice);
+}
+
+/* ---- blocks ---- */
+
+static inline void op_alloc(world *w, const operation *op) {
+    model_block *block = &w->blocks[op->slot];
+    size_t block_bytes = 0;
+    void *ptr = NULL;
+    if (block->ptr != NULL) {
+        return;
+    }
+    EXPECT(ashlar_block_bytes(op->bytes, &block_bytes));
+    const ashlar_status status = ashlar_alloc_tagged(w->allocator, op->bytes, (ashlar_tag)op->tag,
+                                                     handle_of(w, op->lane), &ptr);
+    if (status == ASHLAR_ENOMEM) {
+        refused_count++;
+        EXPECT(ptr == NULL && strstr(ashlar_error_detail(), " bytes asked for") != NULL);
+        EXPECT(!must_fit(w, block_bytes));
+        return;
+    }
+    if (status != ASHLAR_OK) {
+        wrong("alloc: %s", ashlar_error_detail());
+        return;
+    }
+    *block = (model_block){.ptr = ptr,
+                           .bytes = op->bytes,
+                           .block_bytes = block_bytes,
+                           .tag = op->tag,
+                           .home = op->lane,
+                           .last = op->lane,
+                           .is_plain = true,
+                           .stamp = ++next_stamp};
+    model_alloc(&w->want, block);
+    EXPECT((uintptr_t)ptr % ASHLAR_BLOCK_ALIGN == 0);
+    EXPECT(!overlaps_live(w, block));
+    size_t usable = 0;
+    EXPECT(ashlar_usable_bytes(w->allocator, ptr, &usable) == ASHLAR_OK && usable == block_bytes);
+    prove_owned(w, block, op->lane);
+    queue_use(w, block, op->lane, 0, block->stamp);
+}
+
+/* The last use, which finds what was written last; then the block is the allocator's. */
+static inline void free_block(world *w, model_block *block, int thread, bool is_plain) {
+    const bool names_last = can_name(block->last, thread);
+    if (!block->is_plain && !names_last) {
+        return; /* another thread's to free */
+    }
+    is_plain = block->is_plain && (is_plain || !names_last);
+    /* A use on the lane that took over from one that is gone would not be covered by plain free. */
+    if (names_last && !(is_plain && block->is_moved)) {
+        queue_use(w, block, block->last, block->stamp, 0);
+    }
+    const ashlar_status status =
+        is_plain ? ashlar_free(w->allocator, block->ptr)
+                 : ashlar_free_on(w->allocator, block->ptr, handle_of(w, block->last));
+    if (status != ASHLAR_OK) {
+        wrong("free: %s", ashlar_error_detail());
+    }
+    model_free(&w->want, block);
+    *block = (model_block){0};
+}
+
+static inline void op_free(world *w, const operation *op) {
+    if (w->blocks[op->slot].ptr != NULL) {
+        free_block(w, &w->blocks[op->slot], op->thread, op->choice % 2 == 0);
+    }
+}
+
+static inline void op_free_many(world *w, const operation *op) {
+    for (size_t i = op->slot; i < SLOTS; i++) {
+        if (w->blocks[i].ptr != NULL) {
+            free_block(w, &w->blocks[i], op->thread, (op->choice >> i % 16) % 2 == 0);
+        }
+    }
+}
+
+/* Order a lane behind every use of a block. False: this thread has no name for one of them. */
+static inline bool come_after(world *w, const model_block *block, int lane, int thread,
+                              bool readers_too) {
+    const unsigned lanes = 1u << block->last | (readers_too ? block->readers : 0);
+    for (int from = 0; from < LANES; from++) {
+        if ((lanes >> from & 1) != 0 && !can_name(from, thread)) {
+            return false;
+        }
+    }
+    for (int from = 0; from < LANES; from++) {
+        if ((lanes >> from & 1) != 0) {
+            order_lanes(w, from, lane);
+        }
+    }
+    return true;
+}
+
+static inline void record_stream(world *w, model_block *block, int lane) {
+    EXPECT(ashlar_record_stream(w->allocator, block->ptr, handle_of(w, lane)) == ASHLAR_OK);
+    block->recorded |= 1u << lane;
+}
+
+/* Write a block on another lane; is_recorded: and tell the allocator, before or after. */
+static inline void op_use(world *w, const operation *op, bool is_recorded) {
+    model_block *block = &w->blocks[op->slot];
+    if (block->ptr == NULL || !come_after(w, block, op->lane, op->thread, true)) {
+        return;
+    }
+    if (is_recorded && op->choice % 2 == 0) {
+        record_stream(w, block, op->lane);
+    }
+    const uint64_t before = block->stamp;
+    block->stamp = ++next_stamp;
+    queue_use(w, block, op->lane, before, block->stamp);
+    if (is_recorded && op->choice % 2 != 0) {
+        record_stream(w, block, op->lane);
+    }
+    block->last = op->lane;
+    block->readers = 0;
+    block->is_moved = false;
+    block->is_plain = op->lane == block->home || (block->recorded >> op->lane & 1) != 0;
+}
+
+/* Read a block on another lane, beside whoever else does. */
+static inline void op_read(world *w, const operation *op) {
+    model_block *block = &w->blocks[op->slot];
+    if (block->ptr != NULL && come_after(w, block, op->lane, op->thread, false)) {
+        record_stream(w, block, op->lane);
+        queue_use(w, block, op->lane, block->stamp, 0);
+        block->readers |= 1u << op->lane;
+    }
+}
+
+/* ---- the host's view ---- */
+
+static inline void op_wait(world *w, const operation *op) {
+    EXPECT(ashlar_stream_synchronize(w->device, handle_of(w, op->lane)) == ASHLAR_OK);
+}
+
+static inline void op_query(world *w, const operation *op) {
+    EXPECT(ashlar_device_enter(w->device) == ASHLAR_OK);
+    const cu_result result = table_of(w)->event_query(w->events[op->lane]);
+    ashlar_device_leave(w->device);
+    EXPECT(result == CU_SUCCESS || result == CU_NOT_READY);
+}
+
+/* ---- limits ---- */
+
+/* No more was given back than it takes; and no less, where no work can be in the way. */
+static inline void check_given_back(const world *w, size_t before, size_t target) {
+    const ashlar_range *range = range_of(w);
+    if (before <= target) {
+        EXPECT(range->mapped_bytes == before);
+        return;
+    }
+    EXPECT(range->mapped_bytes + ASHLAR_CHUNK_BYTES > target || range->ops->uses_segments);
+    EXPECT(range->mapped_bytes <= before);
+    EXPECT(!is_eager() || range->mapped_bytes <= target || idle_chunk_bytes(w) == 0);
+}
+
+static inline void op_trim(world *w, const operation *op) {
+    const size_t before = range_of(w)->mapped_bytes;
+    const size_t target = op->choice % 4 == 0 ? 0 : op->choice % (DEVICE_MIB + 1) * MIB;
+    EXPECT(ashlar_trim(w->allocator, target) == ASHLAR_OK);
+    check_given_back(w, before, target);
+}
+
+static inline void set_limit(world *w, size_t bytes) {
+    const size_t before = range_of(w)->mapped_bytes;
+    const size_t total = w->device->info.total_bytes;
+    w->limit_bytes = bytes == 0 || bytes > total ? total : bytes;
+    const ashlar_status status = ashlar_set_limit(w->allocator, bytes);
+    const bool is_above = range_of(w)->mapped_bytes > w->limit_bytes;
+    EXPECT(status == (is_above ? ASHLAR_ENOMEM : ASHLAR_OK));
+    check_given_back(w, before, w->limit_bytes);
+}
+
+static inline void op_limit(world *w, const operation *op) {
+    set_limit(w, ASHLAR_CONFIG_BYTES_MIN + (op->choice * 977) % (DEVICE_MIB * MIB));
+}
+
+static inline void op_reserve(world *w, const operation *op) {
+    const ashlar_range *range = range_of(w);
+    const size_t before = range->mapped_bytes;
+    const size_t target = op->choice % (DEVICE_MIB + 8) * MIB;
+    const ashlar_status status = ashlar_reserve(w->allocator, target);
+    const size_t lacking = target > before ? target - before : 0;
+    const size_t need = (lacking + range->granularity - 1) & ~(range->granularity - 1);
+    const size_t left = w->limit_bytes > before ? w->limit_bytes - before : 0;
+    const bool is_refused = need > 0 && (need > left || (w->is_sealed && w->is_refusing));
+    EXPECT(status == (is_refused ? ASHLAR_ENOMEM : ASHLAR_OK));
+    EXPECT(range->mapped_bytes == before + (is_refused ? 0 : need));
+}
+
+static inline void count_warning(void *user, const char *line) {
+    const world *w = user;
+    ashlar_stats stats;
+    ashlar_stats_read(w->allocator, &stats); /* no lock is held */
+    EXPECT(stats.is_sealed && strstr(line, "bytes") != NULL);
+    warned_count++;
+}
+
+static inline void op_seal(world *w, const operation *op) {
+    static const ashlar_seal_policy policies[] = {ASHLAR_SEAL_COUNT, ASHLAR_SEAL_WARN,
+                                                  ASHLAR_SEAL_WARN, ASHLAR_SEAL_COUNT,
+                                                  ASHLAR_SEAL_ERROR};
+    const ashlar_seal_policy policy = policies[op->choice % 5];
+    ashlar_set_seal_policy(w->allocator, policy, count_warning, w);
+    w->is_refusing = policy == ASHLAR_SEAL_ERROR;
+    if (op->choice % 3 == 0) {
+        ashlar_allocator_seal(w->allocator);
+        w->is_sealed = true;
+    }
+}
+
+/* Where memory is out: give up the last block that may be freed from here. */
+static _Thread_local int reclaiming_thread;
+
+static inline bool reclaim_block(void *user, size_t bytes) {
+    world *w = user;
+    EXPECT(bytes > 0);
+    for (size_t i = SLOTS; i-- > 0;) {
+        model_block *block = &w->blocks[i];
+        if (block->ptr != NULL && (block->is_plain || can_name(block->last, reclaiming_thread))) {
+            free_block(w, block, reclaiming_thread, true);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- ends ---- */
+
+/* A lane is about to be gone: the default stream takes over, behind it. */
+static inline void hand_over_lane(world *w, int lane) {
+    order_lanes(w, lane, LANE_LEGACY);
+    for (size_t i = 0; i < SLOTS; i++) {
+        model_block *block = &w->blocks[i];
+        const unsigned bit = 1u << lane;
+        if (block->last == lane) {
+            block->last = LANE_LEGACY;
+            block->is_moved = true;
+        }
+        if ((block->readers & bit) != 0) {
+            block->readers = (block->readers & ~bit) | 1u << LANE_LEGACY;
+        }
+        block->recorded &= ~bit;
+        block->home = block->home == lane ? NO_LANE : block->home;
+    }
+}
+
+static inline bool make_stream(world *w, int lane) {
+    const unsigned flags = (lane - LANE_MADE) % 2 == 0 ? CU_STREAM_BLOCKING : CU_STREAM_UNORDERED;
+    return table_of(w)->stream_create(&w->made[lane], flags) == CU_SUCCESS;
+}
+
+static inline void op_end_stream(world *w, const operation *op) {
+    const int lane = LANE_MADE + op->lane % (LANES - LANE_MADE);
+    hand_over_lane(w, lane);
+    EXPECT(ashlar_forget_stream(w->allocator, w->made[lane]) == ASHLAR_OK);
+    EXPECT(ashlar_device_enter(w->device) == ASHLAR_OK);
+    EXPECT(table_of(w)->stream_destroy(w->made[lane]) == CU_SUCCESS);
+    EXPECT(make_stream(w, lane));
+    ashlar_device_leave(w->device);
+}
+
+/* The calling thread is about to end. */
+static inline void leave_thread(int thread) {
+    for (int i = 0; i < DEVICES; i++) {
+        hand_over_lane(&worlds[i], LANE_OF_THREAD + thread);
+    }
+}
+
+/* ---- one operation ---- */
+
+static inline void perform(world *w, const operation *op) {
+    switch (op->kind) {
+    case OP_ALLOC:
+        op_alloc(w, op);
+        break;
+    case OP_FREE:
+        op_free(w, op);
+        break;
+    case OP_FREE_MANY:
+        op_free_many(w, op);
+        break;
+    case OP_USE:
+    case OP_SHARE:
+        op_use(w, op, op->kind == OP_SHARE);
+        break;
+    case OP_READ:
+        op_read(w, op);
+        break;
+    case OP_WAIT:
+        op_wait(w, op);
+        break;
+    case OP_QUERY:
+        op_query(w, op);
+        break;
+    case OP_TRIM:
+        op_trim(w, op);
+        break;
+    case OP_LIMIT:
+        op_limit(w, op);
+        break;
+    case OP_UNLIMIT:
+        set_limit(w, 0);
+        break;
+    case OP_RESERVE:
+        op_reserve(w, op);
+        break;
+    case OP_SEAL:
+        op_seal(w, op);
+        break;
+    case OP_END_STREAM:
+        op_end_stream(w, op);
+        break;
+    case OP_END_THREAD: /* model_run.h */
+    case OP_COUNT:
+        break;
+    }
+}
+
+static inline void operate(const operation *op, uint32_t number) {
+    world *w = &worlds[op->world];
+    ashlar_device *abroad = op->is_abroad ? worlds[!op->world].device : NULL;
+    reclaiming_thread = op->thread;
+    EXPECT(abroad == NULL || ashlar_device_enter(abroad) == ASHLAR_OK);
+    perform(w, op);
+    compare_reserved(w);
+    if (number % playing->read_every == 0) {
+        compare_stats(w);
+    }
+    if (number % 128 == 0) {
+        compare_all(w);
+    }
+    EXPECT(atomic_load(&stamp_bad_count) == 0);
+    if (abroad != NULL) {
+        ashlar_device_leave(abroad);
+    }
+}
+
+#endif /* ASHLAR_MODEL_OPERATIONS_H */
