@@ -66,7 +66,12 @@ static inline size_t draw(uint64_t *state, size_t below) {
     return (size_t)(mix(*state) >> 16) % below;
 }
 
+/* A third of the sizes are few, so that blocks come back as what they were. */
 static inline size_t draw_bytes(uint64_t *state) {
+    static const size_t usual[] = {512, 4 * KIB, 64 * KIB, 2 * MIB + 512};
+    if (draw(state, 3) == 0) {
+        return usual[draw(state, 4)];
+    }
     const size_t kind = draw(state, 200);
     const size_t most = kind < 110   ? 4 * KIB
                         : kind < 150 ? 256 * KIB
@@ -145,13 +150,33 @@ static inline void op_alloc(world *w, const operation *op) {
     queue_use(w, block, op->lane, 0, block->stamp);
 }
 
+/* Order `lane` behind all `lanes`. False: this thread has no name for one of them. */
+static inline bool come_after(world *w, unsigned lanes, int lane, int thread) {
+    for (int from = 0; from < LANES; from++) {
+        if ((lanes >> from & 1) != 0 && !can_name(from, thread)) {
+            return false;
+        }
+    }
+    for (int from = 0; from < LANES; from++) {
+        if ((lanes >> from & 1) != 0) {
+            order_lanes(w, from, lane);
+        }
+    }
+    return true;
+}
+
+/* Before a free on the last lane: readers that the allocator does not know of, as on home. */
+static inline bool gather_readers(world *w, const model_block *block, int thread) {
+    return come_after(w, block->readers & ~block->recorded, block->last, thread);
+}
+
 /* The last use, which finds what was written last; then the block is the allocator's. */
 static inline void free_block(world *w, model_block *block, int thread, bool is_plain) {
     const bool names_last = can_name(block->last, thread);
-    if (!block->is_plain && !names_last) {
+    is_plain = block->is_plain && (is_plain || !names_last);
+    if (!is_plain && (!names_last || !gather_readers(w, block, thread))) {
         return; /* another thread's to free */
     }
-    is_plain = block->is_plain && (is_plain || !names_last);
     /* A use on the lane that took over from one that is gone would not be covered by plain free. */
     if (names_last && !(is_plain && block->is_moved)) {
         queue_use(w, block, block->last, block->stamp, 0);
@@ -180,32 +205,15 @@ static inline void op_free_many(world *w, const operation *op) {
     }
 }
 
-/* Order a lane behind every use of a block. False: this thread has no name for one of them. */
-static inline bool come_after(world *w, const model_block *block, int lane, int thread,
-                              bool readers_too) {
-    const unsigned lanes = 1u << block->last | (readers_too ? block->readers : 0);
-    for (int from = 0; from < LANES; from++) {
-        if ((lanes >> from & 1) != 0 && !can_name(from, thread)) {
-            return false;
-        }
-    }
-    for (int from = 0; from < LANES; from++) {
-        if ((lanes >> from & 1) != 0) {
-            order_lanes(w, from, lane);
-        }
-    }
-    return true;
-}
-
 static inline void record_stream(world *w, model_block *block, int lane) {
     EXPECT(ashlar_record_stream(w->allocator, block->ptr, handle_of(w, lane)) == ASHLAR_OK);
-    block->recorded |= 1u << lane;
+    block->recorded |= lane != block->home ? 1u << lane : 0; /* the block's own changes nothing */
 }
 
 /* Write a block on another lane; is_recorded: and tell the allocator, before or after. */
 static inline void op_use(world *w, const operation *op, bool is_recorded) {
     model_block *block = &w->blocks[op->slot];
-    if (block->ptr == NULL || !come_after(w, block, op->lane, op->thread, true)) {
+    if (block->ptr == NULL || !come_after(w, 1u << block->last | block->readers, op->lane, op->thread)) {
         return;
     }
     if (is_recorded && op->choice % 2 == 0) {
@@ -226,7 +234,7 @@ static inline void op_use(world *w, const operation *op, bool is_recorded) {
 /* Read a block on another lane, beside whoever else does. */
 static inline void op_read(world *w, const operation *op) {
     model_block *block = &w->blocks[op->slot];
-    if (block->ptr != NULL && come_after(w, block, op->lane, op->thread, false)) {
+    if (block->ptr != NULL && come_after(w, 1u << block->last, op->lane, op->thread)) {
         record_stream(w, block, op->lane);
         queue_use(w, block, op->lane, block->stamp, 0);
         block->readers |= 1u << op->lane;

@@ -56,7 +56,7 @@ typedef struct model_block {
     int tag;
     int home;          /* lane it was taken for; NO_LANE: that stream is gone */
     int last;          /* lane that comes after all its uses but the readers' */
-    unsigned readers;  /* bits: lanes that read it since; each recorded */
+    unsigned readers;  /* bits: lanes that read it since; recorded, but home */
     unsigned recorded; /* bits: lanes given to ashlar_record_stream() */
     bool is_plain;     /* ashlar_free() will do: the last use is home's, or recorded */
     bool is_moved;     /* the last use was on a lane that is gone, `last` has waited for it */
@@ -262,6 +262,7 @@ static inline void compare_reserved(world *w) {
     const size_t mapped = range_of(w)->mapped_bytes;
     if (mapped > w->want.reserved_bytes) {
         EXPECT(mapped <= w->limit_bytes);
+        EXPECT(!w->is_sealed || !w->is_refusing);
     }
     w->want.reserved_bytes = mapped;
     if (mapped > w->want.reserved_peak_bytes) {
