@@ -81,7 +81,7 @@ static inline size_t draw_bytes(uint64_t *state) {
     return 1 + draw(state, most);
 }
 
-/* Operation `idx` of a seed. Neighbours mostly share thread and device, as a program's do. */
+/* Operation `idx` of a seed. Neighbours share thread and device, and often the lane. */
 static inline operation operation_of(uint64_t seed, uint32_t idx, int threads) {
     enum { STRETCH = 12 };
     uint64_t of_stretch = mix(seed) ^ mix(idx / STRETCH + 1);
@@ -95,7 +95,8 @@ static inline operation operation_of(uint64_t seed, uint32_t idx, int threads) {
         op.kind++;
     }
     op.slot = draw(&state, SLOTS);
-    op.lane = (int)draw(&state, LANES);
+    const size_t lane = draw(&of_stretch, LANES);
+    op.lane = (int)(draw(&state, 3) > 0 ? lane : draw(&state, LANES));
     if (op.lane >= LANE_OF_THREAD && op.lane < LANE_MADE) {
         op.lane = LANE_OF_THREAD + op.thread;
     }
@@ -213,7 +214,8 @@ static inline void record_stream(world *w, model_block *block, int lane) {
 /* Write a block on another lane; is_recorded: and tell the allocator, before or after. */
 static inline void op_use(world *w, const operation *op, bool is_recorded) {
     model_block *block = &w->blocks[op->slot];
-    if (block->ptr == NULL || !come_after(w, 1u << block->last | block->readers, op->lane, op->thread)) {
+    if (block->ptr == NULL ||
+        !come_after(w, 1u << block->last | block->readers, op->lane, op->thread)) {
         return;
     }
     if (is_recorded && op->choice % 2 == 0) {
@@ -365,7 +367,7 @@ static inline bool make_stream(world *w, int lane) {
 }
 
 static inline void op_end_stream(world *w, const operation *op) {
-    const int lane = LANE_MADE + op->lane % (LANES - LANE_MADE);
+    const int lane = op->lane >= LANE_MADE ? op->lane : LANE_MADE + op->lane;
     hand_over_lane(w, lane);
     EXPECT(ashlar_forget_stream(w->allocator, w->made[lane]) == ASHLAR_OK);
     EXPECT(ashlar_device_enter(w->device) == ASHLAR_OK);

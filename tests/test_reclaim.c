@@ -47,8 +47,7 @@ static bool reclaim(void *user, size_t bytes) {
 }
 
 static bool start(pthread_t *thread, void *(*run)(void *), void *user) {
-    return pthread_barrier_init(&met, NULL, 2) == 0 &&
-           pthread_create(thread, NULL, run, user) == 0;
+    return pthread_barrier_init(&met, NULL, 2) == 0 && pthread_create(thread, NULL, run, user) == 0;
 }
 
 static void finish(pthread_t thread) {
@@ -238,9 +237,15 @@ static void a_refusal_says_who_has_the_memory_and_what_helps(void) {
                   {3000, ASHLAR_TAG_USER},
                   {2 * MIB, ASHLAR_TAG_MOMENTS}};
     static const char *const parts[] = {
-        "out of memory on soft:0", "12582912 bytes asked for (activations)", "in 4 blocks",
-        "9440184 live", "(batch 6291456, moments 2097152, weights 1048576)", "0 cached",
-        "reserved of the device's 16777216", "largest hole", "make the batch or the sequences",
+        "out of memory on soft:0",
+        "12582912 bytes asked for (activations)",
+        "in 4 blocks",
+        "9440184 live",
+        "(batch 6291456, moments 2097152, weights 1048576)",
+        "0 cached",
+        "reserved of the device's 16777216",
+        "largest hole",
+        "make the batch or the sequences",
     };
     void *blocks[4] = {0}, *ptr = NULL;
     REQUIRE(set_up_limits("memory=16MiB"));
