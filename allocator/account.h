@@ -5,14 +5,14 @@
  * allocator's statistics, under the lock, and to begin again at zero. A peak between two
  * publications is seen by the thread that reaches it:
  *
- *   peak of live bytes = max over publications of (published live bytes + the thread's largest
- * change)
+ *   peak = max over publications of (published live bytes + the thread's largest change of them)
  *
- * which is exact while one thread allocates. With several, a peak is too low or too high by at most
- * what the other threads have not published: each publishes when its live bytes have changed by
- * more than half of what its cache may hold, and everyone does when the statistics are read. A
- * published sum may be below zero meanwhile, when a block was taken by one thread and freed by
- * another one that publishes first; once all have published it is not.
+ * which is exact while one thread allocates. With several, a peak is wrong by at most what the other
+ * threads have not published: too low by what they have taken, too high by what they have freed.
+ * Each publishes when a call that takes the lock finds that to be more than half of what its cache
+ * may hold; the calls in between, which do not take it, change it by no more than the cache holds.
+ * Everyone publishes when the statistics are read. A published sum may be below zero meanwhile; once
+ * all have published it is not.
  */
 #ifndef ASHLAR_ACCOUNT_H
 #define ASHLAR_ACCOUNT_H

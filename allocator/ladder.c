@@ -31,8 +31,10 @@ static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_r
     return block;
 }
 
+/* Where others have not published what they took, this thread's frees may outweigh the rest. */
 static uint64_t live_bytes(const ashlar_allocator *a, const ashlar_cache *own) {
-    return a->stats.live_bytes + (uint64_t)own->counters.all.live;
+    const uint64_t live = a->stats.live_bytes + (uint64_t)own->counters.all.live;
+    return (int64_t)live < 0 ? 0 : live;
 }
 
 static void empty_own(const ashlar_allocator *a, ashlar_cache *own) {

@@ -66,8 +66,9 @@ ashlar_status ashlar_set_limit(ashlar_allocator *a, size_t bytes) {
 
 ashlar_status ashlar_reserve(ashlar_allocator *a, size_t bytes) {
     pthread_mutex_lock(&a->lock);
-    ashlar_status status = ashlar_may_map_locked(a);
-    if (status == ASHLAR_OK) {
+    const bool is_there = bytes <= a->heap.range.mapped_bytes;
+    ashlar_status status = is_there ? ASHLAR_OK : ashlar_may_map_locked(a);
+    if (status == ASHLAR_OK && !is_there) {
         status = ashlar_heap_reserve(&a->heap, bytes);
         ashlar_note_mapped_locked(a);
     }
@@ -136,9 +137,31 @@ bool ashlar_reclaim_locked(ashlar_allocator *a, size_t bytes) {
 
 /* ---- peers ---- */
 
+/* Asked first: a peer that cannot is otherwise found out by the next mapping, which then fails. */
+static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
+    const int own = a->device->info.ordinal;
+    int can_access = 0;
+    if (ordinal == own || a->heap.range.ops->uses_segments) {
+        return ASHLAR_OK; /* no peer; and segments say themselves that they have none */
+    }
+    const cu_result result =
+        ASHLAR_CALL(&a->caller, device_can_access_peer, (&can_access, ordinal, own));
+    if (result != CU_SUCCESS && result != CU_INVALID_DEVICE) {
+        return ashlar_driver_error(a->device->driver, "cuDeviceCanAccessPeer", result);
+    }
+    return can_access ? ASHLAR_OK
+                      : ashlar_fail(ASHLAR_ENOTSUP,
+                                    "peer %d: it cannot use memory of device %d; copy between them "
+                                    "instead",
+                                    ordinal, own);
+}
+
 ashlar_status ashlar_allow_peer(ashlar_allocator *a, int ordinal) {
     pthread_mutex_lock(&a->lock);
-    const ashlar_status status = ashlar_heap_allow_peer(&a->heap, ordinal);
+    ashlar_status status = can_be_peer_locked(a, ordinal);
+    if (status == ASHLAR_OK) {
+        status = ashlar_heap_allow_peer(&a->heap, ordinal);
+    }
     pthread_mutex_unlock(&a->lock);
     return status;
 }
