@@ -7,12 +7,12 @@
  *
  *   peak = max over publications of (published live bytes + the thread's largest change of them)
  *
- * which is exact while one thread allocates. With several, a peak is wrong by at most what the other
- * threads have not published: too low by what they have taken, too high by what they have freed.
- * Each publishes when a call that takes the lock finds that to be more than half of what its cache
- * may hold; the calls in between, which do not take it, change it by no more than the cache holds.
- * Everyone publishes when the statistics are read. A published sum may be below zero meanwhile; once
- * all have published it is not.
+ * which is exact while one thread allocates. With several, a peak is wrong by at most what the
+ * other threads have not published: too low by what they have taken, too high by what they have
+ * freed. Each publishes when a call that takes the lock finds that to be more than half of what its
+ * cache may hold; the calls in between, which do not take it, change it by no more than the cache
+ * holds. Everyone publishes when the statistics are read. A published sum may be below zero
+ * meanwhile; once all have published it is not.
  */
 #ifndef ASHLAR_ACCOUNT_H
 #define ASHLAR_ACCOUNT_H
@@ -32,7 +32,7 @@ typedef struct ashlar_counters {
     ashlar_change all;
     ashlar_change tags[ASHLAR_TAG_COUNT];
     int64_t tags_at_peak[ASHLAR_TAG_COUNT]; /* tags[].live when all.live was all.peak */
-    bool has_peak;   /* all.live has been above the published peak */
+    bool has_peak;                          /* all.live has been above the published peak */
     bool is_at_peak; /* ... and nothing was freed since: tags_at_peak is not written yet */
 } ashlar_counters;
 

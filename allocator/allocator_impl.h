@@ -17,8 +17,8 @@
 
 /* What a hit reads: never written after creation, and on no line with what is. */
 typedef struct ashlar_fixed {
-    uint64_t id;         /* of this allocator alone, also after its end; never 0 */
-    cu_ptr base;         /* of the heap's range */
+    uint64_t id; /* of this allocator alone, also after its end; never 0 */
+    cu_ptr base; /* of the heap's range */
     size_t range_bytes;
     ashlar_page_map map; /* the heap's */
     unsigned char apart[ASHLAR_CACHE_LINE];
@@ -26,25 +26,25 @@ typedef struct ashlar_fixed {
 
 struct ashlar_allocator {
     ashlar_fixed fixed;
-    ashlar_allocator *next; /* of the process. Lock: that of the list; see streams.c */
-    ashlar_device *device; /* const */
-    size_t cache_bytes;    /* const; what one thread's cache may hold, 0: there are none */
-    ashlar_trace ring;     /* what caller.trace is, unless that is NULL */
-    bool reports_leaks;    /* const */
-    ashlar_guard_fill *fill;     /* const; NULL: not guard=fill */
-    ashlar_guard_unmap *unmap;   /* const; NULL: not guard=unmap */
+    ashlar_allocator *next;         /* of the process. Lock: that of the list; see streams.c */
+    ashlar_device *device;          /* const */
+    size_t cache_bytes;             /* const; what one thread's cache may hold, 0: there are none */
+    ashlar_trace ring;              /* what caller.trace is, unless that is NULL */
+    bool reports_leaks;             /* const */
+    ashlar_guard_fill *fill;        /* const; NULL: not guard=fill */
+    ashlar_guard_unmap *unmap;      /* const; NULL: not guard=unmap */
     ashlar_allocator *next_watched; /* Lock: that of leaks.c */
-    pthread_mutex_t lock;  /* guards everything below */
-    ashlar_free_log *frees; /* NULL: no guard mode */
-    ashlar_report_fn report; /* NULL: nobody is told */
+    pthread_mutex_t lock;           /* guards everything below */
+    ashlar_free_log *frees;         /* NULL: no guard mode */
+    ashlar_report_fn report;        /* NULL: nobody is told */
     void *report_user;
     ashlar_caller caller;
     ashlar_heap heap;
-    ashlar_order *orders;  /* one for each stream seen; never removed, new ones in front */
-    ashlar_order *recent;  /* the one asked for last, as the next call mostly asks for it again */
-    ashlar_cache *caches;  /* one for each thread that allocates */
-    bool is_watched;       /* every call is to take the slow path */
-    ashlar_block *shared;  /* freed, but several streams may not be done: see shared.h */
+    ashlar_order *orders; /* one for each stream seen; never removed, new ones in front */
+    ashlar_order *recent; /* the one asked for last, as the next call mostly asks for it again */
+    ashlar_cache *caches; /* one for each thread that allocates */
+    bool is_watched;      /* every call is to take the slow path */
+    ashlar_block *shared; /* freed, but several streams may not be done: see shared.h */
     size_t shared_bytes;
     /* Of threads without a cache. As the caches' ones after a publication, between two calls. */
     ashlar_counters counters;
@@ -52,7 +52,7 @@ struct ashlar_allocator {
     ashlar_stats stats;
     uint64_t calls_at_seal;
     ashlar_seal_policy seal;
-    ashlar_warn_fn warn;       /* NULL: none; called with the lock dropped, as is `reclaim` */
+    ashlar_warn_fn warn; /* NULL: none; called with the lock dropped, as is `reclaim` */
     void *warn_user;
     ashlar_reclaim_fn reclaim; /* NULL: none */
     void *reclaim_user;
@@ -79,14 +79,14 @@ static inline ashlar_stream ashlar_stream_named(ashlar_stream stream) {
 
 /* As the public functions, for whatever the calling thread's cache does not settle. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_slow(ashlar_allocator *allocator, size_t bytes,
-                                                  ashlar_tag tag, ashlar_stream stream,
-                                                  void **out);
+                                                  ashlar_tag tag, ashlar_stream stream, void **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar_free_slow(ashlar_allocator *allocator, void *ptr);
 /* caller   where the public function returns to */
 ASHLAR_MUST_CHECK ashlar_status ashlar_free_from(ashlar_allocator *allocator, void *ptr,
                                                  const void *caller);
 
-/* The record of a stream, not of its pool, made at its first use. Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+/* The record of a stream, not of its pool, made at its first use. Lock: held. Errors:
+ * ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_of_locked(ashlar_allocator *allocator,
                                                        ashlar_stream stream, ashlar_order **out);
 
@@ -140,7 +140,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_may_map_locked(ashlar_allocator *allocato
 /* To be called after memory was mapped, whatever came of it: the peak of reserved bytes. */
 void ashlar_note_mapped_locked(ashlar_allocator *allocator);
 
-/* Have the program's callback give something back. The lock is dropped meanwhile. False: nothing. */
+/* Have the program's callback give something back. The lock is dropped meanwhile. False: nothing.
+ */
 bool ashlar_reclaim_locked(ashlar_allocator *allocator, size_t bytes);
 
 /* Give a block to the heap, last used on `order` no later than now. Lock: held. */

@@ -268,7 +268,8 @@ static void empty_lists_locked(ashlar_cache *cache, ashlar_magazines *m, size_t 
         ashlar_block *list = m->lists[i];
         m->lists[i] = NULL;
         for (const ashlar_block *block = list; block != NULL; block = block->older) {
-            cache->weight[block->list == ASHLAR_CACHE_LARGE_LIST] -= ashlar_cache_weight(block->bytes);
+            cache->weight[block->list == ASHLAR_CACHE_LARGE_LIST] -=
+                ashlar_cache_weight(block->bytes);
         }
         put_list_locked(cache->allocator, list);
     }

@@ -8,10 +8,10 @@
 /* Block nodes come in chunks, and go back to the host only with the heap. */
 enum { CHUNK_NODES = 256 };
 
-
 struct ashlar_node_chunk {
     ashlar_node_chunk *next;
-    unsigned char room[CHUNK_NODES * sizeof(ashlar_block) + ASHLAR_CACHE_LINE]; /* from a line's start */
+    unsigned char
+        room[CHUNK_NODES * sizeof(ashlar_block) + ASHLAR_CACHE_LINE]; /* from a line's start */
 };
 
 static void push_spare(ashlar_heap *heap, ashlar_block *node) {
@@ -36,8 +36,8 @@ ashlar_status ashlar_heap_reserve_nodes(ashlar_heap *heap, size_t count) {
         }
         chunk->next = heap->nodes;
         heap->nodes = chunk;
-        const uintptr_t start = ((uintptr_t)chunk->room + ASHLAR_CACHE_LINE - 1) / ASHLAR_CACHE_LINE *
-                                ASHLAR_CACHE_LINE;
+        const uintptr_t start = ((uintptr_t)chunk->room + ASHLAR_CACHE_LINE - 1) /
+                                ASHLAR_CACHE_LINE * ASHLAR_CACHE_LINE;
         ashlar_block *nodes = (ashlar_block *)start;
         for (int i = CHUNK_NODES - 1; i >= 0; i--) {
             push_spare(heap, &nodes[i]);

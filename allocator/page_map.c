@@ -10,7 +10,7 @@ ashlar_status ashlar_page_map_init(ashlar_page_map *map, size_t range_bytes) {
     if (leaves == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a page map of %zu entries", count);
     }
-    *map = (ashlar_page_map){.leaves = leaves, .leaf_count = count};
+    *map = (ashlar_page_map){.leaves = leaves, .leaf_count = count, .used_from = count};
     return ASHLAR_OK;
 }
 
@@ -19,7 +19,7 @@ static ashlar_page_entry *leaf_at(const ashlar_page_map *map, size_t idx) {
 }
 
 void ashlar_page_map_finish(ashlar_page_map *map) {
-    for (size_t i = 0; i < map->leaf_count; i++) {
+    for (size_t i = map->used_from; i < map->used_to; i++) {
         ashlar_host_free(leaf_at(map, i));
     }
     ashlar_host_free(map->leaves);
@@ -35,6 +35,8 @@ ashlar_status ashlar_page_map_reserve(ashlar_page_map *map, size_t offset) {
     if (leaf == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a leaf of the page map");
     }
+    map->used_from = idx < map->used_from ? idx : map->used_from;
+    map->used_to = idx >= map->used_to ? idx + 1 : map->used_to;
     atomic_store_explicit(&map->leaves[idx], leaf, memory_order_release);
     return ASHLAR_OK;
 }
@@ -48,7 +50,7 @@ void ashlar_page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *bloc
 
 size_t ashlar_page_map_count(const ashlar_page_map *map) {
     size_t count = 0;
-    for (size_t i = 0; i < map->leaf_count; i++) {
+    for (size_t i = map->used_from; i < map->used_to; i++) {
         ashlar_page_entry *leaf = leaf_at(map, i);
         for (size_t k = 0; leaf != NULL && k < ASHLAR_LEAF_ENTRIES; k++) {
             count += atomic_load_explicit(&leaf[k], memory_order_relaxed) != NULL;

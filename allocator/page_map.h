@@ -28,6 +28,8 @@ typedef _Atomic(ashlar_page_entry *) ashlar_page_leaf;
 typedef struct ashlar_page_map {
     ashlar_page_leaf *leaves; /* [leaf_count], each NULL or [ASHLAR_LEAF_ENTRIES]; const */
     size_t leaf_count;        /* const */
+    size_t used_from;         /* leaves outside [used_from, used_to) are NULL: most of them, */
+    size_t used_to;           /* where the range is all addresses that there are */
 } ashlar_page_map;
 
 /* range_bytes   offsets below it may be asked for. Errors: ASHLAR_EHOSTMEM. */

@@ -69,7 +69,8 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"sample", "N", count, &c->sample_bytes, 0, 1e9, "bytes of text to make at the end"},
         {"save", "FILE", text, &c->save, 0, 0, "write the weights there (safetensors)"},
         {"json", "FILE", text, &c->json, 0, 0, "write the report there"},
-        {"snapshot", "FILE", text, &c->snapshot, 0, 0, "write what the memory holds there (pickle)"},
+        {"snapshot", "FILE", text, &c->snapshot, 0, 0,
+         "write what the memory holds there (pickle)"},
         {"quiet", NULL, ASHLAR_OPTION_FLAG, &c->is_quiet, 0, 0, "print nothing but errors"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };

@@ -121,7 +121,8 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     put_uint(w, "bytes_live_peak", s->live_peak_bytes);
     put_uint(w, "bytes_reserved_peak", s->reserved_peak_bytes);
     put_uint(w, "allocations", s->alloc_count);
-    put_uint(w, "allocations_served_without_driver", s->served_cached + s->served_same_stream + s->served_idle);
+    put_uint(w, "allocations_served_without_driver",
+             s->served_cached + s->served_same_stream + s->served_idle);
     ashlar_json_put_key(w, "weights_contiguous");
     ashlar_json_put_bool(w, r->weights_contiguous);
     ashlar_json_put_key(w, "bytes_at_peak_by_tag");

@@ -25,8 +25,7 @@ static void a_foreign_pointer_is_refused(void) {
     check_refused(elsewhere, "not a block of this allocator"); /* nothing is mapped yet */
     unsigned char *ptr = take(1000, streams[0]);
     unsigned char *base = ashlar_ptr_out(allocator->heap.range.base);
-    (void)snprintf(text, sizeof text, "%p: not a block of this allocator",
-                   (void *)elsewhere);
+    (void)snprintf(text, sizeof text, "%p: not a block of this allocator", (void *)elsewhere);
     check_refused(elsewhere, text);
     check_refused((void *)512, "not a block of this allocator");
     check_refused(base - 1, "not a block of this allocator");
@@ -108,8 +107,8 @@ static void the_advice_fits_what_the_block_is_for(void) {
     void *out = NULL;
     REQUIRE(set_up("memory=16MiB"));
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        const bool is_model = tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS ||
-                              tag == ASHLAR_TAG_MOMENTS;
+        const bool is_model =
+            tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;
         CHECK(ashlar_alloc_tagged(allocator, 17 * MIB, (ashlar_tag)tag, streams[0], &out) ==
               ASHLAR_ENOMEM);
         CHECK_HAS(ashlar_error_detail(), is_model ? "; make the model smaller, or free blocks"
@@ -125,7 +124,8 @@ static void a_request_beyond_the_device_is_refused_without_a_call(void) {
     const uint64_t calls = stats_now().driver_calls;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         CHECK(ashlar_alloc(allocator, sizes[i], streams[0], &out) == ASHLAR_ENOMEM);
-        CHECK_HAS(ashlar_error_detail(), "(user), 0 live in 0 blocks, 0 cached, 0 reserved of the device's");
+        CHECK_HAS(ashlar_error_detail(),
+                  "(user), 0 live in 0 blocks, 0 cached, 0 reserved of the device's");
         CHECK_HAS(ashlar_error_detail(), "largest hole 0");
     }
     CHECK(out == &out);

@@ -54,7 +54,8 @@ static void each_broken_invariant_is_named(void) {
     CHECK_BREAKS(blocks[0].requested_bytes, 513, "block 0 has requested bytes");
     CHECK_BREAKS(blocks[0].requested_bytes, 0, "block 0 has requested bytes");
     CHECK_BREAKS(blocks[1].requested_bytes, 1, "block 1 has requested bytes");
-    CHECK_BREAKS(blocks[3].state, ASHLAR_SNAPSHOT_STATE_COUNT, "block 3 has an unknown state or tag");
+    CHECK_BREAKS(blocks[3].state, ASHLAR_SNAPSHOT_STATE_COUNT,
+                 "block 3 has an unknown state or tag");
     CHECK_BREAKS(blocks[3].tag, ASHLAR_TAG_COUNT, "block 3 has an unknown state or tag");
 }
 
@@ -125,7 +126,8 @@ static void each_block_is_there_in_its_state(void) {
     CHECK(b->state == ASHLAR_SNAPSHOT_LIVE && b->bytes == 5 * MIB && b->tag == ASHLAR_TAG_WEIGHTS);
     CHECK(b->stream == streams[2]);
     b = block_at(snapshot, pending);
-    CHECK(b->state == ASHLAR_SNAPSHOT_PENDING && b->requested_bytes == 0 && b->stream == streams[1]);
+    CHECK(b->state == ASHLAR_SNAPSHOT_PENDING && b->requested_bytes == 0 &&
+          b->stream == streams[1]);
     CHECK(b->tag == ASHLAR_TAG_USER);
     b = &snapshot->blocks[snapshot->block_count - 1]; /* the rest of what was mapped */
     CHECK(b->state == ASHLAR_SNAPSHOT_IDLE && b->stream == NULL && b->requested_bytes == 0);

@@ -79,7 +79,7 @@ static void write_large(const char *path) {
     const uint64_t base = UINT64_C(0x7f1200000000), high = UINT64_C(0x7fff00000000);
     const uint64_t gone = high + (UINT64_C(16) << 30), eight = UINT64_C(8) << 30;
     static const ashlar_snapshot_state states[] = {ASHLAR_SNAPSHOT_LIVE, ASHLAR_SNAPSHOT_PENDING,
-                                                ASHLAR_SNAPSHOT_IDLE};
+                                                   ASHLAR_SNAPSHOT_IDLE};
     static ashlar_trace_event events[4 * BLOCKS];
     size_t count = 0;
     ashlar_snapshot *snapshot;
@@ -108,8 +108,10 @@ static void write_large(const char *path) {
         }
     }
     snapshot->blocks[1].state = ASHLAR_SNAPSHOT_CACHED;
-    snapshot->blocks[BLOCKS] = (ashlar_snapshot_block){
-        .address = high, .bytes = eight, .requested_bytes = eight - 1, .state = ASHLAR_SNAPSHOT_LIVE};
+    snapshot->blocks[BLOCKS] = (ashlar_snapshot_block){.address = high,
+                                                       .bytes = eight,
+                                                       .requested_bytes = eight - 1,
+                                                       .state = ASHLAR_SNAPSHOT_LIVE};
     events[count++] = (ashlar_trace_event)TRACE_OOM(65536, UINT64_C(1) << 40, 7);
     must(ashlar_snapshot_write_pickle(snapshot, events, count, path));
     ashlar_snapshot_free(snapshot);

@@ -130,17 +130,18 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
 /*
  * Take a block of at least `bytes` bytes for work queued on `stream` from now on.
  *
- * bytes    1 .. the device's memory. Blocks are multiples of 512 B; from 4 KiB to 1 MiB they are
- *          at most 1/8 larger than asked, above that exact to 512 B.
+ * bytes    1 .. the device's memory. Blocks are multiples of 512 B; from 32 KiB to 1 MiB they are
+ *          less than 1/32 larger than asked, everywhere else exact to 512 B.
  * stream   any of the device's; see ashlar_forget_stream() for its end
  * out      the block's device address, a multiple of 512; unchanged on failure
  *
- * Served by the first of: a block last used on the same stream; an idle block; another stream's
- * block whose event has completed; another stream's block after a wait queued on `stream`; an idle
- * block again, after free blocks of other streams whose work is over were merged; newly mapped
- * memory; and when the device has none left, any of these after all threads' caches were emptied,
- * after the program's callback (ashlar_set_reclaim), after the host has waited for the work that
- * still holds free blocks; and at last memory that was gathered from everywhere into one block.
+ * Served by the first of: the calling thread's cache; a block last used on the same stream; an idle
+ * block; either again, after the thread's cache was emptied; another stream's block whose event has
+ * completed; another stream's block after a wait queued on `stream`; an idle block again, after free
+ * blocks of other streams whose work is over were merged; newly mapped memory. When there is no more
+ * of it, any of these after all threads' caches were emptied, after the program's callback
+ * (ashlar_set_reclaim), after the host has waited for the work that still holds free blocks; and at
+ * last memory that was gathered from everywhere into one block.
  *
  * Ownership: the caller owns *out until ashlar_free().
  * Threads:   any.  Stream: may queue one event wait on `stream`.
@@ -148,9 +149,9 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  *            ASHLAR_EINVAL also for a stream that is captured without a pool (pool.h),
  *            ASHLAR_ENOMEM (the detail says what was asked, live, reserved, the largest hole, and
  *            what the driver said), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. Nothing is lost.
- * Cost:      a hit takes one lock and searches a balanced tree, and the list of streams where the
- *            stream is not the last one used; a miss calls the driver. The lock is not held while
- *            the host waits.
+ * Cost:      a hit in the thread's cache takes no lock, makes no call out of the library and writes
+ *            nothing that another thread writes; a miss takes one lock and finds a block in O(1),
+ *            or calls the driver. The lock is not held while the host waits.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc(ashlar_allocator *allocator, size_t bytes,
                                                         ashlar_stream stream, void **out);
@@ -218,7 +219,14 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_forget_stream(ashlar_allocator
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_usable_bytes(ashlar_allocator *allocator,
                                                                const void *ptr, size_t *out);
 
-/* One consistent reading of all statistics. Threads: any. Cost: takes the allocator's lock. */
+/*
+ * One consistent reading of all statistics. Reserved bytes and their peak are exact at all times;
+ * so are live bytes; their peaks are exact while one thread allocates, and with several wrong by at
+ * most what the others' caches had handed out or taken back since they last took the lock.
+ *
+ * Threads: any.  Cost: takes the lock, a system call where several threads have caches, and
+ * O(blocks in caches).
+ */
 ASHLAR_API void ashlar_stats_read(ashlar_allocator *allocator, ashlar_stats *stats);
 
 /* ---- limits ---- */
