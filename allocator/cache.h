@@ -77,8 +77,11 @@ struct ashlar_cache {
     size_t pending_count;
     size_t pending_bytes;
     ashlar_magazines *magazines;
-    /* The fewest and the most live bytes that misses saw since the cache was emptied; ladder.c. */
-    uint64_t trough, crest;
+    /* Of the cycle since the last trough of live bytes, and of the one before it; see ladder.c. */
+    uint64_t trough, crest;   /* the fewest and the most live bytes that misses saw */
+    uint64_t misses;
+    uint64_t hits_before;     /* counters.hit_count when the cycle began */
+    uint64_t last_crest, last_requests, last_hits;
     /* Lists: of the allocator, under its lock; of the thread, its own. */
     ashlar_cache *next, *prev;
     ashlar_cache *next_of_thread;

@@ -37,9 +37,10 @@ static uint64_t live_bytes(const ashlar_allocator *a, const ashlar_cache *own) {
     return (int64_t)live < 0 ? 0 : live;
 }
 
-static void empty_own(const ashlar_allocator *a, ashlar_cache *own) {
-    ashlar_cache_flush_locked(own);
+static void begin_cycle(const ashlar_allocator *a, ashlar_cache *own) {
     own->trough = own->crest = live_bytes(a, own);
+    own->hits_before = own->counters.hit_count;
+    own->misses = 0;
 }
 
 static bool is_at_trough(const ashlar_allocator *a, ashlar_cache *own) {
@@ -51,21 +52,48 @@ static bool is_at_trough(const ashlar_allocator *a, ashlar_cache *own) {
 }
 
 /*
+ * Whether the cycle that ends asked for as many blocks as the one before, and for as much at most.
+ * Hits are not seen, so that the crest is lower where there were more of them at the end, by no
+ * more than what the cache may hold.
+ */
+static bool is_like_the_last(ashlar_cache *own) {
+    const uint64_t hits = own->counters.hit_count - own->hits_before;
+    const uint64_t requests = hits + own->misses;
+    const bool is_higher = own->crest > own->last_crest;
+    const uint64_t apart = is_higher ? own->crest - own->last_crest : own->last_crest - own->crest;
+    const bool is_explained = is_higher ? hits < own->last_hits : hits > own->last_hits;
+    const bool is_alike =
+        requests == own->last_requests && (apart == 0 || (is_explained && apart <= own->limit[0]));
+    own->last_crest = own->crest;
+    own->last_requests = requests;
+    own->last_hits = hits;
+    return is_alike;
+}
+
+/*
  * Before a search: what the thread's cache has may be what keeps a hole from being large enough.
  *
  * A program that works in steps comes back, between two of them, to where live bytes are fewest.
  * Cached blocks that lie between free ones then keep these from being one, and the next step's
- * blocks from lying as closely as the last one's. So they are given up once a step; a large one
- * always.
+ * blocks from lying as closely as the last one's. So they are given up once a step; unless the
+ * steps are alike, and the cached blocks where the next one wants them. A large one goes always.
+ *
+ * And all go where the cache had no room for a block since the last miss: then it is full of sizes
+ * that nobody asks for.
  */
 static void make_way(ashlar_allocator *a, ashlar_cache *own) {
+    const bool was_full = own->pending_count > 0;
     ashlar_cache_flush_pending_locked(own);
     ashlar_cache_fit_locked(own, a->cache_bytes, a->heap.range.mapped_bytes);
-    if (is_at_trough(a, own)) {
-        empty_own(a, own);
-    } else {
-        ashlar_cache_flush_large_locked(own);
+    const bool is_new_cycle = is_at_trough(a, own);
+    if (is_new_cycle ? !is_like_the_last(own) : was_full) {
+        ashlar_cache_flush_locked(own);
     }
+    ashlar_cache_flush_large_locked(own);
+    if (is_new_cycle) {
+        begin_cycle(a, own);
+    }
+    own->misses++;
 }
 
 /* Step 3: before other streams are disturbed or memory is mapped, what is here is used up. */
@@ -73,7 +101,8 @@ static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ash
     if (r->own == NULL || ashlar_cache_is_empty(r->own)) {
         return NULL;
     }
-    empty_own(a, r->own);
+    ashlar_cache_flush_locked(r->own);
+    begin_cycle(a, r->own);
     return best_without_wait(a, r, step);
 }
 
