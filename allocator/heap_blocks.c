@@ -70,13 +70,17 @@ static void remove_block(ashlar_heap *heap, ashlar_block *block) {
 ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *block, size_t bytes) {
     ASHLAR_ASSERT(bytes > 0 && bytes < block->bytes);
     ashlar_block *rest = pop_spare(heap);
-    *rest = (ashlar_block){
-        .offset = block->offset + bytes,
-        .bytes = block->bytes - bytes,
-        .order = block->order,
-        .tick = block->tick,
-        .state = block->state,
-    };
+    /* Field by field: of a compound literal compilers make a fill that costs as much as the rest. */
+    rest->offset = block->offset + bytes;
+    rest->bytes = block->bytes - bytes;
+    rest->requested = 0;
+    rest->order = block->order;
+    rest->tick = block->tick;
+    rest->state = block->state;
+    rest->tag = 0;
+    rest->list = 0;
+    rest->is_shared = false;
+    rest->starts_segment = false;
     block->bytes = bytes;
     link_after(heap, rest, block);
     return rest;
