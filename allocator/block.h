@@ -21,8 +21,8 @@ typedef struct ashlar_use ashlar_use;
 
 typedef enum ashlar_block_state {
     ASHLAR_BLOCK_FREE,     /* in its order's bins, or in the heap's idle ones */
-    ASHLAR_BLOCK_LIVE,     /* handed out, or kept by a thread's cache; in the page map */
-    ASHLAR_BLOCK_CACHED,   /* taken from the heap and kept by a thread's cache; in the page map */
+    ASHLAR_BLOCK_USED,     /* taken from the heap; in the page map: live if requested > 0, else kept
+                            * by a thread's cache, or because not all its streams may be done */
     ASHLAR_BLOCK_UNMAPPED, /* a hole: addresses without memory */
 } ashlar_block_state;
 

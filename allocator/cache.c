@@ -358,7 +358,7 @@ static ashlar_status broken(const ashlar_cache *cache, const char *what) {
 }
 
 static bool is_cached_here(const ashlar_block *block, const ashlar_order *order) {
-    return block->state == ASHLAR_BLOCK_LIVE && block->requested == 0 &&
+    return block->state == ASHLAR_BLOCK_USED && block->requested == 0 &&
            (order == NULL || block->order == order);
 }
 

@@ -194,7 +194,7 @@ void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill) {
     /* What the driver refuses here is not compared: nobody is left to be told. */
     (void)release_all(fill);
     for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
-        if (block->state == ASHLAR_BLOCK_LIVE && block->requested != 0) {
+        if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {
             (void)compare_red_zone(fill, block, block->order);
         }
     }
@@ -207,7 +207,7 @@ ashlar_status ashlar_guard_fill_check_locked(const ashlar_guard_fill *fill) {
     for (size_t i = 0; i < fill->count; i++) {
         const ashlar_block *block =
             fill->quarantine[(fill->first + i) % ASHLAR_QUARANTINE_BLOCKS].block;
-        if (block->state != ASHLAR_BLOCK_LIVE || block->requested != 0) {
+        if (block->state != ASHLAR_BLOCK_USED || block->requested != 0) {
             return ashlar_fail(ASHLAR_EFORMAT, "guard check: a block in quarantine is in use");
         }
         bytes += block->bytes;

@@ -43,7 +43,7 @@ ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block, size_t by
     if (bytes < block->bytes) {
         ashlar_free_bins_insert(bins, ashlar_heap_split(heap, block, bytes));
     }
-    block->state = ASHLAR_BLOCK_LIVE;
+    block->state = ASHLAR_BLOCK_USED;
     ashlar_page_map_set(&heap->map, block->offset, block);
     heap->used_bytes += bytes;
     heap->free_bytes -= bytes;
@@ -109,7 +109,7 @@ static void settle(ashlar_heap *heap, ashlar_block *block) {
 }
 
 void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick) {
-    ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_LIVE || block->state == ASHLAR_BLOCK_CACHED);
+    ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_USED);
     ashlar_page_map_set(&heap->map, block->offset, NULL);
     heap->used_bytes -= block->bytes;
     heap->free_bytes += block->bytes;

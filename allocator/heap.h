@@ -9,8 +9,8 @@
  *   the chunks of the range are exactly what the mapped blocks cover
  *   used_bytes + free_bytes == range.mapped_bytes
  *   a free block is in its order's bins, or in `idle` where its order is NULL, and in no other
- *   the page map knows the live and the cached blocks and nothing else
- *   a live block has requested <= bytes and an order; any other has requested == 0
+ *   the page map knows the used blocks and nothing else
+ *   a used block has requested <= bytes and an order; any other has requested == 0
  *   two neighbouring free blocks never have the same order, but where a segment starts
  *   two holes are never neighbours, and the last block is none
  */
@@ -49,7 +49,7 @@ void ashlar_heap_finish(ashlar_heap *heap);
 
 /*
  * Hand out `bytes` from the front of a free block; the rest stays free with the block's stamp.
- * Writes offset, bytes, the state (live) and the page map; order, requested and tag are the
+ * Writes offset, bytes, the state and the page map; order, requested and tag are the
  * caller's to set.
  *
  * bytes   a multiple of ASHLAR_BLOCK_ALIGN, at most block->bytes
@@ -59,7 +59,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block
                                                  size_t bytes);
 
 /*
- * Make a live or cached block free, last used at (order, tick), and merge it with its free
+ * Make a used block free, last used at (order, tick), and merge it with its free
  * neighbours where both have the same order or one of the two is known to be past. Cannot fail.
  */
 void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick);

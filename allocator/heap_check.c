@@ -35,27 +35,26 @@ static ashlar_status check_hole(const ashlar_block *block) {
 }
 
 static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *block) {
-    const bool is_live = block->state == ASHLAR_BLOCK_LIVE;
-    const bool is_in_map = is_live || block->state == ASHLAR_BLOCK_CACHED;
+    const bool is_used = block->state == ASHLAR_BLOCK_USED;
     const ashlar_block *mapped = ashlar_page_map_get(&heap->map, block->offset);
     /* So is the offset then: it is the sum of the sizes before it. */
     if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0) {
         return broken(block, "not aligned, or empty");
     }
-    if (mapped != (is_in_map ? block : NULL)) {
+    if (mapped != (is_used ? block : NULL)) {
         return broken(block,
-                      is_in_map ? "live, but not in the page map" : "free, but in the page map");
+                      is_used ? "used, but not in the page map" : "free, but in the page map");
     }
-    if (is_live && (block->requested > block->bytes || block->order == NULL)) {
-        return broken(block, "live, with a wrong size or no stream");
+    if (is_used && (block->requested > block->bytes || block->order == NULL)) {
+        return broken(block, "used, with a wrong size or no stream");
     }
-    if (!is_live && block->requested != 0) {
-        return broken(block, "not live, but bytes of it are asked for");
+    if (!is_used && block->requested != 0) {
+        return broken(block, "not used, but bytes of it are asked for");
     }
     if (is_hole(block)) {
         return check_hole(block);
     }
-    return is_in_map ? ASHLAR_OK : check_free(heap, block);
+    return is_used ? ASHLAR_OK : check_free(heap, block);
 }
 
 /*

@@ -41,7 +41,7 @@ static void say(const ashlar_allocator *a, const char *format, ...) {
 static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
     size_t count = 0;
     for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
-        if (block->state == ASHLAR_BLOCK_LIVE && block->requested != 0) {
+        if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {
             if (count < capacity) {
                 leaks[count] = (leak){a->fixed.base + block->offset, block->requested, block->tag};
             }

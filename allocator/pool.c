@@ -75,7 +75,7 @@ static void hand_over_locked(ashlar_allocator *a, ashlar_order *from, ashlar_ord
     ashlar_caches_claim_locked(a, ashlar_cache_recent);
     ashlar_shared_rehome_locked(a, from, to);
     for (ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
-        if (block->order == from && block->state == ASHLAR_BLOCK_LIVE) {
+        if (block->order == from && block->state == ASHLAR_BLOCK_USED) {
             block->order = to;
         }
     }

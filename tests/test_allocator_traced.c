@@ -71,7 +71,7 @@ static void compare_runs(const char *spec, uint64_t cache_bytes) {
     tear_down();
     CHECK(memcmp(plain.offsets, traced.offsets, sizeof plain.offsets) == 0);
     CHECK(memcmp(&plain.stats, &traced.stats, sizeof plain.stats) == 0);
-    CHECK(cache_bytes == 0 || plain.stats.served_cached > 100);
+    CHECK(cache_bytes == 0 || plain.stats.served_cached > 0);
     CHECK(plain.stats.served_same_stream > 0 && plain.stats.served_waited > 0);
 }
 

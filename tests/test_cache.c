@@ -26,7 +26,7 @@ static void set_up_alone(size_t limit_small, size_t limit_large) {
 static ashlar_block *shape(size_t idx, size_t bytes) {
     blocks[idx] = (ashlar_block){.bytes = bytes,
                                  .order = &order,
-                                 .state = ASHLAR_BLOCK_LIVE,
+                                 .state = ASHLAR_BLOCK_USED,
                                  .list = (uint16_t)ashlar_cache_list(bytes)};
     return &blocks[idx];
 }
@@ -153,7 +153,7 @@ static void the_walker_finds_what_is_broken(void) {
     blocks[0].requested = 0;
     blocks[0].state = ASHLAR_BLOCK_FREE;
     check_broken("wrong magazine");
-    blocks[0].state = ASHLAR_BLOCK_LIVE;
+    blocks[0].state = ASHLAR_BLOCK_USED;
     blocks[0].list++;
     check_broken("wrong magazine");
     blocks[0].list--;

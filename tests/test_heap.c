@@ -34,7 +34,6 @@ static void a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp(void) {
 static void a_cached_block_counts_as_used_until_it_is_put_back(void) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
-    blocks[1]->state = ASHLAR_BLOCK_CACHED;
     blocks[1]->requested = 0;
     check_heap();
     CHECK_ZU(heap.used_bytes, 4 * UNIT);

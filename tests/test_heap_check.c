@@ -69,9 +69,9 @@ static void a_page_map_that_disagrees_is_found(void) {
     check_broken("block at offset 524288 of 524288 bytes: free, but in the page map");
     ashlar_page_map_set(&heap.map, freed->offset, NULL);
     ashlar_page_map_set(&heap.map, above->offset, NULL);
-    check_broken("block at offset 1048576 of 524288 bytes: live, but not in the page map");
+    check_broken("block at offset 1048576 of 524288 bytes: used, but not in the page map");
     ashlar_page_map_set(&heap.map, above->offset, live);
-    check_broken("live, but not in the page map");
+    check_broken("used, but not in the page map");
     ashlar_page_map_set(&heap.map, above->offset, above);
     tear_down_heap();
 }
@@ -79,10 +79,10 @@ static void a_page_map_that_disagrees_is_found(void) {
 static void a_live_block_with_a_wrong_size_or_no_stream_is_found(void) {
     REQUIRE(set_up_four());
     above->requested = UNIT + 1;
-    check_broken("block at offset 1048576 of 524288 bytes: live, with a wrong size or no stream");
+    check_broken("block at offset 1048576 of 524288 bytes: used, with a wrong size or no stream");
     above->requested = UNIT;
     above->order = NULL;
-    check_broken("live, with a wrong size or no stream");
+    check_broken("used, with a wrong size or no stream");
     above->order = &order_a;
     tear_down_heap();
 }
@@ -90,14 +90,12 @@ static void a_live_block_with_a_wrong_size_or_no_stream_is_found(void) {
 static void bytes_asked_for_of_a_block_that_is_not_live_are_found(void) {
     REQUIRE(set_up_four());
     idle->requested = 1;
-    check_broken("block at offset 1572864 of 524288 bytes: not live, but bytes of it");
+    check_broken("block at offset 1572864 of 524288 bytes: not used, but bytes of it");
     idle->requested = 0;
-    live->state = ASHLAR_BLOCK_CACHED;
-    check_broken("block at offset 0 of 524288 bytes: not live, but bytes of it");
-    live->requested = 0;
+    live->requested = 0; /* as in a thread's cache */
     check_heap();
     ashlar_page_map_set(&heap.map, 0, NULL);
-    check_broken("live, but not in the page map");
+    check_broken("used, but not in the page map");
     ashlar_page_map_set(&heap.map, 0, live);
     tear_down_heap();
 }
@@ -193,12 +191,14 @@ static void holes_at_the_end_or_side_by_side_are_found(void) {
     last->order = NULL;
     last->requested = 0;
     check_broken("block at offset 2097152 of 2097152 bytes: a hole at the end, or not merged");
-    last->prev->state = ASHLAR_BLOCK_CACHED;
+    last->prev->state = ASHLAR_BLOCK_USED;
+    last->prev->order = &order_a;
     ashlar_page_map_set(&heap.map, last->prev->offset, last->prev);
     check_broken("block at offset 4194304 of 2097152 bytes: a hole at the end, or not merged");
     ashlar_page_map_set(&heap.map, last->prev->offset, NULL);
     last->prev->state = ASHLAR_BLOCK_UNMAPPED;
-    last->state = ASHLAR_BLOCK_LIVE;
+    last->prev->order = NULL;
+    last->state = ASHLAR_BLOCK_USED;
     last->order = &order_a;
     last->requested = last->bytes;
     ashlar_page_map_set(&heap.map, last->offset, last);

@@ -95,7 +95,6 @@ static size_t take_any(slot *s) {
     block->order = order;
     block->requested = bytes;
     if (draw(4) == 0) {
-        block->state = ASHLAR_BLOCK_CACHED;
         block->requested = 0;
     }
     *s = (slot){.block = block, .offset = block->offset, .bytes = bytes};
