@@ -110,7 +110,11 @@ void ashlar_trainer_destroy(ashlar_trainer *t) {
         return;
     }
     ashlar_model_destroy(t->model);
-    ashlar_allocator_destroy(t->allocator); /* waits for the stream, and takes the rest with it */
+    if (t->results != NULL) {
+        const ashlar_status unused = ashlar_free(t->allocator, t->results);
+        (void)unused; /* a block of this allocator, and nobody to tell */
+    }
+    ashlar_allocator_destroy(t->allocator); /* waits for the stream */
     ashlar_stream_destroy(t->device, t->stream);
     ashlar_device_host_free(t->device, t->staging);
     ashlar_batcher_destroy(t->batcher);

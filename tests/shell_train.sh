@@ -65,8 +65,17 @@ says_nothing() {
     [ ! -s "$scratch/stdout" ] && [ -s "$scratch/quiet.json" ]
 }
 
+# With the report of leaks on, which goes to stderr.
+leaves_nothing() {
+    (ASHLAR_CONF=leaks=on && export ASHLAR_CONF && small "$scratch/leaks.json" --seed 7) \
+        2>"$scratch/stderr" || return
+    cat "$scratch/stderr"
+    ! grep leak "$scratch/stderr"
+}
+
 check 'a_small_training_succeeds' small "$scratch/a.json" --seed 7
 check 'the_report_is_json' is_json "$scratch/a.json"
+check 'no_block_is_left_at_the_end' leaves_nothing
 check 'the_report_names_the_software_device' names_software
 check 'every_step_was_taken' is steps 12
 check 'the_maximum_length_is_reported' is max_length 64
