@@ -7,7 +7,7 @@
 #include "barrier.h"
 #include "check_level.h"
 #include "error.h"
-#include "free_log.h"
+#include "thread_number.h"
 #include "host.h"
 
 enum { SMALL_DIVISOR = 64 };

@@ -50,9 +50,8 @@ void ashlar_release_block_locked(ashlar_allocator *a, ashlar_block *block, ashla
  * meanings: a stream or capture of the past, another thread's default stream, a captured stream.
  */
 static bool may_cache(const ashlar_order *order) {
-    const bool is_others =
-        order->thread != 0 && order->thread != (uint64_t)ashlar_trace_thread() + 1;
-    return !order->is_gone && !order->is_ended && !is_others && order->pool == NULL;
+    return !order->is_gone && !order->is_ended && !ashlar_order_is_others(order) &&
+           order->pool == NULL;
 }
 
 /*

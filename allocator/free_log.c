@@ -42,12 +42,3 @@ void ashlar_place_write(ashlar_place place, char out[static ASHLAR_PLACE_BYTES])
                    (unsigned long long)place.thread, place.address, last_part(info.dli_fname),
                    (size_t)(at - (uintptr_t)info.dli_fbase), function);
 }
-
-uint64_t ashlar_thread_number(void) {
-    static _Atomic uint64_t numbers;
-    static _Thread_local uint64_t mine;
-    if (mine == 0) {
-        mine = atomic_fetch_add(&numbers, 1) + 1;
-    }
-    return mine;
-}

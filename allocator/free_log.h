@@ -36,7 +36,4 @@ const ashlar_freed *ashlar_free_log_find(const ashlar_free_log *log, cu_ptr ptr)
 /* "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)", as far as it is known. */
 void ashlar_place_write(ashlar_place place, char out[static ASHLAR_PLACE_BYTES]);
 
-/* The calling thread's number: from 1, never used again. */
-uint64_t ashlar_thread_number(void);
-
 #endif /* ASHLAR_FREE_LOG_H */

@@ -2,7 +2,6 @@
 
 #include "check_level.h"
 #include "error.h"
-#include "trace_ring.h"
 
 /*
  * Every call here runs in the device's context; the two calls that switch to it are counted for
@@ -18,9 +17,7 @@ static ashlar_status refuse(const ashlar_caller *caller, const char *what, cu_re
  * one.
  */
 static ashlar_stream recordable(const ashlar_order *order) {
-    const bool is_others =
-        order->thread != 0 && order->thread != (uint64_t)ashlar_trace_thread() + 1;
-    return is_others ? NULL : order->stream;
+    return ashlar_order_is_others(order) ? NULL : order->stream;
 }
 
 static bool is_capture_on(const ashlar_caller *caller) {

@@ -15,6 +15,7 @@
 
 #include "free_bins.h"
 #include "range.h"
+#include "thread_number.h"
 
 /* Lock: the allocator's guards every field except those marked const. */
 struct ashlar_order {
@@ -55,6 +56,11 @@ static inline uint64_t ashlar_order_stamp(const ashlar_order *order) {
  * is, since that might be ordered with it.
  */
 bool ashlar_order_is_closed(const ashlar_order *order, const ashlar_caller *caller);
+
+/* Another thread's default stream: the calling thread has no name for it. */
+static inline bool ashlar_order_is_others(const ashlar_order *order) {
+    return order->thread != 0 && order->thread != ashlar_thread_number();
+}
 
 /* Ask for the id of a stream that has just been met; a driver before CUDA 12 knows none. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_identify(ashlar_order *order, ashlar_caller *caller);

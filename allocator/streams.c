@@ -6,7 +6,6 @@
 #include "error.h"
 #include "host.h"
 #include "shared.h"
-#include "trace_ring.h"
 
 /*
  * Every allocator of the process, so that ashlar_stream_destroy() can tell those of its device.
@@ -18,18 +17,13 @@ static ashlar_allocator *allocators;
 /* Records of streams that are gone are looked through for ones without blocks when so many are. */
 enum { GONE_MAX = 16 };
 
-/* Never 0, which stands for no thread. */
-static uint64_t thread_key(void) {
-    return (uint64_t)ashlar_trace_thread() + 1;
-}
-
 static bool is_per_thread(ashlar_stream stream) {
     return (uintptr_t)stream == CU_STREAM_PER_THREAD;
 }
 
 static bool answers_to(const ashlar_order *order, ashlar_stream named) {
     return order->stream == named && !order->is_gone && !order->is_pool &&
-           (order->thread == 0 || order->thread == thread_key());
+           !ashlar_order_is_others(order);
 }
 
 static ashlar_order *find_order(const ashlar_allocator *a, ashlar_stream named) {
@@ -99,7 +93,7 @@ static void drop_gone_locked(ashlar_allocator *a) {
 
 void ashlar_orders_end_thread_locked(ashlar_allocator *a) {
     for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        order->is_ended = order->is_ended || order->thread == thread_key();
+        order->is_ended = order->is_ended || order->thread == ashlar_thread_number();
     }
 }
 
@@ -114,7 +108,7 @@ ashlar_status ashlar_order_new_locked(ashlar_allocator *a, ashlar_stream stream,
     }
     order->stream = stream;
     if (is_per_thread(stream)) {
-        order->thread = thread_key();
+        order->thread = ashlar_thread_number();
     } else if (stream != NULL) {
         const ashlar_status status = ashlar_order_identify(order, &a->caller);
         if (status != ASHLAR_OK) {

@@ -4,8 +4,8 @@
 #include <time.h>
 
 #include "error.h"
-#include "compiler.h"
 #include "host.h"
+#include "thread_number.h"
 
 #define CAPACITY_MAX (UINT64_C(1) << 32)
 
@@ -19,12 +19,7 @@ uint64_t ashlar_trace_now_ns(void) {
 }
 
 uint32_t ashlar_trace_thread(void) {
-    static _Atomic uint32_t thread_count;
-    static _Thread_local uint32_t number ASHLAR_INITIAL_EXEC; /* plus 1; 0: none yet */
-    if (number == 0) {
-        number = atomic_fetch_add_explicit(&thread_count, 1, memory_order_relaxed) + 1;
-    }
-    return number - 1;
+    return ashlar_thread_number() - 1;
 }
 
 ashlar_status ashlar_trace_init(ashlar_trace *trace, size_t capacity) {
