@@ -350,6 +350,14 @@ void ashlar_caches_release_locked(ashlar_allocator *a, const ashlar_cache *own) 
     set_attention(a, own, watched(a));
 }
 
+void ashlar_caches_flush_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ashlar_caches_claim_locked(a, own);
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ashlar_cache_flush_locked(cache);
+    }
+    ashlar_caches_release_locked(a, own);
+}
+
 /* ---- checks ---- */
 
 static ashlar_status broken(const ashlar_cache *cache, const char *what) {

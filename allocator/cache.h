@@ -205,6 +205,9 @@ void ashlar_cache_flush_pending_locked(ashlar_cache *cache);
 void ashlar_cache_flush_locked(ashlar_cache *cache);
 void ashlar_cache_flush_large_locked(ashlar_cache *cache);
 
+/* Give all blocks of all caches to the heap. `own`: as for ashlar_caches_claim_locked(). */
+void ashlar_caches_flush_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+
 /* Give all blocks of one stream to the heap and forget its magazines. */
 void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order);
 

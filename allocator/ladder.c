@@ -190,14 +190,8 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
             continue;
         }
         may_merge = true;
-        if (ashlar_order_is_past(other, other->last_tick)) {
-            continue;
-        }
-        ashlar_status status =
-            ashlar_order_cover(other, &a->caller, other->last_tick, &a->stats.events_recorded);
-        if (status == ASHLAR_OK) {
-            status = ashlar_order_query(other, &a->caller);
-        }
+        const ashlar_status status =
+            ashlar_order_ask(other, &a->caller, other->last_tick, &a->stats.events_recorded);
         if (status != ASHLAR_OK) {
             return status;
         }
@@ -253,11 +247,7 @@ static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar
 /* Step 8. True: there was something to take back. */
 static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
     const size_t free_bytes = a->heap.free_bytes;
-    ashlar_caches_claim_locked(a, r->own);
-    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        ashlar_cache_flush_locked(cache);
-    }
-    ashlar_caches_release_locked(a, r->own);
+    ashlar_caches_flush_locked(a, r->own);
     return a->heap.free_bytes != free_bytes;
 }
 

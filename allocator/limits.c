@@ -10,21 +10,14 @@
 
 /* Everything that is past becomes idle, without waiting: what the device is still at stays. */
 static ashlar_status settle_locked(ashlar_allocator *a) {
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        ashlar_cache_flush_locked(cache);
-    }
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    ashlar_caches_flush_locked(a, ashlar_cache_recent);
     ashlar_status status = ashlar_shared_query_locked(a, 0);
     for (ashlar_order *order = a->orders; order != NULL && status == ASHLAR_OK;
          order = order->next) {
-        if (ashlar_order_is_closed(order, &a->caller) || ashlar_free_bins_is_empty(&order->free) ||
-            ashlar_order_is_past(order, order->last_tick)) {
-            continue;
-        }
-        status = ashlar_order_cover(order, &a->caller, order->last_tick, &a->stats.events_recorded);
-        if (status == ASHLAR_OK && order->completed < order->recorded) {
-            status = ashlar_order_query(order, &a->caller);
+        if (!ashlar_order_is_closed(order, &a->caller) &&
+            !ashlar_free_bins_is_empty(&order->free)) {
+            status =
+                ashlar_order_ask(order, &a->caller, order->last_tick, &a->stats.events_recorded);
         }
     }
     ashlar_shared_settle_locked(a);

@@ -136,6 +136,14 @@ ashlar_status ashlar_order_query(ashlar_order *order, ashlar_caller *caller) {
                                                           : refuse(caller, "cuEventQuery", result);
 }
 
+ashlar_status ashlar_order_ask(ashlar_order *order, ashlar_caller *caller, uint64_t tick,
+                               uint64_t *recorded) {
+    const ashlar_status status = ashlar_order_cover(order, caller, tick, recorded);
+    return status != ASHLAR_OK || ashlar_order_is_past(order, tick)
+               ? status
+               : ashlar_order_query(order, caller);
+}
+
 ashlar_status ashlar_order_wait_on(ashlar_order *order, ashlar_caller *caller,
                                    ashlar_stream waiter) {
     /* Past already, perhaps without an event: a stream that was found to be gone. */

@@ -81,6 +81,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_order_cover(ashlar_order *order, ashlar_c
 /* Ask once, without waiting, whether the newest recording, not known to be over, has completed. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_query(ashlar_order *order, ashlar_caller *caller);
 
+/*
+ * Find out, without waiting, whether a use stamped `tick` is over: record what is not recorded yet,
+ * and ask, unless that is known or recording has shown it.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_order_ask(ashlar_order *order, ashlar_caller *caller,
+                                                 uint64_t tick, uint64_t *recorded);
+
 /* Queue on `waiter` a wait for the newest recording. Errors: also ASHLAR_EINVAL, as above. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_wait_on(ashlar_order *order, ashlar_caller *caller,
                                                      ashlar_stream waiter);

@@ -145,10 +145,8 @@ ashlar_status ashlar_shared_query_locked(ashlar_allocator *a, size_t bytes) {
         }
         for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK;
              use = use->next) {
-            status = cover(a, use);
-            if (status == ASHLAR_OK && !ashlar_order_is_past(use->order, use->tick)) {
-                status = ashlar_order_query(use->order, &a->caller);
-            }
+            status =
+                ashlar_order_ask(use->order, &a->caller, use->tick, &a->stats.events_recorded);
         }
     }
     return status;

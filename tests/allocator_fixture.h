@@ -122,6 +122,18 @@ static inline void give_on(void *ptr, ashlar_stream stream) {
     check_all();
 }
 
+/* An armed host failure that has not come yet; it is disarmed. */
+static inline bool is_still_armed(unsigned long n) {
+    bool was_armed = false;
+    for (unsigned long i = 0; i < n && !was_armed; i++) {
+        void *probe = ashlar_host_calloc(1, 1);
+        was_armed = probe == NULL;
+        ashlar_host_free(probe);
+    }
+    ashlar_host_fail_at(0);
+    return was_armed;
+}
+
 static inline void wait_for(ashlar_stream stream) {
     CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
 }

@@ -149,18 +149,6 @@ static void every_driver_call_may_fail(void) {
     }
 }
 
-/* An armed host failure that has not come yet; it is disarmed. */
-static bool is_still_armed(unsigned long n) {
-    bool was_armed = false;
-    for (unsigned long i = 0; i < n && !was_armed; i++) {
-        void *probe = ashlar_host_calloc(1, 1);
-        was_armed = probe == NULL;
-        ashlar_host_free(probe);
-    }
-    ashlar_host_fail_at(0);
-    return was_armed;
-}
-
 static void every_host_allocation_may_fail(void) {
     for (size_t g = 0; g < 2; g++) {
         unsigned long n = 0, seen = 0;
