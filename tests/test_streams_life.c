@@ -43,6 +43,24 @@ static void a_live_block_of_a_destroyed_stream_stays_and_is_waited_for(void) {
     tear_down();
 }
 
+/* Neither block is large enough alone, so the record of the stream is met when all is merged. */
+static void a_stream_that_is_gone_is_not_asked_when_blocks_are_merged(void) {
+    REQUIRE(set_up("memory=64MiB"));
+    ashlar_stream stream = new_stream();
+    unsigned char *a = take(BIG, stream), *b = take(BIG, streams[1]);
+    queue_write(stream, a, BIG, 1);
+    queue_write(streams[1], b, BIG, 2);
+    give(a);
+    give(b);
+    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    CHECK(driver->table.stream_destroy(stream) == CU_SUCCESS); /* and nobody was told */
+    ashlar_device_leave(device);
+    unsigned char *whole = take(2 * BIG, streams[2]);
+    CHECK(whole == a && stats_now().reserved_bytes == 2 * BIG);
+    check_owned(streams[2], whole, 2 * BIG);
+    tear_down();
+}
+
 static void a_recycled_handle_is_another_stream(void) {
     REQUIRE(set_up_streams("64MiB"));
     ashlar_stream stream = new_stream();
@@ -320,6 +338,7 @@ static void anothers_default_streams_block_is_not_cached_for_the_own(void) {
 int main(void) {
     RUN(a_free_block_of_a_destroyed_stream_is_waited_for);
     RUN(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for);
+    RUN(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged);
     RUN(a_recycled_handle_is_another_stream);
     RUN(a_stream_that_ended_unannounced_is_found_out);
     RUN(a_cached_block_goes_with_its_stream);
