@@ -10,6 +10,7 @@
 #include <ashlar/device.h>
 #include <ashlar/dtype.h>
 #include <ashlar/optimizer.h>
+#include <ashlar/pack.h>
 #include <ashlar/pool.h>
 #include <ashlar/rnn.h>
 #include <ashlar/status.h>

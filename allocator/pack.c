@@ -1,0 +1,85 @@
+/* pack.c - ashlar_pack(): what is tried, and in which order. */
+#include <ashlar/pack.h>
+
+#include <string.h>
+
+#include "error.h"
+#include "host.h"
+#include "pack_greedy.h"
+
+static ashlar_status check_alignment(size_t alignment) {
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "pack: an alignment of %zu; give a power of two",
+                           alignment);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status state_init(ashlar_pack_state *state, const ashlar_pack_items *problem) {
+    const size_t count = problem->count;
+    state->offsets = ashlar_host_calloc(count, sizeof *state->offsets);
+    state->trial = ashlar_host_calloc(count, sizeof *state->trial);
+    state->order = ashlar_host_calloc(count, sizeof *state->order);
+    state->keys = ashlar_host_calloc(count, sizeof *state->keys);
+    if (state->offsets == NULL || state->trial == NULL || state->order == NULL ||
+        state->keys == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", count);
+    }
+    return ashlar_pack_room_create(problem->section_count, &state->room);
+}
+
+static void state_finish(ashlar_pack_state *state) {
+    ashlar_host_free(state->offsets);
+    ashlar_host_free(state->trial);
+    ashlar_host_free(state->order);
+    ashlar_host_free(state->keys);
+    ashlar_pack_room_destroy(state->room);
+}
+
+static ashlar_status pack_items(const ashlar_pack_items *problem,
+                                const ashlar_pack_options *options, size_t *offsets,
+                                ashlar_pack_result *out) {
+    ashlar_pack_state state = {.problem = problem, .plan_bytes = SIZE_MAX};
+    const size_t capacity = options->capacity_bytes;
+    state.target_bytes = capacity > problem->peak_bytes ? capacity : problem->peak_bytes;
+    ashlar_pack_watch_init(&state.watch, options, problem->peak_bytes);
+    ashlar_status status = state_init(&state, problem);
+    if (status == ASHLAR_OK) {
+        status = ashlar_pack_greedy(&state);
+    }
+    if (status == ASHLAR_OK) {
+        memcpy(offsets, state.offsets, problem->count * sizeof *offsets);
+        *out = (ashlar_pack_result){
+            .plan_bytes = state.plan_bytes,
+            .bound_bytes = problem->peak_bytes,
+            .is_optimal = state.plan_bytes == problem->peak_bytes,
+            .was_stopped = state.watch.is_stopped,
+            .strategy = state.strategy,
+        };
+    }
+    state_finish(&state);
+    return status;
+}
+
+ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers, size_t count,
+                          const ashlar_pack_options *options, size_t *offsets,
+                          ashlar_pack_result *out) {
+    static const ashlar_pack_options defaults = {0};
+    ashlar_pack_items problem;
+    const ashlar_pack_options *o = options == NULL ? &defaults : options;
+    const size_t alignment = o->alignment == 0 ? 1 : o->alignment;
+    ashlar_status status = check_alignment(alignment);
+    if (status == ASHLAR_OK) {
+        status = ashlar_pack_items_init(&problem, buffers, count, alignment);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (count == 0) {
+        *out = (ashlar_pack_result){.is_optimal = true, .strategy = "nothing to place"};
+    } else {
+        status = pack_items(&problem, o, offsets, out);
+    }
+    ashlar_pack_items_finish(&problem);
+    return status;
+}

@@ -1,0 +1,94 @@
+/*
+ * pack.h - offsets for buffers whose sizes and lifetimes are known in advance.
+ *
+ * Buffers that are live at the same time must not overlap, and the whole is to need as few bytes as
+ * possible. The packer is a pure function of its arguments: it takes no device memory, and the same
+ * buffers with the same options, and time enough, give the same offsets on every machine.
+ *
+ *     const ashlar_pack_buffer buffers[] = {{4096, 0, 3}, {1024, 1, 2}, {2048, 3, 5}};
+ *     const ashlar_pack_options options = {.alignment = 256, .time_budget_ms = 1000};
+ *     size_t offsets[3];
+ *     ashlar_pack_result result;
+ *     status = ashlar_pack(buffers, 3, &options, offsets, &result);
+ */
+#ifndef ASHLAR_PACK_H
+#define ASHLAR_PACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/status.h>
+
+ASHLAR_BEGIN_DECLS
+
+/* What is to be placed. Times are in any unit; only their order counts. */
+typedef struct ashlar_pack_buffer {
+    size_t bytes;        /* at least 1 */
+    uint64_t begin, end; /* live in [begin, end); begin < end */
+} ashlar_pack_buffer;
+
+/* How far the packer is. */
+typedef struct ashlar_pack_progress {
+    size_t plan_bytes;    /* of the best plan so far; 0 before the first one */
+    size_t bound_bytes;   /* no plan is smaller */
+    uint64_t elapsed_ms;  /* since the call began */
+    const char *strategy; /* what is being tried; never NULL */
+} ashlar_pack_progress;
+
+typedef struct ashlar_pack_options {
+    size_t alignment;        /* of every offset, a power of two; 0 stands for 1 */
+    size_t capacity_bytes;   /* done as soon as a plan fits; 0: as small as possible */
+    uint64_t time_budget_ms; /* for the search behind the greedy orders; 0: no search */
+    /* Called at most ten times a second; false: stop, and keep the best so far. NULL: not wanted. */
+    bool (*progress)(void *user, const ashlar_pack_progress *now);
+    void *user; /* of `progress` */
+} ashlar_pack_options;
+
+typedef struct ashlar_pack_result {
+    size_t plan_bytes;    /* highest end of a buffer, rounded up to the alignment */
+    size_t bound_bytes;   /* the peak of live bytes, each buffer rounded up to the alignment */
+    bool is_optimal;      /* no plan is smaller: plan_bytes == bound_bytes, or the search proved it */
+    bool was_stopped;     /* by `progress`, or by the end of the time budget */
+    const char *strategy; /* what found the plan, static text, for example "largest first" */
+} ashlar_pack_result;
+
+/*
+ * Place `count` buffers. Several greedy orders are tried and the best plan is kept; where that is
+ * more than 0.5 % above the bound, or above the capacity, a search follows within the time budget.
+ *
+ * buffers   [count]; NULL where count is 0, which is a plan of 0 bytes
+ * options   NULL: the defaults, which are all 0
+ * offsets   [count], multiples of the alignment; unchanged on failure
+ * out       unchanged on failure. A plan that exceeds the capacity is no failure: plan_bytes tells.
+ *
+ * Threads: any; nothing is shared.  Stream: none.
+ * Errors:  ASHLAR_EINVAL (a buffer of 0 bytes or without a lifetime, an alignment that is no power
+ *          of two), ASHLAR_EOVERFLOW (the sizes do not add up in size_t, or more than 2^30
+ *          buffers), ASHLAR_EHOSTMEM.
+ * Cost:    greedy: near O(count log count), 20,000 buffers in less than a second. Then the time
+ *          budget, of which little is used where the greedy plan is good.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers,
+                                                       size_t count,
+                                                       const ashlar_pack_options *options,
+                                                       size_t *offsets, ashlar_pack_result *out);
+
+/*
+ * Check a plan, whoever made it: every offset aligned, no two buffers overlapping while both live.
+ *
+ * bytes    the highest end of a buffer, rounded up to the alignment; unchanged on failure
+ *
+ * Threads: any.  Stream: none.
+ * Errors:  ASHLAR_EFORMAT (the plan is wrong: the detail names the buffers and what is wrong),
+ *          ASHLAR_EINVAL, ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM.
+ * Cost:    O(count log count).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack_verify(const ashlar_pack_buffer *buffers,
+                                                              size_t count, size_t alignment,
+                                                              const size_t *offsets,
+                                                              size_t *bytes);
+
+ASHLAR_END_DECLS
+
+#endif /* ASHLAR_PACK_H */
