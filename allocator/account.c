@@ -55,6 +55,8 @@ void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     publish_peak(c, stats);
     stats->alloc_count += c->hit_count - c->hit_count_published;
     stats->served_cached += c->hit_count - c->hit_count_published;
+    stats->alloc_count += c->planned_count;
+    stats->served_planned += c->planned_count;
     stats->free_count += c->free_count;
     stats->live_bytes = changed(stats->live_bytes, c->all.live);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {

@@ -8,6 +8,7 @@
 #include "check_level.h"
 #include "error.h"
 #include "guard.h"
+#include "step.h"
 #include "trace_ring.h"
 
 /* Where the calling thread's cache is in the middle of nothing. O(blocks). */
@@ -40,6 +41,7 @@ static uint64_t *served_by(ashlar_stats *stats, ashlar_step step) {
         return &stats->served_after_sync;
     case ASHLAR_STEP_GATHERED:
         return &stats->served_gathered;
+    case ASHLAR_STEP_PLANNED:
     case ASHLAR_STEP_CACHED:
         break;
     }
@@ -48,7 +50,9 @@ static uint64_t *served_by(ashlar_stats *stats, ashlar_step step) {
 
 static void count_step_locked(ashlar_allocator *a, ashlar_counters *counters, ashlar_step step) {
     uint64_t *served = served_by(&a->stats, step);
-    if (served == NULL) {
+    if (step == ASHLAR_STEP_PLANNED) {
+        counters->planned_count++;
+    } else if (served == NULL) {
         counters->hit_count++;
     } else {
         ++*served;
@@ -118,6 +122,14 @@ static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *req
     return status == ASHLAR_OK ? ashlar_ladder_find_locked(a, request, out, &unused) : status;
 }
 
+static ashlar_block *ask_plan_locked(const ashlar_request *r, size_t requested, ashlar_tag tag,
+                                     ashlar_stream stream) {
+    return r->own != NULL && r->own->replay != NULL && !r->is_unplanned
+               ? ashlar_run_serve(r->own->replay, requested, (unsigned)tag,
+                                  ashlar_stream_named(stream))
+               : NULL;
+}
+
 static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request *request,
                                        ashlar_block **out, ashlar_step *step) {
     *out = pop_own_locked(request->own, request->order, request->bytes);
@@ -136,11 +148,16 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
 
 static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
-    ashlar_block *block = NULL;
-    ashlar_step step = ASHLAR_STEP_CACHED;
+    ashlar_block *block = ask_plan_locked(request, requested, tag, stream);
+    ashlar_step step = ASHLAR_STEP_PLANNED;
     ashlar_order *order = NULL;
-    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
-    if (status == ASHLAR_OK) {
+    ashlar_status status = ASHLAR_OK;
+    if (block != NULL) {
+        request->order = block->order;
+    } else {
+        status = ashlar_order_of_locked(a, stream, &order);
+    }
+    if (status == ASHLAR_OK && block == NULL) {
         request->order = order->pool != NULL ? order->pool : order;
         status = find_block_locked(a, request, &block, &step);
     }
@@ -162,6 +179,7 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     count_step_locked(a, counters, step);
     ashlar_count_alloc(counters, requested, (unsigned)tag);
     ashlar_publish_locked(a, request->own);
+    ashlar_step_note_alloc_locked(request->own, requested, block);
     ashlar_note_block_locked(a, ASHLAR_TRACE_ALLOC, block, block->order);
     ASHLAR_CHECK3(ashlar_is_sound_locked(a, request->own));
     *out = ashlar_ptr_out(a->fixed.base + block->offset);
@@ -232,9 +250,9 @@ static void give_warning(const warning *w, size_t bytes, ashlar_tag tag) {
     }
 }
 
-ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
-                                ashlar_stream stream, void **out) {
-    ashlar_request request = {0};
+static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, ashlar_stream stream,
+                           bool is_unplanned, void **out) {
+    ashlar_request request = {.is_unplanned = is_unplanned};
     if (bytes == 0) {
         return ashlar_fail(ASHLAR_EINVAL, "bytes: a block of 0 bytes; ask for at least 1");
     }
@@ -249,4 +267,14 @@ ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag ta
     pthread_mutex_unlock(&a->lock);
     give_warning(&w, bytes, tag);
     return status;
+}
+
+ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+                                ashlar_stream stream, void **out) {
+    return alloc(a, bytes, tag, stream, false, out);
+}
+
+ashlar_status ashlar_alloc_unplanned(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+                                     ashlar_stream stream, void **out) {
+    return alloc(a, bytes, tag, stream, true, out);
 }

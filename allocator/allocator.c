@@ -6,7 +6,9 @@
 #include "guard.h"
 #include "host.h"
 #include "leaks.h"
+#include "region.h"
 #include "shared.h"
+#include "step.h"
 
 /* What one thread's cache may hold, where nobody says: 1/32 of the device, half of it large. */
 enum { CACHE_DIVISOR = 32 };
@@ -99,6 +101,7 @@ ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_c
     }
     a->cache_bytes = cache_bytes_of(device, config);
     a->seal = config->seal;
+    a->planner.options = ashlar_plan_defaults;
     fix(a);
     pthread_mutex_init(&a->lock, NULL); /* cannot fail with default attributes on Linux */
     status = ashlar_reserve(a, (size_t)config->reserve_bytes);
@@ -147,6 +150,7 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     ashlar_caches_disown(a);
     ashlar_guard_destroy(a);
     ashlar_shared_finish(a);
+    ashlar_planner_finish(a);
     while (a->orders != NULL) {
         ashlar_order *order = a->orders;
         a->orders = order->next;
@@ -177,7 +181,9 @@ void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
     stats->shared_bytes = a->shared_bytes;
-    stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes;
+    stats->planned_bytes = ashlar_regions_idle_bytes(a);
+    stats->block_bytes =
+        a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;
     stats->reserved_bytes = a->heap.range.mapped_bytes;
     if (a->unmap != NULL) {

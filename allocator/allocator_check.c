@@ -2,6 +2,7 @@
 
 #include "error.h"
 #include "guard.h"
+#include "region.h"
 
 static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t found) {
     return counted == found
@@ -23,10 +24,10 @@ static ashlar_status check_equations(const ashlar_stats *s) {
     }
     if (s->live_bytes > s->live_peak_bytes || s->live_bytes > s->block_bytes ||
         s->reserved_bytes > s->reserved_peak_bytes ||
-        s->block_bytes + s->cached_bytes + s->shared_bytes > s->reserved_bytes) {
+        s->block_bytes + s->cached_bytes + s->planned_bytes + s->shared_bytes > s->reserved_bytes) {
         return ashlar_fail(ASHLAR_EFORMAT, "allocator check: a peak is below its value");
     }
-    const uint64_t served = s->served_cached + s->served_same_stream + s->served_idle +
+    const uint64_t served = s->served_planned + s->served_cached + s->served_same_stream + s->served_idle +
                             s->served_completed + s->served_waited + s->served_mapped +
                             s->served_drained + s->served_reclaimed + s->served_after_sync +
                             s->served_gathered;
@@ -45,12 +46,13 @@ typedef struct census {
 } census;
 
 static void count_blocks(const ashlar_allocator *a, census *found) {
-    for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+    for (const ashlar_block *block = a->heap.first; block != NULL;
+         block = ashlar_block_after(block)) {
         if (block->state == ASHLAR_BLOCK_FREE) {
             found->free_blocks++;
-        } else if (block->state == ASHLAR_BLOCK_UNMAPPED) {
+        } else if (block->state == ASHLAR_BLOCK_UNMAPPED || block->state == ASHLAR_BLOCK_REGION) {
             continue;
-        } else if (block->requested == 0 && block->is_shared) {
+        } else if (block->requested == 0 && ashlar_block_is_shared(block)) {
             found->shared_bytes += block->bytes;
             found->cached_blocks++;
         } else if (block->requested == 0) {
@@ -82,7 +84,8 @@ static void count_pages(const ashlar_guard_unmap *unmap, census *found) {
 static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats *stats) {
     census found = {0};
     count_blocks(a, &found);
-    const uint64_t in_page_map = found.live_blocks + found.cached_blocks;
+    const uint64_t in_page_map =
+        found.live_blocks + found.cached_blocks + ashlar_regions_idle_seats(a);
     count_pages(a->unmap, &found);
     uint64_t in_bins = ashlar_free_bins_count(&a->heap.idle);
     for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
@@ -141,6 +144,9 @@ ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     ashlar_caches_claim_locked(a, ashlar_cache_recent);
     ashlar_stats_sum_claimed(a, &stats);
     ashlar_status status = ashlar_heap_check(&a->heap);
+    if (status == ASHLAR_OK) {
+        status = ashlar_regions_check_locked(a);
+    }
     if (status == ASHLAR_OK) {
         status = check_caches(a);
     }

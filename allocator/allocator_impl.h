@@ -13,6 +13,7 @@
 #include "guard_fill.h"
 #include "guard_unmap.h"
 #include "heap.h"
+#include "planner.h"
 #include "trace_ring.h"
 
 /* What a hit reads: never written after creation, and on no line with what is. */
@@ -48,6 +49,7 @@ struct ashlar_allocator {
     size_t shared_bytes;
     /* Of threads without a cache. As the caches' ones after a publication, between two calls. */
     ashlar_counters counters;
+    ashlar_planner planner;
     /* Published, but for what ashlar_stats_read fills in: some threads' changes are not in it. */
     ashlar_stats stats;
     uint64_t calls_at_seal;
@@ -60,6 +62,7 @@ struct ashlar_allocator {
 
 /* Which step of the ladder served a request: the counter to raise. */
 typedef enum ashlar_step {
+    ASHLAR_STEP_PLANNED,
     ASHLAR_STEP_CACHED,
     ASHLAR_STEP_SAME_STREAM,
     ASHLAR_STEP_IDLE,
@@ -80,6 +83,10 @@ static inline ashlar_stream ashlar_stream_named(ashlar_stream stream) {
 /* As the public functions, for whatever the calling thread's cache does not settle. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_slow(ashlar_allocator *allocator, size_t bytes,
                                                   ashlar_tag tag, ashlar_stream stream, void **out);
+/* The same for a request that the step under way was asked for already. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_unplanned(ashlar_allocator *allocator, size_t bytes,
+                                                       ashlar_tag tag, ashlar_stream stream,
+                                                       void **out);
 ASHLAR_MUST_CHECK ashlar_status ashlar_free_slow(ashlar_allocator *allocator, void *ptr);
 /* caller   where the public function returns to */
 ASHLAR_MUST_CHECK ashlar_status ashlar_free_from(ashlar_allocator *allocator, void *ptr,
@@ -153,6 +160,7 @@ typedef struct ashlar_request {
     ashlar_order *order; /* work queued there from now on is to use the block */
     size_t bytes;        /* of the block */
     ashlar_cache *own;   /* the calling thread's cache, or NULL */
+    bool is_unplanned;   /* the step under way was asked already */
 } ashlar_request;
 
 /*

@@ -5,6 +5,7 @@
 
 #include "error.h"
 #include "host.h"
+#include "region.h"
 #include "snapshot.h"
 #include "trace_csv.h"
 
@@ -62,9 +63,9 @@ ashlar_status ashlar_trace_write(ashlar_allocator *a, ashlar_trace_format format
 
 static ashlar_snapshot_state state_of(const ashlar_block *block) {
     if (block->state != ASHLAR_BLOCK_FREE) {
-        return block->requested != 0 ? ASHLAR_SNAPSHOT_LIVE
-               : block->is_shared    ? ASHLAR_SNAPSHOT_PENDING
-                                     : ASHLAR_SNAPSHOT_CACHED;
+        return block->requested != 0           ? ASHLAR_SNAPSHOT_LIVE
+               : ashlar_block_is_shared(block) ? ASHLAR_SNAPSHOT_PENDING
+                                               : ASHLAR_SNAPSHOT_CACHED;
     }
     return ashlar_order_is_past(block->order, block->tick) ? ASHLAR_SNAPSHOT_IDLE
                                                            : ASHLAR_SNAPSHOT_PENDING;
@@ -108,6 +109,53 @@ static bool starts_segment(const ashlar_block *block) {
     return is_mapped(block) && (block->prev == NULL || !is_mapped(block->prev));
 }
 
+/*
+ * A region as its seats' blocks, and what is between them. out: where to, or NULL: only count.
+ * Returns how many there are.
+ */
+static size_t copy_region(const ashlar_heap *heap, const ashlar_block *region,
+                          ashlar_snapshot_block *out) {
+    const size_t end = region->offset + region->bytes;
+    size_t at = region->offset, count = 0;
+    const ashlar_block *next = ashlar_block_after(region);
+    while (at < end) {
+        const bool is_seat = next != region->next;
+        const size_t begin = is_seat ? next->offset : end;
+        if (begin > at) {
+            if (out != NULL) {
+                out[count] = (ashlar_snapshot_block){.address = heap->range.base + at,
+                                                     .bytes = begin - at,
+                                                     .stream = region->order->stream,
+                                                     .tag = ASHLAR_TAG_USER,
+                                                     .state = ASHLAR_SNAPSHOT_PLANNED};
+            }
+            count++;
+            at = begin;
+        }
+        if (is_seat) {
+            if (out != NULL) {
+                out[count] = copy_block(heap, next);
+            }
+            count++;
+            at += next->bytes;
+            next = ashlar_block_after(next);
+        }
+    }
+    return count;
+}
+
+/* What a block of the heap's is in the snapshot; as above. */
+static size_t copy_mapped(const ashlar_heap *heap, const ashlar_block *block,
+                          ashlar_snapshot_block *out) {
+    if (block->state == ASHLAR_BLOCK_REGION) {
+        return copy_region(heap, block, out);
+    }
+    if (out != NULL) {
+        *out = copy_block(heap, block);
+    }
+    return 1;
+}
+
 static void copy_blocks(const ashlar_heap *heap, ashlar_snapshot *snapshot) {
     ashlar_snapshot_segment *segment = snapshot->segments; /* one behind the last so far */
     ashlar_snapshot_block *copy = snapshot->blocks;
@@ -117,7 +165,7 @@ static void copy_blocks(const ashlar_heap *heap, ashlar_snapshot *snapshot) {
                 (ashlar_snapshot_segment){.address = heap->range.base + block->offset, .bytes = 0};
         }
         if (is_mapped(block)) {
-            *copy++ = copy_block(heap, block);
+            copy += copy_mapped(heap, block, copy);
             segment[-1].bytes += block->bytes;
         }
     }
@@ -127,7 +175,7 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
     size_t segment_count = 0, block_count = 0;
     for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
         segment_count += starts_segment(block);
-        block_count += is_mapped(block);
+        block_count += is_mapped(block) ? copy_mapped(&a->heap, block, NULL) : 0;
     }
     ashlar_snapshot *snapshot = NULL;
     const size_t page_count = a->unmap != NULL ? a->unmap->count : 0;

@@ -18,13 +18,22 @@
 typedef struct ashlar_block ashlar_block;
 typedef struct ashlar_order ashlar_order;
 typedef struct ashlar_use ashlar_use;
+typedef struct ashlar_slot ashlar_slot;
 
 typedef enum ashlar_block_state {
     ASHLAR_BLOCK_FREE,     /* in its order's bins, or in the heap's idle ones */
     ASHLAR_BLOCK_USED,     /* taken from the heap; in the page map: live if requested > 0, else kept
                             * by a thread's cache, or because not all its streams may be done */
     ASHLAR_BLOCK_UNMAPPED, /* a hole: addresses without memory */
+    ASHLAR_BLOCK_REGION,   /* taken from the heap by plans: instead of it, the page map has its
+                            * seats, which are USED blocks outside the heap's list; see region.h */
 } ashlar_block_state;
+
+/* What makes a block unfit for a thread's cache: bits of ashlar_block.marks. */
+enum {
+    ASHLAR_BLOCK_SHARED = 1, /* live: used on further streams, see shared.h */
+    ASHLAR_BLOCK_SEAT = 2,  /* always: of a region, which has it back when it is freed */
+};
 
 /*
  * What a hit in a thread's cache reads and writes is one cache line, of this block alone: the
@@ -42,18 +51,32 @@ struct ashlar_block {
     unsigned char state; /* an ashlar_block_state */
     unsigned char tag;   /* live: an ashlar_tag */
     uint16_t list;       /* live: the list of a cache's magazines that it would be in */
-    bool is_shared;      /* live: used on further streams, see shared.h */
+    unsigned char marks; /* ASHLAR_BLOCK_SHARED, ASHLAR_BLOCK_SEAT */
     bool starts_segment; /* never merges with the block below it */
-    ashlar_block *older; /* free: the list of its bin; live: that of a cache; NULL at the end */
+    _Atomic bool is_served; /* of a seat: in use by the caller, or by streams after it was freed */
+    ashlar_block *older; /* free: the list of its bin; live: that of a cache; NULL at the end;
+                            of a region: its first seat */
+    union {
+        const ashlar_slot *slot; /* of a seat: what it was last handed out as */
+        uint32_t recorded;       /* of others: its number in a recording that says the same */
+    };
     _Alignas(ASHLAR_CACHE_LINE) ashlar_block *newer; /* free: back in the list of its bin */
     union {
         uint64_t tick;    /* free: order->recorded at that use */
-        ashlar_use *uses; /* is_shared: one for each of its streams */
+        ashlar_use *uses; /* SHARED: one for each of its streams */
     };
     ashlar_block *prev;  /* address order, NULL at the ends */
     ashlar_block *next;  /* and the list of spare nodes */
 };
 
 _Static_assert(sizeof(ashlar_block) == (size_t)2 * ASHLAR_CACHE_LINE, "two lines");
+
+static inline bool ashlar_block_is_shared(const ashlar_block *block) {
+    return (block->marks & ASHLAR_BLOCK_SHARED) != 0;
+}
+
+static inline bool ashlar_block_is_seat(const ashlar_block *block) {
+    return (block->marks & ASHLAR_BLOCK_SEAT) != 0;
+}
 
 #endif /* ASHLAR_BLOCK_H */

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "thread_number.h"
 #include "host.h"
+#include "step.h"
 
 enum { SMALL_DIVISOR = 64 };
 
@@ -30,6 +31,11 @@ static pthread_mutex_t parting_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t ending_key;
 static bool has_ending_key;
 
+/* Whether every call is to go by the lock: for a trace, or for a step that is recorded. */
+static unsigned watched(const ashlar_allocator *a) {
+    return a->is_watched || a->planner.recording_count > 0 ? ASHLAR_CACHE_WATCHED : 0;
+}
+
 /* ---- lists ---- */
 
 static void link_locked(ashlar_allocator *a, ashlar_cache *cache) {
@@ -49,6 +55,10 @@ static void unlink_locked(ashlar_allocator *a, ashlar_cache *cache) {
 }
 
 static void delete_cache(ashlar_cache *cache) {
+    if (cache->run != NULL) { /* its allocator is gone, and what the run knew with it */
+        ashlar_recording_finish(&cache->run->recording);
+        ashlar_host_free(cache->run);
+    }
     while (cache->magazines != NULL) {
         ashlar_magazines *next = cache->magazines->next;
         ashlar_host_free(cache->magazines);
@@ -66,6 +76,7 @@ static void return_cache(ashlar_cache *cache) {
         return;
     }
     pthread_mutex_lock(&a->lock);
+    ashlar_step_abandon_locked(a, cache);
     ashlar_cache_flush_locked(cache);
     ashlar_counters_publish(&cache->counters, &a->stats);
     ashlar_orders_end_thread_locked(a);
@@ -130,7 +141,18 @@ static void forget_disowned(void) {
 
 static void forget_recent(ashlar_cache *cache) {
     cache->recent = &ashlar_no_magazines;
-    cache->stream = (ashlar_stream)UINTPTR_MAX; /* no handle of the driver's */
+    cache->stream = ASHLAR_NO_STREAM;
+}
+
+void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_run *run) {
+    cache->replay = run;
+    forget_recent(cache);
+}
+
+/* While a step is replayed no stream is the last one asked for, so that every request asks it. */
+static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream stream) {
+    cache->recent = m;
+    cache->stream = cache->replay == NULL ? stream : ASHLAR_NO_STREAM;
 }
 
 void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes) {
@@ -154,7 +176,7 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     caches_of_thread = cache;
     pthread_mutex_lock(&a->lock);
     ashlar_cache_fit_locked(cache, a->cache_bytes, a->heap.range.mapped_bytes);
-    atomic_store(&cache->attention, a->is_watched ? ASHLAR_CACHE_WATCHED : 0);
+    atomic_store(&cache->attention, watched(a));
     /* Begins with what it takes to be a peak. */
     ashlar_counters_publish(&cache->counters, &a->stats);
     link_locked(a, cache);
@@ -210,8 +232,7 @@ ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find_order(ashlar_cache *cache,
         m = m->next;
     }
     if (m != NULL) {
-        cache->recent = m;
-        cache->stream = order->stream;
+        set_recent(cache, m, order->stream);
     }
     return m;
 }
@@ -223,8 +244,7 @@ ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_
         m = m->next;
     }
     if (m != NULL) {
-        cache->recent = m;
-        cache->stream = stream;
+        set_recent(cache, m, stream);
     }
     return m;
 }
@@ -291,6 +311,7 @@ void ashlar_cache_flush_large_locked(ashlar_cache *cache) {
 
 void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order) {
     ashlar_cache_flush_pending_locked(cache);
+    ashlar_step_forget_order(cache, order);
     for (ashlar_magazines **link = &cache->magazines; *link != NULL;) {
         ashlar_magazines *m = *link;
         if (m->order != order) {
@@ -329,10 +350,6 @@ static void set_attention(ashlar_allocator *a, const ashlar_cache *own, unsigned
     }
 }
 
-static unsigned watched(const ashlar_allocator *a) {
-    return a->is_watched ? ASHLAR_CACHE_WATCHED : 0;
-}
-
 void ashlar_caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
     if (a->caches == NULL || (a->caches == own && own->next == NULL)) {
         return;
@@ -348,6 +365,11 @@ void ashlar_caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
 
 void ashlar_caches_release_locked(ashlar_allocator *a, const ashlar_cache *own) {
     set_attention(a, own, watched(a));
+}
+
+void ashlar_caches_rewatch_locked(ashlar_allocator *a) {
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    set_attention(a, NULL, watched(a));
 }
 
 void ashlar_caches_flush_locked(ashlar_allocator *a, const ashlar_cache *own) {

@@ -49,6 +49,11 @@ static inline size_t ashlar_cache_weight(size_t block_bytes) {
 /* Reasons for the owner to leave its fast path: bits of ashlar_cache.attention. */
 enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_WATCHED = 2 };
 
+/* No handle of the driver's. */
+#define ASHLAR_NO_STREAM ((ashlar_stream)UINTPTR_MAX)
+
+typedef struct ashlar_run ashlar_run;
+
 /*
  * A hit writes to both structs. They are kept a cache line apart from whatever the host's memory
  * has before and behind them, for that may be another thread's.
@@ -70,6 +75,7 @@ struct ashlar_cache {
     uint64_t allocator_id;      /* const; 0: of no allocator */
     ashlar_stream stream;       /* the last one asked for, or no stream at all, ... */
     ashlar_magazines *recent;   /* ... and its magazines, or ones that stay empty; not NULL */
+    ashlar_run *replay;         /* the step that is replayed; then `stream` is none */
     size_t weight[2];           /* [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger ones */
     size_t limit[2];            /* changed by the owner only */
     ashlar_counters counters;
@@ -77,6 +83,7 @@ struct ashlar_cache {
     size_t pending_count;
     size_t pending_bytes;
     ashlar_magazines *magazines;
+    ashlar_run *run; /* the thread's steps, one at a time; NULL: none so far */
     /* Of the cycle since the last trough of live bytes, and of the one before it; see ladder.c. */
     uint64_t trough, crest;   /* the fewest and the most live bytes that misses saw */
     uint64_t misses;
@@ -191,7 +198,13 @@ void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t map
 /* Make magazines for `order`. NULL: no host memory. Lock: held. */
 ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_order *order);
 
+/* Have requests ask this step first; NULL: no longer. Lock: held. */
+void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_run *run);
+
 /* ---- for whoever holds the lock ---- */
+
+/* Tell every cache anew whether its hits are to go by the lock. */
+void ashlar_caches_rewatch_locked(ashlar_allocator *allocator);
 
 /*
  * Shut every other thread out of its cache until the release. `own`: the calling thread's cache of

@@ -6,7 +6,9 @@
 #include "check_level.h"
 #include "error.h"
 #include "guard.h"
+#include "region.h"
 #include "shared.h"
+#include "step.h"
 #include "trace_ring.h"
 
 /* What is wrong with a pointer that is not the start of a live block. */
@@ -61,8 +63,12 @@ static bool may_cache(const ashlar_order *order) {
 static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_order *order) {
     ashlar_magazines *m = NULL;
-    if (block->is_shared) {
+    if (ashlar_block_is_shared(block)) {
         ashlar_shared_put_locked(a, block, order);
+        return;
+    }
+    if (ashlar_block_is_seat(block)) {
+        ashlar_seat_vacate(block);
         return;
     }
     if (own != NULL && may_cache(order)) {
@@ -91,6 +97,7 @@ static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
                         ashlar_order *order) {
     count_free_locked(a, own, block->requested, block->tag);
     ashlar_note_block_locked(a, ASHLAR_TRACE_FREE, block, order);
+    ashlar_step_note_free_locked(a, block, order == block->order);
     block->requested = 0;
     give_locked(a, own, block, order);
     ASHLAR_CHECK3(ashlar_is_sound_locked(a, own));
@@ -155,6 +162,13 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
     }
     if (a->fill != NULL) {
         return free_filled_locked(a, block, order, place);
+    }
+    if (ashlar_block_is_seat(block) && order != block->order) {
+        /* Its stream has it back when this one is done with it. */
+        status = ashlar_shared_add_use_locked(block, order);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
     }
     /* A graph's block is its pool's, wherever else it was used. */
     free_locked(a, own, block, block->order->is_pool ? block->order : order);

@@ -79,7 +79,7 @@ ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *block, size_t b
     rest->state = block->state;
     rest->tag = 0;
     rest->list = 0;
-    rest->is_shared = false;
+    rest->marks = 0;
     rest->starts_segment = false;
     block->bytes = bytes;
     link_after(heap, rest, block);

@@ -35,13 +35,18 @@ static ashlar_status check_hole(const ashlar_block *block) {
 }
 
 static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *block) {
-    const bool is_used = block->state == ASHLAR_BLOCK_USED;
+    const bool is_region = block->state == ASHLAR_BLOCK_REGION;
+    const bool is_used = block->state == ASHLAR_BLOCK_USED || is_region;
     const ashlar_block *mapped = ashlar_page_map_get(&heap->map, block->offset);
     /* So is the offset then: it is the sum of the sizes before it. */
     if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0) {
         return broken(block, "not aligned, or empty");
     }
-    if (mapped != (is_used ? block : NULL)) {
+    if (is_region && block->requested != 0) {
+        return broken(block, "a region, but bytes of it are asked for");
+    }
+    /* Of a region the page map has the seats. */
+    if (is_region ? mapped == block : mapped != (is_used ? block : NULL)) {
         return broken(block,
                       is_used ? "used, but not in the page map" : "free, but in the page map");
     }

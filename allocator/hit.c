@@ -6,16 +6,17 @@
  * conditions is behind ashlar_alloc_slow(), ashlar_free_slow() and ashlar_free_from().
  */
 #include "allocator_impl.h"
+#include "run.h"
 
 /*
  * The public functions call others only as their last act, so that they have nothing to save on
  * the stack: with it a hit would take a fifth more instructions.
  */
 static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashlar_block *block,
-                            size_t bytes, ashlar_tag tag, void **out) {
+                            size_t bytes, ashlar_tag tag, uint64_t *count, void **out) {
     block->requested = bytes;
     block->tag = (unsigned char)tag;
-    cache->counters.hit_count++;
+    ++*count;
     ashlar_count_alloc(&cache->counters, bytes, (unsigned)tag);
     *out = ashlar_ptr_out(a->fixed.base + block->offset);
     ashlar_cache_leave(cache);
@@ -26,16 +27,41 @@ static ASHLAR_NOINLINE ashlar_status alloc_on_other_stream(ashlar_allocator *a, 
                                                            ashlar_tag tag, ashlar_stream stream,
                                                            void **out) {
     ashlar_cache *cache = ashlar_cache_recent;
-    if (ashlar_cache_enter(cache)) {
-        ashlar_magazines *m = ashlar_cache_find(cache, stream);
-        ashlar_block *block = m != NULL ? ashlar_cache_pop(cache, m, bytes) : NULL;
-        if (block != NULL) {
-            hand_out(a, cache, block, bytes, tag, out);
-            return ASHLAR_OK;
-        }
-        ashlar_cache_leave(cache);
+    if (!ashlar_cache_enter(cache)) {
+        return ashlar_alloc_slow(a, bytes, tag, stream, out);
     }
-    return ashlar_alloc_slow(a, bytes, tag, stream, out);
+    ashlar_magazines *m = ashlar_cache_find(cache, stream);
+    ashlar_block *block = m != NULL ? ashlar_cache_pop(cache, m, bytes) : NULL;
+    if (block != NULL) {
+        hand_out(a, cache, block, bytes, tag, &cache->counters.hit_count, out);
+        return ASHLAR_OK;
+    }
+    ashlar_cache_leave(cache);
+    return ashlar_alloc_unplanned(a, bytes, tag, stream, out);
+}
+
+/* In a step that is replayed. */
+static ASHLAR_NOINLINE ashlar_status alloc_in_step(ashlar_allocator *a, size_t bytes,
+                                                   ashlar_tag tag, ashlar_stream stream,
+                                                   void **out) {
+    ashlar_cache *cache = ashlar_cache_recent;
+    if (!ashlar_cache_enter(cache)) {
+        return ashlar_alloc_slow(a, bytes, tag, stream, out);
+    }
+    ashlar_block *block =
+        ashlar_run_serve(cache->replay, bytes, (unsigned)tag, ashlar_stream_named(stream));
+    if (ASHLAR_LIKELY(block != NULL)) {
+        hand_out(a, cache, block, bytes, tag, &cache->counters.planned_count, out);
+        return ASHLAR_OK;
+    }
+    ashlar_cache_leave(cache);
+    return alloc_on_other_stream(a, bytes, tag, stream, out);
+}
+
+static ashlar_status alloc_otherwise(ashlar_allocator *a, const ashlar_cache *cache, size_t bytes,
+                                     ashlar_tag tag, ashlar_stream stream, void **out) {
+    return cache->replay != NULL ? alloc_in_step(a, bytes, tag, stream, out)
+                                 : alloc_on_other_stream(a, bytes, tag, stream, out);
 }
 
 /* For another allocator than the last time. */
@@ -43,7 +69,7 @@ static ASHLAR_NOINLINE ashlar_status alloc_of_other(ashlar_allocator *a, size_t 
                                                     ashlar_tag tag, ashlar_stream stream,
                                                     void **out) {
     if ((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_switch(a->fixed.id)) {
-        return alloc_on_other_stream(a, bytes, tag, stream, out);
+        return alloc_otherwise(a, ashlar_cache_recent, bytes, tag, stream, out);
     }
     return ashlar_alloc_slow(a, bytes, tag, stream, out);
 }
@@ -57,11 +83,11 @@ static inline ashlar_status allocate(ashlar_allocator *a, size_t bytes, ashlar_t
     if (ASHLAR_LIKELY((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_enter(cache))) {
         if (!ASHLAR_LIKELY(cache->stream == stream)) {
             ashlar_cache_leave(cache);
-            return alloc_on_other_stream(a, bytes, tag, stream, out);
+            return alloc_otherwise(a, cache, bytes, tag, stream, out);
         }
         ashlar_block *block = ashlar_cache_pop(cache, cache->recent, bytes);
         if (ASHLAR_LIKELY(block != NULL)) {
-            hand_out(a, cache, block, bytes, tag, out);
+            hand_out(a, cache, block, bytes, tag, &cache->counters.hit_count, out);
             return ASHLAR_OK;
         }
         ashlar_cache_leave(cache);
@@ -83,6 +109,20 @@ static inline void take_back(ashlar_cache *cache, ashlar_block *block) {
     ashlar_count_free(&cache->counters, block->requested, block->tag);
     block->requested = 0;
     ashlar_cache_leave(cache);
+}
+
+/* A block that is marked, for another stream's use or as a plan's. */
+static ASHLAR_NOINLINE ashlar_status free_marked(ashlar_allocator *a, void *ptr,
+                                                 ashlar_block *block) {
+    ashlar_cache *cache = ashlar_cache_recent;
+    if (block->marks == ASHLAR_BLOCK_SEAT && ashlar_cache_enter(cache)) {
+        cache->counters.free_count++;
+        ashlar_count_free(&cache->counters, block->requested, block->tag);
+        ashlar_seat_vacate(block);
+        ashlar_cache_leave(cache);
+        return ASHLAR_OK;
+    }
+    return ashlar_free_slow(a, ptr);
 }
 
 /* A block of another stream than the last time, or for a full cache, or just after a peak. */
@@ -109,7 +149,7 @@ static ASHLAR_NOINLINE ashlar_status free_of_other(ashlar_allocator *a, void *pt
     const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
     if (offset < a->fixed.range_bytes && ashlar_cache_switch(a->fixed.id)) {
         ashlar_block *block = ashlar_page_map_get(&a->fixed.map, offset);
-        if (block != NULL && block->requested != 0 && !block->is_shared) {
+        if (block != NULL && block->requested != 0 && block->marks == 0) {
             return free_otherwise(a, ptr, block);
         }
     }
@@ -124,8 +164,13 @@ ashlar_status ashlar_free(ashlar_allocator *a, void *ptr) {
         return free_of_other(a, ptr, ASHLAR_RETURN_ADDRESS());
     }
     ashlar_block *block = ashlar_page_map_get(&a->fixed.map, offset);
-    if (!ASHLAR_LIKELY(block != NULL && block->requested != 0 && !block->is_shared &&
-                       ashlar_cache_enter(cache))) {
+    if (!ASHLAR_LIKELY(block != NULL && block->requested != 0)) {
+        return ashlar_free_slow(a, ptr);
+    }
+    if (!ASHLAR_LIKELY(block->marks == 0)) {
+        return free_marked(a, ptr, block);
+    }
+    if (!ASHLAR_LIKELY(ashlar_cache_enter(cache))) {
         return ashlar_free_slow(a, ptr);
     }
     ashlar_magazines *m = cache->recent;

@@ -8,6 +8,7 @@
 #include "allocator_impl.h"
 #include "error.h"
 #include "host.h"
+#include "region.h"
 
 /* Lines of a report, addresses on a line. */
 enum { GROUPS_MAX = 32, ADDRESSES_MAX = 4, LINE_BYTES = 256 };
@@ -40,7 +41,8 @@ static void say(const ashlar_allocator *a, const char *format, ...) {
 /* Room for `capacity` leaks, or NULL to count alone. Returns how many there are. */
 static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
     size_t count = 0;
-    for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+    for (const ashlar_block *block = a->heap.first; block != NULL;
+         block = ashlar_block_after(block)) {
         if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {
             if (count < capacity) {
                 leaks[count] = (leak){a->fixed.base + block->offset, block->requested, block->tag};

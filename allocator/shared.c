@@ -3,9 +3,11 @@
 #include "check_level.h"
 #include "error.h"
 #include "host.h"
+#include "region.h"
+#include "step.h"
 
 static ashlar_use *find_use(ashlar_block *block, const ashlar_order *order) {
-    ashlar_use *use = block->is_shared ? block->uses : NULL;
+    ashlar_use *use = ashlar_block_is_shared(block) ? block->uses : NULL;
     while (use != NULL && use->order != order) {
         use = use->next;
     }
@@ -30,19 +32,19 @@ static ashlar_use *new_use(ashlar_order *order, ashlar_use *next) {
 /* ---- marking ---- */
 
 /* Room for the freeing stream's own use comes with the first mark, so that a free cannot fail. */
-static ashlar_status add_use(ashlar_block *block, ashlar_order *order) {
+ashlar_status ashlar_shared_add_use_locked(ashlar_block *block, ashlar_order *order) {
     if (find_use(block, order) != NULL) {
         return ASHLAR_OK;
     }
-    ashlar_use *own = block->is_shared ? NULL : new_use(block->order, NULL);
-    ashlar_use *use = block->is_shared || own != NULL ? new_use(order, NULL) : NULL;
+    ashlar_use *own = ashlar_block_is_shared(block) ? NULL : new_use(block->order, NULL);
+    ashlar_use *use = ashlar_block_is_shared(block) || own != NULL ? new_use(order, NULL) : NULL;
     if (use == NULL) {
         ashlar_host_free(own);
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a further stream of a block");
     }
-    use->next = block->is_shared ? block->uses : own;
+    use->next = ashlar_block_is_shared(block) ? block->uses : own;
     block->uses = use;
-    block->is_shared = true;
+    block->marks |= ASHLAR_BLOCK_SHARED;
     return ASHLAR_OK;
 }
 
@@ -55,7 +57,8 @@ ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream
         status = ashlar_order_of_locked(a, stream, &order);
     }
     if (status == ASHLAR_OK && order != block->order && order->pool != block->order) {
-        status = add_use(block, order);
+        status = ashlar_shared_add_use_locked(block, order);
+        ashlar_step_note_free_locked(a, block, false);
     }
     pthread_mutex_unlock(&a->lock);
     return status;
@@ -64,7 +67,7 @@ ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream
 /* ---- freeing ---- */
 
 void ashlar_shared_put_locked(ashlar_allocator *a, ashlar_block *block, ashlar_order *order) {
-    ASHLAR_ASSERT(block->is_shared && block->requested == 0);
+    ASHLAR_ASSERT(ashlar_block_is_shared(block) && block->requested == 0);
     if (find_use(block, order) == NULL) {
         /* Freed on a stream that was not marked: its use comes after the first stream's. */
         ashlar_use *of_home = find_use(block, block->order);
@@ -89,7 +92,10 @@ static bool is_settled(ashlar_block *block) {
             link = &(*link)->next;
         }
     }
-    return block->uses == NULL || block->uses->next == NULL;
+    const ashlar_use *left = block->uses;
+    /* A seat is its region's stream's: no other may have it next. */
+    return left == NULL ||
+           (left->next == NULL && (!ashlar_block_is_seat(block) || left->order == block->prev->order));
 }
 
 /* Give a block to the heap, last used on `order`; NULL: by nobody who may not be done. */
@@ -100,8 +106,11 @@ static void release(ashlar_allocator *a, ashlar_block **link, ashlar_order *orde
     while (block->uses != NULL) {
         drop_use(&block->uses);
     }
-    block->is_shared = false;
-    if (order != NULL) {
+    block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
+    if (ashlar_block_is_seat(block)) {
+        block->order = block->prev->order;
+        ashlar_seat_vacate(block);
+    } else if (order != NULL) {
         ashlar_release_block_locked(a, block, order);
     } else {
         ashlar_heap_put(&a->heap, block, NULL, 0);
@@ -156,7 +165,7 @@ ashlar_status ashlar_shared_wait_locked(ashlar_allocator *a, ashlar_order *order
                                         bool *found) {
     ashlar_block **best = NULL;
     for (ashlar_block **link = &a->shared; *link != NULL; link = &(*link)->older) {
-        if ((*link)->bytes >= bytes && is_open(a, *link) &&
+        if ((*link)->bytes >= bytes && is_open(a, *link) && !ashlar_block_is_seat(*link) &&
             (best == NULL || (*link)->bytes < (*best)->bytes)) {
             best = link;
         }
@@ -181,7 +190,7 @@ ashlar_status ashlar_shared_wait_locked(ashlar_allocator *a, ashlar_order *order
 
 ashlar_status ashlar_shared_join_locked(ashlar_allocator *a, ashlar_block *block,
                                         ashlar_order *order) {
-    while (block->is_shared && block->uses != NULL) {
+    while (ashlar_block_is_shared(block) && block->uses != NULL) {
         ashlar_use *use = block->uses;
         if (use->order != order) {
             use->tick = ashlar_order_stamp(use->order);
@@ -195,7 +204,7 @@ ashlar_status ashlar_shared_join_locked(ashlar_allocator *a, ashlar_block *block
         }
         drop_use(&block->uses);
     }
-    block->is_shared = false;
+    block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
     return ASHLAR_OK;
 }
 
@@ -241,14 +250,14 @@ static void rehome(ashlar_block *block, const ashlar_order *from, ashlar_order *
 }
 
 void ashlar_shared_rehome_locked(ashlar_allocator *a, const ashlar_order *from, ashlar_order *to) {
-    for (ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+    for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar_block_after(block)) {
         rehome(block, from, to);
     }
 }
 
 void ashlar_shared_finish(ashlar_allocator *a) {
-    for (ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
-        while (block->is_shared && block->uses != NULL) {
+    for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar_block_after(block)) {
+        while (ashlar_block_is_shared(block) && block->uses != NULL) {
             drop_use(&block->uses);
         }
     }

@@ -6,7 +6,7 @@
  * waits outside the heap, which takes it for used, until every stamp but one is past.
  *
  * Invariants (ashlar_allocator_check):
- *   shared_bytes == bytes of the blocks in `shared`;  each is_shared, with requested == 0
+ *   shared_bytes == bytes of the blocks in `shared`;  each is SHARED, with requested == 0
  */
 #ifndef ASHLAR_SHARED_H
 #define ASHLAR_SHARED_H
@@ -19,6 +19,10 @@ struct ashlar_use {
     ashlar_order *order;
     uint64_t tick; /* freed: order->recorded then */
 };
+
+/* Mark a live block as used on a further stream. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_shared_add_use_locked(ashlar_block *block,
+                                                             ashlar_order *order);
 
 /* Free a shared block: stamp every use, with `order`'s as the one it was freed on. */
 void ashlar_shared_put_locked(ashlar_allocator *allocator, ashlar_block *block,

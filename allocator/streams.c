@@ -6,6 +6,7 @@
 #include "error.h"
 #include "host.h"
 #include "shared.h"
+#include "step.h"
 
 /*
  * Every allocator of the process, so that ashlar_stream_destroy() can tell those of its device.
@@ -43,11 +44,13 @@ static void mark_referenced(const ashlar_allocator *a) {
     for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
         order->is_referenced = false;
     }
-    for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+    ashlar_planner_mark_referenced(a);
+    for (const ashlar_block *block = a->heap.first; block != NULL;
+         block = ashlar_block_after(block)) {
         if (block->order != NULL) {
             block->order->is_referenced = true;
         }
-        for (const ashlar_use *use = block->is_shared ? block->uses : NULL; use != NULL;
+        for (const ashlar_use *use = ashlar_block_is_shared(block) ? block->uses : NULL; use != NULL;
              use = use->next) {
             use->order->is_referenced = true;
         }

@@ -19,6 +19,10 @@ static inline void add_snapshot_block(ashlar_stats *sums, uint64_t *free_bytes,
         sums->block_bytes += block->bytes;
         sums->tags[block->tag].live_bytes += block->requested_bytes;
         break;
+    case ASHLAR_SNAPSHOT_PLANNED:
+        sums->planned_bytes += block->bytes;
+        *free_bytes += block->bytes;
+        break;
     case ASHLAR_SNAPSHOT_CACHED:
         sums->cached_bytes += block->bytes;
         break;
@@ -52,6 +56,7 @@ static inline const char *snapshot_difference(const ashlar_snapshot *snapshot,
            : sums.live_bytes != stats->live_bytes       ? "live_bytes"
            : sums.block_bytes != stats->block_bytes     ? "block_bytes"
            : sums.cached_bytes != stats->cached_bytes   ? "cached_bytes"
+           : sums.planned_bytes != stats->planned_bytes ? "planned_bytes"
            : free_bytes != stats->reserved_bytes - stats->block_bytes - stats->cached_bytes
                ? "what is free"
                : NULL;

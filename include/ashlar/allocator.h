@@ -45,7 +45,8 @@ typedef struct ashlar_tag_stats {
 
 /*
  * Invariants (tests/test_allocator.c):
- *   live_bytes <= block_bytes,  block_bytes + cached_bytes + shared_bytes <= reserved_bytes
+ *   live_bytes <= block_bytes,  block_bytes + cached_bytes + planned_bytes + shared_bytes <=
+ *     reserved_bytes
  *   every peak >= its current value
  *   alloc_count == the sum of the served_ counts,  live_blocks == alloc_count - free_count
  *   live_bytes == sum of tags[].live_bytes,  live_peak_bytes == sum of tags[].at_peak_bytes
@@ -55,6 +56,7 @@ typedef struct ashlar_stats {
     uint64_t live_peak_bytes;
     uint64_t block_bytes;         /* the same blocks, rounding included */
     uint64_t cached_bytes;        /* free blocks that threads' caches, or guard=fill, hold */
+    uint64_t planned_bytes;       /* of plans' regions, in no block now */
     uint64_t shared_bytes;        /* freed blocks that several streams may not be done with yet */
     uint64_t reserved_bytes;      /* physical memory taken from the driver */
     uint64_t reserved_peak_bytes;
@@ -62,6 +64,7 @@ typedef struct ashlar_stats {
     uint64_t alloc_count;         /* successful calls */
     uint64_t free_count;
     /* Which step of the ladder served each allocation; see ashlar_alloc. */
+    uint64_t served_planned;      /* the plan of the step; see plan.h */
     uint64_t served_cached;       /* the thread's own cache */
     uint64_t served_same_stream;  /* a block last used on the same stream */
     uint64_t served_idle;         /* a block that no queued work touches */

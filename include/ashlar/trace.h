@@ -55,6 +55,7 @@ typedef enum ashlar_snapshot_state {
     ASHLAR_SNAPSHOT_LIVE,    /* the caller's */
     ASHLAR_SNAPSHOT_CACHED,  /* free, in a thread's cache: that thread's next block of its stream */
     ASHLAR_SNAPSHOT_PENDING, /* free at once on its stream; its last use there may not be over */
+    ASHLAR_SNAPSHOT_PLANNED, /* of a plan's region, in no block now: for steps of its plans */
     ASHLAR_SNAPSHOT_IDLE,    /* free; no queued work touches it */
     ASHLAR_SNAPSHOT_STATE_COUNT
 } ashlar_snapshot_state;

@@ -1,0 +1,161 @@
+#include "plan.h"
+
+#include <ashlar/pack.h>
+
+#include "checked.h"
+#include "error.h"
+#include "host.h"
+#include "size_class.h"
+
+const char *ashlar_plan_miss_text(ashlar_plan_miss miss) {
+    static const char *const texts[ASHLAR_PLAN_MISS_COUNT] = {
+#define X(name, text) [ASHLAR_PLAN_MISS_##name] = text,
+        ASHLAR_PLAN_MISS_MAP(X)
+#undef X
+    };
+    return (unsigned)miss < (unsigned)ASHLAR_PLAN_MISS_COUNT ? texts[miss] : "unknown";
+}
+
+void ashlar_plan_free(ashlar_plan *plan) {
+    if (plan != NULL) {
+        ashlar_host_free(plan->slots);
+        ashlar_host_free(plan->offsets);
+        ashlar_host_free((void *)plan->expiry);
+        ashlar_host_free(plan);
+    }
+}
+
+static ashlar_plan *new_plan(uint32_t count) {
+    ashlar_plan *plan = ashlar_host_calloc(1, sizeof *plan);
+    if (plan == NULL) {
+        return NULL;
+    }
+    plan->count = count;
+    plan->slots = ashlar_host_calloc((size_t)count + 1, sizeof *plan->slots);
+    plan->offsets = ashlar_host_calloc((size_t)count + 1, sizeof *plan->offsets);
+    plan->expiry = ashlar_host_calloc((size_t)count + 1, sizeof(ashlar_slot *));
+    if (plan->slots == NULL || plan->offsets == NULL || plan->expiry == NULL) {
+        ashlar_plan_free(plan);
+        return NULL;
+    }
+    return plan;
+}
+
+static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recording) {
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const ashlar_recorded *a = &recording->allocs[i];
+        ashlar_slot *slot = &plan->slots[i];
+        slot->tag = a->tag;
+        slot->part = a->part;
+        slot->end = a->end;
+        if (a->end != ASHLAR_NOT_PLANNED &&
+            !ashlar_align_up(a->bytes, ASHLAR_BLOCK_ALIGN, &slot->bytes)) {
+            return ashlar_fail(ASHLAR_EOVERFLOW, "a recorded allocation of %zu bytes", a->bytes);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static bool is_alike(const ashlar_slot *a, const ashlar_slot *b) {
+    return a->bytes == b->bytes && a->tag == b->tag && a->part == b->part;
+}
+
+static void link_kinds(ashlar_plan *plan) {
+    plan->slots[plan->count].next_kind = plan->count;
+    for (uint32_t i = plan->count; i-- > 0;) {
+        ashlar_slot *slot = &plan->slots[i];
+        slot->next_kind =
+            i + 1 < plan->count && is_alike(slot, slot + 1) ? slot[1].next_kind : i + 1;
+    }
+}
+
+/* A counting sort by `end`, of which there are as many as slots. `starts`: [count + 2], zero. */
+static void sort_by_end(ashlar_plan *plan, uint32_t *starts) {
+    for (uint32_t i = 0; i < plan->count; i++) {
+        if (plan->slots[i].bytes > 0) {
+            starts[plan->slots[i].end + 1]++;
+            plan->expiry_count++;
+        }
+    }
+    for (uint32_t end = 1; end <= plan->count + 1; end++) {
+        starts[end] += starts[end - 1];
+    }
+    /* starts[e + 1] slots end at or before e. */
+    for (uint32_t i = 0; i <= plan->count; i++) {
+        plan->slots[i].expired_to = starts[i + 1];
+    }
+    for (uint32_t i = 0; i < plan->count; i++) {
+        if (plan->slots[i].bytes > 0) {
+            plan->expiry[starts[plan->slots[i].end]++] = &plan->slots[i];
+        }
+    }
+}
+
+/* Offsets for the slots of one part. `buffers`, `offsets`: [count], to be overwritten. */
+static ashlar_status pack_part(ashlar_plan *plan, uint32_t part, uint64_t search_ms,
+                               ashlar_pack_buffer *buffers, size_t *offsets) {
+    const ashlar_pack_options options = {.alignment = ASHLAR_BLOCK_ALIGN,
+                                         .time_budget_ms = search_ms};
+    ashlar_pack_result result;
+    size_t count = 0;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const ashlar_slot *slot = &plan->slots[i];
+        if (slot->bytes > 0 && slot->part == part) {
+            buffers[count++] =
+                (ashlar_pack_buffer){.bytes = slot->bytes, .begin = i, .end = slot->end};
+        }
+    }
+    const ashlar_status status = ashlar_pack(buffers, count, &options, offsets, &result);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    for (size_t k = 0; k < count; k++) {
+        plan->offsets[buffers[k].begin] = offsets[k];
+    }
+    plan->parts[part].plan_bytes = result.plan_bytes;
+    plan->parts[part].bound_bytes = result.bound_bytes;
+    return ASHLAR_OK;
+}
+
+static ashlar_status pack_parts(ashlar_plan *plan, const ashlar_recording *recording,
+                                uint64_t search_ms) {
+    const size_t room = (size_t)plan->count + 2;
+    uint32_t *starts = ashlar_host_calloc(room, sizeof *starts);
+    ashlar_pack_buffer *buffers = ashlar_host_calloc(room, sizeof *buffers);
+    size_t *offsets = ashlar_host_calloc(room, sizeof *offsets);
+    ashlar_status status = ASHLAR_OK;
+    if (starts == NULL || buffers == NULL || offsets == NULL) {
+        status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots", plan->count);
+    } else {
+        link_kinds(plan);
+        sort_by_end(plan, starts);
+        plan->part_count = recording->part_count;
+        for (uint32_t part = 0; part < plan->part_count && status == ASHLAR_OK; part++) {
+            plan->parts[part].order = recording->orders[part];
+            status = pack_part(plan, part, search_ms, buffers, offsets);
+        }
+    }
+    ashlar_host_free(starts);
+    ashlar_host_free(buffers);
+    ashlar_host_free(offsets);
+    return status;
+}
+
+ashlar_status ashlar_plan_make(const ashlar_recording *recording, uint64_t search_ms,
+                               ashlar_plan **out) {
+    ashlar_plan *plan = new_plan(recording->count);
+    if (plan == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots",
+                           recording->count);
+    }
+    ashlar_status status = fill_slots(plan, recording);
+    if (status == ASHLAR_OK) {
+        status = pack_parts(plan, recording, search_ms);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_plan_free(plan);
+        return status;
+    }
+    *out = plan;
+    return ASHLAR_OK;
+}

@@ -1,0 +1,55 @@
+/*
+ * plan.h - slots: where each allocation of a step goes in the regions (internal).
+ *
+ * Why a slot may be handed out. Time passes from slot to slot as requests are served; it never goes
+ * back within a step. At time t the recorded step had live exactly the slots i with i <= t < end of
+ * i, and these do not overlap, for so they were packed. So a block that is live, but for which that
+ * does not hold, is the only kind that can be in the way. Such a block is *late*: its slot's end
+ * has passed, or it is of an earlier step. `expiry` lists the slots by their ends, so that whoever
+ * moves the time on looks at each slot once, and puts those still live on the late list of their
+ * region. A request for slot i is served if i <= t < end of i and its addresses meet no late block.
+ */
+#ifndef ASHLAR_PLAN_INTERNAL_H
+#define ASHLAR_PLAN_INTERNAL_H
+
+#include <ashlar/plan.h>
+
+#include "recording.h"
+
+typedef struct ashlar_slot ashlar_slot;
+struct ashlar_slot {
+    size_t bytes;        /* a multiple of ASHLAR_BLOCK_ALIGN; 0: not planned */
+    ashlar_block *seat;  /* of its region: the descriptor of blocks that start here */
+    uint32_t end;        /* the slot is dead from allocation `end` on */
+    uint32_t expired_to; /* how many slots end at or before this one */
+    uint32_t next_kind;  /* the next slot of another size, tag or stream */
+    unsigned char tag;
+    unsigned char part;
+};
+
+typedef struct ashlar_plan_part {
+    ashlar_order *order; /* whose work uses it */
+    size_t plan_bytes;   /* highest end of a slot */
+    size_t bound_bytes;  /* peak of live bytes: no packing needs less */
+} ashlar_plan_part;
+
+typedef struct ashlar_plan {
+    uint32_t count;
+    ashlar_slot *slots;         /* [count + 1]: the last one serves nothing, and ends the search */
+    size_t *offsets;            /* [count], in its part's region */
+    const ashlar_slot **expiry; /* [expiry_count], by `end`: the planned ones */
+    uint32_t expiry_count;
+    ashlar_plan_part parts[ASHLAR_PLAN_STREAMS_MAX];
+    uint32_t part_count;
+} ashlar_plan;
+
+/*
+ * Pack a recording; the slots have no seats yet. Lock: none is needed.
+ *
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_plan_make(const ashlar_recording *recording,
+                                                 uint64_t search_ms, ashlar_plan **out);
+void ashlar_plan_free(ashlar_plan *plan); /* NULL is allowed */
+
+#endif /* ASHLAR_PLAN_INTERNAL_H */

@@ -1,0 +1,344 @@
+/*
+ * planner.c - from recordings to plans with memory: packing, and the regions that plans share.
+ */
+#include "planner.h"
+
+#include <stdlib.h>
+
+#include "error.h"
+#include "host.h"
+#include "step.h"
+
+const ashlar_plan_options ashlar_plan_defaults = {.search_ms = 200, .build_after = 1};
+
+/* ---- regions ---- */
+
+ashlar_region *ashlar_planner_region(const ashlar_allocator *a, const ashlar_order *order) {
+    ashlar_region *region = a->planner.regions;
+    while (region != NULL && (region->order != order || region->is_retired)) {
+        region = region->next;
+    }
+    return region;
+}
+
+void ashlar_planner_tidy_locked(ashlar_allocator *a) {
+    for (ashlar_region **link = &a->planner.regions; *link != NULL;) {
+        ashlar_region *region = *link;
+        if (!region->is_retired || region->is_busy || ashlar_region_is_live(region)) {
+            link = &region->next;
+            continue;
+        }
+        *link = region->next;
+        ashlar_region_destroy_locked(a, region);
+    }
+}
+
+static void retire(ashlar_allocator *a, const ashlar_order *order) {
+    ashlar_region *region = ashlar_planner_region(a, order);
+    if (region != NULL) {
+        region->is_retired = true;
+        ashlar_planner_tidy_locked(a); /* so that the next one may have its memory */
+    }
+}
+
+/* What the plans of one stream need together. */
+typedef struct needs {
+    const ashlar_order *order;
+    size_t bytes;
+    size_t *offsets; /* [count], different and in order */
+    size_t count;
+} needs;
+
+typedef void (*slot_fn)(void *context, ashlar_plan *plan, uint32_t i);
+
+/* Call `visit` for every planned slot on a stream. */
+static void each_slot(const ashlar_allocator *a, const ashlar_order *order, slot_fn visit,
+                      void *context) {
+    for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        for (uint32_t i = 0; key->plan != NULL && i < key->plan->count; i++) {
+            const ashlar_slot *slot = &key->plan->slots[i];
+            if (slot->bytes > 0 && key->plan->parts[slot->part].order == order) {
+                visit(context, key->plan, i);
+            }
+        }
+    }
+}
+
+static void count_slot(void *context, ashlar_plan *plan, uint32_t i) {
+    needs *n = context;
+    const size_t bytes = plan->parts[plan->slots[i].part].plan_bytes;
+    n->bytes = bytes > n->bytes ? bytes : n->bytes;
+    n->count++;
+}
+
+static void add_offset(void *context, ashlar_plan *plan, uint32_t i) {
+    needs *n = context;
+    n->offsets[n->count++] = plan->offsets[i];
+}
+
+static void set_seat(void *region, ashlar_plan *plan, uint32_t i) {
+    plan->slots[i].seat = ashlar_region_seat(region, plan->offsets[i]);
+}
+
+static int by_size(const void *left, const void *right) {
+    const size_t a = *(const size_t *)left, b = *(const size_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static ashlar_status find_needs(const ashlar_allocator *a, const ashlar_order *order, needs *out) {
+    *out = (needs){.order = order};
+    each_slot(a, order, count_slot, out);
+    if (out->count == 0) {
+        return ASHLAR_OK;
+    }
+    out->offsets = ashlar_host_calloc(out->count, sizeof *out->offsets);
+    if (out->offsets == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the offsets of a plan");
+    }
+    out->count = 0;
+    each_slot(a, order, add_offset, out);
+    qsort(out->offsets, out->count, sizeof *out->offsets, by_size);
+    size_t kept = 0;
+    for (size_t i = 0; i < out->count; i++) {
+        if (kept == 0 || out->offsets[kept - 1] != out->offsets[i]) {
+            out->offsets[kept++] = out->offsets[i];
+        }
+    }
+    out->count = kept;
+    return ASHLAR_OK;
+}
+
+/* Replace the region of a stream by one for all its plans as they are now. */
+static ashlar_status renew_region(ashlar_allocator *a, ashlar_cache *own, ashlar_order *order) {
+    needs n;
+    ashlar_region *region = NULL;
+    ashlar_status status = find_needs(a, order, &n);
+    if (status == ASHLAR_OK) {
+        retire(a, order);
+    }
+    if (status == ASHLAR_OK && n.count > 0) {
+        status = ashlar_region_create_locked(a, own, order, n.bytes, n.offsets, n.count, &region);
+    }
+    if (status == ASHLAR_OK && region != NULL) {
+        region->next = a->planner.regions;
+        a->planner.regions = region;
+        each_slot(a, order, set_seat, region);
+    }
+    ashlar_host_free(n.offsets);
+    return status;
+}
+
+/* ---- plans ---- */
+
+static bool uses(const ashlar_plan *plan, const ashlar_order *order) {
+    uint32_t part = 0;
+    while (plan != NULL && part < plan->part_count && plan->parts[part].order != order) {
+        part++;
+    }
+    return plan != NULL && part < plan->part_count;
+}
+
+static void drop_plan(ashlar_step_key *key) {
+    ashlar_plan_free(key->plan);
+    key->plan = NULL;
+    key->is_current = false;
+}
+
+static bool is_used(const ashlar_allocator *a, const ashlar_order *order) {
+    const ashlar_step_key *key = a->planner.keys;
+    while (key != NULL && !uses(key->plan, order)) {
+        key = key->next;
+    }
+    return key != NULL;
+}
+
+static void retire_unused(ashlar_allocator *a) {
+    for (ashlar_region *region = a->planner.regions; region != NULL; region = region->next) {
+        region->is_retired = region->is_retired || !is_used(a, region->order);
+    }
+    ashlar_planner_tidy_locked(a);
+}
+
+/* No region for this stream: nor are there plans that need it. */
+static void drop_plans_of(ashlar_allocator *a, const ashlar_order *order) {
+    for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        if (uses(key->plan, order)) {
+            drop_plan(key);
+        }
+    }
+}
+
+static bool is_any_busy(const ashlar_allocator *a, const ashlar_plan *plan) {
+    for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
+        const ashlar_region *region = ashlar_planner_region(a, plan->parts[part].order);
+        if (region != NULL && region->is_busy) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Put a plan in the place of the key's. While a step is in one of the regions it cannot be, and the
+ * key goes on without: the next step that ends tries again.
+ */
+static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
+                             ashlar_plan *plan) {
+    if (a->planner.is_installing || is_any_busy(a, plan) || is_any_busy(a, key->plan)) {
+        ashlar_plan_free(plan);
+        return ASHLAR_OK;
+    }
+    ashlar_status status = ASHLAR_OK;
+    drop_plan(key);
+    key->plan = plan;
+    a->planner.is_installing = true;
+    for (uint32_t part = 0; part < plan->part_count && status == ASHLAR_OK; part++) {
+        ashlar_order *order = plan->parts[part].order;
+        status = renew_region(a, own, order);
+        if (status != ASHLAR_OK) {
+            drop_plans_of(a, order); /* this plan is one of them */
+            break;
+        }
+    }
+    retire_unused(a);
+    a->planner.is_installing = false;
+    key->is_current = status == ASHLAR_OK;
+    return status;
+}
+
+ashlar_status ashlar_planner_build_locked(ashlar_allocator *a, ashlar_cache *own,
+                                          ashlar_step_key *key) {
+    ashlar_plan *plan = NULL;
+    const uint64_t search_ms = a->planner.options.search_ms;
+    key->is_busy = true;
+    pthread_mutex_unlock(&a->lock);
+    ashlar_status status = ashlar_plan_make(&key->recording, search_ms, &plan);
+    pthread_mutex_lock(&a->lock);
+    key->is_busy = false;
+    return status == ASHLAR_OK ? install(a, own, key, plan) : status;
+}
+
+/* ---- all of them ---- */
+
+void ashlar_planner_mark_referenced(const ashlar_allocator *a) {
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        key->order->is_referenced = true;
+        for (uint32_t part = 0; part < key->recording.part_count; part++) {
+            key->recording.orders[part]->is_referenced = true;
+        }
+        for (uint32_t part = 0; key->plan != NULL && part < key->plan->part_count; part++) {
+            key->plan->parts[part].order->is_referenced = true;
+        }
+    }
+}
+
+static void free_key(ashlar_step_key *key) {
+    drop_plan(key);
+    ashlar_recording_finish(&key->recording);
+    ashlar_host_free(key);
+}
+
+static void free_keys(ashlar_allocator *a) {
+    while (a->planner.keys != NULL) {
+        ashlar_step_key *next = a->planner.keys->next;
+        free_key(a->planner.keys);
+        a->planner.keys = next;
+    }
+}
+
+void ashlar_planner_finish(ashlar_allocator *a) {
+    free_keys(a);
+    while (a->planner.regions != NULL) {
+        ashlar_region *next = a->planner.regions->next;
+        ashlar_region_free(a->planner.regions);
+        a->planner.regions = next;
+    }
+}
+
+/* ---- the public functions ---- */
+
+static ashlar_status refuse_within_step(const ashlar_allocator *a) {
+    bool is_busy = a->planner.run_count > 0 || a->planner.is_installing;
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        is_busy = is_busy || key->is_busy;
+    }
+    return is_busy ? ashlar_fail(ASHLAR_EINVAL, "a step is under way; end it first") : ASHLAR_OK;
+}
+
+static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
+    ashlar_status first = refuse_within_step(a);
+    for (ashlar_step_key *key = a->planner.keys; key != NULL && first == ASHLAR_OK;
+         key = key->next) {
+        if (key->step_count > 0 && !key->is_current && !key->is_busy) {
+            first = ashlar_planner_build_locked(a, own, key);
+        }
+    }
+    return first;
+}
+
+ashlar_status ashlar_plan_build(ashlar_allocator *a) {
+    ashlar_cache *own = ashlar_cache_get(a);
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = build_all(a, own);
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = refuse_within_step(a);
+    if (status == ASHLAR_OK) {
+        free_keys(a);
+        for (ashlar_region *region = a->planner.regions; region != NULL; region = region->next) {
+            region->is_retired = true;
+        }
+        ashlar_planner_tidy_locked(a);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+void ashlar_plan_set_options(ashlar_allocator *a, const ashlar_plan_options *options) {
+    pthread_mutex_lock(&a->lock);
+    a->planner.options = options != NULL ? *options : ashlar_plan_defaults;
+    pthread_mutex_unlock(&a->lock);
+}
+
+void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
+    pthread_mutex_lock(&a->lock);
+    for (ashlar_step_key *at = a->planner.keys; at != NULL; at = at->next) {
+        at->is_wanted = at->is_wanted || at->key == key;
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* A stream's largest plan, and the largest bound of one. */
+static void add_stream(const ashlar_allocator *a, const ashlar_region *region,
+                       ashlar_plan_stats *out) {
+    uint64_t plan_bytes = 0, bound_bytes = 0;
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        for (uint32_t part = 0; key->plan != NULL && part < key->plan->part_count; part++) {
+            const ashlar_plan_part *p = &key->plan->parts[part];
+            if (p->order == region->order && !region->is_retired) {
+                plan_bytes = p->plan_bytes > plan_bytes ? p->plan_bytes : plan_bytes;
+                bound_bytes = p->bound_bytes > bound_bytes ? p->bound_bytes : bound_bytes;
+            }
+        }
+    }
+    out->region_bytes += region->block->bytes;
+    out->plan_bytes += plan_bytes;
+    out->bound_bytes += bound_bytes;
+}
+
+void ashlar_plan_read(ashlar_allocator *a, ashlar_plan_stats *out) {
+    pthread_mutex_lock(&a->lock);
+    *out = a->planner.stats;
+    for (const ashlar_region *region = a->planner.regions; region != NULL; region = region->next) {
+        add_stream(a, region, out);
+    }
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        out->plan_count += key->plan != NULL;
+        out->slot_count += key->plan != NULL ? key->plan->expiry_count : 0;
+    }
+    pthread_mutex_unlock(&a->lock);
+}

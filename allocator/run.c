@@ -1,0 +1,146 @@
+#include "run.h"
+
+#include <string.h>
+
+#include "check_level.h"
+
+void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
+    run->plan = plan;
+    run->slots = plan->slots;
+    run->next = 0;
+    run->expired = 0;
+    run->skipped_count = 0;
+    run->hits = 0;
+    run->unplanned = 0;
+    memset(run->misses, 0, sizeof run->misses);
+    run->late_count = 0;
+    for (uint32_t part = 0; part < plan->part_count; part++) {
+        if (run->regions[part] != NULL) {
+            ashlar_region_clean(run->regions[part]);
+            run->late_count += run->regions[part]->late_count;
+        }
+    }
+}
+
+void ashlar_run_stop(ashlar_run *run) {
+    while (run->expired < run->plan->expiry_count) {
+        ashlar_run_expire(run);
+    }
+}
+
+/* ---- what is in the way ---- */
+
+/* Whether a slot's addresses meet no late block. Takes what was freed off the list. */
+static bool is_clear(ashlar_run *run, const ashlar_slot *slot) {
+    ashlar_region *region = run->regions[slot->part];
+    const size_t begin = slot->seat->offset, end = begin + slot->bytes;
+    run->late_count -= region->late_count;
+    ashlar_region_clean(region);
+    run->late_count += region->late_count;
+    for (size_t i = 0; i < region->late_count; i++) {
+        const ashlar_block *late = region->late[i];
+        if (late->offset < end && begin < late->offset + late->bytes) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- finding the slot ---- */
+
+static bool is_for(const ashlar_run *run, const ashlar_slot *slot, unsigned tag,
+                   ashlar_stream stream) {
+    return slot->tag == tag && run->streams[slot->part] == stream;
+}
+
+static void skip(ashlar_run *run, uint32_t i) {
+    if (run->skipped_count == ASHLAR_RUN_SKIPPED_MAX) {
+        run->skipped_count--;
+        memmove(run->skipped, run->skipped + 1, run->skipped_count * sizeof run->skipped[0]);
+    }
+    run->skipped[run->skipped_count++] = i;
+}
+
+/* A slot passed over that the recorded step would have live now. */
+static ashlar_block *serve_skipped(ashlar_run *run, size_t bytes, unsigned tag,
+                                   ashlar_stream stream) {
+    for (uint32_t k = 0; k < run->skipped_count; k++) {
+        const ashlar_slot *slot = &run->slots[run->skipped[k]];
+        if (bytes <= slot->bytes && is_for(run, slot, tag, stream) && slot->end >= run->next &&
+            is_clear(run, slot)) {
+            run->skipped_count--;
+            memmove(run->skipped + k, run->skipped + k + 1,
+                    (run->skipped_count - k) * sizeof run->skipped[0]);
+            return ashlar_run_seat(run, slot);
+        }
+    }
+    return NULL;
+}
+
+/* The next slot that would serve, or that was not planned; plan->count: none near. */
+static uint32_t look_ahead(const ashlar_run *run, size_t bytes, unsigned tag,
+                           ashlar_stream stream) {
+    uint32_t i = run->next;
+    for (int kinds = 0; i < run->plan->count && kinds <= ASHLAR_PLAN_LOOK_AHEAD; kinds++) {
+        const ashlar_slot *slot = &run->slots[i];
+        if (is_for(run, slot, tag, stream) && (slot->bytes == 0 || bytes <= slot->bytes)) {
+            return i;
+        }
+        i = slot->next_kind;
+    }
+    return run->plan->count;
+}
+
+static ashlar_plan_miss reason(const ashlar_run *run, unsigned tag, ashlar_stream stream) {
+    const ashlar_slot *slot = &run->slots[run->next];
+    if (run->next == run->plan->count) {
+        return ASHLAR_PLAN_MISS_EXTRA;
+    }
+    if (run->streams[slot->part] != stream) {
+        return ASHLAR_PLAN_MISS_STREAM;
+    }
+    return slot->tag != tag ? ASHLAR_PLAN_MISS_TAG : ASHLAR_PLAN_MISS_BYTES;
+}
+
+/* Let time pass to slot i, which is behind what was expected or that itself. */
+static void advance(ashlar_run *run, uint32_t i) {
+    const uint32_t first =
+        i - run->next > ASHLAR_RUN_SKIPPED_MAX ? i - ASHLAR_RUN_SKIPPED_MAX : run->next;
+    for (uint32_t k = first; k < i; k++) {
+        skip(run, k);
+    }
+    while (run->expired < run->slots[i].expired_to) {
+        ashlar_run_expire(run);
+    }
+    run->next = i + 1;
+}
+
+ASHLAR_NOINLINE ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes,
+                                                         unsigned tag, ashlar_stream stream) {
+    if (bytes == 0) {
+        return NULL; /* an error, told by the ordinary path */
+    }
+    const ashlar_slot *expected = &run->slots[run->next];
+    ashlar_block *seat = NULL;
+    if (bytes > expected->bytes || !is_for(run, expected, tag, stream)) {
+        seat = serve_skipped(run, bytes, tag, stream);
+    }
+    if (seat != NULL) {
+        return seat;
+    }
+    const uint32_t i = look_ahead(run, bytes, tag, stream);
+    if (i == run->plan->count) {
+        run->misses[reason(run, tag, stream)]++;
+        return NULL;
+    }
+    advance(run, i);
+    if (run->slots[i].bytes == 0) {
+        run->unplanned++;
+        return NULL;
+    }
+    if (!is_clear(run, &run->slots[i])) {
+        run->misses[ASHLAR_PLAN_MISS_LIVE]++;
+        return NULL;
+    }
+    return ashlar_run_seat(run, &run->slots[i]);
+}

@@ -1,0 +1,86 @@
+/*
+ * run.h - a step under way: one thread's way through a plan, or a recording (internal).
+ *
+ * See plan.h for why what is handed out here overlaps nothing live.
+ */
+#ifndef ASHLAR_RUN_H
+#define ASHLAR_RUN_H
+
+#include "planner.h"
+#include "region.h"
+
+/* Slots that were passed over, and that a request out of order may still have. */
+enum { ASHLAR_RUN_SKIPPED_MAX = 16 };
+
+/* The thread's own, between entering and leaving its cache; else under the allocator's lock. */
+struct ashlar_run {
+    const ashlar_slot *slots; /* the plan's */
+    uint32_t next;            /* the slot that the next request is expected to want; the time is
+                               * that of the one before it */
+    uint32_t expired;         /* of plan->expiry: their time is over */
+    size_t late_count;        /* on the late lists of all its regions */
+    uint64_t hits;
+    const ashlar_plan *plan;
+    ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX];  /* of the parts; ASHLAR_NO_STREAM: not now */
+    ashlar_region *regions[ASHLAR_PLAN_STREAMS_MAX]; /* NULL: the part plans nothing */
+    uint32_t skipped[ASHLAR_RUN_SKIPPED_MAX];        /* the newest last */
+    uint32_t skipped_count;
+    uint64_t unplanned;
+    uint64_t misses[ASHLAR_PLAN_MISS_COUNT];
+    ashlar_step_key *key;       /* NULL: the step is neither recorded nor replayed */
+    ashlar_recording recording; /* while it is recorded */
+    bool is_recorded;
+    uint32_t depth; /* steps begun and not ended, each within the one before */
+};
+
+/* Put the next slot whose time is over on the late list, if it is live. */
+static inline void ashlar_run_expire(ashlar_run *run) {
+    const ashlar_slot *slot = run->plan->expiry[run->expired++];
+    ashlar_block *seat = slot->seat;
+    if (ASHLAR_LIKELY(seat->slot != slot || !ashlar_seat_is_taken(seat))) {
+        return;
+    }
+    ashlar_region *region = run->regions[slot->part];
+    seat->slot = NULL; /* so that it is put there once */
+    region->late[region->late_count++] = seat;
+    run->late_count++;
+}
+
+static inline ashlar_block *ashlar_run_seat(ashlar_run *run, const ashlar_slot *slot) {
+    ashlar_block *seat = slot->seat;
+    seat->slot = slot;
+    seat->bytes = slot->bytes;
+    atomic_store_explicit(&seat->is_served, true, memory_order_relaxed);
+    run->hits++;
+    return seat;
+}
+
+/* For a request that is not what is expected, or while something is late. */
+ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes, unsigned tag,
+                                         ashlar_stream stream);
+
+/* The block for the next request of the step, or NULL: the ordinary path has to serve it. */
+static inline ashlar_block *ashlar_run_serve(ashlar_run *run, size_t bytes, unsigned tag,
+                                             ashlar_stream stream) {
+    const ashlar_slot *slot = &run->slots[run->next];
+    if (!ASHLAR_LIKELY(bytes - 1 < slot->bytes && slot->tag == tag &&
+                       run->streams[slot->part] == stream)) {
+        return ashlar_run_serve_otherwise(run, bytes, tag, stream);
+    }
+    while (run->expired < slot->expired_to) {
+        ashlar_run_expire(run);
+    }
+    if (!ASHLAR_LIKELY(run->late_count == 0)) {
+        return ashlar_run_serve_otherwise(run, bytes, tag, stream);
+    }
+    run->next++;
+    return ashlar_run_seat(run, slot);
+}
+
+/* Begin at the plan's first slot; its regions are the run's. */
+void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan);
+
+/* The step is over: what of it is still live is late from now on. */
+void ashlar_run_stop(ashlar_run *run);
+
+#endif /* ASHLAR_RUN_H */
