@@ -97,6 +97,19 @@ static void lines_lie_at_the_peak_and_at_the_limit(void) {
     CHECK(box_is("#0", 1000, 6137, 5400, 763));
 }
 
+static void the_first_moment_of_the_peak_is_shown(void) {
+    const ashlar_picture_block blocks[] = {
+        {.begin = 0, .end = 8, .bytes = 1, .tag = ASHLAR_TAG_WEIGHTS},
+        {.begin = 2, .end = 4, .offset = 1, .bytes = 5, .tag = ASHLAR_TAG_BATCH},
+        {.begin = 6, .end = 8, .offset = 1, .bytes = 5},
+    };
+    const ashlar_picture picture = picture_of(blocks, COUNT(blocks));
+    REQUIRE(draw(&picture));
+    CHECK_HAS(svg, "<path d=\"M3700 800V6900\"");
+    CHECK_HAS(svg, ">batch: 5 B at peak<");
+    CHECK_HAS(svg, ">user: 0 B at peak<");
+}
+
 /* Both orders of a block's end and another's begin at one moment. */
 static void a_block_is_not_live_at_its_end(void) {
     const ashlar_picture_block blocks[] = {
@@ -178,6 +191,12 @@ static void axes_have_round_numbers_of_one_unit(void) {
     CHECK_HAS(svg, ">3000<");
     CHECK_ZU(times_in_picture("000<"), 7);
     CHECK_HAS(svg, ">events<");
+    const ashlar_picture_block ten = {.begin = 20, .end = 30, .bytes = 10 * KIB};
+    const ashlar_picture of_ten = picture_of(&ten, 1);
+    REQUIRE(draw(&of_ten)); /* ten steps are not too many; both ends have a label */
+    CHECK_ZU(times_in_picture(" KiB</text><path"), 11);
+    CHECK_HAS(svg, "<text x=\"1000\" y=\"7090\">20<");
+    CHECK_HAS(svg, "<text x=\"11800\" y=\"7090\">30<");
 }
 
 /* One step at a time up to ten; then in steps of 2, 5, 10. */
@@ -225,7 +244,7 @@ static void sizes_are_rounded_to_hundredths_whatever_the_locale(void) {
 static void texts_are_escaped_and_cut(void) {
     char title[200], want[200];
     const ashlar_picture_block block = {
-        .end = 1, .bytes = 1, .name = "a<b>&c\"\x01\n\xc3\xa9 012345678901234567890"};
+        .end = 1, .bytes = 1, .name = "a<b>&c\"\x01\n\xc3\x7f 012345678901234567890"};
     ashlar_picture picture = picture_of(&block, 1);
     memset(title, 't', sizeof title);
     title[0] = '<';
@@ -302,6 +321,7 @@ static void no_blocks_are_an_empty_picture(void) {
     CHECK_ZU(box_count, 0);
     CHECK_HAS(svg, ">0 blocks; peak of live bytes 0 B<");
     CHECK_HAS(svg, ">stone<");
+    CHECK_HAS(svg, "y=\"840\">1 B<");
     picture.limit_label = "reserved";
     picture.limit_bytes = 2 * MIB;
     REQUIRE(draw(&picture));
@@ -364,6 +384,7 @@ int main(void) {
     RUN(a_tag_has_a_colour_and_its_bytes_at_the_peak);
     RUN(colours_of_tags_are_all_different);
     RUN(lines_lie_at_the_peak_and_at_the_limit);
+    RUN(the_first_moment_of_the_peak_is_shown);
     RUN(a_block_is_not_live_at_its_end);
     RUN(the_axis_reaches_to_the_peak);
     RUN(blocks_without_tags_are_coloured_by_size);
