@@ -32,7 +32,7 @@ typedef struct finder {
     size_t *uses;  /* [count]: by run, how often it occurs */
     double *votes; /* [count]: by distance, what speaks for it */
     double chance[DRIFT_MAX + 1];
-    size_t lags[LENGTHS * LEADERS]; /* candidates */
+    size_t lags[LENGTHS * LEADERS]; /* candidates; of runs of one length by falling votes */
     size_t lag_count;
 } finder;
 
@@ -236,9 +236,11 @@ static void choose(const finder *f, ashlar_period *p, trial *chosen) {
         return;
     }
     const double least = trials[best].score - tolerance(f, &trials[best], f->lags[best]);
-    size_t smallest = best;
-    for (size_t i = 0; i < f->lag_count; i++) {
-        if (trials[i].counts && trials[i].score >= least && f->lags[i] < f->lags[smallest]) {
+    size_t smallest = NONE;
+    for (size_t i = 0; i < f->lag_count;
+         i++) { /* of those within a drift, the one with most votes */
+        if (trials[i].counts && trials[i].score >= least &&
+            (smallest == NONE || f->lags[i] + drift_of(f->lags[i]) < f->lags[smallest])) {
             smallest = i;
         }
     }

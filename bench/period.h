@@ -11,7 +11,7 @@
  *
  * where chance is the share that would repeat if the same runs came in any order. Of the periods
  * that count, the smallest one is taken whose score is as good as the best one's: less by no more
- * than two standard deviations of that share. A step's layers repeat too, but not where a step
+ * than two standard deviations of that share; of several within a drift, the commonest. A step's layers repeat too, but not where a step
  * ends.
  *
  * Candidates are the distances at which the most different runs of 4, 8, 16, ... numbers come
@@ -45,7 +45,7 @@ typedef struct ashlar_period {
  *
  * Ownership: the caller ends *out with ashlar_period_finish().
  * Errors:    ASHLAR_EHOSTMEM.
- * Cost:      O(count log count), some 150 bytes of host memory for each number.
+ * Cost:      O(count log count), some 200 bytes of host memory for each number.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_period_find(const size_t *numbers, size_t count,
                                                    size_t prefix, ashlar_period *out);

@@ -132,6 +132,19 @@ static void layers_within_a_step_are_not_its_period(void) {
     }
 }
 
+/* A head as short as a drift: it could be taken for numbers put in between layers. */
+static void a_short_head_is_a_step_s_all_the_same(void) {
+    start(1);
+    for (int i = 0; i < 4; i++) {
+        put_step(8, 1, 0);
+        for (int layer = 0; layer < 5; layer++) {
+            put_step(130, 2, 0);
+        }
+    }
+    REQUIRE(find());
+    check_found(658, 0, count);
+}
+
 static void layers_are_the_period_of_what_has_nothing_else(void) {
     start(1);
     for (int i = 0; i < 24; i++) {
@@ -164,6 +177,12 @@ static void a_prefix_and_a_tail_are_cut_off(void) {
     check_found(300, 3000, 4800);
     REQUIRE(find_with_prefix(2000));
     check_none();
+    start(2);
+    put_step(300, 1, 0);
+    put_step(300, 1, 0);
+    put_random(900, 900);
+    REQUIRE(find_with_prefix(1500)); /* what begins at once has no prefix */
+    check_none();
 }
 
 static void changed_numbers_are_forgiven(void) {
@@ -178,6 +197,60 @@ static void changed_numbers_are_forgiven(void) {
         CHECK(period.begin < 60 && period.end > count - 60);
         ashlar_period_finish(&period);
     }
+}
+
+/* The same for steps of two kinds of layers, in which few runs are there once. */
+static void changed_numbers_among_many_layers_are_forgiven(void) {
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        start(seed);
+        for (int i = 0; i < 8; i++) {
+            put_step(4, 1, 25);
+            for (size_t k = 0; k < 32 * 20; k++) {
+                put(draw(25) == 0 ? draw(900) : k % 20 * (k % 20) % 7);
+            }
+            for (size_t k = 0; k < 32 * 30; k++) {
+                put(draw(25) == 0 ? draw(900) : 10 + k % 30 * (k % 30) % 11);
+            }
+        }
+        REQUIRE(find());
+        CHECK_ZU(period.period, 1604);
+        ashlar_period_finish(&period);
+    }
+}
+
+/* No short run tells much here: each is one of a layer's. */
+static void many_kinds_of_layers_are_one_step(void) {
+    start(1);
+    for (int i = 0; i < 4; i++) {
+        for (size_t kind = 0; kind < 14; kind++) {
+            for (int layer = 0; layer < 6; layer++) {
+                put_step(60 + 2 * kind, kind, 0);
+            }
+        }
+    }
+    REQUIRE(find());
+    check_found(count / 4, 0, count);
+}
+
+static void one_step_that_lacks_some_numbers_shifts_no_link(void) {
+    size_t begins[12];
+    start(1);
+    for (size_t i = 0; i < 12; i++) {
+        begins[i] = count;
+        for (size_t k = 0; k < 500; k++) {
+            if (i != 5 || k < 200 || k >= 206) {
+                put(number_at(k, 4));
+            }
+        }
+    }
+    REQUIRE(find());
+    CHECK(period.period == 500 && period.score > 0.99);
+    for (size_t i = 1; i < 12; i++) {
+        CHECK_ZU(period.links[begins[i]], begins[i - 1]);
+        const size_t shift = i == 5 ? 6 : i == 6 ? (size_t)-6 : 0;
+        CHECK_ZU(period.links[begins[i] + 300], begins[i - 1] + 300 + shift);
+    }
+    ashlar_period_finish(&period);
 }
 
 /* Steps differ in length by up to four, each by something put in or left out somewhere. */
@@ -271,6 +344,12 @@ static void one_number_over_and_over_has_no_period(void) {
     start(1);
     for (int i = 0; i < 2000; i++) {
         put(5);
+    }
+    REQUIRE(find());
+    check_none();
+    start(1); /* nor each of some */
+    for (size_t i = 0; i < 2000; i++) {
+        put(i / 100);
     }
     REQUIRE(find());
     check_none();
@@ -389,9 +468,13 @@ int main(void) {
     RUN(equal_steps_have_their_length_as_period);
     RUN(what_links_name_is_a_period_before);
     RUN(layers_within_a_step_are_not_its_period);
+    RUN(a_short_head_is_a_step_s_all_the_same);
     RUN(layers_are_the_period_of_what_has_nothing_else);
     RUN(a_prefix_and_a_tail_are_cut_off);
     RUN(changed_numbers_are_forgiven);
+    RUN(changed_numbers_among_many_layers_are_forgiven);
+    RUN(many_kinds_of_layers_are_one_step);
+    RUN(one_step_that_lacks_some_numbers_shifts_no_link);
     RUN(inserted_and_missing_numbers_are_forgiven);
     RUN(a_part_that_never_repeats_is_forgiven);
     RUN(steps_of_two_kinds_in_turn_have_a_period_of_both);

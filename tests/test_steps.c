@@ -137,11 +137,86 @@ static void a_tail_is_in_no_step(void) {
     initialise(40);
     REQUIRE(find(&made));
     check_steps(5);
+}
+
+/* Cut by so many allocations and their frees; what is live from the start must not matter. */
+static void a_step_that_the_log_does_not_end_is_none(void) {
+    static const size_t cuts[] = {10, 20, 60};
+    for (size_t c = 0; c < 3; c++) {
+        start(1);
+        initialise(30);
+        put_steps(5, 12, 0);
+        for (size_t cut = 0; cut < cuts[c];) {
+            cut += events[--made.event_count].action == ASHLAR_RMM_ALLOCATE;
+        }
+        REQUIRE(find(&made));
+        check_steps(4);
+    }
+}
+
+/* Steps of 100 allocations, the first or the last of which has 30 others at its open end. */
+static void a_step_of_which_much_is_different_at_the_end_is_none(void) {
+    for (size_t odd = 0; odd < 6; odd += 5) {
+        start(1);
+        for (size_t i = 0; i < 6; i++) {
+            size_t blocks[100];
+            begins[i] = made.event_count;
+            for (size_t k = 0; k < 100; k++) {
+                const bool is_odd = i == odd && (odd == 0 ? k < 30 : k >= 70);
+                blocks[k] = take(is_odd ? 100000 + draw(1000) : 512 * (1 + k * k % 83));
+            }
+            for (size_t k = 0; k < 100; k++) {
+                give(blocks[k]);
+            }
+        }
+        begins[6] = made.event_count;
+        if (odd == 0) {
+            memmove(begins, begins + 1, 6 * sizeof *begins);
+        }
+        REQUIRE(find(&made));
+        check_steps(5);
+    }
+}
+
+/* Least is live at the start; but in the first step that is after the first half. */
+static void where_the_first_step_has_its_trough_does_not_matter(void) {
     start(1);
-    put_steps(5, 12, 0);
-    made.event_count -= 40; /* as if the log ended within its last step */
+    const size_t early = take(1 << 20);
+    for (size_t i = 0; i < 6; i++) {
+        size_t blocks[40];
+        begins[i] = made.event_count;
+        for (size_t k = 0; k < 40; k++) {
+            blocks[k] = take(512 * (1 + k * k % 31));
+            if (k == 19) {
+                for (size_t n = 1; n < 20; n++) { /* all but one */
+                    give(blocks[n]);
+                }
+                if (i == 0) {
+                    give(early);
+                }
+            }
+        }
+        give(blocks[0]);
+        for (size_t k = 20; k < 40; k++) {
+            give(blocks[k]);
+        }
+    }
+    begins[6] = made.event_count;
     REQUIRE(find(&made));
-    check_steps(4);
+    check_steps(6);
+}
+
+/* Any place is a trough: the one that most steps have. */
+static void of_equal_troughs_the_one_of_most_steps_is_taken(void) {
+    start(1);
+    for (size_t i = 0; i < 6; i++) {
+        begins[i] = made.event_count;
+        for (size_t k = 0; k < (i == 5 ? 10 : 50); k++) {
+            give(take(512 * (1 + k * k % 43)));
+        }
+    }
+    REQUIRE(find(&made));
+    check_steps(5);
 }
 
 /* The frees at the end of a step are the step's; of the last one, up to the log's end. */
@@ -402,6 +477,10 @@ static void no_host_memory_at_any_call_changes_nothing(void) {
 int main(void) {
     RUN(steps_begin_where_least_is_live);
     RUN(a_tail_is_in_no_step);
+    RUN(a_step_that_the_log_does_not_end_is_none);
+    RUN(a_step_of_which_much_is_different_at_the_end_is_none);
+    RUN(where_the_first_step_has_its_trough_does_not_matter);
+    RUN(of_equal_troughs_the_one_of_most_steps_is_taken);
     RUN(what_a_step_frees_at_its_end_is_in_it);
     RUN(small_changes_move_no_boundary);
     RUN(a_first_step_that_fills_up_moves_no_boundary);
