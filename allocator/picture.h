@@ -43,8 +43,8 @@ typedef struct ashlar_picture {
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (a block that breaks an invariant above; live bytes beyond size_t; path is
  *          no regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
- * Cost:    O(count log count), 48 bytes of host memory and less than 150 of the file for each block,
- *          its name apart, while its numbers are below 10^10.
+ * Cost:    O(count log count) and 48 bytes of host memory for each block; less than 150 in the file
+ *          for each, its name apart, while its numbers are below 10^10.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_picture_write(const ashlar_picture *picture,
                                                      const char *path);

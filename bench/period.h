@@ -10,9 +10,9 @@
  *     score = (share of its runs that repeat - chance) / (1 - chance) >= 1/2,
  *
  * where chance is the share that would repeat if the same runs came in any order. Of the periods
- * that count, the smallest one is taken whose score is as good as the best one's: less by no more
- * than two standard deviations of that share; of several within a drift, the commonest. A step's layers repeat too, but not where a step
- * ends.
+ * that count, the smallest one is taken whose score is as good as the best one's (less by no more
+ * than two standard deviations of that share), and of those within a drift the commonest. So layers
+ * do not pass for steps: they repeat too, but not where a step ends.
  *
  * Candidates are the distances at which the most different runs of 4, 8, 16, ... numbers come
  * again: long runs reach over the end of a step, short ones survive changes.
