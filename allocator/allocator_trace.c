@@ -8,6 +8,7 @@
 #include "region.h"
 #include "snapshot.h"
 #include "trace_csv.h"
+#include "trace_picture.h"
 
 /* What the ring still holds; no events and no array where there is no ring. */
 typedef struct events {
@@ -37,6 +38,12 @@ static void read_events(const ashlar_allocator *a, events *e) {
 
 ashlar_status ashlar_trace_write(ashlar_allocator *a, ashlar_trace_format format, const char *path,
                                  uint64_t *missing) {
+    static ashlar_status (*const writers[ASHLAR_TRACE_FORMAT_COUNT])(
+        const ashlar_trace_event *, size_t, const char *, uint64_t *) = {
+        [ASHLAR_TRACE_RMM_CSV] = ashlar_trace_write_rmm,
+        [ASHLAR_TRACE_MINIMALLOC_CSV] = ashlar_trace_write_minimalloc,
+        [ASHLAR_TRACE_SVG] = ashlar_trace_write_svg,
+    };
     events e;
     uint64_t left_out = 0;
     if ((unsigned)format >= (unsigned)ASHLAR_TRACE_FORMAT_COUNT) {
@@ -51,9 +58,7 @@ ashlar_status ashlar_trace_write(ashlar_allocator *a, ashlar_trace_format format
         return status;
     }
     read_events(a, &e);
-    status = format == ASHLAR_TRACE_RMM_CSV
-                 ? ashlar_trace_write_rmm(e.events, e.count, path, &left_out)
-                 : ashlar_trace_write_minimalloc(e.events, e.count, path, &left_out);
+    status = writers[format](e.events, e.count, path, &left_out);
     ashlar_host_free(e.events);
     if (status == ASHLAR_OK && missing != NULL) {
         *missing = e.lost + left_out;

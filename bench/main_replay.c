@@ -11,6 +11,7 @@
 #include "options.h"
 #include "program.h"
 #include "replay.h"
+#include "replay_picture.h"
 
 static const char program[] = "ashlar-replay";
 
@@ -21,11 +22,12 @@ typedef struct command {
     const char *memory;
     size_t memory_bytes;
     const char *json;
+    const char *svg;
     bool finds_capacity;
     bool wants_help;
 } command;
 
-enum { OPTION_COUNT = 4 };
+enum { OPTION_COUNT = 5 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option all[OPTION_COUNT] = {
@@ -33,6 +35,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"find-capacity", NULL, ASHLAR_OPTION_FLAG, &c->finds_capacity, 0, 0,
          "find the smallest device on which it passes"},
         {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write the figures there"},
+        {"svg", "FILE", ASHLAR_OPTION_TEXT, &c->svg, 0, 0, "draw where the blocks of one log lay"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
     memcpy(options, all, sizeof all);
@@ -187,11 +190,12 @@ static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm
 /* ---- the work ---- */
 
 /* Everything about one log. Failed allocations are a failure too, after the figures are out. */
-static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
+static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log, uintptr_t *addresses,
                                 ashlar_json_writer *w) {
     progress shown = {.name = log->name, .shown_at = now_s()};
     ashlar_replay_config config = {.calls = &ashlar_replay_calls_of_ashlar,
                                    .memory_bytes = c->memory_bytes,
+                                   .addresses = addresses,
                                    .context = &shown};
     ashlar_replay_result result;
     size_t capacity = 0;
@@ -208,15 +212,26 @@ static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
     }
     print_result(c, log, &result, capacity);
     put_result(w, c, log, &result, capacity);
+    if (c->svg != NULL) {
+        status = ashlar_replay_draw(log, addresses, &result, c->svg);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
     return result.failures == 0 ? ASHLAR_OK : ashlar_fail(ASHLAR_ENOMEM, "%s", result.failure);
 }
 
 static ashlar_status replay_file(const command *c, const char *path, ashlar_json_writer *w) {
     ashlar_rmm_log *log = NULL;
     ashlar_status status = ashlar_rmm_log_read(path, &log);
-    if (status == ASHLAR_OK) {
-        status = replay_log(c, log, w);
+    if (status != ASHLAR_OK) {
+        return status;
     }
+    uintptr_t *addresses = ashlar_host_calloc(log->block_count + 1, sizeof *addresses);
+    status = addresses != NULL
+                 ? replay_log(c, log, addresses, w)
+                 : ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay it", log->name);
+    ashlar_host_free(addresses);
     ashlar_rmm_log_free(log);
     return status;
 }
@@ -232,7 +247,8 @@ static ashlar_status write_json(const char *path, ashlar_json_writer *w) {
 static int run(const command *c, int count, char **files) {
     ashlar_json_writer w;
     int exit_status = 0;
-    if (ashlar_program_check_writable(c->json) != ASHLAR_OK) {
+    if (ashlar_program_check_writable(c->json) != ASHLAR_OK ||
+        ashlar_program_check_writable(c->svg) != ASHLAR_OK) {
         return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
     }
     ashlar_json_writer_init(&w, 2);
@@ -274,6 +290,9 @@ static int run_command(int argc, char **argv) {
         print_help(options);
     } else if (count == 0) {
         fprintf(stderr, "%s: no log given; name a file, see --help\n", program);
+        exit_status = ASHLAR_EXIT_USAGE;
+    } else if (count > 1 && c.svg != NULL) {
+        fprintf(stderr, "%s: --svg draws one log; name one file\n", program);
         exit_status = ASHLAR_EXIT_USAGE;
     } else {
         exit_status = run(&c, count, files);

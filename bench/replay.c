@@ -122,6 +122,9 @@ static ashlar_status note_block_locked(replay *r, const ashlar_rmm_event *event,
                            r->log->name, event->line, ptr, event->bytes, other->bytes,
                            (const void *)other->address);
     }
+    if (r->config->addresses != NULL) {
+        r->config->addresses[event->block] = taken->place.address;
+    }
     r->live_bytes += event->bytes;
     if (r->live_bytes > r->result->peak_live) {
         r->result->peak_live = r->live_bytes;
@@ -365,6 +368,7 @@ static ashlar_status try_capacity(const ashlar_rmm_log *log, const ashlar_replay
     ashlar_replay_result result;
     smaller.memory_bytes = steps * ASHLAR_REPLAY_STEP_BYTES;
     smaller.stops_at_a_failure = true;
+    smaller.addresses = NULL; /* they are of the run that `result` is of */
     const ashlar_status status = ashlar_replay_run(log, &smaller, &result);
     *passes = status == ASHLAR_OK;
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;

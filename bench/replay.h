@@ -34,6 +34,8 @@ typedef struct ashlar_replay_config {
     const ashlar_replay_calls *calls;
     size_t memory_bytes;     /* of the device; a multiple of ASHLAR_REPLAY_STEP_BYTES, not 0 */
     bool stops_at_a_failure; /* else a failed allocation is counted, and its free left out */
+    uintptr_t *addresses;    /* NULL, or [block_count]: where each block was, or as it was before
+                                where its allocation failed */
     /* NULL, or told now and then how many of the log's events are done; any thread, one at once. */
     void (*progress)(void *context, size_t done, size_t count);
     void *context;

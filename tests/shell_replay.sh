@@ -53,7 +53,7 @@ helps() {
     wide=$(awk 'length > 80' "$scratch/stdout")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     [ "$(wc -l <"$scratch/stdout")" -le 24 ] || return
-    for word in FILE... --memory --find-capacity --json --help 1TiB; do
+    for word in FILE... --memory --find-capacity --json --svg --help 1TiB; do
         grep -qF -e "$word" "$scratch/stdout" || complain "lacks $word" || return
     done
 }
@@ -76,6 +76,26 @@ finds_capacity() {
     runs 0 '' --find-capacity --json "$json" "$log" || return
     holds 'r["capacity"] == 4 << 20 and r["memory"] == 1 << 40' &&
         grep -qF 'passes on a device of 4 MiB and not with 2 MiB less' "$scratch/stdout"
+}
+
+draws() {
+    svg=$scratch/out.svg
+    runs 0 '' "$log" --find-capacity --svg "$svg" || return
+    python3 - "$svg" <<'END' || return
+import sys, xml.etree.ElementTree as xml
+svg = "{http://www.w3.org/2000/svg}"
+titles = [t.text for t in xml.parse(sys.argv[1]).iter(svg + "title")]
+print(titles)
+sys.exit(sorted(t.split(" B at ")[0] + t[t.rindex(","):] for t in titles) !=
+         ["#0: 3145728, 0 to 3", "#1: 1048576, 1 to 5", "#2: 2097152, 4 to 5"])
+END
+    grep -q 'reserved 4.00 MiB' "$svg" || return
+    runs 2 '--svg' "$log" "$log" --svg "$svg" &&
+        runs 1 /nowhere/out.svg "$log" --svg /nowhere/out.svg && [ ! -s "$scratch/stdout" ] ||
+        return
+    # What did not fit is not there; the others are.
+    runs 1 "$log:2:" "$log" --memory 2MiB --svg "$svg" && ! grep -q 3145728 "$svg" &&
+        grep -q '1048576 B at' "$svg"
 }
 
 replays_several() {
@@ -173,6 +193,7 @@ replays_in_little_memory() { # FILE LIVE BEST
 check 'help_fits_on_a_screen_and_names_everything' helps
 check 'the_figures_are_those_of_the_log' writes_figures
 check 'the_smallest_device_is_found' finds_capacity
+check 'a_picture_shows_where_the_blocks_were' draws
 check 'several_logs_are_an_array_and_a_bad_one_stops_none' replays_several
 check 'failures_are_named_by_line_and_counted' fails_with_figures
 check 'a_log_that_fails_has_no_capacity' fails_without_capacity

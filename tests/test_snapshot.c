@@ -246,7 +246,7 @@ static bool set_up_with_events(void) {
     return true;
 }
 
-static void a_trace_is_written_in_both_formats(void) {
+static void a_trace_is_written_in_each_format(void) {
     unsigned char bytes[FILE_MAX_BYTES] = {0};
     uint64_t missing = 0;
     REQUIRE(set_up_with_events());
@@ -258,6 +258,9 @@ static void a_trace_is_written_in_both_formats(void) {
     memset(bytes, 0, sizeof bytes);
     CHECK(read_bytes(bytes) > 0);
     CHECK_HAS((const char *)bytes, "size\n0,3,4,512\n");
+    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_SVG, path, &missing) == ASHLAR_OK);
+    CHECK(read_bytes(bytes) > 0 && missing == 2 + 3);
+    CHECK_HAS((const char *)bytes, "<title>#0, user: 512 B at 0, 3 to 4</title>");
     tear_down();
 }
 
@@ -271,7 +274,7 @@ static void without_a_trace_or_a_format_nothing_is_written(void) {
     REQUIRE(set_up_with_events());
     CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_FORMAT_COUNT, path, &missing) ==
           ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "format: 2");
+    CHECK_HAS(ashlar_error_detail(), "format: 3");
     CHECK(ashlar_trace_write(allocator, (ashlar_trace_format)-1, path, &missing) == ASHLAR_EINVAL);
     unsigned char bytes[FILE_MAX_BYTES];
     CHECK(read_bytes(bytes) == 3 && missing == 77);
@@ -364,7 +367,7 @@ int main(void) {
     RUN(each_run_of_mapped_memory_is_a_segment);
     RUN(what_a_cache_keeps_is_in_its_own_state);
     RUN(the_statistics_are_the_snapshot_at_every_step);
-    RUN(a_trace_is_written_in_both_formats);
+    RUN(a_trace_is_written_in_each_format);
     RUN(without_a_trace_or_a_format_nothing_is_written);
     RUN(a_snapshot_has_the_trace);
     RUN(a_path_that_cannot_be_written_is_one_clear_line);

@@ -30,6 +30,12 @@ typedef enum ashlar_trace_format {
      * rounding, lifetimes [lower, upper) in positions of the trace. Says nothing about streams.
      */
     ASHLAR_TRACE_MINIMALLOC_CSV,
+    /*
+     * A picture for a browser: time in positions of the trace across, address up, a rectangle with
+     * a tooltip for each block, coloured by tag. Sizes as above; wide ranges without any block are
+     * left out. Legible up to some 10,000 blocks.
+     */
+    ASHLAR_TRACE_SVG,
     ASHLAR_TRACE_FORMAT_COUNT
 } ashlar_trace_format;
 
@@ -45,7 +51,8 @@ typedef enum ashlar_trace_format {
  *          not.
  * Errors:  ASHLAR_EINVAL (the allocator keeps no trace; format; path is no regular file),
  *          ASHLAR_EIO, ASHLAR_EHOSTMEM.
- * Cost:    O(n log n) in the events kept, some 70 bytes of host memory for each; no driver call.
+ * Cost:    O(n log n) in the events kept, some 70 bytes of host memory for each, 170 for a picture;
+ *          no driver call.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_trace_write(ashlar_allocator *allocator,
                                                               ashlar_trace_format format,
