@@ -72,14 +72,17 @@ void ashlar_publish_locked(ashlar_allocator *a, ashlar_cache *own) {
 
 void ashlar_note_block_locked(ashlar_allocator *a, ashlar_trace_action action,
                               const ashlar_block *block, const ashlar_order *order) {
-    ashlar_trace_note(a->caller.trace, &(ashlar_trace_event){
-                                           .action = (uint8_t)action,
-                                           .address = a->fixed.base + block->offset,
-                                           .bytes = block->bytes,
-                                           .requested = block->requested,
-                                           .stream = (uintptr_t)order->stream,
-                                           .tag = block->tag,
-                                       });
+    if (a->caller.trace == NULL) {
+        return;
+    }
+    ashlar_trace_put(a->caller.trace, &(ashlar_trace_event){
+                                          .action = (uint8_t)action,
+                                          .address = a->fixed.base + block->offset,
+                                          .bytes = block->bytes,
+                                          .requested = block->requested,
+                                          .stream = (uintptr_t)order->stream,
+                                          .tag = block->tag,
+                                      });
 }
 
 /* What the device has free: an upper bound, but it costs no call of the driver. */
@@ -97,11 +100,27 @@ static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag ta
 
 /* ---- allocating ---- */
 
+/*
+ * As ashlar_order_of_locked(), but mostly it is the stream of the thread's recent magazines: where
+ * a stream has magazines its handle means the same to the whole of the thread (see free.c), but for
+ * one that was found to be gone.
+ */
+static ashlar_status order_locked(ashlar_allocator *a, const ashlar_cache *own,
+                                  ashlar_stream stream, ashlar_order **out) {
+    ashlar_order *recent = own != NULL && own->stream == stream ? own->recent->order : NULL;
+    if (recent == NULL || recent->is_gone) {
+        return ashlar_order_of_locked(a, stream, out);
+    }
+    *out = recent;
+    return ASHLAR_OK;
+}
+
 static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_order *order, size_t bytes) {
     if (own == NULL) {
         return NULL;
     }
-    ashlar_magazines *m = ashlar_cache_find_order(own, order);
+    ashlar_magazines *m = own->recent;
+    m = m->order == order ? m : ashlar_cache_find_order(own, order);
     return m != NULL ? ashlar_cache_pop(own, m, bytes) : NULL;
 }
 
@@ -139,7 +158,7 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     ashlar_block *block = NULL;
     ashlar_step step = ASHLAR_STEP_CACHED;
     ashlar_order *order = NULL;
-    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
+    ashlar_status status = order_locked(a, request->own, stream, &order);
     if (status == ASHLAR_OK) {
         request->order = order->pool != NULL ? order->pool : order;
         status = find_block_locked(a, request, &block, &step);

@@ -179,6 +179,9 @@ ASHLAR_NOINLINE bool ashlar_cache_switch(uint64_t allocator_id) {
 }
 
 ashlar_cache *ashlar_cache_get(ashlar_allocator *a) {
+    if (ashlar_cache_recent->allocator_id == a->fixed.id) {
+        return ashlar_cache_recent;
+    }
     if (a->cache_bytes == 0 || is_ending) {
         return NULL;
     }
@@ -266,10 +269,12 @@ void ashlar_cache_flush_pending_locked(ashlar_cache *cache) {
 static void empty_lists_locked(ashlar_cache *cache, ashlar_magazines *m, size_t first) {
     for (size_t i = first; i < ASHLAR_CACHE_LISTS; i++) {
         ashlar_block *list = m->lists[i];
+        if (list == NULL) {
+            continue; /* most are */
+        }
         m->lists[i] = NULL;
         for (const ashlar_block *block = list; block != NULL; block = block->older) {
-            cache->weight[block->list == ASHLAR_CACHE_LARGE_LIST] -=
-                ashlar_cache_weight(block->bytes);
+            cache->weight[i == ASHLAR_CACHE_LARGE_LIST] -= ashlar_cache_weight(block->bytes);
         }
         put_list_locked(cache->allocator, list);
     }

@@ -16,14 +16,16 @@ typedef struct bin_idx {
     unsigned group, bin;
 } bin_idx;
 
+/*
+ * Without a branch: sizes come in no order that a processor could guess. With s = g - 1 the bins of
+ * group g follow those before it as the numbers 32 * s + (units >> s); for less than 32 units, s is 0.
+ */
 static bin_idx bin_of(size_t bytes) {
     const size_t units = bytes / ASHLAR_BLOCK_ALIGN;
-    if (units < ASHLAR_BINS_PER_GROUP) {
-        return (bin_idx){0, (unsigned)units};
-    }
-    const unsigned log2_units = 63u - (unsigned)__builtin_clzll((unsigned long long)units);
-    const unsigned group = log2_units - LOG2_BINS + 1;
-    return (bin_idx){group, (unsigned)(units >> (group - 1)) % ASHLAR_BINS_PER_GROUP};
+    const unsigned long long at_least = units | ASHLAR_BINS_PER_GROUP;
+    const unsigned shift = 63u - (unsigned)__builtin_clzll(at_least) - LOG2_BINS;
+    const size_t idx = shift * (size_t)ASHLAR_BINS_PER_GROUP + (units >> shift);
+    return (bin_idx){(unsigned)(idx >> LOG2_BINS), (unsigned)idx % ASHLAR_BINS_PER_GROUP};
 }
 
 void ashlar_free_bins_insert(ashlar_free_bins *bins, ashlar_block *block) {

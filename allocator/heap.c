@@ -32,7 +32,7 @@ ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block, size_t by
     ASHLAR_ASSERT(ashlar_block_is_free(block) && bytes > 0 && bytes <= block->bytes);
     ASHLAR_ASSERT(bytes % ASHLAR_BLOCK_ALIGN == 0);
     ashlar_status status = ashlar_page_map_reserve(&heap->map, block->offset);
-    if (status == ASHLAR_OK && bytes < block->bytes) {
+    if (status == ASHLAR_OK && heap->spare == NULL && bytes < block->bytes) {
         status = ashlar_heap_reserve_nodes(heap, 1);
     }
     if (status != ASHLAR_OK) {
@@ -78,14 +78,11 @@ static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_or
     return true;
 }
 
-bool ashlar_heap_try_merge(ashlar_heap *heap, ashlar_block *block, ashlar_block *other) {
-    if (other == NULL || !ashlar_block_is_free(other) ||
-        (other == block->next ? other : block)->starts_segment) {
-        return false;
-    }
+bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block *block, ashlar_block *other) {
     ashlar_order *order;
     uint64_t tick;
-    if (!merge_stamps(block, other, &order, &tick)) {
+    if ((other == block->next ? other : block)->starts_segment ||
+        !merge_stamps(block, other, &order, &tick)) {
         return false;
     }
     ashlar_free_bins_remove(ashlar_heap_bins_of(heap, other), other);
@@ -101,9 +98,14 @@ static void settle(ashlar_heap *heap, ashlar_block *block) {
         block->order = NULL;
         block->tick = 0;
     }
-    /* Again from the start after each merge: it may have changed the stamp. */
-    while (ashlar_heap_try_merge(heap, block, block->prev) ||
-           ashlar_heap_try_merge(heap, block, block->next)) {
+    /*
+     * Below first, then above; no merge above lets one below succeed that failed. Two streams in
+     * use stay two, what is a pool's stays so, and of a past block and a pool's the one that merges
+     * with a block above takes on its own pool's stamp, or another stream's that is no pool's.
+     */
+    while (ashlar_heap_try_merge(heap, block, block->prev)) {
+    }
+    while (ashlar_heap_try_merge(heap, block, block->next)) {
     }
     ashlar_free_bins_insert(ashlar_heap_bins_of(heap, block), block);
 }

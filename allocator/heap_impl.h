@@ -38,9 +38,15 @@ void ashlar_heap_absorb(ashlar_heap *heap, ashlar_block *block, ashlar_block *ot
 
 /*
  * Let `block`, which is in no bin, absorb its neighbour `other`, if that is free, their stamps have
- * a common one, and no segment starts between them.
+ * a common one, and no segment starts between them. Most neighbours are not free.
  */
-bool ashlar_heap_try_merge(ashlar_heap *heap, ashlar_block *block, ashlar_block *other);
+bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block *block, ashlar_block *other);
+
+static inline bool ashlar_heap_try_merge(ashlar_heap *heap, ashlar_block *block,
+                                         ashlar_block *other) {
+    return other != NULL && ashlar_block_is_free(other) &&
+           ashlar_heap_try_merge_free(heap, block, other);
+}
 
 /*
  * [offset, offset + bytes), without memory so far, has some now: a free block in no bin, stamped
