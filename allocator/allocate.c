@@ -220,9 +220,10 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
     if (bytes <= a->heap.range.device_bytes && block_bytes_of(a, bytes, &request->bytes)) {
         status = a->unmap != NULL ? alloc_pages_locked(a, bytes, tag, stream, out)
                                   : alloc_locked(a, bytes, request, tag, stream, out);
-        cause = ashlar_error_detail();
+        cause = NULL;
     }
     if (status == ASHLAR_ENOMEM) {
+        cause = cause != NULL ? cause : ashlar_error_detail();
         note_refusal_locked(a, bytes, tag, stream);
         status = ashlar_no_memory_locked(a, bytes, tag, cause);
     }

@@ -41,11 +41,11 @@ struct ashlar_block {
     ashlar_order *order; /* live: the stream it was taken for; free: of its last use, or NULL */
     unsigned char state; /* an ashlar_block_state */
     unsigned char tag;   /* live: an ashlar_tag */
-    uint16_t list;       /* live: the list of a cache's magazines that it would be in */
+    uint16_t list;       /* live: the list it has in a cache's magazines; free: its bin */
     bool is_shared;      /* live: used on further streams, see shared.h */
     bool starts_segment; /* never merges with the block below it */
     ashlar_block *older; /* free: the list of its bin; live: that of a cache; NULL at the end */
-    _Alignas(ASHLAR_CACHE_LINE) ashlar_block *newer; /* free: back in the list of its bin */
+    _Alignas(ASHLAR_CACHE_LINE) ashlar_block **link; /* free: what in that list points to it */
     union {
         uint64_t tick;    /* free: order->recorded at that use */
         ashlar_use *uses; /* is_shared: one for each of its streams */

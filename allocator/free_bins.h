@@ -8,8 +8,9 @@
  *
  * Invariants:
  *   groups bit g is set       == bins[g] != 0
- *   bins[g] bit b is set      == newest[g][b] != NULL
- *   every block in newest[g][b] has the size of bin b of group g
+ *   bins[g] bit b is set      == newest[32 * g + b] != NULL
+ *   every block in newest[32 * g + b] has the size of bin b of group g, and
+ *   block->list == 32 * g + b, *block->link == block
  */
 #ifndef ASHLAR_FREE_BINS_H
 #define ASHLAR_FREE_BINS_H
@@ -25,7 +26,7 @@ enum {
 typedef struct ashlar_free_bins {
     uint64_t groups;
     uint32_t bins[ASHLAR_BIN_GROUPS];
-    ashlar_block *newest[ASHLAR_BIN_GROUPS][ASHLAR_BINS_PER_GROUP];
+    ashlar_block *newest[ASHLAR_BIN_GROUPS * ASHLAR_BINS_PER_GROUP];
 } ashlar_free_bins;
 
 void ashlar_free_bins_insert(ashlar_free_bins *bins, ashlar_block *block);

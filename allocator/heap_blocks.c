@@ -70,7 +70,8 @@ static void remove_block(ashlar_heap *heap, ashlar_block *block) {
 ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *block, size_t bytes) {
     ASHLAR_ASSERT(bytes > 0 && bytes < block->bytes);
     ashlar_block *rest = pop_spare(heap);
-    /* Field by field: of a compound literal compilers make a fill that costs as much as the rest. */
+    /* Field by field: of a compound literal compilers make a fill that costs as much as the rest.
+     */
     rest->offset = block->offset + bytes;
     rest->bytes = block->bytes - bytes;
     rest->requested = 0;
@@ -86,13 +87,9 @@ ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *block, size_t b
     return rest;
 }
 
-void ashlar_heap_absorb(ashlar_heap *heap, ashlar_block *block, ashlar_block *other) {
-    if (other->offset < block->offset) {
-        block->offset = other->offset;
-        block->starts_segment = other->starts_segment;
-    }
-    block->bytes += other->bytes;
-    remove_block(heap, other);
+void ashlar_heap_absorb(ashlar_heap *heap, ashlar_block *block) {
+    block->bytes += block->next->bytes;
+    remove_block(heap, block->next);
 }
 
 /* A new last block. */
@@ -154,11 +151,12 @@ void ashlar_heap_hollow(ashlar_heap *heap, size_t offset, size_t bytes) {
     block->starts_segment = false;
     block->order = NULL;
     block->tick = 0;
-    if (is_hole(block->prev)) {
-        ashlar_heap_absorb(heap, block, block->prev);
-    }
     if (is_hole(block->next)) {
-        ashlar_heap_absorb(heap, block, block->next);
+        ashlar_heap_absorb(heap, block);
+    }
+    if (is_hole(block->prev)) {
+        block = block->prev;
+        ashlar_heap_absorb(heap, block);
     }
     if (block == heap->last) {
         remove_block(heap, block);

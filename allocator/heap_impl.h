@@ -33,16 +33,17 @@ void ashlar_heap_free_nodes(ashlar_heap *heap);
 /* Cut a block, in no bin, after `bytes`; the rest, its new neighbour, has its state and stamp. */
 ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *block, size_t bytes);
 
-/* Let `block` take the place of its neighbour `other` as well; neither is in a bin. */
-void ashlar_heap_absorb(ashlar_heap *heap, ashlar_block *block, ashlar_block *other);
+/* Let `block` take the place of the one above it as well; neither is in a bin. */
+void ashlar_heap_absorb(ashlar_heap *heap, ashlar_block *block);
 
 /*
- * Let `block`, which is in no bin, absorb its neighbour `other`, if that is free, their stamps have
- * a common one, and no segment starts between them. Most neighbours are not free.
+ * Merge *block, which is in no bin, with its neighbour `other`, if that is free, their stamps have
+ * a common one, and no segment starts between them. *block is then the lower one of the two.
  */
-bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block *block, ashlar_block *other);
+bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other);
 
-static inline bool ashlar_heap_try_merge(ashlar_heap *heap, ashlar_block *block,
+/* The same; most neighbours are not free. */
+static inline bool ashlar_heap_try_merge(ashlar_heap *heap, ashlar_block **block,
                                          ashlar_block *other) {
     return other != NULL && ashlar_block_is_free(other) &&
            ashlar_heap_try_merge_free(heap, block, other);

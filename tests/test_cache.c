@@ -256,7 +256,7 @@ static void nothing_that_a_hit_writes_shares_a_line(void) {
     CHECK(sizeof(ashlar_cache) - offsetof(ashlar_cache, thread) > LINE);
     CHECK(offsetof(ashlar_magazines, lists) >= LINE);
     CHECK(sizeof(ashlar_magazines) - sizeof magazines.lists >= 2 * (size_t)LINE);
-    CHECK(offsetof(ashlar_block, older) < LINE && offsetof(ashlar_block, newer) == LINE);
+    CHECK(offsetof(ashlar_block, older) < LINE && offsetof(ashlar_block, link) == LINE);
     CHECK(offsetof(ashlar_block, prev) > LINE && offsetof(ashlar_block, next) > LINE);
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     unsigned char *ptr = take(4096, streams[0]);

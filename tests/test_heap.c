@@ -17,7 +17,7 @@ static void a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp(void) {
     fill_four(blocks);
     put(blocks[1], &order_b, 7);
     put(blocks[2], &order_b, 9);
-    ashlar_block *front = cut(blocks[2], 512, &order_a); /* the node of the merged block */
+    ashlar_block *front = cut(block_at(1), 512, &order_a); /* of the two, merged */
     CHECK_ZU(front->offset, origin() + UNIT);
     CHECK(front->prev == blocks[0] && front->next->prev == front);
     const ashlar_block *rest = front->next;
