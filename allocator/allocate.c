@@ -188,8 +188,9 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
 }
 
 /* guard=unmap */
-static ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
-                                        ashlar_stream stream, void **out) {
+static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes,
+                                                        ashlar_tag tag, ashlar_stream stream,
+                                                        void **out) {
     ashlar_order *order = NULL;
     ashlar_pages *block = NULL;
     ashlar_status status = ashlar_order_of_locked(a, stream, &order);
@@ -212,22 +213,28 @@ static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out)
                            : ashlar_block_bytes(bytes, out);
 }
 
+/*
+ * cause   why: the last step's own words
+ */
+static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t bytes,
+                                                   ashlar_tag tag, ashlar_stream stream,
+                                                   const char *cause) {
+    note_refusal_locked(a, bytes, tag, stream);
+    return ashlar_no_memory_locked(a, bytes, tag, cause);
+}
+
 static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
-    ashlar_status status = ASHLAR_ENOMEM;
-    const char *cause = "more than the device has";
     /* A request beyond the whole device needs no search, and its rounding might not fit. */
-    if (bytes <= a->heap.range.device_bytes && block_bytes_of(a, bytes, &request->bytes)) {
-        status = a->unmap != NULL ? alloc_pages_locked(a, bytes, tag, stream, out)
-                                  : alloc_locked(a, bytes, request, tag, stream, out);
-        cause = NULL;
+    if (bytes > a->heap.range.device_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
+        return refuse_locked(a, bytes, tag, stream, "more than the device has");
     }
-    if (status == ASHLAR_ENOMEM) {
-        cause = cause != NULL ? cause : ashlar_error_detail();
-        note_refusal_locked(a, bytes, tag, stream);
-        status = ashlar_no_memory_locked(a, bytes, tag, cause);
-    }
-    return status;
+    const ashlar_status status = a->unmap != NULL
+                                     ? alloc_pages_locked(a, bytes, tag, stream, out)
+                                     : alloc_locked(a, bytes, request, tag, stream, out);
+    return status != ASHLAR_ENOMEM
+               ? status
+               : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());
 }
 
 /* Whom to tell that memory was mapped, if it was and the seal says so; no lock is held then. */
@@ -242,14 +249,12 @@ static warning warning_locked(const ashlar_allocator *a, size_t mapped_before) {
     return (warning){is_due ? a->warn : NULL, a->warn_user};
 }
 
-static void give_warning(const warning *w, size_t bytes, ashlar_tag tag) {
+static ASHLAR_NOINLINE void give_warning(const warning *w, size_t bytes, ashlar_tag tag) {
     char line[128];
-    if (w->warn != NULL) {
-        (void)snprintf(line, sizeof line,
-                       "a request of %zu bytes (%s) made the sealed allocator take more memory",
-                       bytes, ashlar_tag_name(tag));
-        w->warn(w->user, line);
-    }
+    (void)snprintf(line, sizeof line,
+                   "a request of %zu bytes (%s) made the sealed allocator take more memory", bytes,
+                   ashlar_tag_name(tag));
+    w->warn(w->user, line);
 }
 
 ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
@@ -267,6 +272,8 @@ ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag ta
     const ashlar_status status = serve_locked(a, bytes, &request, tag, stream, out);
     const warning w = warning_locked(a, mapped_before);
     pthread_mutex_unlock(&a->lock);
-    give_warning(&w, bytes, tag);
+    if (w.warn != NULL) {
+        give_warning(&w, bytes, tag);
+    }
     return status;
 }

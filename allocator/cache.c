@@ -12,7 +12,7 @@
 
 enum {
     SMALL_DIVISOR = 64,
-    LISTS_AT_ONCE = 8, /* that are looked at for whether one has a block */
+    LISTS_AT_ONCE = 4, /* that are looked at for whether one has a block */
 };
 _Static_assert(ASHLAR_SC_COUNT % LISTS_AT_ONCE == 0, "whole groups");
 
