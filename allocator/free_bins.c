@@ -81,9 +81,10 @@ size_t ashlar_free_bins_count(const ashlar_free_bins *bins) {
 }
 
 bool ashlar_free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block) {
-    const ashlar_block *at = bins->newest[ashlar_bin_of(block->bytes)];
+    const size_t own = ashlar_bin_of(block->bytes);
+    const ashlar_block *at = bins->newest[own];
     while (at != NULL && at != block) {
         at = at->older;
     }
-    return at != NULL;
+    return at != NULL && block->list == own && *block->link == block;
 }

@@ -92,7 +92,7 @@ size_t ashlar_free_bins_largest(const ashlar_free_bins *bins);
 /* How many blocks there are. O(n), for checks. */
 size_t ashlar_free_bins_count(const ashlar_free_bins *bins);
 
-/* Whether `block` is in its bin. O(blocks of that bin), for checks. */
+/* Whether `block` is in its bin, and knows where. O(blocks of that bin), for checks. */
 bool ashlar_free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block);
 
 #endif /* ASHLAR_FREE_BINS_H */
