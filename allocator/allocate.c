@@ -232,9 +232,8 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
     const ashlar_status status = a->unmap != NULL
                                      ? alloc_pages_locked(a, bytes, tag, stream, out)
                                      : alloc_locked(a, bytes, request, tag, stream, out);
-    return status != ASHLAR_ENOMEM
-               ? status
-               : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());
+    return status != ASHLAR_ENOMEM ? status
+                                   : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());
 }
 
 /* Whom to tell that memory was mapped, if it was and the seal says so; no lock is held then. */

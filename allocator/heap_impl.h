@@ -57,7 +57,7 @@ static inline ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *b
                                               size_t bytes) {
     ASHLAR_ASSERT(bytes > 0 && bytes < block->bytes);
     ashlar_block *rest = ashlar_heap_pop_spare(heap), *next = block->next;
-    /* Field by field: of a compound literal compilers make a fill that costs as much as the rest. */
+    /* Field by field: of a compound literal compilers make a fill that costs as much again. */
     rest->offset = block->offset + bytes;
     rest->bytes = block->bytes - bytes;
     rest->requested = 0;

@@ -218,6 +218,21 @@ static void a_flush_gives_all_blocks_to_the_heap(void) {
     tear_down();
 }
 
+/* It would keep memory of a size that hardly any request has from all others. */
+static void a_miss_gives_up_the_large_block_alone(void) {
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    unsigned char *rest = take(4 * MIB, streams[0]); /* nothing like the end of a step */
+    unsigned char *small = take(4096, streams[0]), *large = take(2 * MIB, streams[0]);
+    give(small);
+    give(large);
+    CHECK_ZU(own_stats().cached_bytes, 4096 + 2 * MIB);
+    unsigned char *ptr = take(1024, streams[0]);
+    CHECK_ZU(own_stats().cached_bytes, 4096);
+    give(ptr);
+    give(rest);
+    tear_down();
+}
+
 /* A block in each list, then in each but one: none may be overlooked. */
 static void a_flush_finds_the_blocks_of_every_class(void) {
     REQUIRE(set_up_cached("memory=256MiB", 512 * MIB));
@@ -475,6 +490,7 @@ int main(void) {
     RUN(the_bytes_are_those_of_all_streams_and_of_the_waiting);
     RUN(the_walker_finds_what_is_broken);
     RUN(a_flush_gives_all_blocks_to_the_heap);
+    RUN(a_miss_gives_up_the_large_block_alone);
     RUN(a_flush_finds_the_blocks_of_every_class);
     RUN(a_miss_does_not_take_a_stream_that_is_gone_for_its_own);
     RUN(a_flushed_block_is_stamped_with_the_present_tick);
