@@ -76,14 +76,17 @@ void ashlar_publish_locked(ashlar_allocator *a, ashlar_cache *own) {
 
 void ashlar_note_block_locked(ashlar_allocator *a, ashlar_trace_action action,
                               const ashlar_block *block, const ashlar_order *order) {
-    ashlar_trace_note(a->caller.trace, &(ashlar_trace_event){
-                                           .action = (uint8_t)action,
-                                           .address = a->fixed.base + block->offset,
-                                           .bytes = block->bytes,
-                                           .requested = block->requested,
-                                           .stream = (uintptr_t)order->stream,
-                                           .tag = block->tag,
-                                       });
+    if (a->caller.trace == NULL) {
+        return;
+    }
+    ashlar_trace_put(a->caller.trace, &(ashlar_trace_event){
+                                          .action = (uint8_t)action,
+                                          .address = a->fixed.base + block->offset,
+                                          .bytes = block->bytes,
+                                          .requested = block->requested,
+                                          .stream = (uintptr_t)order->stream,
+                                          .tag = block->tag,
+                                      });
 }
 
 /* What the device has free: an upper bound, but it costs no call of the driver. */
@@ -101,11 +104,27 @@ static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag ta
 
 /* ---- allocating ---- */
 
+/*
+ * As ashlar_order_of_locked(), but mostly it is the stream of the thread's recent magazines: where
+ * a stream has magazines its handle means the same to the whole of the thread (see free.c), but for
+ * one that was found to be gone.
+ */
+static ashlar_status order_locked(ashlar_allocator *a, const ashlar_cache *own,
+                                  ashlar_stream stream, ashlar_order **out) {
+    ashlar_order *recent = own != NULL && own->stream == stream ? own->recent->order : NULL;
+    if (recent == NULL || recent->is_gone) {
+        return ashlar_order_of_locked(a, stream, out);
+    }
+    *out = recent;
+    return ASHLAR_OK;
+}
+
 static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_order *order, size_t bytes) {
     if (own == NULL) {
         return NULL;
     }
-    ashlar_magazines *m = ashlar_cache_find_order(own, order);
+    ashlar_magazines *m = own->recent;
+    m = m->order == order ? m : ashlar_cache_find_order(own, order);
     return m != NULL ? ashlar_cache_pop(own, m, bytes) : NULL;
 }
 
@@ -155,7 +174,7 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     if (block != NULL) {
         request->order = block->order;
     } else {
-        status = ashlar_order_of_locked(a, stream, &order);
+        status = order_locked(a, request->own, stream, &order);
     }
     if (status == ASHLAR_OK && block == NULL) {
         request->order = order->pool != NULL ? order->pool : order;
@@ -187,8 +206,9 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
 }
 
 /* guard=unmap */
-static ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
-                                        ashlar_stream stream, void **out) {
+static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes,
+                                                        ashlar_tag tag, ashlar_stream stream,
+                                                        void **out) {
     ashlar_order *order = NULL;
     ashlar_pages *block = NULL;
     ashlar_status status = ashlar_order_of_locked(a, stream, &order);
@@ -211,21 +231,27 @@ static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out)
                            : ashlar_block_bytes(bytes, out);
 }
 
+/*
+ * cause   why: the last step's own words
+ */
+static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t bytes,
+                                                   ashlar_tag tag, ashlar_stream stream,
+                                                   const char *cause) {
+    note_refusal_locked(a, bytes, tag, stream);
+    return ashlar_no_memory_locked(a, bytes, tag, cause);
+}
+
 static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
-    ashlar_status status = ASHLAR_ENOMEM;
-    const char *cause = "more than the device has";
     /* A request beyond the whole device needs no search, and its rounding might not fit. */
-    if (bytes <= a->heap.range.device_bytes && block_bytes_of(a, bytes, &request->bytes)) {
-        status = a->unmap != NULL ? alloc_pages_locked(a, bytes, tag, stream, out)
-                                  : alloc_locked(a, bytes, request, tag, stream, out);
-        cause = ashlar_error_detail();
+    if (bytes > a->heap.range.device_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
+        return refuse_locked(a, bytes, tag, stream, "more than the device has");
     }
-    if (status == ASHLAR_ENOMEM) {
-        note_refusal_locked(a, bytes, tag, stream);
-        status = ashlar_no_memory_locked(a, bytes, tag, cause);
-    }
-    return status;
+    const ashlar_status status = a->unmap != NULL
+                                     ? alloc_pages_locked(a, bytes, tag, stream, out)
+                                     : alloc_locked(a, bytes, request, tag, stream, out);
+    return status != ASHLAR_ENOMEM ? status
+                                   : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());
 }
 
 /* Whom to tell that memory was mapped, if it was and the seal says so; no lock is held then. */
@@ -240,14 +266,12 @@ static warning warning_locked(const ashlar_allocator *a, size_t mapped_before) {
     return (warning){is_due ? a->warn : NULL, a->warn_user};
 }
 
-static void give_warning(const warning *w, size_t bytes, ashlar_tag tag) {
+static ASHLAR_NOINLINE void give_warning(const warning *w, size_t bytes, ashlar_tag tag) {
     char line[128];
-    if (w->warn != NULL) {
-        (void)snprintf(line, sizeof line,
-                       "a request of %zu bytes (%s) made the sealed allocator take more memory",
-                       bytes, ashlar_tag_name(tag));
-        w->warn(w->user, line);
-    }
+    (void)snprintf(line, sizeof line,
+                   "a request of %zu bytes (%s) made the sealed allocator take more memory", bytes,
+                   ashlar_tag_name(tag));
+    w->warn(w->user, line);
 }
 
 static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, ashlar_stream stream,
@@ -265,7 +289,9 @@ static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, as
     const ashlar_status status = serve_locked(a, bytes, &request, tag, stream, out);
     const warning w = warning_locked(a, mapped_before);
     pthread_mutex_unlock(&a->lock);
-    give_warning(&w, bytes, tag);
+    if (w.warn != NULL) {
+        give_warning(&w, bytes, tag);
+    }
     return status;
 }
 

@@ -50,7 +50,7 @@ struct ashlar_block {
     ashlar_order *order; /* live: the stream it was taken for; free: of its last use, or NULL */
     unsigned char state; /* an ashlar_block_state */
     unsigned char tag;   /* live: an ashlar_tag */
-    uint16_t list;       /* live: the list of a cache's magazines that it would be in */
+    uint16_t list;       /* live: the list it has in a cache's magazines; free: its bin */
     unsigned char marks; /* ASHLAR_BLOCK_SHARED, ASHLAR_BLOCK_SEAT */
     bool starts_segment; /* never merges with the block below it */
     _Atomic bool is_served; /* of a seat: in use by the caller, or by streams after it was freed */
@@ -60,7 +60,7 @@ struct ashlar_block {
         const ashlar_slot *slot; /* of a seat: what it was last handed out as */
         uint32_t recorded;       /* of others: its number in a recording that says the same */
     };
-    _Alignas(ASHLAR_CACHE_LINE) ashlar_block *newer; /* free: back in the list of its bin */
+    _Alignas(ASHLAR_CACHE_LINE) ashlar_block **link; /* free: what in that list points to it */
     union {
         uint64_t tick;    /* free: order->recorded at that use */
         ashlar_use *uses; /* SHARED: one for each of its streams */

@@ -11,7 +11,11 @@
 #include "host.h"
 #include "step.h"
 
-enum { SMALL_DIVISOR = 64 };
+enum {
+    SMALL_DIVISOR = 64,
+    LISTS_AT_ONCE = 4, /* that are looked at for whether one has a block */
+};
+_Static_assert(ASHLAR_SC_COUNT % LISTS_AT_ONCE == 0, "whole groups");
 
 /* So that a hit need not ask whether the thread has a cache: no allocator has the id 0. */
 static ashlar_cache no_cache;
@@ -200,7 +204,7 @@ ASHLAR_NOINLINE bool ashlar_cache_switch(uint64_t allocator_id) {
     return cache != NULL;
 }
 
-ashlar_cache *ashlar_cache_get(ashlar_allocator *a) {
+static ASHLAR_NOINLINE ashlar_cache *find_or_make(ashlar_allocator *a) {
     if (a->cache_bytes == 0 || is_ending) {
         return NULL;
     }
@@ -213,6 +217,11 @@ ashlar_cache *ashlar_cache_get(ashlar_allocator *a) {
         ashlar_cache_recent = cache;
     }
     return cache;
+}
+
+ashlar_cache *ashlar_cache_get(ashlar_allocator *a) {
+    ashlar_cache *recent = ashlar_cache_recent;
+    return ASHLAR_LIKELY(recent->allocator_id == a->fixed.id) ? recent : find_or_make(a);
 }
 
 ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_order *order) {
@@ -283,29 +292,54 @@ void ashlar_cache_flush_pending_locked(ashlar_cache *cache) {
     put_list_locked(cache->allocator, list);
 }
 
-static void empty_lists_locked(ashlar_cache *cache, ashlar_magazines *m, size_t first) {
-    for (size_t i = first; i < ASHLAR_CACHE_LISTS; i++) {
-        ashlar_block *list = m->lists[i];
-        m->lists[i] = NULL;
-        for (const ashlar_block *block = list; block != NULL; block = block->older) {
-            cache->weight[block->list == ASHLAR_CACHE_LARGE_LIST] -=
-                ashlar_cache_weight(block->bytes);
-        }
-        put_list_locked(cache->allocator, list);
+static void empty_list_locked(ashlar_cache *cache, ashlar_magazines *m, size_t idx) {
+    ashlar_block *list = m->lists[idx];
+    m->lists[idx] = NULL;
+    for (const ashlar_block *block = list; block != NULL; block = block->older) {
+        cache->weight[idx == ASHLAR_CACHE_LARGE_LIST] -= ashlar_cache_weight(block->bytes);
     }
+    put_list_locked(cache->allocator, list);
+}
+
+/*
+ * Which of the lists for small blocks have any: few, and it is as good as random which. So they are
+ * looked at by groups, and those of a group without a branch that would be guessed wrong.
+ */
+static size_t find_filled(const ashlar_magazines *m, uint16_t filled[static ASHLAR_SC_COUNT]) {
+    size_t count = 0;
+    for (unsigned first = 0; first < ASHLAR_SC_COUNT; first += LISTS_AT_ONCE) {
+        uintptr_t any = 0;
+        for (unsigned i = 0; i < LISTS_AT_ONCE; i++) {
+            any |= (uintptr_t)m->lists[first + i];
+        }
+        for (unsigned i = 0; any != 0 && i < LISTS_AT_ONCE; i++) {
+            filled[count] = (uint16_t)(first + i);
+            count += m->lists[first + i] != NULL;
+        }
+    }
+    return count;
+}
+
+static void empty_lists_locked(ashlar_cache *cache, ashlar_magazines *m) {
+    uint16_t filled[ASHLAR_SC_COUNT];
+    const size_t count = find_filled(m, filled);
+    for (size_t i = 0; i < count; i++) {
+        empty_list_locked(cache, m, filled[i]);
+    }
+    empty_list_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
 }
 
 void ashlar_cache_flush_locked(ashlar_cache *cache) {
     ashlar_cache_flush_pending_locked(cache);
     for (ashlar_magazines *m = cache->magazines; m != NULL && !ashlar_cache_is_empty(cache);
          m = m->next) {
-        empty_lists_locked(cache, m, 0);
+        empty_lists_locked(cache, m);
     }
 }
 
 void ashlar_cache_flush_large_locked(ashlar_cache *cache) {
     for (ashlar_magazines *m = cache->magazines; m != NULL && cache->weight[1] > 0; m = m->next) {
-        empty_lists_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
+        empty_list_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
     }
 }
 
@@ -318,7 +352,7 @@ void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order) 
             link = &m->next;
             continue;
         }
-        empty_lists_locked(cache, m, 0);
+        empty_lists_locked(cache, m);
         *link = m->next;
         ashlar_host_free(m);
     }

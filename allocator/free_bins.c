@@ -9,97 +9,51 @@
  */
 enum { FITS_LOOKED_AT = 8 };
 
-enum { LOG2_BINS = 5 };
-_Static_assert(1 << LOG2_BINS == ASHLAR_BINS_PER_GROUP, "a group is one power of two");
-
-typedef struct bin_idx {
-    unsigned group, bin;
-} bin_idx;
-
-static bin_idx bin_of(size_t bytes) {
-    const size_t units = bytes / ASHLAR_BLOCK_ALIGN;
-    if (units < ASHLAR_BINS_PER_GROUP) {
-        return (bin_idx){0, (unsigned)units};
-    }
-    const unsigned log2_units = 63u - (unsigned)__builtin_clzll((unsigned long long)units);
-    const unsigned group = log2_units - LOG2_BINS + 1;
-    return (bin_idx){group, (unsigned)(units >> (group - 1)) % ASHLAR_BINS_PER_GROUP};
-}
-
-void ashlar_free_bins_insert(ashlar_free_bins *bins, ashlar_block *block) {
-    const bin_idx at = bin_of(block->bytes);
-    ASHLAR_ASSERT(at.group < ASHLAR_BIN_GROUPS);
-    ashlar_block **newest = &bins->newest[at.group][at.bin];
-    block->newer = NULL;
-    block->older = *newest;
-    if (*newest != NULL) {
-        (*newest)->newer = block;
-    } else {
-        bins->bins[at.group] |= UINT32_C(1) << at.bin;
-        bins->groups |= UINT64_C(1) << at.group;
-    }
-    *newest = block;
-}
-
-void ashlar_free_bins_remove(ashlar_free_bins *bins, ashlar_block *block) {
-    if (block->older != NULL) {
-        block->older->newer = block->newer;
-    }
-    if (block->newer != NULL) {
-        block->newer->older = block->older;
-        return;
-    }
-    const bin_idx at = bin_of(block->bytes);
-    ASHLAR_ASSERT(bins->newest[at.group][at.bin] == block);
-    bins->newest[at.group][at.bin] = block->older;
-    if (block->older == NULL) {
-        bins->bins[at.group] &= ~(UINT32_C(1) << at.bin);
-        bins->groups &= ~((uint64_t)(bins->bins[at.group] == 0) << at.group);
-    }
-}
-
-static bool is_better(const ashlar_block *a, const ashlar_block *b) {
-    return b == NULL || a->bytes < b->bytes || (a->bytes == b->bytes && a->offset < b->offset);
-}
-
-/* The best of the first `count` blocks of a list that fit. */
+/* The best of the first `count` blocks of a list that fit: the smallest, of these the lowest. */
 static ashlar_block *best_of(ashlar_block *list, size_t bytes, size_t count) {
     ashlar_block *best = NULL;
+    size_t best_bytes = SIZE_MAX, best_offset = SIZE_MAX;
     for (; list != NULL && count > 0; list = list->older, count--) {
-        if (list->bytes >= bytes && is_better(list, best)) {
-            best = list;
-        }
+        const bool is_lower = (list->bytes == best_bytes) & (list->offset < best_offset);
+        const bool is_better = (list->bytes >= bytes) & ((list->bytes < best_bytes) | is_lower);
+        best = is_better ? list : best;
+        best_bytes = is_better ? list->bytes : best_bytes;
+        best_offset = is_better ? list->offset : best_offset;
     }
     return best;
 }
 
-/* The first bin behind `at` that is not empty; false where there is none. */
-static bool next_bin(const ashlar_free_bins *bins, bin_idx *at) {
+/* The first bin behind `at` that is not empty; ASHLAR_BIN_COUNT where there is none. */
+static size_t next_bin(const ashlar_free_bins *bins, size_t at) {
     /* Shifted by 31 and by one more: by 32 at once is undefined. */
-    const uint32_t same = bins->bins[at->group] & (~UINT32_C(0) << at->bin << 1);
-    const uint64_t larger = bins->groups & (~UINT64_C(0) << at->group << 1);
-    if (same == 0 && larger == 0) {
-        return false;
+    size_t group = at >> ASHLAR_LOG2_BINS;
+    uint32_t in_group = bins->bins[group] & (~UINT32_C(0) << at % ASHLAR_BINS_PER_GROUP << 1);
+    if (in_group == 0) {
+        const uint64_t larger = bins->groups & (~UINT64_C(0) << group << 1);
+        if (larger == 0) {
+            return ASHLAR_BIN_COUNT;
+        }
+        group = (size_t)__builtin_ctzll(larger);
+        in_group = bins->bins[group];
     }
-    if (same == 0) {
-        at->group = (unsigned)__builtin_ctzll(larger);
-    }
-    at->bin = (unsigned)__builtin_ctz(same != 0 ? same : bins->bins[at->group]);
-    return true;
+    return (group << ASHLAR_LOG2_BINS) + (size_t)__builtin_ctz(in_group);
 }
 
 ashlar_block *ashlar_free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes) {
-    const bin_idx own = bin_of(bytes);
-    bin_idx at = own;
-    if (own.group >= ASHLAR_BIN_GROUPS) {
+    const size_t own = ashlar_bin_of(bytes);
+    if (own >= ASHLAR_BIN_COUNT) {
         return NULL;
     }
-    ashlar_block *best = best_of(bins->newest[own.group][own.bin], bytes, FITS_LOOKED_AT);
-    if (best == NULL && next_bin(bins, &at)) {
-        best = best_of(bins->newest[at.group][at.bin], bytes, FITS_LOOKED_AT);
+    ashlar_block *best = best_of(bins->newest[own], bytes, FITS_LOOKED_AT);
+    if (best != NULL) {
+        return best;
+    }
+    const size_t next = next_bin(bins, own);
+    if (next < ASHLAR_BIN_COUNT) {
+        return best_of(bins->newest[next], bytes, FITS_LOOKED_AT);
     }
     /* Rather look at all than let the caller map memory while some is free. */
-    return best != NULL ? best : best_of(bins->newest[own.group][own.bin], bytes, SIZE_MAX);
+    return best_of(bins->newest[own], bytes, SIZE_MAX);
 }
 
 size_t ashlar_free_bins_largest(const ashlar_free_bins *bins) {
@@ -109,7 +63,8 @@ size_t ashlar_free_bins_largest(const ashlar_free_bins *bins) {
     }
     const unsigned group = 63u - (unsigned)__builtin_clzll(bins->groups);
     const unsigned bin = 31u - (unsigned)__builtin_clz(bins->bins[group]);
-    for (const ashlar_block *at = bins->newest[group][bin]; at != NULL; at = at->older) {
+    const ashlar_block *at = bins->newest[((size_t)group << ASHLAR_LOG2_BINS) + bin];
+    for (; at != NULL; at = at->older) {
         largest = at->bytes > largest ? at->bytes : largest;
     }
     return largest;
@@ -117,9 +72,8 @@ size_t ashlar_free_bins_largest(const ashlar_free_bins *bins) {
 
 size_t ashlar_free_bins_count(const ashlar_free_bins *bins) {
     size_t count = 0;
-    for (size_t i = 0; i < (size_t)ASHLAR_BIN_GROUPS * ASHLAR_BINS_PER_GROUP; i++) {
-        const ashlar_block *at = bins->newest[i / ASHLAR_BINS_PER_GROUP][i % ASHLAR_BINS_PER_GROUP];
-        for (; at != NULL; at = at->older) {
+    for (size_t i = 0; i < ASHLAR_BIN_COUNT; i++) {
+        for (const ashlar_block *at = bins->newest[i]; at != NULL; at = at->older) {
             count++;
         }
     }
@@ -127,10 +81,10 @@ size_t ashlar_free_bins_count(const ashlar_free_bins *bins) {
 }
 
 bool ashlar_free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block) {
-    const bin_idx own = bin_of(block->bytes);
-    const ashlar_block *at = bins->newest[own.group][own.bin];
+    const size_t own = ashlar_bin_of(block->bytes);
+    const ashlar_block *at = bins->newest[own];
     while (at != NULL && at != block) {
         at = at->older;
     }
-    return at != NULL;
+    return at != NULL && block->list == own && *block->link == block;
 }

@@ -32,7 +32,7 @@ ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block, size_t by
     ASHLAR_ASSERT(ashlar_block_is_free(block) && bytes > 0 && bytes <= block->bytes);
     ASHLAR_ASSERT(bytes % ASHLAR_BLOCK_ALIGN == 0);
     ashlar_status status = ashlar_page_map_reserve(&heap->map, block->offset);
-    if (status == ASHLAR_OK && bytes < block->bytes) {
+    if (status == ASHLAR_OK && heap->spare_count == 0 && bytes < block->bytes) {
         status = ashlar_heap_reserve_nodes(heap, 1);
     }
     if (status != ASHLAR_OK) {
@@ -78,34 +78,40 @@ static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_or
     return true;
 }
 
-bool ashlar_heap_try_merge(ashlar_heap *heap, ashlar_block *block, ashlar_block *other) {
-    if (other == NULL || !ashlar_block_is_free(other) ||
-        (other == block->next ? other : block)->starts_segment) {
-        return false;
-    }
+bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other) {
+    const bool is_below = other->offset < (*block)->offset;
+    ashlar_block *lower = is_below ? other : *block;
+    const ashlar_block *upper = is_below ? *block : other;
     ashlar_order *order;
     uint64_t tick;
-    if (!merge_stamps(block, other, &order, &tick)) {
+    if (upper->starts_segment || !merge_stamps(*block, other, &order, &tick)) {
         return false;
     }
     ashlar_free_bins_remove(ashlar_heap_bins_of(heap, other), other);
-    ashlar_heap_absorb(heap, block, other);
-    block->order = order;
-    block->tick = tick;
+    ashlar_heap_absorb(heap, lower);
+    lower->order = order;
+    lower->tick = tick;
+    *block = lower;
     return true;
 }
 
-/* Put a free block that is in no bin where it belongs, merged as far as it goes. */
-static void settle(ashlar_heap *heap, ashlar_block *block) {
+/* Put a free block that is in no bin where it belongs, merged as far as it goes. Returns it. */
+static ashlar_block *settle(ashlar_heap *heap, ashlar_block *block) {
     if (ashlar_order_is_past(block->order, block->tick)) {
         block->order = NULL;
         block->tick = 0;
     }
-    /* Again from the start after each merge: it may have changed the stamp. */
-    while (ashlar_heap_try_merge(heap, block, block->prev) ||
-           ashlar_heap_try_merge(heap, block, block->next)) {
+    /*
+     * Below first, then above; no merge above lets one below succeed that failed. Two streams in
+     * use stay two; and where a past block and a pool's did not merge, the pool's stays that, and
+     * the past one becomes no block of the same pool.
+     */
+    while (ashlar_heap_try_merge(heap, &block, block->prev)) {
+    }
+    while (ashlar_heap_try_merge(heap, &block, block->next)) {
     }
     ashlar_free_bins_insert(ashlar_heap_bins_of(heap, block), block);
+    return block;
 }
 
 void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick) {
@@ -117,7 +123,7 @@ void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order
     block->requested = 0;
     block->order = order;
     block->tick = tick;
-    settle(heap, block);
+    (void)settle(heap, block);
     ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
 }
 
@@ -125,7 +131,7 @@ void ashlar_heap_sweep(ashlar_heap *heap) {
     for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
         if (ashlar_block_is_free(block) && ashlar_order_is_past(block->order, block->tick)) {
             ashlar_free_bins_remove(ashlar_heap_bins_of(heap, block), block);
-            settle(heap, block);
+            block = settle(heap, block);
         }
     }
 }
@@ -137,7 +143,7 @@ void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_order *from, ashlar_ord
             ashlar_free_bins_remove(ashlar_heap_bins_of(heap, block), block);
             block->order = to;
             block->tick = tick;
-            settle(heap, block);
+            block = settle(heap, block);
         }
     }
 }

@@ -60,7 +60,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block
 
 /*
  * Make a used block free, last used at (order, tick), and merge it with its free
- * neighbours where both have the same order or one of the two is known to be past. Cannot fail.
+ * neighbours where both have the same order or one of the two is known to be past: what is merged
+ * is the lowest of them. Cannot fail.
  */
 void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick);
 

@@ -14,20 +14,6 @@ struct ashlar_node_chunk {
         room[CHUNK_NODES * sizeof(ashlar_block) + ASHLAR_CACHE_LINE]; /* from a line's start */
 };
 
-static void push_spare(ashlar_heap *heap, ashlar_block *node) {
-    node->next = heap->spare;
-    heap->spare = node;
-    heap->spare_count++;
-}
-
-static ashlar_block *pop_spare(ashlar_heap *heap) {
-    ashlar_block *node = heap->spare;
-    ASHLAR_ASSERT(node != NULL);
-    heap->spare = node->next;
-    heap->spare_count--;
-    return node;
-}
-
 ashlar_status ashlar_heap_reserve_nodes(ashlar_heap *heap, size_t count) {
     while (heap->spare_count < count) {
         ashlar_node_chunk *chunk = ashlar_host_calloc(1, sizeof *chunk);
@@ -40,7 +26,7 @@ ashlar_status ashlar_heap_reserve_nodes(ashlar_heap *heap, size_t count) {
                                 ASHLAR_CACHE_LINE * ASHLAR_CACHE_LINE;
         ashlar_block *nodes = (ashlar_block *)start;
         for (int i = CHUNK_NODES - 1; i >= 0; i--) {
-            push_spare(heap, &nodes[i]);
+            ashlar_heap_push_spare(heap, &nodes[i]);
         }
     }
     return ASHLAR_OK;
@@ -61,43 +47,9 @@ static void link_after(ashlar_heap *heap, ashlar_block *block, ashlar_block *pre
     *(block->next != NULL ? &block->next->prev : &heap->last) = block;
 }
 
-static void remove_block(ashlar_heap *heap, ashlar_block *block) {
-    *(block->prev != NULL ? &block->prev->next : &heap->first) = block->next;
-    *(block->next != NULL ? &block->next->prev : &heap->last) = block->prev;
-    push_spare(heap, block);
-}
-
-ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *block, size_t bytes) {
-    ASHLAR_ASSERT(bytes > 0 && bytes < block->bytes);
-    ashlar_block *rest = pop_spare(heap);
-    /* Field by field: of a compound literal compilers make a fill that costs as much as the rest. */
-    rest->offset = block->offset + bytes;
-    rest->bytes = block->bytes - bytes;
-    rest->requested = 0;
-    rest->order = block->order;
-    rest->tick = block->tick;
-    rest->state = block->state;
-    rest->tag = 0;
-    rest->list = 0;
-    rest->marks = 0;
-    rest->starts_segment = false;
-    block->bytes = bytes;
-    link_after(heap, rest, block);
-    return rest;
-}
-
-void ashlar_heap_absorb(ashlar_heap *heap, ashlar_block *block, ashlar_block *other) {
-    if (other->offset < block->offset) {
-        block->offset = other->offset;
-        block->starts_segment = other->starts_segment;
-    }
-    block->bytes += other->bytes;
-    remove_block(heap, other);
-}
-
 /* A new last block. */
 static ashlar_block *append(ashlar_heap *heap, size_t bytes, ashlar_block_state state) {
-    ashlar_block *block = pop_spare(heap);
+    ashlar_block *block = ashlar_heap_pop_spare(heap);
     *block = (ashlar_block){
         .offset = ashlar_heap_end(heap), .bytes = bytes, .state = (unsigned char)state};
     link_after(heap, block, heap->last);
@@ -154,13 +106,14 @@ void ashlar_heap_hollow(ashlar_heap *heap, size_t offset, size_t bytes) {
     block->starts_segment = false;
     block->order = NULL;
     block->tick = 0;
-    if (is_hole(block->prev)) {
-        ashlar_heap_absorb(heap, block, block->prev);
-    }
     if (is_hole(block->next)) {
-        ashlar_heap_absorb(heap, block, block->next);
+        ashlar_heap_absorb(heap, block);
+    }
+    if (is_hole(block->prev)) {
+        block = block->prev;
+        ashlar_heap_absorb(heap, block);
     }
     if (block == heap->last) {
-        remove_block(heap, block);
+        ashlar_heap_remove_block(heap, block);
     }
 }

@@ -18,9 +18,9 @@ ashlar_block *ashlar_heap_fill_for(ashlar_heap *heap, const ashlar_order *order,
         prev = block->prev;
         next = block->next;
     } while ((prev != NULL && ashlar_block_is_usable(prev, order) &&
-              ashlar_heap_try_merge(heap, block, prev)) ||
+              ashlar_heap_try_merge(heap, &block, prev)) ||
              (next != NULL && ashlar_block_is_usable(next, order) &&
-              ashlar_heap_try_merge(heap, block, next)));
+              ashlar_heap_try_merge(heap, &block, next)));
     ashlar_free_bins_insert(ashlar_heap_bins_of(heap, block), block);
     return block;
 }

@@ -4,6 +4,7 @@
 #ifndef ASHLAR_HEAP_IMPL_H
 #define ASHLAR_HEAP_IMPL_H
 
+#include "check_level.h"
 #include "heap.h"
 
 static inline bool ashlar_block_is_free(const ashlar_block *block) {
@@ -30,17 +31,72 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_heap_reserve_nodes(ashlar_heap *heap, siz
 
 void ashlar_heap_free_nodes(ashlar_heap *heap);
 
-/* Cut a block, in no bin, after `bytes`; the rest, its new neighbour, has its state and stamp. */
-ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *block, size_t bytes);
+static inline void ashlar_heap_push_spare(ashlar_heap *heap, ashlar_block *node) {
+    node->next = heap->spare;
+    heap->spare = node;
+    heap->spare_count++;
+}
 
-/* Let `block` take the place of its neighbour `other` as well; neither is in a bin. */
-void ashlar_heap_absorb(ashlar_heap *heap, ashlar_block *block, ashlar_block *other);
+static inline ashlar_block *ashlar_heap_pop_spare(ashlar_heap *heap) {
+    ashlar_block *node = heap->spare;
+    ASHLAR_ASSERT(node != NULL);
+    heap->spare = node->next;
+    heap->spare_count--;
+    return node;
+}
+
+/* Take a block, in no bin, out of the list; its node is spare. */
+static inline void ashlar_heap_remove_block(ashlar_heap *heap, ashlar_block *block) {
+    *(block->prev != NULL ? &block->prev->next : &heap->first) = block->next;
+    *(block->next != NULL ? &block->next->prev : &heap->last) = block->prev;
+    ashlar_heap_push_spare(heap, block);
+}
+
+/* Cut a block, in no bin, after `bytes`; the rest, its new neighbour, has its state and stamp. */
+static inline ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *block,
+                                              size_t bytes) {
+    ASHLAR_ASSERT(bytes > 0 && bytes < block->bytes);
+    ashlar_block *rest = ashlar_heap_pop_spare(heap), *next = block->next;
+    /* Field by field: of a compound literal compilers make a fill that costs as much again. */
+    rest->offset = block->offset + bytes;
+    rest->bytes = block->bytes - bytes;
+    rest->requested = 0;
+    rest->order = block->order;
+    rest->tick = block->tick;
+    rest->state = block->state;
+    rest->tag = 0;
+    rest->list = 0;
+    rest->marks = 0;
+    rest->starts_segment = false;
+    rest->prev = block;
+    rest->next = next;
+    block->bytes = bytes;
+    block->next = rest;
+    *(next != NULL ? &next->prev : &heap->last) = rest;
+    return rest;
+}
+
+/* Let `block` take the place of the one above it as well; neither is in a bin. */
+static inline void ashlar_heap_absorb(ashlar_heap *heap, ashlar_block *block) {
+    ashlar_block *other = block->next, *next = other->next;
+    block->bytes += other->bytes;
+    block->next = next;
+    *(next != NULL ? &next->prev : &heap->last) = block;
+    ashlar_heap_push_spare(heap, other);
+}
 
 /*
- * Let `block`, which is in no bin, absorb its neighbour `other`, if that is free, their stamps have
- * a common one, and no segment starts between them.
+ * Merge *block, which is in no bin, with its neighbour `other`, if that is free, their stamps have
+ * a common one, and no segment starts between them. *block is then the lower one of the two.
  */
-bool ashlar_heap_try_merge(ashlar_heap *heap, ashlar_block *block, ashlar_block *other);
+bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other);
+
+/* The same; most neighbours are not free. */
+static inline bool ashlar_heap_try_merge(ashlar_heap *heap, ashlar_block **block,
+                                         ashlar_block *other) {
+    return other != NULL && ashlar_block_is_free(other) &&
+           ashlar_heap_try_merge_free(heap, block, other);
+}
 
 /*
  * [offset, offset + bytes), without memory so far, has some now: a free block in no bin, stamped

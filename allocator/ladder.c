@@ -83,13 +83,17 @@ static bool is_like_the_last(ashlar_cache *own) {
  */
 static void make_way(ashlar_allocator *a, ashlar_cache *own) {
     const bool was_full = own->pending_count > 0;
-    ashlar_cache_flush_pending_locked(own);
+    if (was_full) {
+        ashlar_cache_flush_pending_locked(own);
+    }
     ashlar_cache_fit_locked(own, a->cache_bytes, a->heap.range.mapped_bytes);
     const bool is_new_cycle = is_at_trough(a, own);
     if (is_new_cycle ? !is_like_the_last(own) : was_full) {
         ashlar_cache_flush_locked(own);
     }
-    ashlar_cache_flush_large_locked(own);
+    if (own->weight[1] > 0) {
+        ashlar_cache_flush_large_locked(own);
+    }
     if (is_new_cycle) {
         begin_cycle(a, own);
     }
@@ -223,15 +227,12 @@ static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, as
 }
 
 /*
- * Steps 1 to 7: everything that waits for nobody and takes nothing from others. *out is NULL where
- * the device, or the limit, is full; the detail then has the words of who said so.
+ * Steps 3 to 7. *out is NULL where the device, or the limit, is full; the detail then has the words
+ * of who said so.
  */
-static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
-                            ashlar_step *step) {
-    *out = best_without_wait(a, r, step);
-    if (*out == NULL) {
-        *out = flush_own(a, r, step);
-    }
+static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
+                               ashlar_step *step) {
+    *out = flush_own(a, r, step);
     ashlar_status status = *out == NULL ? try_others(a, r, out, step) : ASHLAR_OK;
     if (status != ASHLAR_OK || *out != NULL) {
         return status;
@@ -242,6 +243,13 @@ static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar
         status = ashlar_heap_grow(&a->heap, r->order, r->bytes, out);
     }
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
+}
+
+/* Steps 1 to 7: everything that waits for nobody and takes nothing from others. */
+static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
+                            ashlar_step *step) {
+    *out = best_without_wait(a, r, step);
+    return *out == NULL ? search_on(a, r, out, step) : ASHLAR_OK;
 }
 
 /* Step 8. True: there was something to take back. */
@@ -341,20 +349,33 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
     return status;
 }
 
-ashlar_status ashlar_ladder_find_locked(ashlar_allocator *a, const ashlar_request *request,
-                                        ashlar_block **out, ashlar_step *step) {
-    if (request->own != NULL) {
-        make_way(a, request->own);
-    }
-    ashlar_shared_settle_locked(a);
+/* Steps 3 to 11, for a request that 1 and 2 do not serve. */
+static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_request *r,
+                                           ashlar_block **out, ashlar_step *step) {
     ashlar_block *found = NULL;
-    ashlar_status status = search(a, request, &found, step);
+    ashlar_status status = search_on(a, r, &found, step);
     if (status == ASHLAR_OK && found == NULL) {
-        status = make_room(a, request, &found, step);
+        status = make_room(a, r, &found, step);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
     *out = found;
     return found != NULL ? ASHLAR_OK : ASHLAR_ENOMEM;
+}
+
+ashlar_status ashlar_ladder_find_locked(ashlar_allocator *a, const ashlar_request *request,
+                                        ashlar_block **out, ashlar_step *step) {
+    if (request->own != NULL) {
+        make_way(a, request->own);
+    }
+    if (a->shared != NULL) {
+        ashlar_shared_settle_locked(a);
+    }
+    ashlar_block *found = best_without_wait(a, request, step);
+    if (!ASHLAR_LIKELY(found != NULL)) {
+        return climb(a, request, out, step);
+    }
+    *out = found;
+    return ASHLAR_OK;
 }

@@ -14,23 +14,16 @@ ashlar_status ashlar_page_map_init(ashlar_page_map *map, size_t range_bytes) {
     return ASHLAR_OK;
 }
 
-static ashlar_page_entry *leaf_at(const ashlar_page_map *map, size_t idx) {
-    return atomic_load_explicit(&map->leaves[idx], memory_order_relaxed);
-}
-
 void ashlar_page_map_finish(ashlar_page_map *map) {
     for (size_t i = map->used_from; i < map->used_to; i++) {
-        ashlar_host_free(leaf_at(map, i));
+        ashlar_host_free(ashlar_page_map_leaf(map, i * ASHLAR_LEAF_BYTES));
     }
     ashlar_host_free(map->leaves);
 }
 
-ashlar_status ashlar_page_map_reserve(ashlar_page_map *map, size_t offset) {
+ashlar_status ashlar_page_map_add_leaf(ashlar_page_map *map, size_t offset) {
     const size_t idx = offset / ASHLAR_LEAF_BYTES;
-    ASHLAR_ASSERT(idx < map->leaf_count);
-    if (leaf_at(map, idx) != NULL) {
-        return ASHLAR_OK;
-    }
+    ASHLAR_ASSERT(idx < map->leaf_count && ashlar_page_map_leaf(map, offset) == NULL);
     ashlar_page_entry *leaf = ashlar_host_calloc(ASHLAR_LEAF_ENTRIES, sizeof *leaf);
     if (leaf == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a leaf of the page map");
@@ -41,17 +34,10 @@ ashlar_status ashlar_page_map_reserve(ashlar_page_map *map, size_t offset) {
     return ASHLAR_OK;
 }
 
-void ashlar_page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *block) {
-    ashlar_page_entry *leaf = leaf_at(map, offset / ASHLAR_LEAF_BYTES);
-    ASHLAR_ASSERT(offset % ASHLAR_BLOCK_ALIGN == 0 && leaf != NULL);
-    atomic_store_explicit(&leaf[offset % ASHLAR_LEAF_BYTES / ASHLAR_BLOCK_ALIGN], block,
-                          memory_order_release);
-}
-
 size_t ashlar_page_map_count(const ashlar_page_map *map) {
     size_t count = 0;
     for (size_t i = map->used_from; i < map->used_to; i++) {
-        ashlar_page_entry *leaf = leaf_at(map, i);
+        ashlar_page_entry *leaf = ashlar_page_map_leaf(map, i * ASHLAR_LEAF_BYTES);
         for (size_t k = 0; leaf != NULL && k < ASHLAR_LEAF_ENTRIES; k++) {
             count += atomic_load_explicit(&leaf[k], memory_order_relaxed) != NULL;
         }

@@ -17,6 +17,7 @@
 #include <ashlar/status.h>
 
 #include "block.h"
+#include "check_level.h"
 #include "size_class.h"
 
 #define ASHLAR_LEAF_BYTES ((size_t)32 << 20) /* of the range, covered by one leaf */
@@ -36,11 +37,28 @@ typedef struct ashlar_page_map {
 ASHLAR_MUST_CHECK ashlar_status ashlar_page_map_init(ashlar_page_map *map, size_t range_bytes);
 void ashlar_page_map_finish(ashlar_page_map *map);
 
+/* For whoever writes to the map: what covers `offset`, or NULL. */
+static inline ashlar_page_entry *ashlar_page_map_leaf(const ashlar_page_map *map, size_t offset) {
+    return atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed);
+}
+
+/* Requires that no leaf covers `offset`. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_page_map_add_leaf(ashlar_page_map *map, size_t offset);
+
 /* Make room for a block that starts at `offset`. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_page_map_reserve(ashlar_page_map *map, size_t offset);
+ASHLAR_MUST_CHECK static inline ashlar_status ashlar_page_map_reserve(ashlar_page_map *map,
+                                                                      size_t offset) {
+    return ashlar_page_map_leaf(map, offset) != NULL ? ASHLAR_OK
+                                                     : ashlar_page_map_add_leaf(map, offset);
+}
 
 /* Set (block) or clear (NULL) what starts at `offset`, for which there is room. */
-void ashlar_page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *block);
+static inline void ashlar_page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *block) {
+    ashlar_page_entry *leaf = ashlar_page_map_leaf(map, offset);
+    ASHLAR_ASSERT(offset % ASHLAR_BLOCK_ALIGN == 0 && leaf != NULL);
+    atomic_store_explicit(&leaf[offset % ASHLAR_LEAF_BYTES / ASHLAR_BLOCK_ALIGN], block,
+                          memory_order_release);
+}
 
 /* The block that starts at `offset`, or NULL. Any offset inside the range. O(1). */
 static inline ashlar_block *ashlar_page_map_get(const ashlar_page_map *map, size_t offset) {

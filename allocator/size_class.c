@@ -10,6 +10,9 @@ _Static_assert(ASHLAR_SC_LINEAR_COUNT == 2 * ASHLAR_SC_PER_GROUP,
 _Static_assert(ASHLAR_SC_LINEAR_BYTES << 5 == ASHLAR_SC_MAX_BYTES, "five groups reach the maximum");
 _Static_assert(ASHLAR_SC_COUNT <= UINT8_MAX + 1, "a class fits an entry of the table");
 
+enum { LOG2_PER_GROUP = 5 };
+_Static_assert(1 << LOG2_PER_GROUP == ASHLAR_SC_PER_GROUP, "a group is one power of two");
+
 /* The table's entries: with n below 64 * 2^g, the class is g groups on, its steps are 2^g units. */
 #define CLASS(n)                                                  \
     (uint8_t)((n) < 64     ? (n)                                  \
@@ -40,9 +43,13 @@ size_t ashlar_sc_bytes(ashlar_sc sc) {
 }
 
 bool ashlar_block_bytes(size_t bytes, size_t *out) {
-    if (bytes <= ASHLAR_SC_MAX_BYTES) {
-        *out = ashlar_sc_bytes(ashlar_sc_of_bytes(bytes));
-        return true;
+    if (bytes > ASHLAR_SC_MAX_BYTES) {
+        return ashlar_align_up(bytes, ASHLAR_BLOCK_ALIGN, out);
     }
-    return ashlar_align_up(bytes, ASHLAR_BLOCK_ALIGN, out);
+    /* The same as the bytes of its class, which are the next multiple of the group's step. */
+    const size_t last = bytes - 1;
+    const unsigned long long base = last | (ASHLAR_SC_LINEAR_BYTES / 2);
+    const unsigned step = 63u - (unsigned)__builtin_clzll(base) - LOG2_PER_GROUP;
+    *out = ((last >> step) + 1) << step;
+    return true;
 }

@@ -218,12 +218,72 @@ static void a_flush_gives_all_blocks_to_the_heap(void) {
     tear_down();
 }
 
+/* It would keep memory of a size that hardly any request has from all others. */
+static void a_miss_gives_up_the_large_block_alone(void) {
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    unsigned char *rest = take(4 * MIB, streams[0]); /* nothing like the end of a step */
+    unsigned char *small = take(4096, streams[0]), *large = take(2 * MIB, streams[0]);
+    give(small);
+    give(large);
+    CHECK_ZU(own_stats().cached_bytes, 4096 + 2 * MIB);
+    unsigned char *ptr = take(1024, streams[0]);
+    CHECK_ZU(own_stats().cached_bytes, 4096);
+    give(ptr);
+    give(rest);
+    tear_down();
+}
+
+/* A block in each list, then in each but one: none may be overlooked. */
+static void a_flush_finds_the_blocks_of_every_class(void) {
+    REQUIRE(set_up_cached("memory=256MiB", 512 * MIB));
+    unsigned char *ptrs[ASHLAR_SC_COUNT];
+    for (size_t without = ASHLAR_SC_COUNT; without > 0; without = without < 5 ? 0 : without - 5) {
+        for (unsigned i = 0; i < ASHLAR_SC_COUNT; i++) {
+            ptrs[i] = take(ashlar_sc_bytes((ashlar_sc){.idx = (uint16_t)i}), streams[0]);
+        }
+        ashlar_cache *own = ashlar_cache_recent;
+        own->limit[0] = SIZE_MAX;
+        for (size_t i = 0; i < ASHLAR_SC_COUNT; i++) {
+            if (i != without) {
+                give(ptrs[i]);
+            }
+        }
+        CHECK(own->pending_count == 0 && own->weight[0] > 0);
+        flush(ashlar_cache_flush_locked);
+        CHECK(ashlar_cache_is_empty(own));
+        if (without < ASHLAR_SC_COUNT) {
+            give(ptrs[without]);
+            flush(ashlar_cache_flush_locked);
+        }
+        CHECK_ZU(allocator->heap.used_bytes, 0);
+    }
+    tear_down();
+}
+
 static ashlar_order *order_of(ashlar_stream stream) {
     ashlar_order *found = allocator->orders;
     while (found != NULL && found->stream != stream) {
         found = found->next;
     }
     return found;
+}
+
+/* Where an event was to be recorded, and the stream was not there any more. */
+static void a_miss_does_not_take_a_stream_that_is_gone_for_its_own(void) {
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    for (int i = 0; i < 2; i++) { /* the second time it is the recent stream */
+        give(take(4096, streams[0]));
+    }
+    flush(ashlar_cache_flush_locked);
+    ashlar_order *gone = order_of(streams[0]);
+    CHECK(gone != NULL && ashlar_cache_recent->recent->order == gone);
+    gone->recorded = gone->completed = gone->last_tick + 1;
+    gone->is_gone = true;
+    unsigned char *ptr = take(4096, streams[0]);
+    CHECK(order_of(streams[0]) != gone);
+    CHECK(allocator->heap.first->order == order_of(streams[0]));
+    give(ptr);
+    tear_down();
 }
 
 /* An event recorded while a block was in a cache need not come after its last use. */
@@ -256,7 +316,7 @@ static void nothing_that_a_hit_writes_shares_a_line(void) {
     CHECK(sizeof(ashlar_cache) - offsetof(ashlar_cache, thread) > LINE);
     CHECK(offsetof(ashlar_magazines, lists) >= LINE);
     CHECK(sizeof(ashlar_magazines) - sizeof magazines.lists >= 2 * (size_t)LINE);
-    CHECK(offsetof(ashlar_block, older) < LINE && offsetof(ashlar_block, newer) == LINE);
+    CHECK(offsetof(ashlar_block, older) < LINE && offsetof(ashlar_block, link) == LINE);
     CHECK(offsetof(ashlar_block, prev) > LINE && offsetof(ashlar_block, next) > LINE);
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     unsigned char *ptr = take(4096, streams[0]);
@@ -430,6 +490,9 @@ int main(void) {
     RUN(the_bytes_are_those_of_all_streams_and_of_the_waiting);
     RUN(the_walker_finds_what_is_broken);
     RUN(a_flush_gives_all_blocks_to_the_heap);
+    RUN(a_miss_gives_up_the_large_block_alone);
+    RUN(a_flush_finds_the_blocks_of_every_class);
+    RUN(a_miss_does_not_take_a_stream_that_is_gone_for_its_own);
     RUN(a_flushed_block_is_stamped_with_the_present_tick);
     RUN(nothing_that_a_hit_writes_shares_a_line);
     RUN(one_streams_blocks_may_be_forgotten_alone);

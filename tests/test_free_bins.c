@@ -189,6 +189,27 @@ static void a_block_of_the_same_size_and_offset_is_not_taken_for_another(void) {
     CHECK(!ashlar_free_bins_has(&bins, &twin));
 }
 
+static void a_block_that_does_not_know_its_place_is_not_in_its_bin(void) {
+    begin(1, 1);
+    for (size_t i = 0; i < 3; i++) {
+        toggle(i);
+    }
+    blocks[1].list++;
+    CHECK(!ashlar_free_bins_has(&bins, &blocks[1]));
+    blocks[1].list--;
+    ashlar_block **link = blocks[1].link;
+    blocks[1].link = blocks[0].link; /* what points to another one of them */
+    CHECK(!ashlar_free_bins_has(&bins, &blocks[1]));
+    blocks[1].link = link;
+    CHECK(ashlar_free_bins_has(&bins, &blocks[1]));
+    static const size_t order[] = {1, 2, 0}; /* the middle one, the newest, the last there is */
+    for (size_t k = 0; k < 3; k++) {
+        toggle(order[k]);
+        CHECK_ZU(mismatches(), 0);
+    }
+    CHECK(bins.groups == 0 && bins.bins[0] == 0);
+}
+
 int main(void) {
     RUN(empty_bins_have_nothing);
     RUN(random_changes_keep_the_bins_equal_to_the_array);
@@ -196,5 +217,6 @@ int main(void) {
     RUN(of_a_few_equal_blocks_the_lowest_is_found);
     RUN(the_only_block_that_fits_is_found_behind_many_that_do_not);
     RUN(a_block_of_the_same_size_and_offset_is_not_taken_for_another);
+    RUN(a_block_that_does_not_know_its_place_is_not_in_its_bin);
     return check_report();
 }

@@ -17,7 +17,7 @@ static void a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp(void) {
     fill_four(blocks);
     put(blocks[1], &order_b, 7);
     put(blocks[2], &order_b, 9);
-    ashlar_block *front = cut(blocks[2], 512, &order_a); /* the node of the merged block */
+    ashlar_block *front = cut(block_at(1), 512, &order_a); /* of the two, merged */
     CHECK_ZU(front->offset, origin() + UNIT);
     CHECK(front->prev == blocks[0] && front->next->prev == front);
     const ashlar_block *rest = front->next;
@@ -192,6 +192,39 @@ static void everything_freed_is_one_block_again(void) {
     }
 }
 
+/* Whoever walks the blocks goes on from there. */
+static void what_is_merged_is_the_lowest_block(void) {
+    static const int orders[][3] = {{0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        REQUIRE(set_up_heap("memory=16MiB"));
+        fill_four(blocks);
+        for (int k = 0; k < 3; k++) {
+            put(blocks[orders[i][k]], &order_a, 7);
+        }
+        CHECK(is_free_run(0, 3, &order_a, 7) && block_at(0) == blocks[0]);
+        CHECK(blocks[0]->next == blocks[3] && blocks[3]->prev == blocks[0]);
+        CHECK(blocks[0] == (use_segments ? heap.first->next : heap.first));
+        CHECK(heap.last == blocks[3]);
+        tear_down_heap();
+    }
+}
+
+/* While busy on two streams, neighbours are not merged. */
+static void a_sweep_goes_on_behind_what_it_has_merged(void) {
+    REQUIRE(set_up_heap("memory=16MiB"));
+    fill_four(blocks);
+    for (int i = 0; i < 4; i++) {
+        put(blocks[i], i % 2 == 0 ? &order_a : &order_b, 3);
+    }
+    order_b.completed = 4;
+    ashlar_heap_sweep(&heap); /* unit 1 is the first one that is past, and goes to unit 0 */
+    CHECK(is_free_run(0, 4, &order_a, 3));
+    order_a.completed = 4;
+    ashlar_heap_sweep(&heap);
+    CHECK(is_free_run(0, 4, NULL, 0));
+    tear_down_heap();
+}
+
 /* ---- growing ---- */
 
 static void growth_extends_a_last_block_that_the_stream_may_use(void) {
@@ -355,6 +388,8 @@ int main(void) {
     RUN_BOTH(a_merge_that_changes_the_stamp_goes_on_to_the_next_neighbour);
     RUN_BOTH(a_block_between_two_streams_joins_one_of_them);
     RUN_BOTH(everything_freed_is_one_block_again);
+    RUN_BOTH(what_is_merged_is_the_lowest_block);
+    RUN_BOTH(a_sweep_goes_on_behind_what_it_has_merged);
     RUN(growth_extends_a_last_block_that_the_stream_may_use);
     RUN(growth_leaves_a_last_block_of_another_stream_alone);
     RUN(growth_goes_above_a_live_last_block);

@@ -55,6 +55,28 @@ static void a_marked_block_is_free_for_all_once_every_user_is_done(void) {
     tear_down();
 }
 
+static void what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss(void) {
+    REQUIRE(set_up_streams("16MiB"));
+    unsigned char *ptr = take(4 * BIG, streams[0]);
+    mark(ptr, streams[1]);
+    give(ptr);
+    ashlar_order *other = allocator->orders;
+    while (other != NULL && other->stream != streams[1]) {
+        other = other->next;
+    }
+    REQUIRE(other != NULL);
+    uint64_t *recorded = &allocator->stats.events_recorded;
+    CHECK(ashlar_order_cover(other, &allocator->caller, other->recorded, recorded) == ASHLAR_OK);
+    wait_for(streams[1]);
+    CHECK(ashlar_order_query(other, &allocator->caller) == ASHLAR_OK);
+    order_calls before = order_calls_now();
+    CHECK(take(4 * BIG, streams[0]) == ptr);
+    CHECK(stats_now().served_same_stream == 1 && stats_now().shared_bytes == 0);
+    check_calls(&before, (order_calls){0});
+    check_owned(streams[0], ptr, 4 * BIG);
+    tear_down();
+}
+
 static void a_marked_block_with_one_user_left_is_that_ones(void) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *ptr = take(4 * BIG, streams[0]);
@@ -225,6 +247,7 @@ static void a_failing_wait_for_users_loses_nothing(void) {
 int main(void) {
     RUN(a_marked_block_is_not_its_own_streams_at_once);
     RUN(a_marked_block_is_free_for_all_once_every_user_is_done);
+    RUN(what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss);
     RUN(a_marked_block_with_one_user_left_is_that_ones);
     RUN(a_third_stream_waits_for_every_user);
     RUN(a_block_freed_on_a_further_stream_keeps_the_marked_ones);
