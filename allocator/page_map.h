@@ -1,9 +1,10 @@
 /*
  * page_map.h - from the offset of a block's first byte to the block (internal).
  *
- * Two levels: one pointer per 32 MiB of the range, and where blocks start in those 32 MiB, a leaf
- * with one entry per 512 B. Both are zeroed memory straight from the host, which backs it only
- * where something is written: host memory is spent where blocks start, not where they reach.
+ * Three levels: one pointer per 32 MiB of the range, a leaf with one entry per page of 64 KiB, and
+ * where several blocks start in a page, or ever did, a table with one entry per 512 B. A page in
+ * which one block starts has that block itself for its entry: so the map of large blocks, few of
+ * which lie close together, is small and stays in the processor's caches.
  *
  * Threads: ashlar_page_map_get() any, without a lock, beside one thread in the other functions,
  * which the allocator's lock sees to. What it answers stays true only for a block that the caller
@@ -21,10 +22,15 @@
 #include "size_class.h"
 
 #define ASHLAR_LEAF_BYTES ((size_t)32 << 20) /* of the range, covered by one leaf */
-#define ASHLAR_LEAF_ENTRIES (ASHLAR_LEAF_BYTES / ASHLAR_BLOCK_ALIGN)
+#define ASHLAR_PAGE_BYTES ((size_t)64 << 10) /* covered by one entry of it */
+#define ASHLAR_LEAF_ENTRIES (ASHLAR_LEAF_BYTES / ASHLAR_PAGE_BYTES)
+#define ASHLAR_TABLE_ENTRIES (ASHLAR_PAGE_BYTES / ASHLAR_BLOCK_ALIGN)
 
-typedef _Atomic(ashlar_block *) ashlar_page_entry;
+/* A block, or a table: the address of its first byte and 1. Or 0. */
+typedef _Atomic uintptr_t ashlar_page_entry;
 typedef _Atomic(ashlar_page_entry *) ashlar_page_leaf;
+
+enum { ASHLAR_PAGE_IS_TABLE = 1 };
 
 typedef struct ashlar_page_map {
     ashlar_page_leaf *leaves; /* [leaf_count], each NULL or [ASHLAR_LEAF_ENTRIES]; const */
@@ -37,27 +43,43 @@ typedef struct ashlar_page_map {
 ASHLAR_MUST_CHECK ashlar_status ashlar_page_map_init(ashlar_page_map *map, size_t range_bytes);
 void ashlar_page_map_finish(ashlar_page_map *map);
 
-/* For whoever writes to the map: what covers `offset`, or NULL. */
-static inline ashlar_page_entry *ashlar_page_map_leaf(const ashlar_page_map *map, size_t offset) {
-    return atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed);
+/*
+ * Make room for a block that starts at `offset`. The next one that is set must be that one, or all
+ * must be in different pages.
+ *
+ * Errors: ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_page_map_reserve(ashlar_page_map *map, size_t offset);
+
+/* Make room for as many blocks as can start in the page of `offset`. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_page_map_reserve_page(ashlar_page_map *map, size_t offset);
+
+static inline ashlar_page_entry *ashlar_page_table(uintptr_t entry) {
+    return (ashlar_page_entry *)(entry - ASHLAR_PAGE_IS_TABLE);
 }
 
-/* Requires that no leaf covers `offset`. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_page_map_add_leaf(ashlar_page_map *map, size_t offset);
-
-/* Make room for a block that starts at `offset`. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK static inline ashlar_status ashlar_page_map_reserve(ashlar_page_map *map,
-                                                                      size_t offset) {
-    return ashlar_page_map_leaf(map, offset) != NULL ? ASHLAR_OK
-                                                     : ashlar_page_map_add_leaf(map, offset);
+static inline size_t ashlar_page_idx(size_t offset) {
+    return offset % ASHLAR_LEAF_BYTES / ASHLAR_PAGE_BYTES;
 }
 
-/* Set (block) or clear (NULL) what starts at `offset`, for which there is room. */
+static inline size_t ashlar_table_idx(size_t offset) {
+    return offset % ASHLAR_PAGE_BYTES / ASHLAR_BLOCK_ALIGN;
+}
+
+/*
+ * Set (block, which starts there) or clear (NULL) what starts at `offset`, for which there is room.
+ */
 static inline void ashlar_page_map_set(ashlar_page_map *map, size_t offset, ashlar_block *block) {
-    ashlar_page_entry *leaf = ashlar_page_map_leaf(map, offset);
-    ASHLAR_ASSERT(offset % ASHLAR_BLOCK_ALIGN == 0 && leaf != NULL);
-    atomic_store_explicit(&leaf[offset % ASHLAR_LEAF_BYTES / ASHLAR_BLOCK_ALIGN], block,
-                          memory_order_release);
+    ashlar_page_entry *at =
+        atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_relaxed) +
+        ashlar_page_idx(offset);
+    const uintptr_t entry = atomic_load_explicit(at, memory_order_relaxed);
+    if ((entry & ASHLAR_PAGE_IS_TABLE) != 0) {
+        at = ashlar_page_table(entry) + ashlar_table_idx(offset);
+    } else {
+        ASHLAR_ASSERT(entry == 0 || ((ashlar_block *)entry)->offset == offset);
+    }
+    atomic_store_explicit(at, (uintptr_t)block, memory_order_release);
 }
 
 /* The block that starts at `offset`, or NULL. Any offset inside the range. O(1). */
@@ -65,11 +87,16 @@ static inline ashlar_block *ashlar_page_map_get(const ashlar_page_map *map, size
     /* Acquire: the block's own fields were written before it was set. */
     ashlar_page_entry *leaf =
         atomic_load_explicit(&map->leaves[offset / ASHLAR_LEAF_BYTES], memory_order_acquire);
-    if (leaf == NULL || offset % ASHLAR_BLOCK_ALIGN != 0) {
+    if (leaf == NULL) {
         return NULL;
     }
-    return atomic_load_explicit(&leaf[offset % ASHLAR_LEAF_BYTES / ASHLAR_BLOCK_ALIGN],
-                                memory_order_acquire);
+    uintptr_t entry = atomic_load_explicit(&leaf[ashlar_page_idx(offset)], memory_order_acquire);
+    if ((entry & ASHLAR_PAGE_IS_TABLE) != 0) {
+        entry = atomic_load_explicit(&ashlar_page_table(entry)[ashlar_table_idx(offset)],
+                                     memory_order_acquire);
+    }
+    ashlar_block *block = (ashlar_block *)entry;
+    return block != NULL && block->offset == offset ? block : NULL;
 }
 
 /* How many blocks are set. O(size of the leaves), for checks. */

@@ -37,7 +37,7 @@ static ashlar_status reserve_map(ashlar_allocator *a, const ashlar_block *block,
                                  const size_t *offsets, size_t count) {
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        status = ashlar_page_map_reserve(&a->heap.map, block->offset + offsets[i]);
+        status = ashlar_page_map_reserve_page(&a->heap.map, block->offset + offsets[i]);
     }
     return status;
 }

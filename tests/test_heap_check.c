@@ -68,6 +68,7 @@ static void a_page_map_that_disagrees_is_found(void) {
     ashlar_page_map_set(&heap.map, freed->offset, freed);
     check_broken("block at offset 524288 of 524288 bytes: free, but in the page map");
     ashlar_page_map_set(&heap.map, freed->offset, NULL);
+    REQUIRE(ashlar_page_map_reserve_page(&heap.map, above->offset) == ASHLAR_OK);
     ashlar_page_map_set(&heap.map, above->offset, NULL);
     check_broken("block at offset 1048576 of 524288 bytes: used, but not in the page map");
     ashlar_page_map_set(&heap.map, above->offset, live);
@@ -167,6 +168,8 @@ static void a_hole_that_is_none_is_found(void) {
     ashlar_page_map_set(&heap.map, hole->offset, hole);
     check_broken("free, but in the page map");
     ashlar_page_map_set(&heap.map, hole->offset, NULL);
+    REQUIRE(ashlar_page_map_reserve_page(&heap.map, last->offset) == ASHLAR_OK);
+    REQUIRE(ashlar_page_map_reserve_page(&heap.map, last->offset - 512) == ASHLAR_OK);
     hole->bytes -= 512; /* memory above it that no chunk is behind */
     last->bytes += 512;
     last->offset -= 512;

@@ -6,7 +6,7 @@
 #include "host.h"
 #include "page_map.h"
 
-enum { UNIT = 512, UNITS_PER_LEAF = 65536 };
+enum { UNIT = 512, UNITS_PER_LEAF = 65536, PAGE = 65536 };
 #define LEAF ((size_t)UNIT * UNITS_PER_LEAF)
 
 static ashlar_page_map map;
@@ -38,6 +38,7 @@ static void a_block_is_found_at_its_first_byte_only(void) {
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         REQUIRE(ashlar_page_map_reserve(&map, at[i]) == ASHLAR_OK);
         CHECK(ashlar_page_map_get(&map, at[i]) == NULL);
+        block.offset = at[i];
         ashlar_page_map_set(&map, at[i], &block);
         CHECK(ashlar_page_map_get(&map, at[i]) == &block);
         CHECK(ashlar_page_map_get(&map, at[i] + 1) == NULL);
@@ -54,14 +55,51 @@ static void a_block_is_found_at_its_first_byte_only(void) {
 }
 
 static void reserving_again_keeps_what_is_there(void) {
-    static ashlar_block block;
+    static ashlar_block block = {.offset = 3 * UNIT}, second = {.offset = 5 * UNIT};
     REQUIRE(ashlar_page_map_init(&map, LEAF) == ASHLAR_OK);
-    REQUIRE(ashlar_page_map_reserve(&map, 0) == ASHLAR_OK);
+    REQUIRE(ashlar_page_map_reserve(&map, 3 * UNIT) == ASHLAR_OK);
     ashlar_page_map_set(&map, 3 * UNIT, &block);
     ashlar_host_fail_at(1); /* the second time there is nothing left to allocate */
     CHECK(ashlar_page_map_reserve(&map, 3 * UNIT) == ASHLAR_OK);
+    CHECK(ashlar_page_map_reserve(&map, PAGE) == ASHLAR_OK); /* nor for another page */
     ashlar_host_fail_at(0);
     CHECK(ashlar_page_map_get(&map, 3 * UNIT) == &block);
+    REQUIRE(ashlar_page_map_reserve(&map, 5 * UNIT) == ASHLAR_OK);
+    CHECK(ashlar_page_map_get(&map, 3 * UNIT) == &block);
+    CHECK(ashlar_page_map_get(&map, 5 * UNIT) == NULL);
+    ashlar_page_map_set(&map, 5 * UNIT, &second);
+    CHECK(ashlar_page_map_get(&map, 3 * UNIT) == &block);
+    CHECK(ashlar_page_map_get(&map, 5 * UNIT) == &second);
+    ashlar_page_map_set(&map, 3 * UNIT, NULL);
+    CHECK(ashlar_page_map_get(&map, 3 * UNIT) == NULL);
+    CHECK_ZU(ashlar_page_map_count(&map), 1);
+    ashlar_page_map_finish(&map);
+}
+
+static void a_reserved_page_has_room_for_all_that_can_start_there(void) {
+    static ashlar_block blocks[PAGE / UNIT];
+    REQUIRE(ashlar_page_map_init(&map, LEAF) == ASHLAR_OK);
+    blocks[7].offset = PAGE + 7 * UNIT;
+    REQUIRE(ashlar_page_map_reserve(&map, blocks[7].offset) == ASHLAR_OK);
+    ashlar_page_map_set(&map, blocks[7].offset, &blocks[7]);
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_page_map_reserve_page(&map, PAGE) == ASHLAR_EHOSTMEM);
+    CHECK_HAS(ashlar_error_detail(), "table of the page map");
+    CHECK(ashlar_page_map_get(&map, blocks[7].offset) == &blocks[7]);
+    CHECK(ashlar_page_map_reserve_page(&map, PAGE) == ASHLAR_OK);
+    CHECK(ashlar_page_map_get(&map, blocks[7].offset) == &blocks[7]);
+    ashlar_host_fail_at(1); /* nothing is left to allocate */
+    CHECK(ashlar_page_map_reserve_page(&map, 2 * PAGE - UNIT) == ASHLAR_OK);
+    ashlar_host_fail_at(0);
+    for (size_t i = 0; i < PAGE / UNIT; i++) {
+        blocks[i].offset = PAGE + i * UNIT;
+        ashlar_page_map_set(&map, blocks[i].offset, &blocks[i]);
+    }
+    for (size_t i = 0; i < PAGE / UNIT; i++) {
+        CHECK(ashlar_page_map_get(&map, blocks[i].offset) == &blocks[i]);
+    }
+    CHECK_ZU(ashlar_page_map_count(&map), PAGE / UNIT);
+    CHECK(ashlar_page_map_get(&map, 2 * PAGE) == NULL && ashlar_page_map_get(&map, 0) == NULL);
     ashlar_page_map_finish(&map);
 }
 
@@ -87,6 +125,7 @@ static void a_filled_map_equals_the_array(void) {
     REQUIRE(ashlar_page_map_init(&map, LEAVES * LEAF) == ASHLAR_OK);
     for (size_t i = 0; i < UNITS; i++) {
         REQUIRE(ashlar_page_map_reserve(&map, i * UNIT) == ASHLAR_OK);
+        blocks[i].offset = i * UNIT;
         ashlar_page_map_set(&map, i * UNIT, &blocks[i]);
     }
     for (size_t i = 0; i < UNITS; i++) {
@@ -101,6 +140,7 @@ int main(void) {
     RUN(a_part_of_a_leaf_counts_as_one);
     RUN(a_block_is_found_at_its_first_byte_only);
     RUN(reserving_again_keeps_what_is_there);
+    RUN(a_reserved_page_has_room_for_all_that_can_start_there);
     RUN(missing_host_memory_is_reported);
     RUN(a_filled_map_equals_the_array);
     return check_report();
