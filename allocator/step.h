@@ -51,6 +51,18 @@ void ashlar_planner_free_key(ashlar_step_key *key);
 ASHLAR_MUST_CHECK ashlar_status
 ashlar_planner_refuse_busy_locked(const ashlar_allocator *allocator);
 
+/*
+ * What came of a step that was recorded elsewhere: into the key, which is planned if that is due.
+ * `recording` is finished, failed or not. `own`: the calling thread's cache. Lock: held; dropped
+ * while it packs.
+ *
+ * Errors: ASHLAR_EINVAL (the key is busy), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; and where it is planned
+ *         at once also ASHLAR_ENOMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_step_keep_locked(ashlar_allocator *allocator,
+                                                        ashlar_cache *own, ashlar_order *order,
+                                                        uint64_t key, ashlar_recording *recording);
+
 /* Give back the regions that no plan uses and nothing is live in. Lock: held. */
 void ashlar_planner_tidy_locked(ashlar_allocator *allocator);
 

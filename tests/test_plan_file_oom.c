@@ -8,6 +8,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <ashlar/plan_list.h>
+
 /* Two keys, three streams. */
 #define TWO_KEYS                                                \
     "ashlar-plan,1\nfingerprint," PRINT "\nplans,512,3,2\n"     \
@@ -95,6 +97,53 @@ static void a_load_into_a_full_device_takes_nothing(void) {
     tear_down();
 }
 
+static unsigned char *in_the_way; /* what the program can give back, or NULL */
+
+/* The program is asked for memory in the middle of a load, without the lock. */
+static bool give_back(void *user, size_t bytes) {
+    (void)user, (void)bytes;
+    CHECK(ashlar_plan_drop(allocator) == ASHLAR_EINVAL);
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_EINVAL);
+    CHECK(ashlar_plan_save(allocator, path, PRINT) == ASHLAR_EINVAL);
+    CHECK(load() == ASHLAR_EINVAL);
+    CHECK(ashlar_plan_record_events(allocator, streams[0], 1, NULL, 0) == ASHLAR_EINVAL);
+    for (uint64_t key = 1; key <= 3; key++) { /* two of the load's, and a new one */
+        CHECK(ashlar_step_begin(allocator, streams[0], key) == ASHLAR_OK);
+        CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+    }
+    const bool has_some = in_the_way != NULL;
+    CHECK(ashlar_free(allocator, in_the_way) == ASHLAR_OK);
+    in_the_way = NULL;
+    return has_some;
+}
+
+static void steps_that_begin_while_a_load_waits_take_the_ordinary_path(void) {
+    for (int succeeds = 0; succeeds < 2; succeeds++) {
+        REQUIRE(set_up_cached("memory=16MiB", 4 * MIB));
+        write_sealed(TWO_KEYS);
+        unsigned char *other = take(8 * MIB, streams[3]);
+        in_the_way = succeeds != 0 ? other : NULL;
+        ashlar_set_reclaim(allocator, give_back, NULL);
+        const ashlar_status status = load();
+        ashlar_set_reclaim(allocator, NULL, NULL);
+        CHECK(status == (succeeds != 0 ? ASHLAR_OK : ASHLAR_ENOMEM));
+        CHECK_ZU(plans().steps_declined, 3);
+        CHECK_ZU(plans().plan_count, succeeds != 0 ? 2 : 0);
+        /* The new key is there, and nothing of the load's if that failed. */
+        size_t key_count = 0;
+        for (const ashlar_step_key *key = allocator->planner.keys; key != NULL; key = key->next) {
+            key_count++;
+            CHECK(!key->is_busy && (key->plan == NULL) == (key->key == 3 || succeeds == 0));
+        }
+        CHECK_ZU(key_count, succeeds != 0 ? 3 : 1);
+        check_all();
+        if (succeeds == 0) {
+            give(other);
+        }
+        tear_down();
+    }
+}
+
 /* ---- saving ---- */
 
 static void a_disk_that_fills_leaves_the_old_file(void) {
@@ -147,6 +196,7 @@ int main(void) {
     RUN(a_load_without_host_memory_changes_nothing);
     RUN(a_load_that_the_driver_fails_changes_nothing);
     RUN(a_load_into_a_full_device_takes_nothing);
+    RUN(steps_that_begin_while_a_load_waits_take_the_ordinary_path);
     RUN(a_disk_that_fills_leaves_the_old_file);
     RUN(a_save_without_host_memory_leaves_the_old_file);
     remove_folder();
