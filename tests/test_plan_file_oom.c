@@ -107,6 +107,7 @@ static bool give_back(void *user, size_t bytes) {
     CHECK(ashlar_plan_save(allocator, path, PRINT) == ASHLAR_EINVAL);
     CHECK(load() == ASHLAR_EINVAL);
     CHECK(ashlar_plan_record_events(allocator, streams[0], 1, NULL, 0) == ASHLAR_EINVAL);
+    CHECK(ashlar_plan_record_events(allocator, streams[0], 9, NULL, 0) == ASHLAR_EINVAL);
     for (uint64_t key = 1; key <= 3; key++) { /* two of the load's, and a new one */
         CHECK(ashlar_step_begin(allocator, streams[0], key) == ASHLAR_OK);
         CHECK(ashlar_step_end(allocator) == ASHLAR_OK);

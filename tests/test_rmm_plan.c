@@ -55,7 +55,10 @@ static void a_step_is_what_is_allocated_in_it(void) {
                (const char *const[]){"alloc,100,0,0,2,", "alloc,600,0,0,3,", "alloc,900,0,0\n",
                                      "alloc,50,0,0,4,", "alloc,5,0,0,5,", NULL});
     check_rows(log, 1, 0, 13, HEAD("1"), (const char *const[]){"alloc,700,0,0\n", NULL});
-    check_rows(log, 0, 3, 5, HEAD("0"), (const char *const[]){NULL}); /* frees what was before */
+    /* What was there before, and is freed in it, is no part of it. */
+    check_rows(log, 0, 3, 5, HEAD("0"), (const char *const[]){NULL});
+    check_rows(log, 0, 8, 11, HEAD("0"), (const char *const[]){NULL});
+    check_rows(log, 0, 4, 6, HEAD("1"), (const char *const[]){"alloc,900,0,0\n", NULL});
     check_rows(log, 0, 13, 13, HEAD("0"), (const char *const[]){NULL});
     ashlar_rmm_log_free(log);
 }
