@@ -282,15 +282,15 @@ static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
 
 ashlar_status ashlar_step_keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_order *order,
                                       uint64_t number, ashlar_recording *recording) {
-    ashlar_step_key *key = find_key(a, number, order);
+    ashlar_step_key *key = NULL;
     ashlar_status status = ASHLAR_OK;
-    if (a->planner.is_installing || (key != NULL && key->is_busy)) {
-        status = ashlar_fail(ASHLAR_EINVAL,
-                             "a step of key %llu is recorded, or plans are made; "
-                             "wait for the end",
-                             (unsigned long long)number);
-    } else {
+    if (!a->planner.is_installing) {
         status = key_of(a, number, order, &key);
+    }
+    if (status == ASHLAR_OK && (key == NULL || key->is_busy)) {
+        status = ashlar_fail(ASHLAR_EINVAL,
+                             "a step of key %llu is recorded, or plans are made; wait for the end",
+                             (unsigned long long)number);
     }
     if (status != ASHLAR_OK) {
         ashlar_recording_finish(recording);
