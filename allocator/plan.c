@@ -91,12 +91,53 @@ static void sort_by_end(ashlar_plan *plan, uint32_t *starts) {
     }
 }
 
-/* Offsets for the slots of one part. `buffers`, `offsets`: [count], to be overwritten. */
-static ashlar_status pack_part(ashlar_plan *plan, uint32_t part, uint64_t search_ms,
-                               ashlar_pack_buffer *buffers, size_t *offsets) {
+/* ---- offsets ---- */
+
+/* How a plan comes by its offsets. */
+typedef struct origin {
+    uint64_t search_ms;  /* for the packer */
+    const size_t *given; /* [count]; NULL: they are to be found */
+} origin;
+
+/* Peak of live bytes of the slots of a part, which do not overlap: so the sum fits. */
+static size_t peak_of(const ashlar_plan *plan, uint32_t part) {
+    size_t live = 0, peak = 0;
+    uint32_t expired = 0;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        for (; expired < plan->expiry_count && plan->expiry[expired]->end <= i; expired++) {
+            live -= plan->expiry[expired]->part == part ? plan->expiry[expired]->bytes : 0;
+        }
+        live += plan->slots[i].part == part ? plan->slots[i].bytes : 0;
+        peak = live > peak ? live : peak;
+    }
+    return peak;
+}
+
+static ashlar_status find_offsets(const origin *from, const ashlar_pack_buffer *buffers,
+                                  size_t count, size_t *offsets, ashlar_plan_part *out) {
     const ashlar_pack_options options = {.alignment = ASHLAR_BLOCK_ALIGN,
-                                         .time_budget_ms = search_ms};
+                                         .time_budget_ms = from->search_ms};
     ashlar_pack_result result;
+    const ashlar_status status = ashlar_pack(buffers, count, &options, offsets, &result);
+    if (status == ASHLAR_OK) {
+        out->plan_bytes = result.plan_bytes;
+        out->bound_bytes = result.bound_bytes;
+    }
+    return status;
+}
+
+static ashlar_status check_offsets(const origin *from, const ashlar_pack_buffer *buffers,
+                                   size_t count, size_t *offsets, ashlar_plan_part *out) {
+    for (size_t k = 0; k < count; k++) {
+        offsets[k] = from->given[buffers[k].begin];
+    }
+    return ashlar_pack_verify(buffers, count, ASHLAR_BLOCK_ALIGN, offsets, &out->plan_bytes);
+}
+
+/* Offsets for the slots of one part. `buffers`, `offsets`: [count], to be overwritten. */
+static ashlar_status place_part(ashlar_plan *plan, uint32_t part, const origin *from,
+                                ashlar_pack_buffer *buffers, size_t *offsets) {
+    ashlar_plan_part *out = &plan->parts[part];
     size_t count = 0;
     for (uint32_t i = 0; i < plan->count; i++) {
         const ashlar_slot *slot = &plan->slots[i];
@@ -105,20 +146,23 @@ static ashlar_status pack_part(ashlar_plan *plan, uint32_t part, uint64_t search
                 (ashlar_pack_buffer){.bytes = slot->bytes, .begin = i, .end = slot->end};
         }
     }
-    const ashlar_status status = ashlar_pack(buffers, count, &options, offsets, &result);
+    const ashlar_status status = from->given == NULL
+                                     ? find_offsets(from, buffers, count, offsets, out)
+                                     : check_offsets(from, buffers, count, offsets, out);
     if (status != ASHLAR_OK) {
         return status;
+    }
+    if (from->given != NULL) {
+        out->bound_bytes = peak_of(plan, part);
     }
     for (size_t k = 0; k < count; k++) {
         plan->offsets[buffers[k].begin] = offsets[k];
     }
-    plan->parts[part].plan_bytes = result.plan_bytes;
-    plan->parts[part].bound_bytes = result.bound_bytes;
     return ASHLAR_OK;
 }
 
-static ashlar_status pack_parts(ashlar_plan *plan, const ashlar_recording *recording,
-                                uint64_t search_ms) {
+static ashlar_status place_parts(ashlar_plan *plan, const ashlar_recording *recording,
+                                 const origin *from) {
     const size_t room = (size_t)plan->count + 2;
     uint32_t *starts = ashlar_host_calloc(room, sizeof *starts);
     ashlar_pack_buffer *buffers = ashlar_host_calloc(room, sizeof *buffers);
@@ -132,7 +176,7 @@ static ashlar_status pack_parts(ashlar_plan *plan, const ashlar_recording *recor
         plan->part_count = recording->part_count;
         for (uint32_t part = 0; part < plan->part_count && status == ASHLAR_OK; part++) {
             plan->parts[part].order = recording->orders[part];
-            status = pack_part(plan, part, search_ms, buffers, offsets);
+            status = place_part(plan, part, from, buffers, offsets);
         }
     }
     ashlar_host_free(starts);
@@ -141,8 +185,10 @@ static ashlar_status pack_parts(ashlar_plan *plan, const ashlar_recording *recor
     return status;
 }
 
-ashlar_status ashlar_plan_make(const ashlar_recording *recording, uint64_t search_ms,
-                               ashlar_plan **out) {
+/* ---- plans ---- */
+
+static ashlar_status make(const ashlar_recording *recording, const origin *from,
+                          ashlar_plan **out) {
     ashlar_plan *plan = new_plan(recording->count);
     if (plan == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots",
@@ -150,7 +196,7 @@ ashlar_status ashlar_plan_make(const ashlar_recording *recording, uint64_t searc
     }
     ashlar_status status = fill_slots(plan, recording);
     if (status == ASHLAR_OK) {
-        status = pack_parts(plan, recording, search_ms);
+        status = place_parts(plan, recording, from);
     }
     if (status != ASHLAR_OK) {
         ashlar_plan_free(plan);
@@ -158,4 +204,14 @@ ashlar_status ashlar_plan_make(const ashlar_recording *recording, uint64_t searc
     }
     *out = plan;
     return ASHLAR_OK;
+}
+
+ashlar_status ashlar_plan_make(const ashlar_recording *recording, uint64_t search_ms,
+                               ashlar_plan **out) {
+    return make(recording, &(origin){.search_ms = search_ms}, out);
+}
+
+ashlar_status ashlar_plan_restore(const ashlar_recording *recording, const size_t *offsets,
+                                  ashlar_plan **out) {
+    return make(recording, &(origin){.given = offsets}, out);
 }

@@ -50,6 +50,15 @@ typedef struct ashlar_plan {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_plan_make(const ashlar_recording *recording,
                                                  uint64_t search_ms, ashlar_plan **out);
+
+/*
+ * The plan that has these offsets, [recording->count], which are checked; those of allocations that
+ * are not planned are of no matter. Lock: none is needed.
+ *
+ * Errors: ASHLAR_EFORMAT (not aligned, or two slots overlap), ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_plan_restore(const ashlar_recording *recording,
+                                                    const size_t *offsets, ashlar_plan **out);
 void ashlar_plan_free(ashlar_plan *plan); /* NULL is allowed */
 
 #endif /* ASHLAR_PLAN_INTERNAL_H */

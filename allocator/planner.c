@@ -218,6 +218,54 @@ ashlar_status ashlar_planner_build_locked(ashlar_allocator *a, ashlar_cache *own
     return status == ASHLAR_OK ? install(a, own, key, plan) : status;
 }
 
+/* ---- keys with plans from elsewhere ---- */
+
+static void unlink_key(ashlar_allocator *a, const ashlar_step_key *key) {
+    ashlar_step_key **link = &a->planner.keys;
+    while (*link != key) {
+        link = &(*link)->next;
+    }
+    *link = key->next;
+}
+
+/* Regions for those streams of a key's plan that have none. */
+static ashlar_status add_regions(ashlar_allocator *a, ashlar_cache *own,
+                                 const ashlar_step_key *key) {
+    ashlar_status status = ASHLAR_OK;
+    for (uint32_t part = 0; part < key->plan->part_count && status == ASHLAR_OK; part++) {
+        ashlar_order *order = key->plan->parts[part].order;
+        if (ashlar_planner_region(a, order) == NULL) {
+            status = renew_region(a, own, order);
+        }
+    }
+    return status;
+}
+
+ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
+                                          ashlar_step_key **keys, size_t count) {
+    ashlar_status status = ASHLAR_OK;
+    retire_unused(a); /* so that a region of these streams is one with seats for these keys */
+    a->planner.is_installing = true;
+    for (size_t i = 0; i < count; i++) {
+        keys[i]->is_busy = true; /* the lock may be dropped: nobody else is to move or plan it */
+        keys[i]->next = a->planner.keys;
+        a->planner.keys = keys[i];
+    }
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        status = add_regions(a, own, keys[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        keys[i]->is_busy = false;
+        keys[i]->is_current = true;
+        if (status != ASHLAR_OK) {
+            unlink_key(a, keys[i]);
+        }
+    }
+    retire_unused(a);
+    a->planner.is_installing = false;
+    return status;
+}
+
 /* ---- all of them ---- */
 
 void ashlar_planner_mark_referenced(const ashlar_allocator *a) {
@@ -232,16 +280,18 @@ void ashlar_planner_mark_referenced(const ashlar_allocator *a) {
     }
 }
 
-static void free_key(ashlar_step_key *key) {
-    drop_plan(key);
-    ashlar_recording_finish(&key->recording);
-    ashlar_host_free(key);
+void ashlar_planner_free_key(ashlar_step_key *key) {
+    if (key != NULL) {
+        drop_plan(key);
+        ashlar_recording_finish(&key->recording);
+        ashlar_host_free(key);
+    }
 }
 
 static void free_keys(ashlar_allocator *a) {
     while (a->planner.keys != NULL) {
         ashlar_step_key *next = a->planner.keys->next;
-        free_key(a->planner.keys);
+        ashlar_planner_free_key(a->planner.keys);
         a->planner.keys = next;
     }
 }
@@ -257,7 +307,7 @@ void ashlar_planner_finish(ashlar_allocator *a) {
 
 /* ---- the public functions ---- */
 
-static ashlar_status refuse_within_step(const ashlar_allocator *a) {
+ashlar_status ashlar_planner_refuse_busy_locked(const ashlar_allocator *a) {
     bool is_busy = a->planner.run_count > 0 || a->planner.is_installing;
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         is_busy = is_busy || key->is_busy;
@@ -266,7 +316,7 @@ static ashlar_status refuse_within_step(const ashlar_allocator *a) {
 }
 
 static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
-    ashlar_status first = refuse_within_step(a);
+    ashlar_status first = ashlar_planner_refuse_busy_locked(a);
     for (ashlar_step_key *key = a->planner.keys; key != NULL && first == ASHLAR_OK;
          key = key->next) {
         if (key->step_count > 0 && !key->is_current && !key->is_busy) {
@@ -286,7 +336,7 @@ ashlar_status ashlar_plan_build(ashlar_allocator *a) {
 
 ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
     pthread_mutex_lock(&a->lock);
-    const ashlar_status status = refuse_within_step(a);
+    const ashlar_status status = ashlar_planner_refuse_busy_locked(a);
     if (status == ASHLAR_OK) {
         free_keys(a);
         for (ashlar_region *region = a->planner.regions; region != NULL; region = region->next) {

@@ -280,6 +280,28 @@ static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
            !key->is_busy;
 }
 
+ashlar_status ashlar_step_keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_order *order,
+                                      uint64_t number, ashlar_recording *recording) {
+    ashlar_step_key *key = NULL;
+    ashlar_status status = ASHLAR_OK;
+    if (!a->planner.is_installing) {
+        status = key_of(a, number, order, &key);
+    }
+    if (status == ASHLAR_OK && (key == NULL || key->is_busy)) {
+        status = ashlar_fail(ASHLAR_EINVAL,
+                             "a step of key %llu is recorded, or plans are made; wait for the end",
+                             (unsigned long long)number);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_recording_finish(recording);
+        return status;
+    }
+    status = keep(key, recording);
+    a->planner.stats.steps_recorded += status == ASHLAR_OK;
+    return status == ASHLAR_OK && is_due(a, key) ? ashlar_planner_build_locked(a, own, key)
+                                                 : status;
+}
+
 static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
     ashlar_run *run = own->run;
     ashlar_step_key *key = run->key;

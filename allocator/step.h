@@ -33,6 +33,36 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_planner_build_locked(ashlar_allocator *al
                                                             ashlar_cache *own,
                                                             ashlar_step_key *key);
 
+/*
+ * Make keys with plans, of which the allocator has none on the streams of these, part of it: all of
+ * them, or on failure none; then they are the caller's still. `own`: the calling thread's cache.
+ * Lock: held; may be dropped and taken again meanwhile. Requires that the planner is not busy.
+ *
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *allocator,
+                                                            ashlar_cache *own,
+                                                            ashlar_step_key **keys, size_t count);
+
+/* Free a key that is in no list. NULL is allowed. */
+void ashlar_planner_free_key(ashlar_step_key *key);
+
+/* Errors: ASHLAR_EINVAL: a step is under way, or a plan is being made. Lock: held. */
+ASHLAR_MUST_CHECK ashlar_status
+ashlar_planner_refuse_busy_locked(const ashlar_allocator *allocator);
+
+/*
+ * What came of a step that was recorded elsewhere: into the key, which is planned if that is due.
+ * `recording` is finished, failed or not. `own`: the calling thread's cache. Lock: held; dropped
+ * while it packs.
+ *
+ * Errors: ASHLAR_EINVAL (the key is busy), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; and where it is planned
+ *         at once also ASHLAR_ENOMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_step_keep_locked(ashlar_allocator *allocator,
+                                                        ashlar_cache *own, ashlar_order *order,
+                                                        uint64_t key, ashlar_recording *recording);
+
 /* Give back the regions that no plan uses and nothing is live in. Lock: held. */
 void ashlar_planner_tidy_locked(ashlar_allocator *allocator);
 

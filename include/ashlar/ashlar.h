@@ -11,6 +11,9 @@
 #include <ashlar/dtype.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/pack.h>
+#include <ashlar/plan.h>
+#include <ashlar/plan_file.h>
+#include <ashlar/plan_list.h>
 #include <ashlar/pool.h>
 #include <ashlar/rnn.h>
 #include <ashlar/status.h>

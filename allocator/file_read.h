@@ -1,0 +1,19 @@
+/*
+ * file_read.h - reading a file whole (internal).
+ */
+#ifndef ASHLAR_FILE_READ_H
+#define ASHLAR_FILE_READ_H
+
+#include <stddef.h>
+
+#include <ashlar/status.h>
+
+/*
+ * Read the file `path` into host memory.
+ *
+ * out     its bytes and a 0 behind them; given back with ashlar_host_free()
+ * Errors: ASHLAR_EIO (none there, no permission, it is no regular file), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_file_read(const char *path, char **out, size_t *bytes);
+
+#endif /* ASHLAR_FILE_READ_H */

@@ -1,0 +1,74 @@
+/*
+ * plan_list.h - plans of steps that are lists: of events, say those of a trace, or of lifetimes;
+ * and plans as lists, for other packers.
+ */
+#ifndef ASHLAR_PLAN_LIST_H
+#define ASHLAR_PLAN_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/allocator.h>
+#include <ashlar/export.h>
+#include <ashlar/pack.h>
+#include <ashlar/status.h>
+
+ASHLAR_BEGIN_DECLS
+
+/* An allocation of a step, or a free. */
+typedef struct ashlar_plan_event {
+    size_t block;   /* which: a number below the count of events, of no other live block */
+    size_t bytes;   /* of an allocation: at least 1 */
+    ashlar_tag tag; /* of an allocation */
+    bool is_free;
+} ashlar_plan_event;
+
+/*
+ * Have the allocator take a list of allocations and frees for a recorded step of `key`, all of it
+ * for `stream`: the key is planned as ashlar_step_end() does, or by ashlar_plan_build(). Blocks
+ * that are not freed outlive the step, and are not planned.
+ *
+ * Threads: any; not while a step of this key is recorded (ASHLAR_EINVAL).
+ * Errors:  ASHLAR_EINVAL (the detail names the event, or the stream is being captured),
+ *          ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER: nothing is recorded then;
+ *          ASHLAR_ENOMEM, and again ASHLAR_EHOSTMEM and ASHLAR_EDRIVER, where it is planned at
+ *          once: as ashlar_step_end().
+ * In a guard mode, or without thread caches, nothing is recorded.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_plan_record_events(ashlar_allocator *allocator, ashlar_stream stream, uint64_t key,
+                          const ashlar_plan_event *events, size_t count);
+
+/*
+ * The same from lifetimes, as pack.h has them: the allocations are in the order of `begin`, and in
+ * that of the list where it is the same; a buffer is freed before the first that begins at or after
+ * its end.
+ *
+ * tag   of all of them
+ * Errors: as above; the detail names the buffer.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_plan_record_buffers(ashlar_allocator *allocator, ashlar_stream stream, uint64_t key,
+                           const ashlar_pack_buffer *buffers, size_t count, ashlar_tag tag);
+
+/*
+ * Write the slots of a key's plan that are for the work of one stream as MiniMalloc reads and
+ * writes them: id,lower,upper,size,offset. Slot `id` is live in [lower, upper), times are counted
+ * in allocations of the step; so that other packers can be tried on it.
+ *
+ * stream   of the key's steps
+ * user     whose slots: `stream`, or another on which the steps allocate
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EINVAL (the key has no plan there, or none for `user`; `path` is no regular
+ *          file), ASHLAR_EIO, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; the old file is then as it was.
+ * Cost:    takes the lock, also while it writes.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_plan_write_minimalloc(ashlar_allocator *allocator, ashlar_stream stream, uint64_t key,
+                             ashlar_stream user, const char *path);
+
+ASHLAR_END_DECLS
+
+#endif /* ASHLAR_PLAN_LIST_H */
