@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "bench_alloc.h"
+#include "bench_pack.h"
+#include "file.h"
 #include "peer.h"
 #include "program.h"
 
@@ -23,7 +25,7 @@ typedef struct command {
     bool wants_help;
 } command;
 
-enum { OPTION_COUNT = 9 };
+enum { OPTION_COUNT = 9, PACKING_TRIES = 5 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option all[OPTION_COUNT] = {
@@ -49,7 +51,9 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
 static void print_help(const ashlar_option *options) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = ashlar_peers(peers);
-    printf("Usage: %s [alloc] [OPTION]...\nWhat one malloc + free pair costs on the host.\n\n",
+    printf("Usage: %s [alloc|plan] [OPTION]...\n"
+           "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
+           "served from a plan (plan), and what packing one takes.\n\n",
            program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
     printf("\nSubjects of this build:");
@@ -67,6 +71,9 @@ static void print_help(const ashlar_option *options) {
         "device memory has: a thread's own free list, and a page map to find the block.\n"
         "JSON: an array of rows {workload, variant, threads, subject, ns_pair, driver_calls,\n"
         "reserved_over_live}, null where it is not known; with --instructions also that.\n"
+        "Of plan: {rows, packings}, rows with ns_step. There `ashlar` is the thread cache where\n"
+        "blocks are small (one_size, rnn_step/N: N times 20 pairs in a step, which begins and\n"
+        "ends within what is timed), and `plan` the same with its steps replayed.\n"
         "The targets at the end do not change the exit status. The software device has 64 GiB\n"
         "here unless ASHLAR_SOFT says otherwise.\n");
 }
@@ -78,34 +85,87 @@ static ashlar_status measure(ashlar_device *device, const command *c, ashlar_ben
     return ashlar_bench_alloc(device, &c->config, rows);
 }
 
-static ashlar_status run_on_device(const command *c, ashlar_bench_rows *rows) {
-    ashlar_device *device = NULL;
-    ashlar_status status = ashlar_device_open(c->device, &device);
+/* Rows of `alloc` are all there is; to those of `plan` belongs what packing took. */
+typedef struct results {
+    ashlar_bench_rows rows;
+    ashlar_packing packing;
+    bool has_packing;
+} results;
+
+/* Only where nothing less is asked for. */
+static ashlar_status pack(const command *c, results *r) {
+    if (!c->config.is_of_plans || c->pairs != 0 || c->config.workloads.count > 0) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status =
+        ashlar_bench_pack(c->config.is_smoke ? 1 : PACKING_TRIES, &r->packing);
     if (status == ASHLAR_OK) {
-        status = measure(device, c, rows);
-        ashlar_device_close(device);
+        r->has_packing = true;
+        printf("\n");
+        ashlar_bench_pack_print(stdout, &r->packing);
     }
     return status;
 }
 
+static ashlar_status run_on_device(const command *c, results *r) {
+    ashlar_device *device = NULL;
+    ashlar_status status = ashlar_device_open(c->device, &device);
+    if (status == ASHLAR_OK) {
+        status = measure(device, c, &r->rows);
+        ashlar_device_close(device);
+    }
+    return status == ASHLAR_OK ? pack(c, r) : status;
+}
+
+static void print_targets(const results *r) {
+    printf("\n");
+    ashlar_bench_print_targets(stdout, &r->rows);
+    if (r->has_packing) {
+        ashlar_bench_pack_print_targets(stdout, &r->packing);
+    }
+}
+
+static ashlar_status write_plan_json(const char *path, const results *r) {
+    ashlar_json_writer w;
+    const char *text = NULL;
+    size_t bytes = 0;
+    ashlar_json_writer_init(&w, 2);
+    ashlar_json_open_object(&w);
+    ashlar_json_put_key(&w, "rows");
+    ashlar_bench_rows_put(&w, &r->rows);
+    ashlar_json_put_key(&w, "packings");
+    ashlar_json_open_array(&w);
+    if (r->has_packing) {
+        ashlar_bench_pack_put(&w, &r->packing);
+    }
+    ashlar_json_close_array(&w);
+    ashlar_json_close_object(&w);
+    ashlar_status status = ashlar_json_writer_text(&w, &text, &bytes);
+    if (status == ASHLAR_OK) {
+        status = ashlar_file_write_line(path, text, bytes);
+    }
+    ashlar_json_writer_finish(&w);
+    return status;
+}
+
 static ashlar_status run_command(const command *c) {
-    ashlar_bench_rows rows = {0};
+    results r = {0};
     ashlar_status status = ashlar_bench_check(&c->config);
     if (status == ASHLAR_OK) {
         status = ashlar_program_check_writable(c->json);
     }
     if (status == ASHLAR_OK) {
-        status = c->counts_instructions ? ashlar_bench_instructions(c->device, &c->config, &rows)
-                                        : run_on_device(c, &rows);
+        status = c->counts_instructions ? ashlar_bench_instructions(c->device, &c->config, &r.rows)
+                                        : run_on_device(c, &r);
     }
-    if (status == ASHLAR_OK && rows.count > 0) {
-        printf("\n");
-        ashlar_bench_print_targets(stdout, &rows);
+    if (status == ASHLAR_OK && r.rows.count > 0) {
+        print_targets(&r);
     }
     if (status == ASHLAR_OK && c->json != NULL) {
-        status = ashlar_bench_rows_write(c->json, &rows);
+        status = c->config.is_of_plans ? write_plan_json(c->json, &r)
+                                       : ashlar_bench_rows_write(c->json, &r.rows);
     }
-    ashlar_bench_rows_finish(&rows);
+    ashlar_bench_rows_finish(&r.rows);
     return status;
 }
 
@@ -113,8 +173,8 @@ static int run(int argc, char **argv) {
     command c = {0};
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
-    /* The one group there is so far may be left out. */
-    if (argc > 1 && strcmp(argv[1], "alloc") == 0) {
+    c.config.is_of_plans = argc > 1 && strcmp(argv[1], "plan") == 0;
+    if (c.config.is_of_plans || (argc > 1 && strcmp(argv[1], "alloc") == 0)) {
         argc--;
         argv++;
     }
