@@ -298,7 +298,8 @@ static ashlar_status read_memory(reader *r, const piece *fields, ashlar_rmm_even
     uint64_t pointer = 0, bytes = 0;
     ashlar_status status = read_number(r, SIZE, fields[SIZE], &bytes);
     event->bytes = bytes;
-    if (status != ASHLAR_OK || event->action == ASHLAR_RMM_NOTHING) {
+    if (status != ASHLAR_OK || event->action == ASHLAR_RMM_NOTHING ||
+        event->action == ASHLAR_RMM_STEP) {
         return status;
     }
     status = read_number(r, POINTER, fields[POINTER], &pointer);
@@ -323,8 +324,10 @@ static ashlar_status read_action(reader *r, piece field, ashlar_rmm_event *event
     } else if (piece_is(field, "allocate failure")) {
         event->action = ASHLAR_RMM_NOTHING;
         r->log->recorded_failures++;
+    } else if (piece_is(field, "step")) {
+        event->action = ASHLAR_RMM_STEP;
     } else {
-        return fail_line(r, "Action has to be allocate, free or allocate failure", field);
+        return fail_line(r, "Action has to be allocate, free, allocate failure or step", field);
     }
     return ASHLAR_OK;
 }

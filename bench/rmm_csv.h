@@ -5,7 +5,8 @@
  *     Thread,Time,Action,Pointer,Size,Stream
  *     2342727,15:47:02.841961,allocate,0x10012400000,1048576,0
  * Columns are found by name, in any order; further ones, and Time, are ignored. The order of the
- * rows is the order of the events. The action is allocate, free, or "allocate failure".
+ * rows is the order of the events. The action is allocate, free, or "allocate failure"; a row of
+ * action "step" is ours: a step of the program begins (steps.h). Its Pointer is not read.
  *
  * Numbers in Thread, Pointer and Stream are only names, and RMM has written them in several ways:
  * 0x7f00, 7f00, decimal, and (nil) or 0 for none. One with 0x is hexadecimal. The others of a
@@ -25,6 +26,7 @@
 typedef enum ashlar_rmm_action {
     ASHLAR_RMM_ALLOCATE,
     ASHLAR_RMM_FREE,
+    ASHLAR_RMM_STEP,    /* a step begins here */
     ASHLAR_RMM_NOTHING, /* a recorded failure, or a block of 0 bytes: there is nothing to replay */
 } ashlar_rmm_action;
 
@@ -34,12 +36,12 @@ typedef struct ashlar_rmm_event {
     size_t line;   /* of the file; the first one is 1 */
     size_t thread;
     size_t stream; /* 0 is always the default stream */
-    size_t block;  /* which allocation: a free has that of its allocate row */
-    size_t bytes;  /* of an allocate row; at least 1 */
+    size_t block;  /* ALLOCATE and FREE: which allocation, the same for both */
+    size_t bytes;  /* ALLOCATE: at least 1 */
 } ashlar_rmm_event;
 
 /*
- * Invariants: block < block_count where there is something to replay, and each block is allocated
+ * Invariants: block < block_count of ALLOCATE and FREE, and each block is allocated
  * by one row and freed by at most one, later row; thread < thread_count, stream < stream_count.
  */
 typedef struct ashlar_rmm_log {

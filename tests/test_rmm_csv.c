@@ -140,6 +140,17 @@ static void a_recorded_failure_is_nothing_to_replay(void) {
     ashlar_rmm_log_free(log_of);
 }
 
+static void a_row_of_ours_says_that_a_step_begins(void) {
+    REQUIRE(parse(HEADER "1,0,step,,0,0\n1,0,allocate,0x10,1,0\n1,0,step,0x10,0,7\n"
+                         "1,0,free,0x10,1,0\n") == ASHLAR_OK);
+    CHECK(event_is(1, ASHLAR_RMM_ALLOCATE, 3, 0, 1) && event_is(3, ASHLAR_RMM_FREE, 5, 0, 0));
+    CHECK(log_of->events[0].action == ASHLAR_RMM_STEP && log_of->events[0].line == 2);
+    CHECK(log_of->events[2].action == ASHLAR_RMM_STEP && log_of->events[2].stream == 1);
+    CHECK(log_of->block_count == 1 && log_of->recorded_failures == 0);
+    ashlar_rmm_log_free(log_of);
+    CHECK(parse(HEADER "1,0,step,,,0\n") == ASHLAR_EFORMAT);
+}
+
 static void a_block_of_0_bytes_is_nothing_to_replay(void) {
     REQUIRE(parse(HEADER "1,0,allocate,(nil),0,0\n1,0,free,(nil),0,0\n1,0,allocate,0x10,0,0\n"
                          "1,0,free,0x10,0,0\n1,0,free,0x0,5,0\n") == ASHLAR_OK);
@@ -229,6 +240,7 @@ int main(void) {
     RUN(numbers_have_64_bits);
     RUN(streams_are_cudas_handles);
     RUN(a_recorded_failure_is_nothing_to_replay);
+    RUN(a_row_of_ours_says_that_a_step_begins);
     RUN(a_block_of_0_bytes_is_nothing_to_replay);
     RUN(lines_may_end_in_any_way);
     RUN(a_bad_log_is_refused_by_its_line);

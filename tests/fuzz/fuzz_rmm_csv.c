@@ -63,6 +63,7 @@ static void check_blocks(const ashlar_rmm_log *log) {
             FUZZ_CHECK(e->block < blocks && is_live[e->block]);
             is_live[e->block] = false;
             break;
+        case ASHLAR_RMM_STEP:
         case ASHLAR_RMM_NOTHING:
             break;
         }
