@@ -22,16 +22,19 @@ typedef struct command {
     size_t memory_bytes;
     const char *json;
     bool finds_capacity;
+    bool has_plan;
     bool wants_help;
 } command;
 
-enum { OPTION_COUNT = 4 };
+enum { OPTION_COUNT = 5 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option all[OPTION_COUNT] = {
         {"memory", "SIZE", ASHLAR_OPTION_TEXT, &c->memory, 0, 0, "of the device: B, KiB ... TiB"},
         {"find-capacity", NULL, ASHLAR_OPTION_FLAG, &c->finds_capacity, 0, 0,
          "find the smallest device on which it passes"},
+        {"plan", NULL, ASHLAR_OPTION_FLAG, &c->has_plan, 0, 0,
+         "record its first step, replay the others on a plan"},
         {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write the figures there"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
@@ -48,7 +51,8 @@ static void print_help(const ashlar_option *options) {
            "checked against every live one. Memory is not touched: the device may be larger\n"
            "than the host. JSON: an object for one FILE, an array of them for several; sizes\n"
            "in bytes; hit_rate is the share of allocations that took no new memory;\n"
-           "ns_per_op counts the calls to the allocator alone.\n"
+           "ns_per_op counts the calls to the allocator alone. For --plan steps are begun by\n"
+           "rows of Action step, or found; a log without is one step, and is done twice.\n"
            "Exit: 0, 1 a log cannot be read or something in it failed, 2 a bad option.\n");
 }
 
@@ -137,7 +141,8 @@ static double mib(uint64_t bytes) {
 }
 
 static void print_result(const command *c, const ashlar_rmm_log *log,
-                         const ashlar_replay_result *r, size_t capacity) {
+                         const ashlar_replay_plan *plan, const ashlar_replay_result *r,
+                         size_t capacity) {
     printf("%s: %zu events, %zu allocations, %zu failed; threads %zu, streams %zu\n", log->name,
            log->event_count, r->allocations, r->failures, log->thread_count, log->stream_count);
     if (r->allocations == r->failures) {
@@ -149,6 +154,9 @@ static void print_result(const command *c, const ashlar_rmm_log *log,
            mib(c->memory_bytes));
     printf("  hit rate %.4f, driver calls %llu, %.0f ns per call\n", r->hit_rate,
            (unsigned long long)r->driver_calls, r->ns_per_op);
+    if (plan != NULL) {
+        ashlar_replay_plan_print(stdout, plan, &r->plan);
+    }
     if (capacity != 0) {
         printf("  passes on a device of %.0f MiB and not with 2 MiB less\n", mib(capacity));
     }
@@ -160,7 +168,8 @@ static void put_count(ashlar_json_writer *w, const char *key, uint64_t value) {
 }
 
 static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm_log *log,
-                       const ashlar_replay_result *r, size_t capacity) {
+                       const ashlar_replay_plan *plan, const ashlar_replay_result *r,
+                       size_t capacity) {
     ashlar_json_open_object(w);
     ashlar_json_put_key(w, "trace");
     ashlar_json_put_string(w, log->name);
@@ -178,6 +187,9 @@ static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm
     ashlar_json_put_double(w, r->hit_rate);
     ashlar_json_put_key(w, "ns_per_op");
     ashlar_json_put_double(w, r->ns_per_op);
+    if (plan != NULL) {
+        ashlar_replay_plan_put(w, plan, &r->plan);
+    }
     if (capacity != 0) {
         put_count(w, "capacity", capacity);
     }
@@ -188,10 +200,11 @@ static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm
 
 /* Everything about one log. Failed allocations are a failure too, after the figures are out. */
 static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
-                                ashlar_json_writer *w) {
+                                const ashlar_replay_plan *plan, ashlar_json_writer *w) {
     progress shown = {.name = log->name, .shown_at = now_s()};
     ashlar_replay_config config = {.calls = &ashlar_replay_calls_of_ashlar,
                                    .memory_bytes = c->memory_bytes,
+                                   .plan = plan,
                                    .context = &shown};
     ashlar_replay_result result;
     size_t capacity = 0;
@@ -206,17 +219,22 @@ static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
     if (status != ASHLAR_OK) {
         return status;
     }
-    print_result(c, log, &result, capacity);
-    put_result(w, c, log, &result, capacity);
+    print_result(c, log, plan, &result, capacity);
+    put_result(w, c, log, plan, &result, capacity);
     return result.failures == 0 ? ASHLAR_OK : ashlar_fail(ASHLAR_ENOMEM, "%s", result.failure);
 }
 
 static ashlar_status replay_file(const command *c, const char *path, ashlar_json_writer *w) {
     ashlar_rmm_log *log = NULL;
+    ashlar_replay_plan plan = {0};
     ashlar_status status = ashlar_rmm_log_read(path, &log);
-    if (status == ASHLAR_OK) {
-        status = replay_log(c, log, w);
+    if (status == ASHLAR_OK && c->has_plan) {
+        status = ashlar_replay_plan_init(log, &plan);
     }
+    if (status == ASHLAR_OK) {
+        status = c->has_plan ? replay_log(c, plan.log, &plan, w) : replay_log(c, log, NULL, w);
+    }
+    ashlar_replay_plan_finish(&plan);
     ashlar_rmm_log_free(log);
     return status;
 }
