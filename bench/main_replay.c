@@ -58,27 +58,6 @@ static void print_help(const ashlar_option *options) {
 
 /* ---- the command line ---- */
 
-/* Move words that are neither options nor their values to `files`; returns how many these are. */
-static int split_words(const ashlar_option *options, int *argc, char **argv, char **files) {
-    int kept = 1, count = 0;
-    for (int i = 1; i < *argc; i++) {
-        if (argv[i][0] != '-') {
-            files[count++] = argv[i];
-            continue;
-        }
-        argv[kept++] = argv[i];
-        for (int o = 0; strncmp(argv[i], "--", 2) == 0 && o < OPTION_COUNT; o++) {
-            if (strcmp(argv[i] + 2, options[o].name) == 0 && options[o].argument != NULL &&
-                i + 1 < *argc) {
-                argv[kept++] = argv[++i];
-                break;
-            }
-        }
-    }
-    *argc = kept;
-    return count;
-}
-
 /* Rounded down to whole steps, as the software device does. */
 static ashlar_status parse_memory(const char *text, size_t *out) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -282,7 +261,7 @@ static int run_command(int argc, char **argv) {
         fprintf(stderr, "%s: no host memory\n", program);
         return ASHLAR_EXIT_FAILED;
     }
-    const int count = split_words(options, &argc, argv, files);
+    const int count = ashlar_options_take_words(options, OPTION_COUNT, &argc, argv, files);
     int exit_status = 0;
     if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
         parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK) {

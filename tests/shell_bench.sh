@@ -98,6 +98,25 @@ assert result["packings"] == []
 END
 }
 
+# Files are packed, one line and object each, and nothing else is measured.
+packs_files() {
+    printf 'id,lower,upper,size\n1,0,2,100\n2,1,3,50\n' >"$scratch/two.csv"
+    printf 'upper,lower,size,id\n3,1,50,2\n' >"$scratch/one.csv"
+    "$bench" plan "$scratch/two.csv" --capacity 149 "$scratch/one.csv" --seconds 1 --json "$rows" \
+        >"$scratch/table" || return
+    [ "$(wc -l <"$scratch/table")" -eq 2 ] && grep -q 'two.csv .*, DOES NOT FIT' "$scratch/table" &&
+        grep -q 'one.csv .*, fits' "$scratch/table" || return
+    python3 - "$rows" <<'END' || return
+import json, sys
+result = json.load(open(sys.argv[1]))
+two, one = result["packings"]
+assert result["rows"] == [] and two["capacity"] == one["capacity"] == 149, result
+assert two["plan_bytes"] == 150 and not two["fits"] and one["fits"], result
+END
+    "$bench" plan "$scratch/none.csv" 2>"$scratch/stderr"
+    [ $? -eq 1 ] && grep -q 'none.csv' "$scratch/stderr"
+}
+
 is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
     word=$1
     shift
@@ -158,6 +177,7 @@ check 'it_prints_a_table_and_targets' prints_a_table_and_targets
 check 'only_what_is_asked_for_is_measured' takes_only_what_is_asked_for
 check 'a_plan_is_measured_beside_the_cache' measures_plans
 check 'of_plans_too_only_what_is_asked_for_is_measured' measures_some_plans
+check 'files_are_packed' packs_files
 check 'unknown_words_are_refused' refuses_unknown_words
 check 'a_file_that_cannot_be_written_fails_first' fails_before_it_measures
 check 'a_device_that_is_too_small_is_an_error' fails_where_memory_is_short
