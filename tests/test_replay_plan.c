@@ -165,6 +165,15 @@ static void a_step_without_the_thread_is_passed_over(void) {
     finish();
 }
 
+/* What follows the last mark allocates nothing: it is no step, and the one before has ended. */
+static void the_last_step_ends_before_what_is_none(void) {
+    REQUIRE(replay(HEADER STEP(1) TAKE(1, 0x10, 1) GIVE(1, 0x10) STEP(1) TAKE(1, 0x10, 1) STEP(1)
+                       GIVE(1, 0x10)) == ASHLAR_OK);
+    CHECK_ZU(plan.steps.count, 2);
+    CHECK(calls_were("bafebaefc"));
+    finish();
+}
+
 static void a_step_begins_on_the_stream_of_its_first_allocation(void) {
     REQUIRE(replay(HEADER "1,0,step,,0,0\n1,0,allocate,0x10,512,0x7\n1,0,allocate,0x20,512,0\n"
                           "1,0,free,0x10,0,0x7\n1,0,free,0x20,0,0\n1,0,step,,0,0\n"
@@ -382,6 +391,7 @@ int main(void) {
     RUN(blocks_across_a_boundary_are_not_planned);
     RUN(steps_are_of_the_thread_that_allocates_most);
     RUN(a_step_without_the_thread_is_passed_over);
+    RUN(the_last_step_ends_before_what_is_none);
     RUN(a_step_begins_on_the_stream_of_its_first_allocation);
     RUN(a_log_without_steps_is_done_twice);
     RUN(a_single_step_is_no_reason_to_leave_the_rest_out);
