@@ -186,8 +186,9 @@ static ashlar_status run_group(const command *c, results *r) {
 
 static ashlar_status run_command(const command *c) {
     results r = {.packings = ashlar_host_calloc(c->file_count + 1, sizeof *r.packings)};
-    ashlar_status status = r.packings != NULL ? ashlar_bench_check(&c->config)
-                                              : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the results");
+    ashlar_status status = r.packings != NULL
+                               ? ashlar_bench_check(&c->config)
+                               : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the results");
     if (status == ASHLAR_OK) {
         status = ashlar_program_check_writable(c->json);
     }
