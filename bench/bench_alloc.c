@@ -32,18 +32,23 @@ static bool is_wanted(const ashlar_bench_config *config, const ashlar_workload_s
     return is_in_list;
 }
 
-static ashlar_status check_workload(const char *text) {
+static const ashlar_workload_spec *specs_of(const ashlar_bench_config *config, size_t *count) {
+    return config->is_of_plans ? ashlar_workload_plan_specs(count) : ashlar_workload_specs(count);
+}
+
+static ashlar_status check_workload(const ashlar_bench_config *config, const char *text) {
     size_t count;
-    const ashlar_workload_spec *specs = ashlar_workload_specs(&count);
+    const ashlar_workload_spec *specs = specs_of(config, &count);
     for (size_t i = 0; i < count; i++) {
         if (is_named(&specs[i], text)) {
             return ASHLAR_OK;
         }
     }
-    return ashlar_fail(ASHLAR_EINVAL,
-                       "--workload: there is no \"%.80s\"; there are one_size (or "
-                       "one_size/4096 and so on), mix, random, rnn_warm, rnn_cold",
-                       text);
+    return ashlar_fail(
+        ASHLAR_EINVAL,
+        "--workload: there is no \"%.80s\"; there are one_size (or "
+        "one_size/4096 and so on), %s",
+        text, config->is_of_plans ? "rnn_step, rnn_warm" : "mix, random, rnn_warm, rnn_cold");
 }
 
 static ashlar_status check_subject(const char *text) {
@@ -64,7 +69,7 @@ static ashlar_status check_subject(const char *text) {
 ashlar_status ashlar_bench_check(const ashlar_bench_config *config) {
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < config->workloads.count && status == ASHLAR_OK; i++) {
-        status = check_workload(config->workloads.items[i]);
+        status = check_workload(config, config->workloads.items[i]);
     }
     for (size_t i = 0; i < config->subjects.count && status == ASHLAR_OK; i++) {
         status = check_subject(config->subjects.items[i]);
@@ -72,9 +77,17 @@ ashlar_status ashlar_bench_check(const ashlar_bench_config *config) {
     return status;
 }
 
+static bool is_usual(const ashlar_bench_config *config, const ashlar_peer *peer) {
+    if (config->is_of_plans) {
+        return peer == ashlar_peer_ashlar() || peer == ashlar_peer_plan() ||
+               peer == ashlar_peer_floor();
+    }
+    return peer != ashlar_peer_plan() && peer != ashlar_peer_none();
+}
+
 static bool is_chosen(const ashlar_bench_config *config, const ashlar_peer *peer) {
     if (config->subjects.count == 0) {
-        return peer != ashlar_peer_none();
+        return is_usual(config, peer);
     }
     size_t i = 0;
     while (i < config->subjects.count && strcmp(config->subjects.items[i], peer->name) != 0) {
@@ -95,6 +108,21 @@ static size_t choose_peers(const ashlar_bench_config *config,
         }
     }
     return count;
+}
+
+/* Of a list that has steps. */
+static double pairs_of_step(const ashlar_workload *w) {
+    return (double)w->body_pairs / (double)ashlar_workload_body_steps(w);
+}
+
+static void print_steps(const ashlar_workload *w, const ashlar_bench_rows *rows, size_t first) {
+    printf("  a step of %.0f pairs:", pairs_of_step(w));
+    for (size_t i = first; i < rows->count; i++) {
+        printf("%s %s %.0f ns", i > first ? "," : "", rows->items[i].subject,
+               rows->items[i].ns_step);
+    }
+    putchar('\n');
+    fflush(stdout);
 }
 
 static ashlar_status measure_one(ashlar_device *device, const ashlar_bench_config *config,
@@ -119,11 +147,15 @@ static ashlar_status measure_one(ashlar_device *device, const ashlar_bench_confi
             .ns_pair = results[i].ns_pair,
             .driver_calls = results[i].driver_calls,
             .reserved_over_live = results[i].reserved_over_live,
+            .ns_step = config->is_of_plans ? results[i].ns_pair * pairs_of_step(workload) : 0,
         };
         status = ashlar_bench_rows_add(rows, &row);
     }
     if (status == ASHLAR_OK) {
         ashlar_bench_print_rows(stdout, rows, first);
+        if (config->is_of_plans) {
+            print_steps(workload, rows, first);
+        }
     }
     return status;
 }
@@ -148,7 +180,7 @@ static ashlar_status measure_spec(ashlar_device *device, const ashlar_bench_conf
 ashlar_status ashlar_bench_alloc(ashlar_device *device, const ashlar_bench_config *config,
                                  ashlar_bench_rows *rows) {
     size_t count;
-    const ashlar_workload_spec *specs = ashlar_workload_specs(&count);
+    const ashlar_workload_spec *specs = specs_of(config, &count);
     ashlar_status status = ASHLAR_OK;
     ashlar_bench_print_head(stdout);
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {

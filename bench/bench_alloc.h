@@ -14,9 +14,10 @@
 
 typedef struct ashlar_bench_config {
     bool is_smoke;                /* a few rounds, only to see that it runs */
+    bool is_of_plans;             /* lists with steps, and subjects to compare a plan with */
     size_t threads;               /* 0: one, and two where that is of interest */
     ashlar_option_list workloads; /* NAME or NAME/VARIANT; none: all */
-    ashlar_option_list subjects;  /* none: all */
+    ashlar_option_list subjects;  /* none: all that are usual */
 } ashlar_bench_config;
 
 /* Errors: ASHLAR_EINVAL (a name that is not in this build; it says which there are). */
@@ -31,11 +32,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_bench_alloc(ashlar_device *device,
                                                    ashlar_bench_rows *rows);
 
 /*
- * Count the instructions of a pair of 4 KiB on every chosen subject (of none chosen: on all but the
- * driver): this program, run twice under valgrind's callgrind with `device` and different numbers
- * of pairs. The difference is exact, whatever else the machine does; what the benchmark's own loop
- * takes, counted with a subject that does nothing, is taken off. Errors: ASHLAR_ENOTSUP (no
- * valgrind), ASHLAR_EIO (it failed), ASHLAR_EHOSTMEM.
+ * Count the instructions of a pair of 4 KiB on every chosen subject (of none chosen: on the usual
+ * ones but the driver): this program, run twice under valgrind's callgrind with `device` and
+ * different numbers of pairs. The difference is exact, whatever else the machine does; what the
+ * benchmark's own loop takes, counted with a subject that does nothing, is taken off. Errors:
+ * ASHLAR_ENOTSUP (no valgrind), ASHLAR_EIO (it failed), ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_bench_instructions(const char *device,
                                                           const ashlar_bench_config *config,

@@ -109,7 +109,18 @@ static void put_row(ashlar_json_writer *w, const ashlar_bench_row *row) {
     if (row->instructions > 0) {
         put_positive(w, "instructions", row->instructions);
     }
+    if (row->ns_step > 0) {
+        put_positive(w, "ns_step", row->ns_step);
+    }
     ashlar_json_close_object(w);
+}
+
+void ashlar_bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows) {
+    ashlar_json_open_array(w);
+    for (size_t i = 0; i < rows->count; i++) {
+        put_row(w, &rows->items[i]);
+    }
+    ashlar_json_close_array(w);
 }
 
 ashlar_status ashlar_bench_rows_write(const char *path, const ashlar_bench_rows *rows) {
@@ -117,11 +128,7 @@ ashlar_status ashlar_bench_rows_write(const char *path, const ashlar_bench_rows 
     const char *text = NULL;
     size_t bytes = 0;
     ashlar_json_writer_init(&w, 2);
-    ashlar_json_open_array(&w);
-    for (size_t i = 0; i < rows->count; i++) {
-        put_row(&w, &rows->items[i]);
-    }
-    ashlar_json_close_array(&w);
+    ashlar_bench_rows_put(&w, rows);
     ashlar_status status = ashlar_json_writer_text(&w, &text, &bytes);
     if (status == ASHLAR_OK) {
         status = ashlar_file_write_line(path, text, bytes);

@@ -10,6 +10,8 @@
 
 #include <ashlar/status.h>
 
+#include "json.h"
+
 typedef struct ashlar_bench_row {
     const char *workload;
     const char *variant;
@@ -19,6 +21,7 @@ typedef struct ashlar_bench_row {
     uint64_t driver_calls;     /* known where ns_pair is */
     double reserved_over_live; /* 0: not known */
     double instructions;       /* of a pair; 0: not counted */
+    double ns_step;            /* of a step of the program; 0: not timed */
 } ashlar_bench_row;
 
 /* Starts as zeros. */
@@ -44,10 +47,13 @@ void ashlar_bench_print_rows(FILE *out, const ashlar_bench_rows *rows, size_t fi
 /* bench_targets.c: each target that the rows can tell of, and whether it is met. */
 void ashlar_bench_print_targets(FILE *out, const ashlar_bench_rows *rows);
 
+/* All rows, as an array of what ashlar_bench_rows_write() says. */
+void ashlar_bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows);
+
 /*
  * Write all rows as one JSON array, whole or not at all: {workload, variant, threads, subject,
- * ns_pair, driver_calls, reserved_over_live}, null where it is not known, and `instructions` where
- * they were counted. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ * ns_pair, driver_calls, reserved_over_live}, null where it is not known, `instructions` where they
+ * were counted, and `ns_step` where steps were timed. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_bench_rows_write(const char *path,
                                                         const ashlar_bench_rows *rows);

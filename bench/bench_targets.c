@@ -34,6 +34,15 @@ static const target warm_calls = {
     "driver calls after the first step", DRIVER_CALLS, "ashlar", NULL, AT_MOST, 3};
 static const target hit = {"instructions of a pair", INSTRUCTIONS, "ashlar", NULL, AT_MOST, 130};
 
+static const target replay_cost = {
+    "replayed pair / thread cache's", NS_PAIR, "plan", "ashlar", AT_MOST, 1.0};
+static const target replay_hit = {
+    "instructions replayed / cache's", INSTRUCTIONS, "plan", "ashlar", AT_MOST, 1.0};
+static const target planned_tight = {
+    "reserved / peak live", RESERVED_OVER_LIVE, "plan", NULL, AT_MOST, 1.02};
+static const target planned_calls = {
+    "driver calls after the first step", DRIVER_CALLS, "plan", NULL, AT_MOST, 0};
+
 static double figure_of(const ashlar_bench_row *row, figure_kind figure) {
     switch (figure) {
     case NS_PAIR:
@@ -56,7 +65,7 @@ static void print_verdict(FILE *out, const ashlar_bench_row *row, const char *wh
             bound == AT_MOST ? "at most" : "at least", limit);
 }
 
-/* One target at the workload of `row`, a row of ashlar's. */
+/* One target at the workload of `row`. */
 static void print_target(FILE *out, const ashlar_bench_rows *rows, const ashlar_bench_row *row,
                          const target *t) {
     const ashlar_bench_row *of =
@@ -101,6 +110,18 @@ static bool is_workload(const ashlar_bench_row *row, const char *name) {
     return strcmp(row->workload, name) == 0;
 }
 
+static void print_plan_targets(FILE *out, const ashlar_bench_rows *rows,
+                               const ashlar_bench_row *row) {
+    if (row->instructions > 0) {
+        print_target(out, rows, row, &replay_hit);
+    } else if (is_workload(row, "rnn_warm")) {
+        print_target(out, rows, row, &planned_tight);
+        print_target(out, rows, row, &planned_calls);
+    } else {
+        print_target(out, rows, row, &replay_cost);
+    }
+}
+
 static void print_row_targets(FILE *out, const ashlar_bench_rows *rows,
                               const ashlar_bench_row *row) {
     if (row->instructions > 0) {
@@ -109,7 +130,7 @@ static void print_row_targets(FILE *out, const ashlar_bench_rows *rows,
         if (strchr(row->variant, '-') == NULL) { /* "4096-fragmented": nothing is promised */
             print_one_size(out, rows, row);
         }
-    } else if (row->threads != 1) {
+    } else if (row->threads != 1 || is_workload(row, "rnn_step")) {
         return; /* nothing is promised */
     } else if (is_workload(row, "rnn_warm")) {
         print_target(out, rows, row, &warm_tight);
@@ -126,6 +147,8 @@ void ashlar_bench_print_targets(FILE *out, const ashlar_bench_rows *rows) {
     for (size_t i = 0; i < rows->count; i++) {
         if (strcmp(rows->items[i].subject, "ashlar") == 0) {
             print_row_targets(out, rows, &rows->items[i]);
+        } else if (strcmp(rows->items[i].subject, "plan") == 0) {
+            print_plan_targets(out, rows, &rows->items[i]);
         }
     }
 }

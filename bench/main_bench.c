@@ -3,6 +3,10 @@
 #include <string.h>
 
 #include "bench_alloc.h"
+#include "bench_pack.h"
+#include "error.h"
+#include "file.h"
+#include "host.h"
 #include "peer.h"
 #include "program.h"
 
@@ -19,11 +23,15 @@ typedef struct command {
     const char *json;
     const char *device;
     size_t pairs; /* 0: measure */
+    char **files; /* [file_count], MiniMalloc's problems: to be packed, and nothing else done */
+    size_t file_count;
+    size_t capacity; /* of their plans */
+    size_t seconds;  /* to search for each */
     bool counts_instructions;
     bool wants_help;
 } command;
 
-enum { OPTION_COUNT = 9 };
+enum { OPTION_COUNT = 11, PACKING_TRIES = 5 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option all[OPTION_COUNT] = {
@@ -41,6 +49,9 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
          "auto, soft, soft:N, cuda, cuda:N"},
         {"pairs", "N", ASHLAR_OPTION_COUNT, &c->pairs, 0, 1e9,
          "only run N pairs of 4 KiB, for tools that count"},
+        {"capacity", "N", ASHLAR_OPTION_COUNT, &c->capacity, 1, 1e18,
+         "bytes that the plan of each FILE may take"},
+        {"seconds", "N", ASHLAR_OPTION_COUNT, &c->seconds, 0, 1e6, "to search for each"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
     memcpy(options, all, sizeof all);
@@ -49,8 +60,12 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
 static void print_help(const ashlar_option *options) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = ashlar_peers(peers);
-    printf("Usage: %s [alloc] [OPTION]...\nWhat one malloc + free pair costs on the host.\n\n",
-           program);
+    printf("Usage: %s [alloc|plan] [OPTION]...\n"
+           "       %s plan FILE... [OPTION]...\n"
+           "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
+           "served from a plan (plan), and what packing one takes. FILE: a problem as MiniMalloc\n"
+           "reads it (id,lower,upper,size), which is packed, and nothing else is done.\n\n",
+           program, program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
     printf("\nSubjects of this build:");
     for (size_t i = 0; i < count; i++) {
@@ -67,6 +82,9 @@ static void print_help(const ashlar_option *options) {
         "device memory has: a thread's own free list, and a page map to find the block.\n"
         "JSON: an array of rows {workload, variant, threads, subject, ns_pair, driver_calls,\n"
         "reserved_over_live}, null where it is not known; with --instructions also that.\n"
+        "Of plan: {rows, packings}, rows with ns_step. There `ashlar` is the thread cache where\n"
+        "blocks are small (one_size, rnn_step/N: N times 20 pairs in a step, which begins and\n"
+        "ends within what is timed), and `plan` the same with its steps replayed.\n"
         "The targets at the end do not change the exit status. The software device has 64 GiB\n"
         "here unless ASHLAR_SOFT says otherwise.\n");
 }
@@ -78,60 +96,158 @@ static ashlar_status measure(ashlar_device *device, const command *c, ashlar_ben
     return ashlar_bench_alloc(device, &c->config, rows);
 }
 
-static ashlar_status run_on_device(const command *c, ashlar_bench_rows *rows) {
-    ashlar_device *device = NULL;
-    ashlar_status status = ashlar_device_open(c->device, &device);
+/* Rows of `alloc` are all there is; to those of `plan` belongs what packing took. */
+typedef struct results {
+    ashlar_bench_rows rows;
+    ashlar_packing *packings; /* [packing_count], room for one a file, and for at least one */
+    size_t packing_count;
+} results;
+
+static void add_packing(results *r, const ashlar_packing *packing) {
+    r->packings[r->packing_count++] = *packing;
+    ashlar_bench_pack_print(stdout, packing);
+}
+
+/* Only where nothing less is asked for. */
+static ashlar_status pack(const command *c, results *r) {
+    if (!c->config.is_of_plans || c->pairs != 0 || c->config.workloads.count > 0) {
+        return ASHLAR_OK;
+    }
+    ashlar_packing packing;
+    const ashlar_status status =
+        ashlar_bench_pack(c->config.is_smoke ? 1 : PACKING_TRIES, &packing);
     if (status == ASHLAR_OK) {
-        status = measure(device, c, rows);
-        ashlar_device_close(device);
+        printf("\n");
+        add_packing(r, &packing);
     }
     return status;
 }
 
+static ashlar_status pack_files(const command *c, results *r) {
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < c->file_count && status == ASHLAR_OK; i++) {
+        ashlar_packing packing;
+        status = ashlar_bench_pack_file(c->files[i], c->capacity, c->seconds, &packing);
+        if (status == ASHLAR_OK) {
+            add_packing(r, &packing);
+        }
+    }
+    return status;
+}
+
+static ashlar_status run_on_device(const command *c, results *r) {
+    ashlar_device *device = NULL;
+    ashlar_status status = ashlar_device_open(c->device, &device);
+    if (status == ASHLAR_OK) {
+        status = measure(device, c, &r->rows);
+        ashlar_device_close(device);
+    }
+    return status == ASHLAR_OK ? pack(c, r) : status;
+}
+
+static void print_targets(const results *r) {
+    printf("\n");
+    ashlar_bench_print_targets(stdout, &r->rows);
+    for (size_t i = 0; i < r->packing_count; i++) {
+        ashlar_bench_pack_print_targets(stdout, &r->packings[i]);
+    }
+}
+
+static ashlar_status write_plan_json(const char *path, const results *r) {
+    ashlar_json_writer w;
+    const char *text = NULL;
+    size_t bytes = 0;
+    ashlar_json_writer_init(&w, 2);
+    ashlar_json_open_object(&w);
+    ashlar_json_put_key(&w, "rows");
+    ashlar_bench_rows_put(&w, &r->rows);
+    ashlar_json_put_key(&w, "packings");
+    ashlar_json_open_array(&w);
+    for (size_t i = 0; i < r->packing_count; i++) {
+        ashlar_bench_pack_put(&w, &r->packings[i]);
+    }
+    ashlar_json_close_array(&w);
+    ashlar_json_close_object(&w);
+    ashlar_status status = ashlar_json_writer_text(&w, &text, &bytes);
+    if (status == ASHLAR_OK) {
+        status = ashlar_file_write_line(path, text, bytes);
+    }
+    ashlar_json_writer_finish(&w);
+    return status;
+}
+
+static ashlar_status run_group(const command *c, results *r) {
+    if (c->file_count > 0) {
+        return pack_files(c, r);
+    }
+    return c->counts_instructions ? ashlar_bench_instructions(c->device, &c->config, &r->rows)
+                                  : run_on_device(c, r);
+}
+
 static ashlar_status run_command(const command *c) {
-    ashlar_bench_rows rows = {0};
-    ashlar_status status = ashlar_bench_check(&c->config);
+    results r = {.packings = ashlar_host_calloc(c->file_count + 1, sizeof *r.packings)};
+    ashlar_status status = r.packings != NULL
+                               ? ashlar_bench_check(&c->config)
+                               : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the results");
     if (status == ASHLAR_OK) {
         status = ashlar_program_check_writable(c->json);
     }
     if (status == ASHLAR_OK) {
-        status = c->counts_instructions ? ashlar_bench_instructions(c->device, &c->config, &rows)
-                                        : run_on_device(c, &rows);
+        status = run_group(c, &r);
     }
-    if (status == ASHLAR_OK && rows.count > 0) {
-        printf("\n");
-        ashlar_bench_print_targets(stdout, &rows);
+    if (status == ASHLAR_OK && r.rows.count > 0) {
+        print_targets(&r);
     }
     if (status == ASHLAR_OK && c->json != NULL) {
-        status = ashlar_bench_rows_write(c->json, &rows);
+        status = c->config.is_of_plans ? write_plan_json(c->json, &r)
+                                       : ashlar_bench_rows_write(c->json, &r.rows);
     }
-    ashlar_bench_rows_finish(&rows);
+    ashlar_bench_rows_finish(&r.rows);
+    ashlar_host_free(r.packings);
     return status;
 }
 
-static int run(int argc, char **argv) {
-    command c = {0};
-    ashlar_option options[OPTION_COUNT];
-    list_options(&c, options);
-    /* The one group there is so far may be left out. */
-    if (argc > 1 && strcmp(argv[1], "alloc") == 0) {
-        argc--;
-        argv++;
-    }
+static int run_words(command *c, const ashlar_option *options, int argc, char **argv) {
     if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK) {
         return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
     }
-    if (c.wants_help) {
+    if (c->wants_help) {
         print_help(options);
         return 0;
     }
-    const bool needs_little = c.counts_instructions || c.pairs != 0;
+    const bool needs_little = c->counts_instructions || c->pairs != 0;
     (void)setenv("ASHLAR_SOFT", needs_little ? soft_for_pairs : soft_for_lists, 0);
-    const ashlar_status status = run_command(&c);
+    const ashlar_status status = run_command(c);
     return status == ASHLAR_OK
                ? 0
                : ashlar_program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
                                                                       : ASHLAR_EXIT_FAILED);
+}
+
+static ashlar_status take_files(command *c, const ashlar_option *options, int *argc, char **argv) {
+    c->files = ashlar_host_calloc((size_t)*argc, sizeof *c->files);
+    if (c->files == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the names of the files");
+    }
+    c->file_count = (size_t)ashlar_options_take_words(options, OPTION_COUNT, argc, argv, c->files);
+    return ASHLAR_OK;
+}
+
+static int run(int argc, char **argv) {
+    command c = {.capacity = (size_t)1 << 20, .seconds = 60};
+    ashlar_option options[OPTION_COUNT];
+    list_options(&c, options);
+    c.config.is_of_plans = argc > 1 && strcmp(argv[1], "plan") == 0;
+    if (c.config.is_of_plans || (argc > 1 && strcmp(argv[1], "alloc") == 0)) {
+        argc--;
+        argv++;
+    }
+    if (c.config.is_of_plans && take_files(&c, options, &argc, argv) != ASHLAR_OK) {
+        return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    }
+    const int exit_status = run_words(&c, options, argc, argv);
+    ashlar_host_free(c.files);
+    return exit_status;
 }
 
 int main(int argc, char **argv) {

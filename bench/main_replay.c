@@ -24,16 +24,19 @@ typedef struct command {
     const char *json;
     const char *svg;
     bool finds_capacity;
+    bool has_plan;
     bool wants_help;
 } command;
 
-enum { OPTION_COUNT = 5 };
+enum { OPTION_COUNT = 6 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option all[OPTION_COUNT] = {
         {"memory", "SIZE", ASHLAR_OPTION_TEXT, &c->memory, 0, 0, "of the device: B, KiB ... TiB"},
         {"find-capacity", NULL, ASHLAR_OPTION_FLAG, &c->finds_capacity, 0, 0,
          "find the smallest device on which it passes"},
+        {"plan", NULL, ASHLAR_OPTION_FLAG, &c->has_plan, 0, 0,
+         "record its first step, replay the others on a plan"},
         {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write the figures there"},
         {"svg", "FILE", ASHLAR_OPTION_TEXT, &c->svg, 0, 0, "draw where the blocks of one log lay"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
@@ -51,32 +54,12 @@ static void print_help(const ashlar_option *options) {
            "checked against every live one. Memory is not touched: the device may be larger\n"
            "than the host. JSON: an object for one FILE, an array of them for several; sizes\n"
            "in bytes; hit_rate is the share of allocations that took no new memory;\n"
-           "ns_per_op counts the calls to the allocator alone.\n"
+           "ns_per_op counts the calls to the allocator alone. For --plan steps are begun by\n"
+           "rows of Action step, or found; a log without is one step, and is done twice.\n"
            "Exit: 0, 1 a log cannot be read or something in it failed, 2 a bad option.\n");
 }
 
 /* ---- the command line ---- */
-
-/* Move words that are neither options nor their values to `files`; returns how many these are. */
-static int split_words(const ashlar_option *options, int *argc, char **argv, char **files) {
-    int kept = 1, count = 0;
-    for (int i = 1; i < *argc; i++) {
-        if (argv[i][0] != '-') {
-            files[count++] = argv[i];
-            continue;
-        }
-        argv[kept++] = argv[i];
-        for (int o = 0; strncmp(argv[i], "--", 2) == 0 && o < OPTION_COUNT; o++) {
-            if (strcmp(argv[i] + 2, options[o].name) == 0 && options[o].argument != NULL &&
-                i + 1 < *argc) {
-                argv[kept++] = argv[++i];
-                break;
-            }
-        }
-    }
-    *argc = kept;
-    return count;
-}
 
 /* Rounded down to whole steps, as the software device does. */
 static ashlar_status parse_memory(const char *text, size_t *out) {
@@ -140,7 +123,8 @@ static double mib(uint64_t bytes) {
 }
 
 static void print_result(const command *c, const ashlar_rmm_log *log,
-                         const ashlar_replay_result *r, size_t capacity) {
+                         const ashlar_replay_plan *plan, const ashlar_replay_result *r,
+                         size_t capacity) {
     printf("%s: %zu events, %zu allocations, %zu failed; threads %zu, streams %zu\n", log->name,
            log->event_count, r->allocations, r->failures, log->thread_count, log->stream_count);
     if (r->allocations == r->failures) {
@@ -152,6 +136,9 @@ static void print_result(const command *c, const ashlar_rmm_log *log,
            mib(c->memory_bytes));
     printf("  hit rate %.4f, driver calls %llu, %.0f ns per call\n", r->hit_rate,
            (unsigned long long)r->driver_calls, r->ns_per_op);
+    if (plan != NULL) {
+        ashlar_replay_plan_print(stdout, plan, &r->plan);
+    }
     if (capacity != 0) {
         printf("  passes on a device of %.0f MiB and not with 2 MiB less\n", mib(capacity));
     }
@@ -163,7 +150,8 @@ static void put_count(ashlar_json_writer *w, const char *key, uint64_t value) {
 }
 
 static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm_log *log,
-                       const ashlar_replay_result *r, size_t capacity) {
+                       const ashlar_replay_plan *plan, const ashlar_replay_result *r,
+                       size_t capacity) {
     ashlar_json_open_object(w);
     ashlar_json_put_key(w, "trace");
     ashlar_json_put_string(w, log->name);
@@ -181,6 +169,9 @@ static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm
     ashlar_json_put_double(w, r->hit_rate);
     ashlar_json_put_key(w, "ns_per_op");
     ashlar_json_put_double(w, r->ns_per_op);
+    if (plan != NULL) {
+        ashlar_replay_plan_put(w, plan, &r->plan);
+    }
     if (capacity != 0) {
         put_count(w, "capacity", capacity);
     }
@@ -190,12 +181,14 @@ static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm
 /* ---- the work ---- */
 
 /* Everything about one log. Failed allocations are a failure too, after the figures are out. */
-static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log, uintptr_t *addresses,
+static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
+                                const ashlar_replay_plan *plan, uintptr_t *addresses,
                                 ashlar_json_writer *w) {
     progress shown = {.name = log->name, .shown_at = now_s()};
     ashlar_replay_config config = {.calls = &ashlar_replay_calls_of_ashlar,
                                    .memory_bytes = c->memory_bytes,
                                    .addresses = addresses,
+                                   .plan = plan,
                                    .context = &shown};
     ashlar_replay_result result;
     size_t capacity = 0;
@@ -210,8 +203,8 @@ static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log, uin
     if (status != ASHLAR_OK) {
         return status;
     }
-    print_result(c, log, &result, capacity);
-    put_result(w, c, log, &result, capacity);
+    print_result(c, log, plan, &result, capacity);
+    put_result(w, c, log, plan, &result, capacity);
     if (c->svg != NULL) {
         status = ashlar_replay_draw(log, addresses, &result, c->svg);
     }
@@ -223,15 +216,20 @@ static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log, uin
 
 static ashlar_status replay_file(const command *c, const char *path, ashlar_json_writer *w) {
     ashlar_rmm_log *log = NULL;
+    ashlar_replay_plan plan = {0};
     ashlar_status status = ashlar_rmm_log_read(path, &log);
-    if (status != ASHLAR_OK) {
-        return status;
+    if (status == ASHLAR_OK && c->has_plan) {
+        status = ashlar_replay_plan_init(log, &plan);
     }
-    uintptr_t *addresses = ashlar_host_calloc(log->block_count + 1, sizeof *addresses);
-    status = addresses != NULL
-                 ? replay_log(c, log, addresses, w)
-                 : ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay it", log->name);
-    ashlar_host_free(addresses);
+    if (status == ASHLAR_OK) {
+        const ashlar_rmm_log *replayed = c->has_plan ? plan.log : log;
+        uintptr_t *addresses = ashlar_host_calloc(replayed->block_count + 1, sizeof *addresses);
+        status = addresses != NULL
+                     ? replay_log(c, replayed, c->has_plan ? &plan : NULL, addresses, w)
+                     : ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay it", log->name);
+        ashlar_host_free(addresses);
+    }
+    ashlar_replay_plan_finish(&plan);
     ashlar_rmm_log_free(log);
     return status;
 }
@@ -280,7 +278,7 @@ static int run_command(int argc, char **argv) {
         fprintf(stderr, "%s: no host memory\n", program);
         return ASHLAR_EXIT_FAILED;
     }
-    const int count = split_words(options, &argc, argv, files);
+    const int count = ashlar_options_take_words(options, OPTION_COUNT, &argc, argv, files);
     int exit_status = 0;
     if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
         parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK) {

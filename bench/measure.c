@@ -69,6 +69,48 @@ static bool run_ops(const subject *s, ashlar_stream stream, void **slots, const 
     return true;
 }
 
+static ashlar_status run_range(const subject *s, const bench *b, size_t thread, size_t begin,
+                               size_t end) {
+    const ashlar_workload *w = b->workload;
+    const ashlar_op *at = w->ops + begin;
+    void **slots = s->slots + thread * slot_stride(w);
+    return run_ops(s, b->streams[thread], slots, &at, w->ops + end)
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_ENOMEM, "bench: %s has no block of %u bytes in %s",
+                             s->peer->name, at->bytes, w->name);
+}
+
+/* The step has ended even where this fails. */
+static ashlar_status run_step(const subject *s, const bench *b, size_t thread, size_t begin,
+                              size_t end) {
+    ashlar_status status = s->peer->begin_step(s->self, b->streams[thread]);
+    if (status == ASHLAR_OK) {
+        status = run_range(s, b, thread, begin, end);
+        const ashlar_status ended = s->peer->end_step(s->self);
+        status = status == ASHLAR_OK ? ended : status;
+    }
+    return status;
+}
+
+/* For a subject that knows steps. */
+static ashlar_status run_steps(const stretch *part, size_t thread) {
+    const ashlar_workload *w = part->bench->workload;
+    ashlar_status status = ASHLAR_OK;
+    size_t step = 0, at = part->begin;
+    while (step < w->step_count && w->steps[step] < at) {
+        step++;
+    }
+    while (at < part->end && status == ASHLAR_OK) {
+        const bool is_step = step < w->step_count && w->steps[step] == at;
+        step += is_step;
+        const size_t end =
+            step < w->step_count && w->steps[step] < part->end ? w->steps[step] : part->end;
+        status = (is_step ? run_step : run_range)(part->subject, part->bench, thread, at, end);
+        at = end;
+    }
+    return status;
+}
+
 static ashlar_status enter(const subject *s, size_t thread) {
     return s->peer->enter != NULL ? s->peer->enter(s->self, thread) : ASHLAR_OK;
 }
@@ -82,22 +124,17 @@ static void leave(const subject *s) {
 static ashlar_status run_stretch(void *arg, size_t thread) {
     const stretch *part = arg;
     const subject *s = part->subject;
-    const ashlar_workload *w = part->bench->workload;
-    void **slots = s->slots + thread * slot_stride(w);
-    const ashlar_status status = enter(s, thread);
+    ashlar_status status = enter(s, thread);
     if (status != ASHLAR_OK) {
         return status;
     }
-    const ashlar_op *at = NULL;
-    bool is_served = true;
-    for (size_t i = 0; i < part->repeats && is_served; i++) {
-        at = w->ops + part->begin;
-        is_served = run_ops(s, part->bench->streams[thread], slots, &at, w->ops + part->end);
+    for (size_t i = 0; i < part->repeats && status == ASHLAR_OK; i++) {
+        status = s->peer->begin_step != NULL
+                     ? run_steps(part, thread)
+                     : run_range(s, part->bench, thread, part->begin, part->end);
     }
     leave(s);
-    return is_served ? ASHLAR_OK
-                     : ashlar_fail(ASHLAR_ENOMEM, "bench: %s has no block of %u bytes in %s",
-                                   s->peer->name, at->bytes, w->name);
+    return status;
 }
 
 static ashlar_status run(const bench *b, subject *s, size_t begin, size_t end, size_t repeats,

@@ -20,9 +20,10 @@ enum { ASHLAR_PEER_THREADS_MAX = 64 };
 
 /*
  * `create` makes an instance of its own, with nothing cached. A thread that works with one stands
- * between `enter` and `leave`, always with the same number. NULL members: nothing to do.
+ * between `enter` and `leave`, always with the same number, and a step of the list's between
+ * `begin_step` and `end_step`. NULL members: nothing to do.
  *
- * Threads: take and give from several at once; the others one at a time.
+ * Threads: take, give and the steps from several at once; the others one at a time.
  */
 typedef struct ashlar_peer {
     const char *name;
@@ -33,6 +34,8 @@ typedef struct ashlar_peer {
     void *(*take)(void *self, size_t bytes, ashlar_stream stream); /* NULL: it could not */
     void (*give)(void *self, void *ptr);
     void (*usage)(void *self, ashlar_peer_usage *out);
+    ashlar_status (*begin_step)(void *self, ashlar_stream stream);
+    ashlar_status (*end_step)(void *self);
 } ashlar_peer;
 
 const ashlar_peer *ashlar_peer_ashlar(void);
@@ -41,10 +44,12 @@ const ashlar_peer *ashlar_peer_cub(void);      /* NULL where the build has no CU
 const ashlar_peer *ashlar_peer_jemalloc(void); /* NULL where the build has none */
 const ashlar_peer *ashlar_peer_glibc(void);
 const ashlar_peer *ashlar_peer_driver(void);
+const ashlar_peer *ashlar_peer_plan(void); /* ashlar in steps; only where it is asked for */
 const ashlar_peer *ashlar_peer_none(void); /* the empty loop; only where it is asked for */
 
-/* Those that the build has, in the order of the report: ashlar, floor, the others, none. */
-enum { ASHLAR_PEERS_MAX = 7 };
+/* Those that the build has, in the order of the report: ashlar, floor, the others, plan,
+ * none. */
+enum { ASHLAR_PEERS_MAX = 8 };
 size_t ashlar_peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]);
 
 /* The one of that name; NULL: there is none in this build. */

@@ -1,7 +1,11 @@
-/* peer_ashlar.c - ashlar's allocator, through its public functions. */
+/* peer_ashlar.c - ashlar's allocator, through its public functions; and the same with its plan. */
 #include "peer.h"
 
 #include <ashlar/allocator.h>
+#include <ashlar/plan.h>
+
+/* A list's steps are alike but for their sizes, and none is larger than its first one. */
+enum { STEP_KEY = 1 };
 
 static ashlar_status create(ashlar_device *device, void **self) {
     ashlar_allocator *allocator = NULL;
@@ -40,6 +44,28 @@ const ashlar_peer *ashlar_peer_ashlar(void) {
         .take = take,
         .give = give,
         .usage = usage,
+    };
+    return &peer;
+}
+
+static ashlar_status begin_step(void *self, ashlar_stream stream) {
+    return ashlar_step_begin(self, stream, STEP_KEY);
+}
+
+static ashlar_status end_step(void *self) {
+    return ashlar_step_end(self);
+}
+
+const ashlar_peer *ashlar_peer_plan(void) {
+    static const ashlar_peer peer = {
+        .name = "plan",
+        .create = create,
+        .destroy = destroy,
+        .take = take,
+        .give = give,
+        .usage = usage,
+        .begin_step = begin_step,
+        .end_step = end_step,
     };
     return &peer;
 }

@@ -5,7 +5,7 @@
 size_t ashlar_peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
     const ashlar_peer *all[ASHLAR_PEERS_MAX] = {
         ashlar_peer_ashlar(), ashlar_peer_floor(),  ashlar_peer_cub(),  ashlar_peer_jemalloc(),
-        ashlar_peer_glibc(),  ashlar_peer_driver(), ashlar_peer_none(),
+        ashlar_peer_glibc(),  ashlar_peer_driver(), ashlar_peer_plan(), ashlar_peer_none(),
     };
     size_t count = 0;
     for (size_t i = 0; i < ASHLAR_PEERS_MAX; i++) {

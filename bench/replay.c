@@ -53,6 +53,8 @@ struct replay {
     pthread_mutex_t lock;
     pthread_cond_t over;
     size_t next;
+    size_t boundary; /* of the plan's steps: the next one that their thread comes to */
+    bool is_in_step;
     ashlar_status status; /* why it ended early, and the detail of that */
     char detail[ASHLAR_DETAIL_BYTES];
 };
@@ -64,6 +66,8 @@ const ashlar_replay_calls ashlar_replay_calls_of_ashlar = {
     .free = ashlar_free,
     .free_on = ashlar_free_on,
     .check = ashlar_allocator_check,
+    .step_begin = ashlar_step_begin,
+    .step_end = ashlar_step_end,
 };
 
 /* ---- time ---- */
@@ -170,15 +174,55 @@ static ashlar_status free_locked(replay *r, const ashlar_rmm_event *event) {
     return ASHLAR_OK;
 }
 
-static void step_locked(replay *r) {
-    ASHLAR_ASSERT(r->next < r->log->event_count);
-    const ashlar_rmm_event *event = &r->log->events[r->next];
-    ashlar_status status = ASHLAR_OK;
-    if (event->action == ASHLAR_RMM_ALLOCATE) {
+/* All steps are of one kind. */
+enum { STEP_KEY = 1 };
+
+static ashlar_status end_step_locked(replay *r, const ashlar_rmm_event *event) {
+    if (!r->is_in_step) {
+        return ASHLAR_OK;
+    }
+    r->is_in_step = false;
+    const ashlar_status status = r->config->calls->step_end(r->allocator);
+    return status == ASHLAR_OK ? ASHLAR_OK : fail_event(r, event, status);
+}
+
+/* Before an event of the thread whose the steps are: pass the boundaries up to it. */
+static ashlar_status pass_boundaries_locked(replay *r, const ashlar_rmm_event *event) {
+    const ashlar_steps *steps = &r->config->plan->steps;
+    const size_t before = r->boundary;
+    while (r->boundary <= steps->count && steps->boundaries[r->boundary] <= r->next) {
+        r->boundary++;
+    }
+    if (r->boundary == before) {
+        return ASHLAR_OK;
+    }
+    ashlar_status status = end_step_locked(r, event);
+    if (status == ASHLAR_OK && r->boundary <= steps->count) {
+        status = r->config->calls->step_begin(r->allocator, r->streams[r->config->plan->stream],
+                                              STEP_KEY);
+        r->is_in_step = status == ASHLAR_OK;
+        status = status == ASHLAR_OK ? ASHLAR_OK : fail_event(r, event, status);
+    }
+    return status;
+}
+
+static ashlar_status do_event_locked(replay *r, const ashlar_rmm_event *event) {
+    const bool has_steps = r->config->plan != NULL && r->config->plan->thread == event->thread;
+    ashlar_status status = has_steps ? pass_boundaries_locked(r, event) : ASHLAR_OK;
+    if (status == ASHLAR_OK && event->action == ASHLAR_RMM_ALLOCATE) {
         status = allocate_locked(r, event);
-    } else if (event->action == ASHLAR_RMM_FREE) {
+    } else if (status == ASHLAR_OK && event->action == ASHLAR_RMM_FREE) {
         status = free_locked(r, event);
     }
+    if (status == ASHLAR_OK && has_steps && r->workers[event->thread].last == r->next) {
+        status = end_step_locked(r, event);
+    }
+    return status;
+}
+
+static void advance_locked(replay *r) {
+    ASHLAR_ASSERT(r->next < r->log->event_count);
+    const ashlar_status status = do_event_locked(r, &r->log->events[r->next]);
     if (status != ASHLAR_OK) {
         stop_locked(r, status);
         return;
@@ -224,7 +268,7 @@ static void *work(void *arg) {
             pthread_cond_wait(&w->turn, &r->lock);
             continue;
         }
-        step_locked(r);
+        advance_locked(r);
         if (r->next == r->log->event_count || r->log->events[r->next].thread != self) {
             pass_turn_locked(r);
         }
@@ -315,6 +359,7 @@ static void read_figures(const replay *r) {
     result->driver_calls = stats.driver_calls;
     result->hit_rate = (double)(stats.alloc_count - misses) / (double)stats.alloc_count;
     result->ns_per_op = per_op < 0 ? 0 : per_op;
+    ashlar_plan_read(r->allocator, &result->plan);
 }
 
 /* Free what the log left live; then nothing may be, and the allocator must be sound. */
@@ -358,42 +403,4 @@ ashlar_status ashlar_replay_run(const ashlar_rmm_log *log, const ashlar_replay_c
         *result = fresh;
     }
     return status;
-}
-
-/* ---- capacity ---- */
-
-static ashlar_status try_capacity(const ashlar_rmm_log *log, const ashlar_replay_config *config,
-                                  size_t steps, bool *passes) {
-    ashlar_replay_config smaller = *config;
-    ashlar_replay_result result;
-    smaller.memory_bytes = steps * ASHLAR_REPLAY_STEP_BYTES;
-    smaller.stops_at_a_failure = true;
-    smaller.addresses = NULL; /* they are of the run that `result` is of */
-    const ashlar_status status = ashlar_replay_run(log, &smaller, &result);
-    *passes = status == ASHLAR_OK;
-    return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
-}
-
-ashlar_status ashlar_replay_find_capacity(const ashlar_rmm_log *log,
-                                          const ashlar_replay_config *config,
-                                          const ashlar_replay_result *result, size_t *capacity) {
-    const size_t step = ASHLAR_REPLAY_STEP_BYTES;
-    /* `fails` cannot hold the peak; `passes` has been seen to. */
-    size_t fails = result->peak_live == 0 ? 0 : (result->peak_live - 1) / step;
-    size_t passes = config->memory_bytes / step;
-    /* What was reserved is most often enough, and nearer. */
-    size_t middle = (result->peak_reserved + step - 1) / step;
-    while (passes - fails > 1) {
-        bool has_passed;
-        if (middle <= fails || middle >= passes) {
-            middle = fails + (passes - fails) / 2;
-        }
-        const ashlar_status status = try_capacity(log, config, middle, &has_passed);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
-        *(has_passed ? &passes : &fails) = middle;
-    }
-    *capacity = passes * step;
-    return ASHLAR_OK;
 }

@@ -14,6 +14,7 @@
 
 #include <ashlar/allocator.h>
 
+#include "replay_plan.h"
 #include "rmm_csv.h"
 
 /* Capacities are told apart in steps of the software device's granularity. */
@@ -26,6 +27,8 @@ typedef struct ashlar_replay_calls {
     ashlar_status (*free)(ashlar_allocator *allocator, void *ptr);
     ashlar_status (*free_on)(ashlar_allocator *allocator, void *ptr, ashlar_stream stream);
     ashlar_status (*check)(ashlar_allocator *allocator);
+    ashlar_status (*step_begin)(ashlar_allocator *allocator, ashlar_stream stream, uint64_t key);
+    ashlar_status (*step_end)(ashlar_allocator *allocator);
 } ashlar_replay_calls;
 
 extern const ashlar_replay_calls ashlar_replay_calls_of_ashlar;
@@ -36,6 +39,7 @@ typedef struct ashlar_replay_config {
     bool stops_at_a_failure; /* else a failed allocation is counted, and its free left out */
     uintptr_t *addresses;    /* NULL, or [block_count]: where each block was, or as it was before
                                 where its allocation failed */
+    const ashlar_replay_plan *plan; /* of the log; NULL: without steps */
     /* NULL, or told now and then how many of the log's events are done; any thread, one at once. */
     void (*progress)(void *context, size_t done, size_t count);
     void *context;
@@ -51,7 +55,8 @@ typedef struct ashlar_replay_result {
     size_t failures;        /* of these, for want of memory */
     double hit_rate;        /* share of the others that took no new memory and waited for nothing;
                                NaN if there are none */
-    double ns_per_op;       /* of the calls to the allocator alone; NaN if there is none */
+    double ns_per_op;       /* of allocations and frees alone; NaN if there is none */
+    ashlar_plan_stats plan; /* of the steps; zeros without */
     char failure[ASHLAR_REPLAY_TEXT_BYTES]; /* the first one, as FILE:LINE: detail; or "" */
 } ashlar_replay_result;
 
@@ -63,7 +68,7 @@ typedef struct ashlar_replay_result {
  * Threads: no other thread may use a software device meanwhile.
  * Errors:  ASHLAR_EFORMAT (a block that overlaps a live one, an allocator that fails its check;
  *          the detail begins with FILE:LINE:), ASHLAR_EHOSTMEM, and what the allocator says,
- *          ASHLAR_ENOMEM apart, which is counted.
+ *          ASHLAR_ENOMEM of an allocation apart, which is counted.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_replay_run(const ashlar_rmm_log *log,
                                                   const ashlar_replay_config *config,

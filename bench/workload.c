@@ -79,6 +79,16 @@ void ashlar_workload_give(ashlar_workload *w, uint32_t slot) {
     }
 }
 
+void ashlar_workload_begin_step(ashlar_workload *w) {
+    void *steps = w->steps;
+    if (!grow(&steps, &w->step_capacity, w->step_count, sizeof w->steps[0])) {
+        w->has_failed = true;
+        return;
+    }
+    w->steps = steps;
+    w->steps[w->step_count++] = w->count;
+}
+
 void ashlar_workload_begin_body(ashlar_workload *w) {
     w->body_begin = w->count;
 }
@@ -113,8 +123,17 @@ ashlar_status ashlar_workload_init(ashlar_workload *out, const ashlar_workload_s
     return ASHLAR_OK;
 }
 
+size_t ashlar_workload_body_steps(const ashlar_workload *w) {
+    size_t count = 0;
+    for (size_t i = 0; i < w->step_count; i++) {
+        count += w->steps[i] >= w->body_begin && w->steps[i] < w->body_end;
+    }
+    return count;
+}
+
 void ashlar_workload_finish(ashlar_workload *w) {
     drop_slots(w);
     ashlar_host_free(w->ops);
+    ashlar_host_free(w->steps);
     *w = (ashlar_workload){0};
 }

@@ -12,6 +12,7 @@
  *   free
  *   what is taken at body_end is what was taken at body_begin, slot for slot
  *   peak_bytes == the largest sum of bytes taken at a time, live_max == of slots
+ *   steps ascend, steps[i] < body_end; where there are any, one begins at body_begin
  */
 #ifndef ASHLAR_WORKLOAD_H
 #define ASHLAR_WORKLOAD_H
@@ -38,6 +39,8 @@ typedef struct ashlar_workload {
     size_t slot_count; /* slots are 0 .. slot_count-1 */
     uint64_t peak_bytes;
     size_t live_max;
+    size_t *steps; /* [step_count]: where each step begins; it ends where the next one does */
+    size_t step_count, step_capacity;
     /* While it is being recorded: */
     uint32_t *taken;      /* bytes by slot; 0: free */
     uint32_t *free_slots; /* a stack */
@@ -56,8 +59,11 @@ typedef struct ashlar_workload_spec {
     uint32_t bytes; /* for `record` */
 } ashlar_workload_spec;
 
-/* All of them, in the order of the report. */
+/* All that allocators are compared by, in the order of the report. */
 const ashlar_workload_spec *ashlar_workload_specs(size_t *count);
+
+/* Those that a plan is compared with the ordinary path by. They have steps. */
+const ashlar_workload_spec *ashlar_workload_plan_specs(size_t *count);
 
 /*
  * Record one.
@@ -69,6 +75,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_workload_init(ashlar_workload *out,
                                                      const ashlar_workload_spec *spec);
 void ashlar_workload_finish(ashlar_workload *w);
 
+/* How many of the steps are the body's. */
+size_t ashlar_workload_body_steps(const ashlar_workload *w);
+
 /* --- for those who record: a failure is kept until the end of ashlar_workload_init() --------- */
 
 /* Take `bytes` > 0 into a free slot, which is returned; the most recently given one first. */
@@ -79,8 +88,14 @@ void ashlar_workload_give(ashlar_workload *w, uint32_t slot);
 void ashlar_workload_begin_body(ashlar_workload *w);
 void ashlar_workload_end_body(ashlar_workload *w);
 
+/* A step of the program begins here, for subjects that want to know. */
+void ashlar_workload_begin_step(ashlar_workload *w);
+
 /* workload_rnn.c: 1000 training steps of random length; bytes != 0: after one of full length. */
 void ashlar_workload_record_rnn(ashlar_workload *w, uint32_t is_warm);
+/* A training step without a block above 1 MiB, beside others; after one that is no part of the
+ * body. `turns` of them are one step of the list. */
+void ashlar_workload_record_rnn_step(ashlar_workload *w, uint32_t turns);
 enum { ASHLAR_WORKLOAD_RNN_STEPS = 1000, ASHLAR_WORKLOAD_RNN_LENGTH_MAX = 256 };
 
 #endif /* ASHLAR_WORKLOAD_H */

@@ -20,6 +20,7 @@ enum {
 };
 
 static void record_pairs(ashlar_workload *w, uint32_t bytes) {
+    ashlar_workload_begin_step(w);
     for (int i = 0; i < PAIRS; i++) {
         ashlar_workload_give(w, ashlar_workload_take(w, bytes));
     }
@@ -107,6 +108,18 @@ static const ashlar_workload_spec specs[] = {
     {"rnn_warm", "", false, ashlar_workload_record_rnn, 1},
     {"rnn_cold", "", false, ashlar_workload_record_rnn, 0},
 };
+
+static const ashlar_workload_spec plan_specs[] = {
+    {"one_size", "4096", false, record_pairs, 4 * KIB},
+    {"rnn_step", "1", false, ashlar_workload_record_rnn_step, 1},
+    {"rnn_step", "64", false, ashlar_workload_record_rnn_step, 64},
+    {"rnn_warm", "", false, ashlar_workload_record_rnn, 1},
+};
+
+const ashlar_workload_spec *ashlar_workload_plan_specs(size_t *count) {
+    *count = sizeof plan_specs / sizeof plan_specs[0];
+    return plan_specs;
+}
 
 const ashlar_workload_spec *ashlar_workload_specs(size_t *count) {
     *count = sizeof specs / sizeof specs[0];

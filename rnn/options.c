@@ -92,6 +92,27 @@ static const ashlar_option *find(const ashlar_option *options, size_t count, con
     return NULL;
 }
 
+int ashlar_options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
+                              char **words) {
+    int kept = 1, taken = 0;
+    for (int i = 1; i < *argc; i++) {
+        if (argv[i][0] != '-') {
+            words[taken++] = argv[i];
+            continue;
+        }
+        argv[kept++] = argv[i];
+        const char *value = NULL;
+        const ashlar_option *option =
+            strncmp(argv[i], "--", 2) == 0 ? find(options, count, argv[i] + 2, &value) : NULL;
+        const bool has_next = option != NULL && option->kind != ASHLAR_OPTION_FLAG && value == NULL;
+        if (has_next && i + 1 < *argc) {
+            argv[kept++] = argv[++i];
+        }
+    }
+    *argc = kept;
+    return taken;
+}
+
 ashlar_status ashlar_options_parse(const ashlar_option *options, size_t count, int argc,
                                    char **argv) {
     for (int i = 1; i < argc; i++) {

@@ -31,8 +31,8 @@ typedef struct ashlar_option {
     const char *name;     /* without the dashes */
     const char *argument; /* what the help calls its value; NULL for a flag */
     ashlar_option_kind kind;
-    void *value;          /* of the kind's type; holds the default, which the help shows */
-    double min, max;      /* of COUNT and REAL */
+    void *value;     /* of the kind's type; holds the default, which the help shows */
+    double min, max; /* of COUNT and REAL */
     const char *help;
 } ashlar_option;
 
@@ -44,6 +44,15 @@ typedef struct ashlar_option {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_options_parse(const ashlar_option *options, size_t count,
                                                      int argc, char **argv);
+
+/*
+ * Move the words that are neither options nor their values from `argv` to `words`, for a program
+ * that takes files; returns how many these are. *argc is what is left for ashlar_options_parse().
+ *
+ * words   [*argc]
+ */
+int ashlar_options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
+                              char **words);
 
 /* Print a line for each option, its default included. */
 void ashlar_options_print(FILE *out, const ashlar_option *options, size_t count);

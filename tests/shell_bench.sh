@@ -13,7 +13,7 @@ rows=$scratch/rows.json
 
 # Every workload on every subject of the build, one row each and no other.
 rows_are_complete() {
-    "$bench" --help | sed -n 's/^Subjects of this build: \(.*\) none$/\1/p' >"$scratch/subjects"
+    "$bench" --help | sed -n 's/^Subjects of this build: \(.*\) plan none$/\1/p' >"$scratch/subjects"
     python3 - "$rows" "$scratch/subjects" <<'END'
 import json, sys
 rows = json.load(open(sys.argv[1]))
@@ -63,6 +63,60 @@ assert got == [(*l, s) for l in lists for s in ("floor", "none")], got
 END
 }
 
+# Every list on the three subjects, and the packing.
+measures_plans() {
+    "$bench" plan --smoke --device soft --json "$rows" >"$scratch/table" || return
+    grep -q '^  a step of 20 pairs: ashlar [0-9]* ns, floor ' "$scratch/table" &&
+        grep -q 'replayed pair / thread' "$scratch/table" &&
+        grep -q '^\(met\|NOT MET\) *pack  *training .*gap' "$scratch/table" || return
+    python3 - "$rows" <<'END'
+import json, sys
+result = json.load(open(sys.argv[1]))
+lists = [("one_size", "4096"), ("rnn_step", "1"), ("rnn_step", "64"), ("rnn_warm", "")]
+rows = result["rows"]
+found = [(r["workload"], r["variant"], r["subject"]) for r in rows]
+assert found == [(*l, s) for l in lists for s in ("ashlar", "floor", "plan")], found
+assert all(r["threads"] == 1 and r["ns_pair"] > 0 for r in rows), rows
+for r in rows:
+    pairs = {"one_size": 256, "rnn_warm": 20}.get(r["workload"], 20 * int(r["variant"] or 0))
+    assert abs(r["ns_step"] / r["ns_pair"] - pairs) < 1e-6, r
+(calls,) = [r["driver_calls"] for r in rows if (r["workload"], r["subject"]) == ("rnn_warm", "plan")]
+assert calls == 0, rows
+(packing,) = result["packings"]
+assert packing["buffers"] == 20000 and 0 <= packing["gap"] <= 0.03, packing
+END
+}
+
+measures_some_plans() {
+    "$bench" plan --smoke --device soft --workload rnn_step/1 --subject plan --threads 2 \
+        --json "$rows" || return
+    python3 - "$rows" <<'END'
+import json, sys
+result = json.load(open(sys.argv[1]))
+assert [(r["variant"], r["threads"], r["subject"]) for r in result["rows"]] == [("1", 2, "plan")]
+assert result["packings"] == []
+END
+}
+
+# Files are packed, one line and object each, and nothing else is measured.
+packs_files() {
+    printf 'id,lower,upper,size\n1,0,2,100\n2,1,3,50\n' >"$scratch/two.csv"
+    printf 'upper,lower,size,id\n3,1,50,2\n' >"$scratch/one.csv"
+    "$bench" plan "$scratch/two.csv" --capacity 149 "$scratch/one.csv" --seconds 1 --json "$rows" \
+        >"$scratch/table" || return
+    [ "$(wc -l <"$scratch/table")" -eq 2 ] && grep -q 'two.csv .*, DOES NOT FIT' "$scratch/table" &&
+        grep -q 'one.csv .*, fits' "$scratch/table" || return
+    python3 - "$rows" <<'END' || return
+import json, sys
+result = json.load(open(sys.argv[1]))
+two, one = result["packings"]
+assert result["rows"] == [] and two["capacity"] == one["capacity"] == 149, result
+assert two["plan_bytes"] == 150 and not two["fits"] and one["fits"], result
+END
+    "$bench" plan "$scratch/none.csv" 2>"$scratch/stderr"
+    [ $? -eq 1 ] && grep -q 'none.csv' "$scratch/stderr"
+}
+
 is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
     word=$1
     shift
@@ -73,6 +127,7 @@ is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
 refuses_unknown_words() {
     is_usage_error nonsense nonsense || complain 'a word' || return
     is_usage_error chaos alloc --workload chaos || complain 'a workload' || return
+    is_usage_error rnn_step plan --workload mix || complain 'a workload of another group' || return
     is_usage_error ceiling alloc --subject ceiling || complain 'a subject' || return
     is_usage_error --threads alloc --threads 65 || complain 'threads' || return
     is_usage_error gpu alloc --device gpu || complain 'a device'
@@ -120,6 +175,9 @@ check 'a_smoke_run_succeeds' smoke_run
 check 'its_rows_are_complete' rows_are_complete
 check 'it_prints_a_table_and_targets' prints_a_table_and_targets
 check 'only_what_is_asked_for_is_measured' takes_only_what_is_asked_for
+check 'a_plan_is_measured_beside_the_cache' measures_plans
+check 'of_plans_too_only_what_is_asked_for_is_measured' measures_some_plans
+check 'files_are_packed' packs_files
 check 'unknown_words_are_refused' refuses_unknown_words
 check 'a_file_that_cannot_be_written_fails_first' fails_before_it_measures
 check 'a_device_that_is_too_small_is_an_error' fails_where_memory_is_short

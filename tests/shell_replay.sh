@@ -53,7 +53,7 @@ helps() {
     wide=$(awk 'length > 80' "$scratch/stdout")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     [ "$(wc -l <"$scratch/stdout")" -le 24 ] || return
-    for word in FILE... --memory --find-capacity --json --svg --help 1TiB; do
+    for word in FILE... --memory --find-capacity --plan --json --svg --help 1TiB; do
         grep -qF -e "$word" "$scratch/stdout" || complain "lacks $word" || return
     done
 }
@@ -96,6 +96,37 @@ END
     # What did not fit is not there; the others are.
     runs 1 "$log:2:" "$log" --memory 2MiB --svg "$svg" && ! grep -q 3145728 "$svg" &&
         grep -q '1048576 B at' "$svg"
+}
+
+# Three marked steps of two blocks each; the third one's first block is larger than recorded.
+replays_on_a_plan() {
+    {
+        echo "$header"
+        for bytes in 3000000 1000000 3000321; do
+            echo 71,,step,,0,0
+            echo "71,,allocate,0x10,$bytes,0"
+            echo 71,,allocate,0x20,2000,0
+            echo 71,,free,0x10,0,0
+            echo 71,,free,0x20,0,0
+        done
+    } >"$scratch/steps.csv"
+    runs 0 '' "$scratch/steps.csv" --plan --json "$json" || return
+    holds 'r["steps"] == 3 and r["step_allocations"] == 2 and r["is_log_repeated"] is False and
+        r["bound_bytes"] == 3002368 == r["plan_bytes"] and r["gap"] == 0 and
+        r["plan_hits"] == 3 and r["plan_misses"] == 1 and r["plan_unplanned"] == 0 and
+        r["plan_misses_by_reason"]["larger than recorded"] == 1 and
+        sum(r["plan_misses_by_reason"].values()) == 1' || return
+    grep -qF 'plan 2.9 MiB, bound 2.9 MiB, gap 0.000 %' "$scratch/stdout" &&
+        grep -qF 'missed 1: larger than recorded' "$scratch/stdout" || return
+    runs 0 '' "$log" --plan --json "$json" &&
+        holds 'r["is_log_repeated"] and r["steps"] == 2 and r["events"] == 14' || return
+    runs 0 '' "$log" --json "$json" && holds '"steps" not in r and "plan_bytes" not in r'
+}
+
+# The plan's memory, and beside it the block that misses its slot.
+finds_capacity_with_a_plan() {
+    runs 0 '' "$scratch/steps.csv" --plan --find-capacity --json "$json" &&
+        holds 'r["capacity"] == 6 << 20'
 }
 
 replays_several() {
@@ -190,10 +221,19 @@ replays_in_little_memory() { # FILE LIVE BEST
         max(r['peak_reserved'], r['capacity']) <= 1.02 * float('$3') * 2**20"
 }
 
+# Packed to within 0.5 % of what is live, and replayed without a miss.
+plans_closely() { # FILE
+    runs 0 '' "$1" --plan --json "$json" || return
+    holds 'r["gap"] <= 0.005 and r["plan_misses"] == 0 and r["plan_hits"] > 1000 and
+        r["plan_hits"] + r["plan_unplanned"] == (r["steps"] - 1) * r["step_allocations"]'
+}
+
 check 'help_fits_on_a_screen_and_names_everything' helps
 check 'the_figures_are_those_of_the_log' writes_figures
 check 'the_smallest_device_is_found' finds_capacity
 check 'a_picture_shows_where_the_blocks_were' draws
+check 'steps_are_replayed_on_a_plan' replays_on_a_plan
+check 'the_smallest_device_for_a_plan_is_found' finds_capacity_with_a_plan
 check 'several_logs_are_an_array_and_a_bad_one_stops_none' replays_several
 check 'failures_are_named_by_line_and_counted' fails_with_figures
 check 'a_log_that_fails_has_no_capacity' fails_without_capacity
@@ -221,10 +261,13 @@ for trace in 'gpt_medium_128_inference 1658 inf' 'gpt_medium_128_train 6690 6897
     file=$traces/$1.rmm.csv.gz
     if [ ! -e "$file" ]; then
         skip "$1_is_replayed_in_little_memory" "no $file"
+        skip "$1_is_planned_closely" "no $file"
     elif "$replay" "$file" 2>&1 | grep -q 'no zlib'; then
         skip "$1_is_replayed_in_little_memory" 'a build without zlib'
+        skip "$1_is_planned_closely" 'a build without zlib'
     else
         check "$1_is_replayed_in_little_memory" replays_in_little_memory "$file" "$2" "$3"
+        check "$1_is_planned_closely" plans_closely "$file"
     fi
 done
 check_report

@@ -132,8 +132,10 @@ static void json_has_a_row_each_and_null_for_what_is_not_known(void) {
     add(&rows, row("random", "", 1, "glibc", 44));
     add(&rows, row("one_size", "4096-instructions", 1, "floor", 0));
     rows.items[2].instructions = 55.5;
+    add(&rows, row("rnn_warm", "", 1, "plan", 20));
+    rows.items[3].ns_step = 400;
     ashlar_json *document = write_and_read(&rows);
-    REQUIRE(document != NULL && document->kind == ASHLAR_JSON_ARRAY && document->count == 3);
+    REQUIRE(document != NULL && document->kind == ASHLAR_JSON_ARRAY && document->count == 4);
     const ashlar_json *first = document->item, *second = first->next, *third = second->next;
     CHECK(is_text(first, "workload", "one_size") && is_text(first, "variant", "4096"));
     CHECK(is_text(first, "subject", "ashlar") && is_number(first, "threads", 2));
@@ -144,6 +146,8 @@ static void json_has_a_row_each_and_null_for_what_is_not_known(void) {
     CHECK(is_null(second, "reserved_over_live"));
     CHECK_ZU(second->count, 7);
     CHECK(is_null(third, "ns_pair") && is_null(third, "driver_calls"));
+    CHECK(is_number(third->next, "ns_step", 400));
+    CHECK_ZU(third->next->count, 8);
     CHECK(is_null(third, "reserved_over_live") && is_number(third, "instructions", 55.5));
     ashlar_json_free(document);
     ashlar_bench_rows_finish(&rows);
@@ -223,6 +227,42 @@ static void rnn_steps_are_held_to_memory_and_driver_calls(void) {
     ashlar_bench_rows_finish(&rows);
 }
 
+static void a_plan_is_held_against_the_cache_and_to_memory(void) {
+    ashlar_bench_rows rows = {0};
+    add(&rows, row("rnn_step", "64", 1, "ashlar", 20));
+    add(&rows, row("rnn_step", "64", 1, "floor", 1));
+    add(&rows, row("rnn_step", "64", 1, "plan", 20));
+    add(&rows, row("rnn_warm", "", 1, "plan", 20));
+    rows.items[3].driver_calls = 1;
+    rows.items[3].reserved_over_live = 1.02;
+    const char *text = text_of(ashlar_bench_print_targets, &rows);
+    CHECK_ZU(count_of(text, "\n"), 3);
+    CHECK(has_line(text, "met      rnn_step  64", "replayed pair", "1.000  (at most 1)"));
+    CHECK(has_line(text, "met      rnn_warm", "reserved / peak live", "1.020  (at most 1.02)"));
+    CHECK(has_line(text, "NOT MET  rnn_warm", "driver calls", "1.000  (at most 0)"));
+    rows.items[2].ns_pair = 20.1;
+    rows.items[3].reserved_over_live = 1.021;
+    rows.items[3].driver_calls = 0;
+    text = text_of(ashlar_bench_print_targets, &rows);
+    CHECK(has_line(text, "NOT MET  rnn_step  64", "replayed pair", "1.005  (at most 1)"));
+    CHECK(has_line(text, "NOT MET  rnn_warm", "reserved / peak live", "1.021  (at most 1.02)"));
+    CHECK(has_line(text, "met      rnn_warm", "driver calls", "0.000  (at most 0)"));
+    ashlar_bench_rows_finish(&rows);
+}
+
+static void instructions_of_a_replay_are_held_to_the_caches(void) {
+    ashlar_bench_rows rows = {0};
+    add(&rows, row("one_size", "4096-instructions", 1, "plan", 0));
+    rows.items[0].instructions = 130;
+    CHECK_ZU(strlen(text_of(ashlar_bench_print_targets, &rows)), 0);
+    add(&rows, row("one_size", "4096-instructions", 1, "ashlar", 0));
+    rows.items[1].instructions = 100;
+    const char *text = text_of(ashlar_bench_print_targets, &rows);
+    CHECK_ZU(count_of(text, "\n"), 2);
+    CHECK(has_line(text, "NOT MET", "instructions replayed", "1.300  (at most 1)"));
+    ashlar_bench_rows_finish(&rows);
+}
+
 static void what_was_not_measured_is_not_judged(void) {
     ashlar_bench_rows rows = {0};
     add(&rows, row("one_size", "4096", 1, "ashlar", 20));
@@ -261,6 +301,8 @@ int main(void) {
     RUN(one_size_is_held_against_floor_cub_and_one_thread);
     RUN(mixed_sizes_are_held_to_memory_too);
     RUN(rnn_steps_are_held_to_memory_and_driver_calls);
+    RUN(a_plan_is_held_against_the_cache_and_to_memory);
+    RUN(instructions_of_a_replay_are_held_to_the_caches);
     RUN(what_was_not_measured_is_not_judged);
     RUN(instructions_are_held_to_130);
     remove_folder();

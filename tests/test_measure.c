@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "allocator_fixture.h"
+#include "error.h"
 
 static const ashlar_workload_spec *spec_of(const char *variant) {
     size_t count;
@@ -95,8 +96,14 @@ static void counter_usage(void *self, ashlar_peer_usage *out) {
 }
 
 static const ashlar_peer counting = {
-    "counting",    counter_create, counter_destroy, counter_enter,
-    counter_leave, counter_take,   counter_give,    counter_usage,
+    .name = "counting",
+    .create = counter_create,
+    .destroy = counter_destroy,
+    .enter = counter_enter,
+    .leave = counter_leave,
+    .take = counter_take,
+    .give = counter_give,
+    .usage = counter_usage,
 };
 
 static void check_counts_balance(void) {
@@ -126,6 +133,108 @@ static void every_part_of_the_list_is_run_on_every_thread(void) {
     CHECK(result.ns_pair > 0);
     CHECK_ZU(result.driver_calls, 0);
     CHECK_NEAR(result.reserved_over_live, 1.5, 1e-12, 0);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+/* --- steps ----------------------------------------------------------------------------------- */
+
+static atomic_size_t step_begins, step_ends, outside; /* outside: taken in no step */
+static _Thread_local bool is_in_step;
+static size_t bad_begin, bad_end; /* which fails, from 1; 0: none */
+
+static ashlar_status note_begin(void *self, ashlar_stream stream) {
+    atomic_fetch_add(&counts.wrong, self != &counts || stream == NULL || is_in_step);
+    if (atomic_fetch_add(&step_begins, 1) + 1 == bad_begin) {
+        atomic_fetch_sub(&step_begins, 1);
+        return ashlar_fail(ASHLAR_EDRIVER, "no step");
+    }
+    is_in_step = true;
+    return ASHLAR_OK;
+}
+
+static ashlar_status note_end(void *self) {
+    atomic_fetch_add(&counts.wrong, self != &counts || !is_in_step);
+    is_in_step = false;
+    return atomic_fetch_add(&step_ends, 1) + 1 == bad_end ? ashlar_fail(ASHLAR_EIO, "no end")
+                                                          : ASHLAR_OK;
+}
+
+static void *take_in_step(void *self, size_t bytes, ashlar_stream stream) {
+    atomic_fetch_add(&outside, !is_in_step);
+    return counter_take(self, bytes, stream);
+}
+
+static const ashlar_peer stepping = {
+    .name = "stepping",
+    .create = counter_create,
+    .destroy = counter_destroy,
+    .enter = counter_enter,
+    .leave = counter_leave,
+    .take = take_in_step,
+    .give = counter_give,
+    .begin_step = note_begin,
+    .end_step = note_end,
+};
+
+static ashlar_workload record_steps(const char *name) {
+    ashlar_workload w = {0};
+    size_t count;
+    const ashlar_workload_spec *specs = ashlar_workload_plan_specs(&count);
+    while (strcmp(specs->name, name) != 0) {
+        specs++;
+    }
+    CHECK(ashlar_workload_init(&w, specs) == ASHLAR_OK);
+    return w;
+}
+
+static ashlar_status measure_stepping(const ashlar_workload *w, size_t threads) {
+    const ashlar_peer *peer = &stepping;
+    const ashlar_measure_config config = {device, threads, 1, 1};
+    ashlar_measurement result;
+    const size_t refuse_at = counts.refuse_at;
+    counts = (counter){.refuse_at = refuse_at};
+    step_begins = step_ends = outside = 0;
+    const ashlar_status status = ashlar_measure(&config, w, &peer, 1, &result);
+    CHECK(step_begins == step_ends);
+    check_counts_balance();
+    counts.refuse_at = 0;
+    return status;
+}
+
+static void steps_begin_and_end_where_the_list_has_them(void) {
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record_steps("rnn_warm");
+    for (size_t threads = 1; threads <= THREADS; threads++) {
+        CHECK(measure_stepping(&w, threads) == ASHLAR_OK);
+        CHECK_ZU(step_begins, threads * (1 + 3 * (size_t)ASHLAR_WORKLOAD_RNN_STEPS));
+        CHECK_ZU(outside, 0);
+    }
+    ashlar_workload_finish(&w);
+    w = record_steps("rnn_step"); /* with a block before its first step */
+    CHECK(measure_stepping(&w, 1) == ASHLAR_OK);
+    CHECK_ZU(step_begins, 1 + 3);
+    CHECK_ZU(outside, 1);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+static void a_step_that_fails_ends_the_measurement(void) {
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record_steps("rnn_step");
+    for (size_t at = 1; at <= 4; at++) {
+        bad_begin = at;
+        CHECK(measure_stepping(&w, 1) == ASHLAR_EDRIVER);
+        CHECK_ZU(step_begins, at - 1);
+        bad_begin = 0;
+        bad_end = at;
+        CHECK(measure_stepping(&w, 1) == ASHLAR_EIO);
+        CHECK_ZU(step_begins, at);
+        bad_end = 0;
+    }
+    counts.refuse_at = 30; /* within the second step, which ends all the same */
+    CHECK(measure_stepping(&w, 1) == ASHLAR_ENOMEM);
+    CHECK_ZU(step_begins, 2);
     ashlar_workload_finish(&w);
     tear_down_device();
 }
@@ -267,7 +376,7 @@ static void every_subject_runs_on_one_thread_and_on_two(void) {
         REQUIRE(ashlar_measure(&config, &w, peers, count, results) == ASHLAR_OK);
         for (size_t i = 0; i < count; i++) {
             const bool is_known =
-                peers[i]->usage != NULL && (threads == 1 || peers[i] == ashlar_peer_ashlar());
+                peers[i]->usage != NULL && (threads == 1 || peers[i] != ashlar_peer_cub());
             CHECK(results[i].ns_pair > 0);
             CHECK((results[i].reserved_over_live > 0) == is_known);
         }
@@ -379,6 +488,8 @@ static void any_failing_driver_call_ends_cleanly(void) {
 int main(void) {
     RUN(the_median_is_the_one_in_the_middle);
     RUN(every_part_of_the_list_is_run_on_every_thread);
+    RUN(steps_begin_and_end_where_the_list_has_them);
+    RUN(a_step_that_fails_ends_the_measurement);
     RUN(a_slow_subject_takes_part_in_five_rounds);
     RUN(every_round_begins_with_another_subject);
     RUN(a_longer_round_runs_the_body_more_often);

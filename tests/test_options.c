@@ -170,6 +170,25 @@ static void a_list_takes_64_values_in_their_order(void) {
     CHECK_ZU(values.list.count, ASHLAR_OPTION_LIST_MAX);
 }
 
+static void other_words_are_taken_out_in_their_order(void) {
+    char *argv[] = {"program", "one", "--count", "2", "two", "--flag", "three", "--text=x", "four",
+                    "--nonsense", "five", "-c", "six", "--count"};
+    enum { WORDS = sizeof argv / sizeof argv[0] };
+    static const char *const kept[] = {"program",  "--count",    "2",  "--flag",
+                                       "--text=x", "--nonsense", "-c", "--count"};
+    static const char *const taken[] = {"one", "two", "three", "four", "five", "six"};
+    char *words[WORDS];
+    int argc = WORDS;
+    CHECK(ashlar_options_take_words(OPTIONS, OPTION_COUNT, &argc, argv, words) == 6);
+    REQUIRE(argc == 8);
+    for (size_t i = 0; i < 8; i++) {
+        CHECK(strcmp(argv[i], kept[i]) == 0);
+    }
+    for (size_t i = 0; i < 6; i++) {
+        CHECK(strcmp(words[i], taken[i]) == 0);
+    }
+}
+
 static void the_help_has_a_line_for_each_option_with_its_default(void) {
     char *text = NULL;
     size_t bytes = 0;
@@ -201,6 +220,7 @@ int main(void) {
     RUN(reals_keep_to_their_range_and_are_finite);
     RUN(a_flag_takes_no_value);
     RUN(a_list_takes_64_values_in_their_order);
+    RUN(other_words_are_taken_out_in_their_order);
     RUN(the_help_has_a_line_for_each_option_with_its_default);
     return check_report();
 }

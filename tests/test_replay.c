@@ -86,7 +86,12 @@ static ashlar_status test_check(ashlar_allocator *a) {
     return note('c', 0, NULL) ? go_wrong() : ashlar_allocator_check(a);
 }
 
-static const ashlar_replay_calls test_calls = {test_alloc, test_free, test_free_on, test_check};
+static const ashlar_replay_calls test_calls = {
+    .alloc = test_alloc,
+    .free = test_free,
+    .free_on = test_free_on,
+    .check = test_check,
+};
 
 static ashlar_replay_config config;
 static ashlar_replay_result result;

@@ -71,9 +71,20 @@ static void check_list(const ashlar_workload *w) {
     free(before);
 }
 
-static void every_list_can_be_run_again_and_again(void) {
-    size_t count;
-    const ashlar_workload_spec *specs = ashlar_workload_specs(&count);
+/* Steps lie in order, a body that has some begins with one, and none is empty. */
+static void check_steps(const ashlar_workload *w) {
+    size_t in_body = 0;
+    bool begins_body = w->step_count == 0;
+    for (size_t i = 0; i < w->step_count; i++) {
+        CHECK(w->steps[i] < (i + 1 < w->step_count ? w->steps[i + 1] : w->body_end));
+        begins_body = begins_body || w->steps[i] == w->body_begin;
+        in_body += w->steps[i] >= w->body_begin;
+    }
+    CHECK(begins_body);
+    CHECK_ZU(ashlar_workload_body_steps(w), in_body);
+}
+
+static void check_specs(const ashlar_workload_spec *specs, size_t count) {
     for (size_t i = 0; i < count; i++) {
         ashlar_workload w;
         REQUIRE(ashlar_workload_init(&w, &specs[i]) == ASHLAR_OK);
@@ -83,8 +94,61 @@ static void every_list_can_be_run_again_and_again(void) {
         CHECK_ZU(w.body_end - w.body_begin, 2 * w.body_pairs);
         CHECK(w.live_max <= w.slot_count);
         check_list(&w);
+        check_steps(&w);
         ashlar_workload_finish(&w);
     }
+}
+
+static void every_list_can_be_run_again_and_again(void) {
+    size_t count;
+    const ashlar_workload_spec *specs = ashlar_workload_specs(&count);
+    check_specs(specs, count);
+    specs = ashlar_workload_plan_specs(&count);
+    check_specs(specs, count);
+}
+
+static ashlar_workload record_for_plan(const char *name, const char *variant) {
+    ashlar_workload w = {0};
+    size_t count;
+    const ashlar_workload_spec *specs = ashlar_workload_plan_specs(&count);
+    while (count > 0 && (strcmp(specs->name, name) != 0 || strcmp(specs->variant, variant) != 0)) {
+        specs++;
+        count--;
+    }
+    CHECK(count > 0 && ashlar_workload_init(&w, specs) == ASHLAR_OK);
+    return w;
+}
+
+static void steps_for_plans_are_as_long_as_they_say(void) {
+    static const struct {
+        const char *name, *variant;
+        size_t steps, pairs; /* of the body */
+    } wanted[] = {{"one_size", "4096", 1, 256},
+                  {"rnn_step", "1", 1, 20},
+                  {"rnn_step", "64", 1, 1280},
+                  {"rnn_warm", "", 1000, 20000}};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        ashlar_workload w = record_for_plan(wanted[i].name, wanted[i].variant);
+        CHECK_ZU(ashlar_workload_body_steps(&w), wanted[i].steps);
+        CHECK_ZU(w.body_pairs, wanted[i].pairs);
+        /* What is recorded for the plan is the body itself, or was a step before it. */
+        CHECK_ZU(w.step_count, wanted[i].steps + (i > 0));
+        ashlar_workload_finish(&w);
+    }
+}
+
+/* So that a thread's cache serves the step: no large blocks, and a heap that is much larger. */
+static void the_small_step_fits_a_cache(void) {
+    ashlar_workload w = record_for_plan("rnn_step", "1");
+    REQUIRE(w.step_count > 0);
+    uint64_t step_bytes = 0, before = 0;
+    for (size_t i = 0; i < w.body_end; i++) {
+        CHECK(i < w.steps[0] || w.ops[i].bytes <= MIB);
+        before += i < w.steps[0] ? w.ops[i].bytes : 0;
+    }
+    step_bytes = w.peak_bytes - before;
+    CHECK(step_bytes > MIB && step_bytes < before / 64);
+    ashlar_workload_finish(&w);
 }
 
 static void all_that_is_to_be_measured_is_there(void) {
@@ -301,6 +365,8 @@ static void any_lack_of_host_memory_is_reported(void) {
 
 int main(void) {
     RUN(every_list_can_be_run_again_and_again);
+    RUN(steps_for_plans_are_as_long_as_they_say);
+    RUN(the_small_step_fits_a_cache);
     RUN(all_that_is_to_be_measured_is_there);
     RUN(one_size_is_pairs_of_that_size);
     RUN(the_fragmented_heap_has_holes_of_other_sizes_only);
