@@ -39,10 +39,8 @@ static double key_begin(const ashlar_pack_items *p, const ashlar_pack_item *item
 }
 
 static const greedy_order orders[] = {
-    {"fullest section first", key_peak},
-    {"largest first", key_bytes},
-    {"largest area first", key_area},
-    {"longest-lived first", key_life},
+    {"fullest section first", key_peak}, {"largest first", key_bytes},
+    {"largest area first", key_area},    {"longest-lived first", key_life},
     {"earliest first", key_begin},
 };
 
@@ -73,6 +71,15 @@ void ashlar_pack_sort(ashlar_pack_state *state) {
 }
 
 /* ---- placing ---- */
+
+size_t ashlar_pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets) {
+    size_t highest = 0;
+    for (size_t i = 0; i < problem->count; i++) {
+        const size_t end = offsets[i] + problem->items[i].bytes;
+        highest = end > highest ? end : highest;
+    }
+    return highest;
+}
 
 void ashlar_pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
     if (bytes < state->plan_bytes) {

@@ -18,9 +18,9 @@ typedef struct ashlar_pack_state {
     ashlar_pack_watch watch;
     /* Scratch: */
     ashlar_pack_room *room;
-    uint32_t *order;  /* [count]: items in the order of their placing */
-    double *keys;     /* [count], by item: the larger, the earlier in the order */
-    size_t *trial;    /* [count]: offsets of the plan in the making */
+    uint32_t *order; /* [count]: items in the order of their placing */
+    double *keys;    /* [count], by item: the larger, the earlier in the order */
+    size_t *trial;   /* [count]: offsets of the plan in the making */
 } ashlar_pack_state;
 
 /* Make `order` from `keys`. */
@@ -31,6 +31,9 @@ void ashlar_pack_sort(ashlar_pack_state *state);
  * said stop and there is a plan already. Errors: ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_pack_place(ashlar_pack_state *state, size_t *bytes);
+
+/* Where the last item of a plan ends. */
+size_t ashlar_pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets);
 
 /* Make `trial` the best plan if its `bytes` are fewer. */
 void ashlar_pack_keep_trial(ashlar_pack_state *state, size_t bytes);
