@@ -8,12 +8,12 @@
 #include "pack_search.h"
 
 enum {
-    STEPS = 1 << 20, /* of the first search for the target; more in each round */
-    STEPS_GROWTH = 4,
-    STEPS_OF_CAPACITY = 1 << 22, /* a capacity is to be met: what lies above it is second best */
+    IMPROVE_ROUNDS = 16,         /* of greedy packing, before the first search */
+    STEPS = 1 << 20,             /* of the first search for the target */
+    STEPS_OF_CAPACITY = 1 << 22, /* where what lies above the target is second best */
     STEPS_SHARE = 8,             /* of these, for each capacity above the target */
-    IMPROVE_ROUNDS = 16,         /* of greedy packing in a round */
-    LARGE = 4096,                /* items from which on the exact search is slower than luck */
+    GROWTH = 4,                  /* of both, from one round to the next */
+    SECTIONS = 512,              /* with more of them a step takes longer, so there are fewer */
 };
 
 /* Invariant: proven_bytes <= smallest plan <= state->plan_bytes. */
@@ -86,21 +86,24 @@ static ashlar_status search_round(refinement *r) {
     return status == ASHLAR_OK && !is_found ? bisect(r, goal) : status;
 }
 
+static uint64_t first_steps(const ashlar_pack_state *state) {
+    const uint64_t sections = state->problem->section_count;
+    const uint64_t steps = state->watch.options->capacity_bytes > 0 ? STEPS_OF_CAPACITY : STEPS;
+    return sections > SECTIONS ? steps * SECTIONS / sections : steps;
+}
+
 ashlar_status ashlar_pack_refine(ashlar_pack_state *state, size_t *proven_bytes) {
-    const size_t capacity = state->watch.options->capacity_bytes;
     refinement r = {.state = state,
                     .unit = common_divisor(state->problem),
                     .proven_bytes = state->problem->peak_bytes,
-                    .steps = capacity > 0 ? STEPS_OF_CAPACITY : STEPS};
-    const bool is_large = state->problem->count >= LARGE;
+                    .steps = first_steps(state)};
     ashlar_status status = ashlar_pack_search_create(state->problem, &r.search);
-    for (bool searches = !is_large; status == ASHLAR_OK && !is_over(&r); searches = !searches) {
-        if (searches) {
+    for (size_t rounds = IMPROVE_ROUNDS; status == ASHLAR_OK && !is_over(&r); rounds *= GROWTH) {
+        state->watch.now.strategy = "improved order";
+        status = ashlar_pack_improve(state, rounds, &r.random);
+        if (status == ASHLAR_OK && !is_over(&r)) {
             status = search_round(&r);
-            r.steps *= STEPS_GROWTH;
-        } else {
-            state->watch.now.strategy = "improved order";
-            status = ashlar_pack_improve(state, IMPROVE_ROUNDS, &r.random);
+            r.steps *= GROWTH;
         }
     }
     ashlar_pack_search_destroy(r.search);

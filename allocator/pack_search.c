@@ -220,11 +220,12 @@ static ashlar_pack_view look(ashlar_pack_search *search, ashlar_pack_edge *edge,
 /* One move forward. *view says how it went; false: no host memory. */
 static bool move(ashlar_pack_search *search, ashlar_pack_view *view, uint32_t *stuck) {
     ashlar_pack_edge edge;
-    level new = {.change_count = search->board.change_count};
+    level new = {0};
     *view = look(search, &edge, stuck);
     if (*view != ASHLAR_PACK_EDGE) {
         return !search->board.has_failed;
     }
+    new.change_count = search->board.change_count; /* what look() has levelled stays so */
     new.section = ashlar_pack_edge_section(&edge);
     new.first = new.section;
     new.end = new.section + 1;
