@@ -119,6 +119,13 @@ ashlar_status ashlar_pack_place(ashlar_pack_state *state, size_t *bytes) {
     return ASHLAR_OK;
 }
 
+/* The next order would have little to gain. */
+static bool is_close(const ashlar_pack_state *state) {
+    enum { SHARE = 1024 };
+    const size_t plan = state->plan_bytes, target = state->target_bytes;
+    return plan <= target || plan - target <= state->problem->peak_bytes / SHARE;
+}
+
 ashlar_status ashlar_pack_greedy(ashlar_pack_state *state) {
     const ashlar_pack_items *p = state->problem;
     for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
@@ -133,7 +140,7 @@ ashlar_status ashlar_pack_greedy(ashlar_pack_state *state) {
             return status;
         }
         ashlar_pack_keep_trial(state, bytes);
-        if (state->plan_bytes <= state->target_bytes || state->watch.is_stopped) {
+        if (is_close(state) || state->watch.is_stopped) {
             break;
         }
     }

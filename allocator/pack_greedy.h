@@ -39,9 +39,9 @@ size_t ashlar_pack_highest_end(const ashlar_pack_items *problem, const size_t *o
 void ashlar_pack_keep_trial(ashlar_pack_state *state, size_t bytes);
 
 /*
- * Try all orders until one reaches the target; the best plan is kept. The first one is completed
- * even when the watch says stop, so that there is a plan afterwards.
- * Errors: ASHLAR_EHOSTMEM.
+ * Try the orders until one is close to the target; the best plan is kept. The first one is
+ * completed even when the watch says stop, so that there is a plan afterwards. Errors:
+ * ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_pack_greedy(ashlar_pack_state *state);
 

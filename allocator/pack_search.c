@@ -10,7 +10,11 @@
 #include "pack_random.h"
 
 enum {
-    MEMORY_SHIFT = 20,      /* keys of impossible parts: 2^20 of them, the newer over the older */
+    /* Keys of impossible parts that are remembered, the newer over the older: so many for each
+     * item, a power of two within these limits. */
+    MEMORY_OF_ITEM = 4096,
+    MEMORY_SHIFT_MIN = 12,
+    MEMORY_SHIFT_MAX = 20,
     RUN_STEPS = 1000,       /* of the shortest run */
     LOOK_EVERY = 1024,      /* steps between two looks at the clock */
     WEIGHT_OF_FAILURE = 64, /* added to a section's weight */
@@ -30,7 +34,8 @@ typedef struct level {
 
 struct ashlar_pack_search {
     ashlar_pack_board board;
-    uint64_t *memory;       /* [1 << MEMORY_SHIFT], keys; 0: none */
+    uint64_t *memory;       /* [1 << memory_shift], keys; 0: none */
+    unsigned memory_shift;
     size_t memory_capacity; /* failures at this capacity are failures at any smaller one */
     uint32_t *weights;      /* by section */
     int64_t *tastes;        /* by item: how early it is to be tried in this run */
@@ -45,7 +50,7 @@ struct ashlar_pack_search {
 /* ---- memory of failures ---- */
 
 static uint64_t *memory_slot(const ashlar_pack_search *search, uint64_t key) {
-    return &search->memory[key >> (64 - MEMORY_SHIFT)];
+    return &search->memory[key >> (64 - search->memory_shift)];
 }
 
 static void blame(ashlar_pack_search *search, uint32_t section) {
@@ -294,7 +299,7 @@ ashlar_status ashlar_pack_search_run(ashlar_pack_search *search, size_t capacity
                                      ashlar_pack_outcome *outcome) {
     ashlar_pack_outcome found = ASHLAR_PACK_UNDECIDED;
     if (capacity > search->memory_capacity) {
-        memset(search->memory, 0, sizeof(uint64_t) << MEMORY_SHIFT);
+        memset(search->memory, 0, sizeof(uint64_t) << search->memory_shift);
     }
     search->memory_capacity = capacity;
     search->board.capacity = capacity;
@@ -326,7 +331,13 @@ ashlar_status ashlar_pack_search_create(const ashlar_pack_items *problem,
                                         ashlar_pack_search **out) {
     ashlar_pack_search *search = ashlar_host_calloc(1, sizeof *search);
     if (search != NULL) {
-        search->memory = ashlar_host_calloc((size_t)1 << MEMORY_SHIFT, sizeof *search->memory);
+        search->memory_shift = MEMORY_SHIFT_MIN;
+        while (search->memory_shift < MEMORY_SHIFT_MAX &&
+               (size_t)1 << search->memory_shift < MEMORY_OF_ITEM * problem->count) {
+            search->memory_shift++;
+        }
+        search->memory =
+            ashlar_host_calloc((size_t)1 << search->memory_shift, sizeof *search->memory);
         search->weights = ashlar_host_calloc(problem->section_count, sizeof *search->weights);
         search->tastes = ashlar_host_calloc(problem->count, sizeof *search->tastes);
     }

@@ -24,8 +24,8 @@ static inline void draw_buffers(ashlar_pack_buffer *buffers, size_t count, size_
                                 size_t time_max) {
     for (size_t i = 0; i < count; i++) {
         const size_t begin = pack_draw(0, time_max - 1);
-        buffers[i] = (ashlar_pack_buffer){pack_draw(1, bytes_max), begin,
-                                          pack_draw(begin + 1, time_max)};
+        buffers[i] =
+            (ashlar_pack_buffer){pack_draw(1, bytes_max), begin, pack_draw(begin + 1, time_max)};
     }
 }
 

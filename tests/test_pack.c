@@ -169,9 +169,10 @@ static void draw_hard(void) {
 }
 
 static void progress_can_stop_the_search(void) {
-    const ashlar_pack_options options = {
-        .time_budget_ms = NO_HURRY_MS, .capacity_bytes = 1, .progress = stop_at_once,
-        .user = &calls};
+    const ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS,
+                                         .capacity_bytes = 1,
+                                         .progress = stop_at_once,
+                                         .user = &calls};
     draw_hard();
     calls = 0;
     REQUIRE(packs(MANY, &options));
