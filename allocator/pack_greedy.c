@@ -119,11 +119,13 @@ ashlar_status ashlar_pack_place(ashlar_pack_state *state, size_t *bytes) {
     return ASHLAR_OK;
 }
 
-/* The next order would have little to gain. */
+/* The next order has little to gain; but a capacity is met or not. */
 static bool is_close(const ashlar_pack_state *state) {
     enum { SHARE = 1024 };
-    const size_t plan = state->plan_bytes, target = state->target_bytes;
-    return plan <= target || plan - target <= state->problem->peak_bytes / SHARE;
+    const bool has_capacity = state->watch.options->capacity_bytes > 0;
+    const size_t little = has_capacity ? 0 : state->problem->peak_bytes / SHARE;
+    return state->plan_bytes <= state->target_bytes ||
+           state->plan_bytes - state->target_bytes <= little;
 }
 
 ashlar_status ashlar_pack_greedy(ashlar_pack_state *state) {
