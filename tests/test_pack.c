@@ -85,6 +85,43 @@ static void without_a_budget_there_is_no_search(void) {
     CHECK(worse > 0);
 }
 
+/* Each of the orders is the best one of some problem. */
+static void every_order_has_its_problems(void) {
+    static const char *const names[] = {"fullest section first", "largest first",
+                                        "largest area first", "longest-lived first",
+                                        "earliest first"};
+    enum { COUNT = sizeof names / sizeof names[0] };
+    size_t wins[COUNT] = {0};
+    pack_seed = 3;
+    for (int round = 0; round < 500; round++) {
+        draw_buffers(buffers, 60, 5000, 40);
+        REQUIRE(packs(60, NULL));
+        for (int i = 0; i < COUNT; i++) {
+            wins[i] += strcmp(result.strategy, names[i]) == 0;
+        }
+    }
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(wins[i] > 0);
+    }
+}
+
+static void an_order_is_improved_by_what_stuck_out(void) {
+    pack_seed = 1;
+    for (int round = 0; round < 2; round++) {
+        ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
+        draw_buffers(buffers, 200, 5000, 100);
+        for (size_t i = 0; i < 200; i++) {
+            const bool is_long = buffers[i].end - buffers[i].begin > 30;
+            buffers[i].end = is_long ? buffers[i].begin + 30 : buffers[i].end;
+        }
+        REQUIRE(packs(200, NULL));
+        options.capacity_bytes = result.plan_bytes - 1;
+        REQUIRE(packs(200, &options));
+        CHECK(result.plan_bytes <= options.capacity_bytes);
+        CHECK(strcmp(result.strategy, "improved order") == 0);
+    }
+}
+
 static void offsets_are_aligned(void) {
     for (size_t alignment = 1; alignment <= 4096; alignment *= 8) {
         const ashlar_pack_options options = {.alignment = alignment, .time_budget_ms = 20};
@@ -262,6 +299,8 @@ int main(void) {
     RUN(lifetimes_are_half_open);
     RUN(few_buffers_get_the_smallest_plan_and_its_proof);
     RUN(without_a_budget_there_is_no_search);
+    RUN(every_order_has_its_problems);
+    RUN(an_order_is_improved_by_what_stuck_out);
     RUN(offsets_are_aligned);
     RUN(a_capacity_is_met_and_no_more);
     RUN(the_same_problem_gives_the_same_offsets);
