@@ -176,23 +176,20 @@ static void choose(ashlar_pack_search *search) {
 
 /*
  * Section `stuck` cannot be filled: go back to the last choice that may have to do with it, and
- * has an alternative. A level whose part is another one than the failed part is not to blame. One
- * without alternatives makes its whole part fail. False: no level is left, there is no plan.
+ * has an alternative. Parts only ever split, so a level's part either holds the section, or is
+ * another one that is not to blame. One without alternatives makes its whole part fail. False: no
+ * level is left, there is no plan.
  */
 static bool go_back(ashlar_pack_search *search, uint32_t stuck) {
-    uint32_t first = stuck, end = stuck + 1;
-    ashlar_pack_board_connect(&search->board, &first, &end);
     while (search->level_count > 0) {
         level *top = &search->levels[search->level_count - 1];
-        const bool is_other = top->end <= first || end <= top->first;
-        if (!is_other && top->next < top->choice_count) {
+        const bool is_to_blame = top->first <= stuck && stuck < top->end;
+        if (is_to_blame && top->next < top->choice_count) {
             ashlar_pack_board_undo(&search->board, top->change_count);
             return true;
         }
-        if (!is_other) {
+        if (is_to_blame) {
             *memory_slot(search, top->key) = top->key;
-            first = top->first < first ? top->first : first;
-            end = top->end > end ? top->end : end;
         }
         pop_level(search);
     }

@@ -113,16 +113,17 @@ static void draw_moved(uint64_t seed, size_t count) {
 }
 
 static void what_is_called_impossible_is(void) {
+    enum { MOVED = 12 };
     size_t impossible = 0;
     for (uint64_t seed = 0; seed < 2000; seed++) {
-        draw_moved(seed, FEW_MAX);
-        REQUIRE(begin(FEW_MAX));
+        draw_moved(seed, MOVED);
+        REQUIRE(begin(MOVED));
         const size_t peak = problem.peak_bytes;
         const ashlar_pack_outcome outcome = find(peak, 100000);
         CHECK(outcome != ASHLAR_PACK_UNDECIDED);
         if (outcome == ASHLAR_PACK_IMPOSSIBLE) {
             impossible++;
-            CHECK_ZU(smallest_plan_below(buffers, FEW_MAX, peak + 2), peak + 1);
+            CHECK_ZU(smallest_plan_below(buffers, MOVED, peak + 2), peak + 1);
             CHECK(find(peak + 1, 100000) == ASHLAR_PACK_FOUND); /* failures below do not count */
             CHECK(find(peak, 100000) == ASHLAR_PACK_IMPOSSIBLE);
         }
@@ -148,6 +149,34 @@ static void nothing_is_called_impossible_that_is_not(void) {
         end();
     }
     CHECK(found > 500);
+}
+
+/* Hardly any room: a few pieces are a little smaller, so that gaps have to be left just there. */
+static void little_room_is_enough(void) {
+    for (uint64_t seed = 0; seed < 500; seed++) {
+        const size_t count = 10 + (size_t)seed % 30;
+        ashlar_pack_case_perfect(seed, 64, 1, 64, buffers, known, count);
+        for (size_t i = 0; i < count; i += 1 + pack_draw(0, 7)) {
+            buffers[i].bytes -= buffers[i].bytes > 2 ? pack_draw(1, 2) : 0;
+        }
+        REQUIRE(begin(count));
+        CHECK(find(64, 2000000) == ASHLAR_PACK_FOUND);
+        end();
+    }
+}
+
+/* How many of 20 are found in so few steps depends on all that makes the search quick. */
+static void few_steps_are_needed(void) {
+    size_t found = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        const size_t count = 100 + 5 * (size_t)seed;
+        ashlar_pack_case_perfect(seed, 1 << 20, 1 << 10, 1 << 20, buffers, known, count);
+        REQUIRE(begin(count));
+        found += find(1 << 20, 4000) == ASHLAR_PACK_FOUND;
+        end();
+    }
+    printf("# %zu of 20\n", found);
+    CHECK(found >= 17);
 }
 
 static void steps_are_counted(void) {
@@ -206,6 +235,8 @@ int main(void) {
     RUN(few_buffers_are_found_at_the_smallest_capacity);
     RUN(what_is_called_impossible_is);
     RUN(nothing_is_called_impossible_that_is_not);
+    RUN(little_room_is_enough);
+    RUN(few_steps_are_needed);
     RUN(steps_are_counted);
     RUN(parts_fail_by_themselves);
     RUN(without_host_memory_it_says_so);
