@@ -38,14 +38,26 @@ static void state_finish(ashlar_pack_state *state) {
 }
 
 /* Without a capacity to meet, the search is content with a plan close to the bound. */
-static bool is_worth_a_search(ashlar_pack_state *state, const ashlar_pack_options *options) {
+static size_t search_target(const ashlar_pack_state *state, const ashlar_pack_options *options) {
     enum { CLOSE = 200 }; /* a 200th of the bound: 0.5 % */
     const size_t bound = state->problem->peak_bytes;
-    if (options->capacity_bytes == 0) {
-        const size_t close = bound <= SIZE_MAX - bound / CLOSE ? bound + bound / CLOSE : bound;
-        state->target_bytes = close;
+    const bool is_near_the_end = bound > SIZE_MAX - bound / CLOSE;
+    return options->capacity_bytes > 0 || is_near_the_end ? state->target_bytes
+                                                          : bound + bound / CLOSE;
+}
+
+/* The greedy orders, and the search where there is something to gain and time for it. */
+static ashlar_status make_plan(ashlar_pack_state *state, const ashlar_pack_options *options,
+                               size_t *proven_bytes) {
+    const ashlar_status status = ashlar_pack_greedy(state);
+    *proven_bytes = state->problem->peak_bytes;
+    if (status != ASHLAR_OK || options->time_budget_ms == 0) {
+        return status;
     }
-    return options->time_budget_ms > 0 && state->plan_bytes > state->target_bytes;
+    state->target_bytes = search_target(state, options);
+    state->watch.has_deadline = true;
+    return state->plan_bytes > state->target_bytes ? ashlar_pack_refine(state, proven_bytes)
+                                                   : ASHLAR_OK;
 }
 
 static ashlar_status pack_items(const ashlar_pack_items *problem,
@@ -58,11 +70,7 @@ static ashlar_status pack_items(const ashlar_pack_items *problem,
     ashlar_pack_watch_init(&state.watch, options, problem->peak_bytes);
     ashlar_status status = state_init(&state, problem);
     if (status == ASHLAR_OK) {
-        status = ashlar_pack_greedy(&state);
-    }
-    if (status == ASHLAR_OK && is_worth_a_search(&state, options)) {
-        state.watch.has_deadline = true;
-        status = ashlar_pack_refine(&state, &proven_bytes);
+        status = make_plan(&state, options, &proven_bytes);
     }
     if (status == ASHLAR_OK) {
         memcpy(offsets, state.offsets, problem->count * sizeof *offsets);

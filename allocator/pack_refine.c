@@ -13,6 +13,7 @@ enum {
     STEPS_OF_CAPACITY = 1 << 22, /* where what lies above the target is second best */
     STEPS_SHARE = 8,             /* of these, for each capacity above the target */
     GROWTH = 4,                  /* of both, from one round to the next */
+    AREA_MAX = 1 << 22,          /* sections of all items, beyond which a search is too large */
     SECTIONS = 512,              /* with more of them a step takes longer, so there are fewer */
 };
 
@@ -92,16 +93,28 @@ static uint64_t first_steps(const ashlar_pack_state *state) {
     return sections > SECTIONS ? steps * SECTIONS / sections : steps;
 }
 
+/* A board remembers every section of every item that it places. */
+static bool is_searchable(const ashlar_pack_items *p) {
+    uint64_t area = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        area += p->items[i].end - p->items[i].first;
+    }
+    return area <= AREA_MAX;
+}
+
 ashlar_status ashlar_pack_refine(ashlar_pack_state *state, size_t *proven_bytes) {
     refinement r = {.state = state,
                     .unit = common_divisor(state->problem),
                     .proven_bytes = state->problem->peak_bytes,
                     .steps = first_steps(state)};
-    ashlar_status status = ashlar_pack_search_create(state->problem, &r.search);
+    ashlar_status status = ASHLAR_OK;
+    if (is_searchable(state->problem)) {
+        status = ashlar_pack_search_create(state->problem, &r.search);
+    }
     for (size_t rounds = IMPROVE_ROUNDS; status == ASHLAR_OK && !is_over(&r); rounds *= GROWTH) {
         state->watch.now.strategy = "improved order";
         status = ashlar_pack_improve(state, rounds, &r.random);
-        if (status == ASHLAR_OK && !is_over(&r)) {
+        if (status == ASHLAR_OK && !is_over(&r) && r.search != NULL) {
             status = search_round(&r);
             r.steps *= GROWTH;
         }

@@ -34,7 +34,7 @@ typedef struct level {
 
 struct ashlar_pack_search {
     ashlar_pack_board board;
-    uint64_t *memory;       /* [1 << memory_shift], keys; 0: none */
+    uint64_t *memory; /* [1 << memory_shift], keys; 0: none */
     unsigned memory_shift;
     size_t memory_capacity; /* failures at this capacity are failures at any smaller one */
     uint32_t *weights;      /* by section */

@@ -74,9 +74,9 @@ writes_figures() {
 }
 
 meets_capacity() {
-    for capacity in 500 501 1KiB; do
-        packs 0 '' --pack "$problem" --capacity "$capacity" --json "$json" || return
-        holds "r['fits'] and r['capacity'] == ${capacity%KiB} * (1024 if 'K' in '$capacity' else 1)" &&
+    for capacity in '500 500' '501 501' '1KiB 1024'; do
+        packs 0 '' --pack "$problem" --capacity "${capacity% *}" --json "$json" || return
+        holds "r['fits'] and r['capacity'] == ${capacity#* }" &&
             grep -qF ': fits' "$scratch/stdout" || return
     done
 }

@@ -68,52 +68,53 @@ static void few_buffers_get_the_smallest_plan_and_its_proof(void) {
     }
 }
 
-/* Two problems whose smallest plan is above the bound, and greedy plans are above that. */
+/* Two problems whose smallest plan is above the bound of 24, and greedy plans are above that. */
+static const ashlar_pack_buffer hard[2][13] = {
+    {
+        {2, 11, 35},
+        {4, 0, 25},
+        {6, 27, 38},
+        {1, 11, 29},
+        {15, 25, 32},
+        {4, 19, 27},
+        {6, 8, 19},
+        {5, 8, 25},
+        {3, 8, 11},
+        {5, 8, 25},
+        {19, 0, 8},
+        {1, 0, 26},
+    },
+    {{7, 3, 12},
+     {10, 12, 15},
+     {10, 29, 35},
+     {5, 0, 3},
+     {3, 0, 12},
+     {7, 16, 29},
+     {4, 11, 34},
+     {10, 20, 32},
+     {8, 11, 20},
+     {2, 3, 21},
+     {12, 3, 11},
+     {16, 0, 3},
+     {10, 15, 16}},
+};
+static const size_t hard_counts[2] = {12, 13}, hard_smallest[2] = {25, 26};
+
 static void a_plan_above_the_bound_is_proven(void) {
-    static const ashlar_pack_buffer hard[2][13] = {
-        {
-            {2, 11, 35},
-            {4, 0, 25},
-            {6, 27, 38},
-            {1, 11, 29},
-            {15, 25, 32},
-            {4, 19, 27},
-            {6, 8, 19},
-            {5, 8, 25},
-            {3, 8, 11},
-            {5, 8, 25},
-            {19, 0, 8},
-            {1, 0, 26},
-        },
-        {{7, 3, 12},
-         {10, 12, 15},
-         {10, 29, 35},
-         {5, 0, 3},
-         {3, 0, 12},
-         {7, 16, 29},
-         {4, 11, 34},
-         {10, 20, 32},
-         {8, 11, 20},
-         {2, 3, 21},
-         {12, 3, 11},
-         {16, 0, 3},
-         {10, 15, 16}},
-    };
-    static const size_t counts[2] = {12, 13}, smallest[2] = {25, 26};
     const ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
     for (int i = 0; i < 2; i++) {
         memcpy(buffers, hard[i], sizeof hard[i]);
         /* the second one takes long to look through */
-        CHECK_ZU(i == 0 ? smallest_plan_below(buffers, 12, 26) : 26, smallest[i]);
+        CHECK_ZU(i == 0 ? smallest_plan_below(buffers, 12, 26) : 26, hard_smallest[i]);
         for (size_t unit = 1; unit <= 1000; unit *= 10) {
-            for (size_t k = 0; k < counts[i]; k++) {
+            for (size_t k = 0; k < hard_counts[i]; k++) {
                 buffers[k].bytes = hard[i][k].bytes * unit;
             }
-            REQUIRE(packs(counts[i], NULL));
-            CHECK(!result.is_optimal && result.plan_bytes > smallest[i] * unit);
-            REQUIRE(packs(counts[i], &options));
+            REQUIRE(packs(hard_counts[i], NULL));
+            CHECK(!result.is_optimal && result.plan_bytes > hard_smallest[i] * unit);
+            REQUIRE(packs(hard_counts[i], &options));
             CHECK_ZU(result.bound_bytes, 24 * unit);
-            CHECK_ZU(result.plan_bytes, smallest[i] * unit);
+            CHECK_ZU(result.plan_bytes, hard_smallest[i] * unit);
             CHECK(result.is_optimal && !result.was_stopped);
         }
     }
