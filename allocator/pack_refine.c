@@ -10,7 +10,7 @@
 enum {
     IMPROVE_ROUNDS = 16,         /* of greedy packing, before the first search */
     STEPS = 1 << 20,             /* of the first search for the target */
-    STEPS_OF_CAPACITY = 1 << 22, /* where what lies above the target is second best */
+    STEPS_OF_CAPACITY = 1 << 21, /* where what lies above the target is second best */
     STEPS_SHARE = 8,             /* of these, for each capacity above the target */
     GROWTH = 4,                  /* of both, from one round to the next */
     AREA_MAX = 1 << 22,          /* sections of all items, beyond which a search is too large */
