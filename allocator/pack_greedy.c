@@ -39,10 +39,8 @@ static double key_begin(const ashlar_pack_items *p, const ashlar_pack_item *item
 }
 
 static const greedy_order orders[] = {
-    {"fullest section first", key_peak},
-    {"largest first", key_bytes},
-    {"largest area first", key_area},
-    {"longest-lived first", key_life},
+    {"fullest section first", key_peak}, {"largest first", key_bytes},
+    {"largest area first", key_area},    {"longest-lived first", key_life},
     {"earliest first", key_begin},
 };
 
@@ -73,6 +71,15 @@ void ashlar_pack_sort(ashlar_pack_state *state) {
 }
 
 /* ---- placing ---- */
+
+size_t ashlar_pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets) {
+    size_t highest = 0;
+    for (size_t i = 0; i < problem->count; i++) {
+        const size_t end = offsets[i] + problem->items[i].bytes;
+        highest = end > highest ? end : highest;
+    }
+    return highest;
+}
 
 void ashlar_pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
     if (bytes < state->plan_bytes) {
@@ -112,6 +119,15 @@ ashlar_status ashlar_pack_place(ashlar_pack_state *state, size_t *bytes) {
     return ASHLAR_OK;
 }
 
+/* The next order has little to gain; but a capacity is met or not. */
+static bool is_close(const ashlar_pack_state *state) {
+    enum { SHARE = 1024 };
+    const bool has_capacity = state->watch.options->capacity_bytes > 0;
+    const size_t little = has_capacity ? 0 : state->problem->peak_bytes / SHARE;
+    return state->plan_bytes <= state->target_bytes ||
+           state->plan_bytes - state->target_bytes <= little;
+}
+
 ashlar_status ashlar_pack_greedy(ashlar_pack_state *state) {
     const ashlar_pack_items *p = state->problem;
     for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
@@ -126,7 +142,7 @@ ashlar_status ashlar_pack_greedy(ashlar_pack_state *state) {
             return status;
         }
         ashlar_pack_keep_trial(state, bytes);
-        if (state->plan_bytes <= state->target_bytes || state->watch.is_stopped) {
+        if (is_close(state) || state->watch.is_stopped) {
             break;
         }
     }

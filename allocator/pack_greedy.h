@@ -18,9 +18,9 @@ typedef struct ashlar_pack_state {
     ashlar_pack_watch watch;
     /* Scratch: */
     ashlar_pack_room *room;
-    uint32_t *order;  /* [count]: items in the order of their placing */
-    double *keys;     /* [count], by item: the larger, the earlier in the order */
-    size_t *trial;    /* [count]: offsets of the plan in the making */
+    uint32_t *order; /* [count]: items in the order of their placing */
+    double *keys;    /* [count], by item: the larger, the earlier in the order */
+    size_t *trial;   /* [count]: offsets of the plan in the making */
 } ashlar_pack_state;
 
 /* Make `order` from `keys`. */
@@ -32,13 +32,16 @@ void ashlar_pack_sort(ashlar_pack_state *state);
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_pack_place(ashlar_pack_state *state, size_t *bytes);
 
+/* Where the last item of a plan ends. */
+size_t ashlar_pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets);
+
 /* Make `trial` the best plan if its `bytes` are fewer. */
 void ashlar_pack_keep_trial(ashlar_pack_state *state, size_t bytes);
 
 /*
- * Try all orders until one reaches the target; the best plan is kept. The first one is completed
- * even when the watch says stop, so that there is a plan afterwards.
- * Errors: ASHLAR_EHOSTMEM.
+ * Try the orders until one is close to the target; the best plan is kept. The first one is
+ * completed even when the watch says stop, so that there is a plan afterwards. Errors:
+ * ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_pack_greedy(ashlar_pack_state *state);
 

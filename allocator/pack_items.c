@@ -47,7 +47,8 @@ static ashlar_status check_buffers(const ashlar_pack_buffer *buffers, size_t cou
                                "; its end has to come after its beginning",
                                i, b->begin, b->end);
         }
-        if (!ashlar_align_up(b->bytes, alignment, &bytes) || !ashlar_add(sum, bytes, &sum)) {
+        if (!ashlar_align_up(b->bytes, alignment, &bytes) || !ashlar_add(sum, bytes, &sum) ||
+            sum == SIZE_MAX) { /* which stands for no plan */
             return ashlar_fail(ASHLAR_EOVERFLOW,
                                "pack: with buffer %zu of %zu bytes the sizes add up to more than "
                                "size_t holds; is its unit right?",

@@ -22,7 +22,7 @@ typedef struct ashlar_pack_item {
 /*
  * Invariants: section_count <= count;
  *   loads[s] == sum of bytes of the items live in s;  peak_bytes == max of loads (0: no item)
- *   sum of all bytes <= SIZE_MAX, so that no sum of sizes or offset of a plan wraps
+ *   sum of all bytes < SIZE_MAX, so that no sum of sizes or offset of a plan wraps
  */
 typedef struct ashlar_pack_items {
     ashlar_pack_item *items; /* [count], in the order of the buffers */

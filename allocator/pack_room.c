@@ -51,13 +51,34 @@ static uint32_t find_interval(const interval_set *set, size_t at) {
     return low;
 }
 
-/* The lowest gap of `bytes` bytes that does not begin before `at`. */
-static size_t find_gap(const interval_set *set, size_t at, size_t bytes) {
-    for (uint32_t i = find_interval(set, at); i < set->count; i++) {
-        if (set->intervals[i].begin >= at && set->intervals[i].begin - at >= bytes) {
+/* A search through a set from the bottom up: intervals before `next` end at or below the offset. */
+typedef struct cursor {
+    const interval *next, *end;
+    uint32_t section_count; /* of the set's node */
+} cursor;
+
+/* To the first interval that ends behind `at`: in steps that double, and then back by halves. */
+static void skip(cursor *c, size_t at) {
+    size_t step = 1;
+    while ((size_t)(c->end - c->next) > step && c->next[step].end <= at) {
+        c->next += step;
+        step *= 2;
+    }
+    for (; step > 0; step /= 2) {
+        if ((size_t)(c->end - c->next) >= step && c->next[step - 1].end <= at) {
+            c->next += step;
+        }
+    }
+}
+
+/* The lowest gap of `bytes` bytes that does not begin before `at`, which never goes down. */
+static size_t find_gap(cursor *c, size_t at, size_t bytes) {
+    skip(c, at);
+    for (; c->next < c->end; c->next++) {
+        if (c->next->begin >= at && c->next->begin - at >= bytes) {
             break;
         }
-        at = set->intervals[i].end;
+        at = c->next->end;
     }
     return at;
 }
@@ -107,8 +128,7 @@ ashlar_status ashlar_pack_room_create(size_t section_count, ashlar_pack_room **o
     if (room == NULL || nodes == NULL) {
         ashlar_host_free(room);
         ashlar_host_free(nodes);
-        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu sections",
-                           section_count);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu sections", section_count);
     }
     room->nodes = nodes;
     room->leaf_count = leaf_count;
@@ -142,15 +162,14 @@ static place half(place p, uint32_t which) {
 
 /* Add to `sets` all that together hold what is taken in [first, end); returns the new count. */
 static uint32_t collect(const ashlar_pack_room *room, place p, uint32_t first, uint32_t end,
-                        const interval_set **sets, uint32_t count) {
+                        cursor *sets, uint32_t count) {
     if (p.end <= first || end <= p.first) {
         return count;
     }
     const bool is_whole = first <= p.first && p.end <= end;
-    const interval_set *set =
-        is_whole ? &room->nodes[p.idx].within : &room->nodes[p.idx].over;
+    const interval_set *set = is_whole ? &room->nodes[p.idx].within : &room->nodes[p.idx].over;
     if (set->count > 0) {
-        sets[count++] = set;
+        sets[count++] = (cursor){set->intervals, set->intervals + set->count, p.end - p.first};
     }
     if (!is_whole) {
         count = collect(room, half(p, 0), first, end, sets, count);
@@ -159,16 +178,36 @@ static uint32_t collect(const ashlar_pack_room *room, place p, uint32_t first, u
     return count;
 }
 
-/* Each set moves the offset up to its next gap, until one offset is in a gap of all. */
+/* Move set `i` to the front. */
+static void bring_forward(cursor *sets, uint32_t i) {
+    const cursor moved = sets[i];
+    memmove(&sets[1], &sets[0], i * sizeof *sets);
+    sets[0] = moved;
+}
+
+/*
+ * Each set moves the offset up to its next gap, until one offset is in a gap of all. The sets of
+ * long runs have few gaps, so they are asked first, and so are those that said no last.
+ */
 size_t ashlar_pack_room_find(const ashlar_pack_room *room, uint32_t first, uint32_t end,
                              size_t bytes) {
-    const interval_set *sets[SETS_MAX];
+    cursor sets[SETS_MAX];
     const uint32_t count = collect(room, (place){1, 0, room->leaf_count}, first, end, sets, 0);
     size_t offset = 0;
-    for (uint32_t agreed = 0, i = 0; agreed < count; i = i + 1 == count ? 0 : i + 1) {
-        const size_t gap = find_gap(sets[i], offset, bytes);
-        agreed = gap == offset ? agreed + 1 : 1;
-        offset = gap;
+    for (uint32_t i = 1; i < count; i++) {
+        uint32_t to = 0;
+        while (to < i && sets[to].section_count >= sets[i].section_count) {
+            to++;
+        }
+        bring_forward(&sets[to], i - to);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const size_t gap = find_gap(&sets[i], offset, bytes);
+        if (gap != offset) {
+            offset = gap;
+            bring_forward(sets, i);
+            i = 0; /* which has just been asked */
+        }
     }
     return offset;
 }

@@ -24,10 +24,10 @@ typedef struct verification {
     const ashlar_pack_buffer *buffers;
     const size_t *offsets;
     size_t count, alignment;
-    uint32_t *by_offset;  /* [count] */
-    uint64_t *times;      /* [2 * count]: all begins and ends, ascending */
-    highest *nodes;       /* [2 * leaf_count], node 1 is the root */
-    uint32_t leaf_count;  /* a power of two; leaf i is the time from times[i] to the next one */
+    uint32_t *by_offset; /* [count] */
+    uint64_t *times;     /* [2 * count]: all begins and ends, ascending */
+    highest *nodes;      /* [2 * leaf_count], node 1 is the root */
+    uint32_t leaf_count; /* a power of two; leaf i is the time from times[i] to the next one */
 } verification;
 
 static int compare_times(const void *a, const void *b) {
@@ -156,8 +156,7 @@ static ashlar_status verification_init(verification *v) {
     v->times = ashlar_host_calloc(v->count, 2 * sizeof *v->times);
     v->nodes = ashlar_host_calloc(v->leaf_count, 2 * sizeof *v->nodes);
     if (v->by_offset == NULL || v->times == NULL || v->nodes == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory to verify %zu buffers",
-                           v->count);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory to verify %zu buffers", v->count);
     }
     for (uint32_t i = 0; i < v->count; i++) {
         v->by_offset[i] = i;

@@ -14,7 +14,7 @@ typedef struct ashlar_pack_watch {
     const ashlar_pack_options *options;
     uint64_t begin_ms, told_ms; /* of the monotonic clock */
     ashlar_pack_progress now;   /* plan_bytes, bound_bytes and strategy are the packer's to set */
-    bool has_deadline;          /* the time budget counts: the greedy orders are not cut off by it */
+    bool has_deadline; /* the time budget counts: the greedy orders are not cut off by it */
     bool is_stopped;
 } ashlar_pack_watch;
 

@@ -1,13 +1,11 @@
 /*
- * plan_list.c - steps that are lists: events or lifetimes taken for a recording, and the slots of a
- * plan written as other packers read them.
+ * plan_list.c - steps that are lists: events or lifetimes taken for a recording.
  */
 #include <ashlar/plan_list.h>
 
 #include <stdlib.h>
 
 #include "error.h"
-#include "file_buffer.h"
 #include "host.h"
 #include "step.h"
 
@@ -175,68 +173,4 @@ ashlar_status ashlar_plan_record_buffers(ashlar_allocator *a, ashlar_stream stre
         return status;
     }
     return keep(a, stream, key, &recording);
-}
-
-/* ---- out ---- */
-
-/* The part of a key's plan that is for one stream; the plan's part_count: none. */
-static uint32_t part_of(const ashlar_plan *plan, const ashlar_order *order) {
-    uint32_t part = 0;
-    while (part < plan->part_count && plan->parts[part].order != order) {
-        part++;
-    }
-    return part;
-}
-
-static void write_slots(const ashlar_plan *plan, uint32_t part, ashlar_file_buffer *file) {
-    ashlar_file_buffer_print(file, "id,lower,upper,size,offset\n");
-    for (uint32_t i = 0; i < plan->count; i++) {
-        const ashlar_slot *slot = &plan->slots[i];
-        if (slot->part == part && slot->bytes > 0) {
-            ashlar_file_buffer_print(file, "%u,%u,%u,%zu,%zu\n", i, i, slot->end, slot->bytes,
-                                     plan->offsets[i]);
-        }
-    }
-}
-
-static ashlar_status write_locked(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
-                                  ashlar_stream user, ashlar_file_buffer *file) {
-    ashlar_order *order = NULL, *user_order = NULL;
-    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
-    if (status == ASHLAR_OK) {
-        status = ashlar_order_of_locked(a, user, &user_order);
-    }
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    const ashlar_step_key *key = a->planner.keys;
-    while (key != NULL && (key->key != number || key->order != order || key->plan == NULL)) {
-        key = key->next;
-    }
-    const uint32_t part = key != NULL ? part_of(key->plan, user_order) : 0;
-    if (key == NULL || part == key->plan->part_count) {
-        return ashlar_fail(ASHLAR_EINVAL,
-                           "key %llu has no plan with slots for this stream; record "
-                           "one first",
-                           (unsigned long long)number);
-    }
-    write_slots(key->plan, part, file);
-    return ASHLAR_OK;
-}
-
-ashlar_status ashlar_plan_write_minimalloc(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
-                                           ashlar_stream user, const char *path) {
-    ashlar_file_buffer *file = NULL;
-    ashlar_status status = ashlar_file_buffer_create(path, &file);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    pthread_mutex_lock(&a->lock);
-    status = write_locked(a, stream, key, user, file);
-    pthread_mutex_unlock(&a->lock);
-    if (status != ASHLAR_OK) {
-        ashlar_file_buffer_abort(file);
-        return status;
-    }
-    return ashlar_file_buffer_commit(file);
 }

@@ -1,4 +1,4 @@
-/* ashlar-replay: do again what a log of allocations has recorded, and say what it takes. */
+/* ashlar-replay: do again what a log of allocations has recorded, or pack buffers into a plan. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,8 +9,10 @@
 #include "host.h"
 #include "json.h"
 #include "options.h"
+#include "parse.h"
 #include "program.h"
 #include "replay.h"
+#include "replay_pack.h"
 #include "replay_picture.h"
 
 static const char program[] = "ashlar-replay";
@@ -26,9 +28,11 @@ typedef struct command {
     bool finds_capacity;
     bool has_plan;
     bool wants_help;
+    ashlar_replay_pack pack; /* .path NULL: logs are replayed */
+    const char *capacity;    /* of the plan */
 } command;
 
-enum { OPTION_COUNT = 6 };
+enum { OPTION_COUNT = 10 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option all[OPTION_COUNT] = {
@@ -37,8 +41,13 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
          "find the smallest device on which it passes"},
         {"plan", NULL, ASHLAR_OPTION_FLAG, &c->has_plan, 0, 0,
          "record its first step, replay the others on a plan"},
+        {"pack", "FILE", ASHLAR_OPTION_TEXT, &c->pack.path, 0, 0,
+         "find offsets for the buffers of FILE instead"},
+        {"capacity", "N", ASHLAR_OPTION_TEXT, &c->capacity, 0, 0, "bytes that the plan may take"},
+        {"seconds", "N", ASHLAR_OPTION_COUNT, &c->pack.seconds, 0, 1e6, "to search for it"},
+        {"out", "FILE", ASHLAR_OPTION_TEXT, &c->pack.solution, 0, 0, "write the plan there"},
         {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write the figures there"},
-        {"svg", "FILE", ASHLAR_OPTION_TEXT, &c->svg, 0, 0, "draw where the blocks of one log lay"},
+        {"svg", "FILE", ASHLAR_OPTION_TEXT, &c->svg, 0, 0, "draw where the blocks of one FILE lay"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
     memcpy(options, all, sizeof all);
@@ -46,8 +55,9 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
 
 static void print_help(const ashlar_option *options) {
     printf("Usage: %s FILE... [OPTION]...\n"
+           "       %s --pack FILE [OPTION]...\n"
            "Replay logs of allocations on a software device, and say what they take.\n",
-           program);
+           program, program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
     printf("A FILE is a log of RMM (Thread,Time,Action,Pointer,Size,Stream), plain or gzip.\n"
            "Its events are done in its order, on its threads and streams, and each block is\n"
@@ -56,7 +66,9 @@ static void print_help(const ashlar_option *options) {
            "in bytes; hit_rate is the share of allocations that took no new memory;\n"
            "ns_per_op counts the calls to the allocator alone. For --plan steps are begun by\n"
            "rows of Action step, or found; a log without is one step, and is done twice.\n"
-           "Exit: 0, 1 a log cannot be read or something in it failed, 2 a bad option.\n");
+           "--pack reads what MiniMalloc reads (id,lower,upper,size) and verifies its plan.\n"
+           "Exit: 0, 1 a file cannot be read, something failed, or a plan does not fit, 2 a\n"
+           "bad option.\n");
 }
 
 /* ---- the command line ---- */
@@ -269,8 +281,59 @@ static int run(const command *c, int count, char **files) {
     return exit_status;
 }
 
+/* One problem of packing; what there is to say is out also where it does not fit. */
+static int run_pack(const command *c) {
+    ashlar_replay_pack pack = c->pack;
+    ashlar_json_writer w;
+    int exit_status = 0;
+    if (ashlar_program_check_writable(c->json) != ASHLAR_OK ||
+        ashlar_program_check_writable(pack.svg) != ASHLAR_OK ||
+        ashlar_program_check_writable(pack.solution) != ASHLAR_OK) {
+        return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    }
+    pack.progress = isatty(STDERR_FILENO) == 1 ? stderr : NULL;
+    ashlar_json_writer_init(&w, 2);
+    if (ashlar_replay_pack_run(&pack, stdout, &w) != ASHLAR_OK) {
+        exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    }
+    if (c->json != NULL && w.bytes > 0 && write_json(c->json, &w) != ASHLAR_OK) {
+        exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    }
+    ashlar_json_writer_finish(&w);
+    return exit_status;
+}
+
+/* Options that need another one, and files, where they have no meaning. */
+static ashlar_status check_pack(command *c, int file_count) {
+    uint64_t capacity = 0;
+    if (c->pack.path == NULL) {
+        return c->capacity == NULL && c->pack.solution == NULL
+                   ? ASHLAR_OK
+                   : ashlar_fail(ASHLAR_EINVAL, "--%s belongs to --pack FILE",
+                                 c->capacity != NULL ? "capacity" : "out");
+    }
+    if (file_count > 0 || c->finds_capacity || c->has_plan) {
+        return ashlar_fail(ASHLAR_EINVAL, "--pack FILE replays nothing; leave out %s",
+                           file_count > 0      ? "the other files"
+                           : c->finds_capacity ? "--find-capacity"
+                                               : "--plan");
+    }
+    c->pack.svg = c->svg;
+    if (c->capacity != NULL &&
+        ((!ashlar_parse_count(ashlar_piece_of(c->capacity), &capacity) &&
+          !ashlar_parse_bytes(ashlar_piece_of(c->capacity), &capacity)) ||
+         capacity == 0)) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "--capacity: \"%.80s\" is no size; give bytes from 1, as 1048576 or "
+                           "1MiB",
+                           c->capacity);
+    }
+    c->pack.capacity_bytes = (size_t)capacity;
+    return ASHLAR_OK;
+}
+
 static int run_command(int argc, char **argv) {
-    command c = {.memory = default_memory};
+    command c = {.memory = default_memory, .pack.seconds = 60};
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
     char **files = ashlar_host_calloc((size_t)argc + 1, sizeof *files);
@@ -281,11 +344,14 @@ static int run_command(int argc, char **argv) {
     const int count = ashlar_options_take_words(options, OPTION_COUNT, &argc, argv, files);
     int exit_status = 0;
     if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
-        parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK) {
+        parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK ||
+        check_pack(&c, count) != ASHLAR_OK) {
         exit_status = ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
     } else if (c.wants_help) {
         c.memory = default_memory; /* the help shows it, not what was given */
         print_help(options);
+    } else if (c.pack.path != NULL) {
+        exit_status = run_pack(&c);
     } else if (count == 0) {
         fprintf(stderr, "%s: no log given; name a file, see --help\n", program);
         exit_status = ASHLAR_EXIT_USAGE;

@@ -60,20 +60,27 @@ static void run_step(recording *r, const size_t *parameters, size_t layers) {
     for (size_t l = 0; l < layers; l++) {
         saved_count[l] = draw(r, 3, SAVED_MAX);
         for (size_t k = 0; k < saved_count[l]; k++) {
-            saved[l * SAVED_MAX + k] = take(r, k == 0 ? 512 * draw(r, 1, 8) : r->width * (1 + k % 4));
+            saved[l * SAVED_MAX + k] =
+                take(r, k == 0 ? 512 * draw(r, 1, 8) : r->width * (1 + k % 4));
             work(r, draw(r, 0, 2));
         }
     }
     for (size_t l = layers; l-- > 0;) {
         for (size_t k = saved_count[l]; k-- > 0;) {
             work(r, draw(r, 0, 2));
-            give(r, saved[l * SAVED_MAX + k]);
+            if (draw(r, 0, 15) != 0) {
+                give(r, saved[l * SAVED_MAX + k]);
+                saved[l * SAVED_MAX + k] = r->capacity;
+            }
         }
         gradients[l] = take(r, parameters[l]);
     }
     for (size_t l = 0; l < layers; l++) {
         work(r, 1);
         give(r, gradients[l]);
+        for (size_t k = 0; k < saved_count[l]; k++) {
+            give(r, saved[l * SAVED_MAX + k]); /* what backward has forgotten */
+        }
     }
 }
 

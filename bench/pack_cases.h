@@ -11,8 +11,8 @@
 
 /*
  * Like the allocations of training steps: parameters and optimizer state that live throughout,
- * activations that backward frees in reverse, gradients until the end of a step, short-lived
- * workspaces; several steps, whose lengths differ.
+ * activations that backward frees in reverse, a few of them later, gradients until the end of a
+ * step, short-lived workspaces; several steps, whose lengths differ.
  *
  * buffers   [count], in the order of their beginnings; sizes are multiples of 512 B
  */

@@ -271,6 +271,15 @@ static void each_stream_of_a_key_is_written_by_itself(void) {
     CHECK(ashlar_plan_write_minimalloc(allocator, streams[0], 7, streams[1], path) == ASHLAR_OK);
     (void)read_text(text);
     CHECK(strcmp(text, "id,lower,upper,size,offset\n1,1,2,512,0\n") == 0);
+    CHECK(ashlar_plan_write_svg(allocator, streams[0], 7, streams[0], path) == ASHLAR_OK);
+    (void)read_text(text);
+    CHECK_HAS(text, "plan of key 7");
+    CHECK_HAS(text, "#0, user: 1024 B at 512, 0 to 4</title>");
+    CHECK_HAS(text, "#1, user: 512 B at 0, 3 to 4</title>");
+    CHECK(strstr(text, "1 to 2</title>") == NULL);
+    CHECK(ashlar_plan_write_svg(allocator, streams[0], 8, streams[0], path) == ASHLAR_EINVAL);
+    CHECK(ashlar_plan_write_svg(allocator, streams[0], 7, streams[0], "/nowhere/at/all") ==
+          ASHLAR_EIO);
     tear_down();
 }
 

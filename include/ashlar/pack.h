@@ -40,16 +40,17 @@ typedef struct ashlar_pack_options {
     size_t alignment;        /* of every offset, a power of two; 0 stands for 1 */
     size_t capacity_bytes;   /* done as soon as a plan fits; 0: as small as possible */
     uint64_t time_budget_ms; /* for the search behind the greedy orders; 0: no search */
-    /* Called at most ten times a second; false: stop, and keep the best so far. NULL: not wanted. */
+    /* Called at most ten times a second; false: stop, and keep the best so far. NULL: not wanted.
+     */
     bool (*progress)(void *user, const ashlar_pack_progress *now);
     void *user; /* of `progress` */
 } ashlar_pack_options;
 
 typedef struct ashlar_pack_result {
-    size_t plan_bytes;    /* highest end of a buffer, rounded up to the alignment */
-    size_t bound_bytes;   /* the peak of live bytes, each buffer rounded up to the alignment */
-    bool is_optimal;      /* no plan is smaller: plan_bytes == bound_bytes, or the search proved it */
-    bool was_stopped;     /* by `progress`, or by the end of the time budget */
+    size_t plan_bytes;  /* highest end of a buffer, rounded up to the alignment */
+    size_t bound_bytes; /* the peak of live bytes, each buffer rounded up to the alignment */
+    bool is_optimal;    /* no plan is smaller: plan_bytes == bound_bytes, or the search proved it */
+    bool was_stopped;   /* by `progress`, or by the end of the time budget */
     const char *strategy; /* what found the plan, static text, for example "largest first" */
 } ashlar_pack_result;
 
@@ -86,8 +87,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack(const ashlar_pack_buffer 
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pack_verify(const ashlar_pack_buffer *buffers,
                                                               size_t count, size_t alignment,
-                                                              const size_t *offsets,
-                                                              size_t *bytes);
+                                                              const size_t *offsets, size_t *bytes);
 
 ASHLAR_END_DECLS
 

@@ -69,6 +69,16 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
 ashlar_plan_write_minimalloc(ashlar_allocator *allocator, ashlar_stream stream, uint64_t key,
                              ashlar_stream user, const char *path);
 
+/*
+ * Draw the same slots: a self-contained SVG, allocations of the step across, offsets up, one
+ * rectangle for each slot, coloured by tag.
+ *
+ * Threads: any.  Errors: as above.  Cost: takes the lock to copy the slots.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_plan_write_svg(ashlar_allocator *allocator, ashlar_stream stream, uint64_t key,
+                      ashlar_stream user, const char *path);
+
 ASHLAR_END_DECLS
 
 #endif /* ASHLAR_PLAN_LIST_H */
