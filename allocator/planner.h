@@ -17,10 +17,11 @@ struct ashlar_step_key {
     ashlar_recording recording; /* of the steps recorded so far, merged; without any, empty */
     uint32_t step_count;        /* how many these are */
     ashlar_plan *plan;          /* NULL: none; every planned slot of it has a seat */
-    bool is_current;            /* the plan is the recording's as it is now */
+    bool is_current;            /* the recording as it is now has been planned, or there was no
+                                 * memory for it: then `plan` is NULL */
     bool is_busy;               /* a step is recorded, or packed without the lock */
     bool is_wanted;             /* the next step is to be recorded though there is a plan */
-    bool is_stale;              /* ... in place of the recording there is */
+    bool is_stale;              /* the same, in place of the recording there is */
     uint32_t diverged;          /* steps with a miss, in a row */
 };
 

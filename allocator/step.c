@@ -17,13 +17,33 @@ static ashlar_step_key *find_key(const ashlar_allocator *a, uint64_t key,
     return at;
 }
 
+/* Whether a step of a stream's keys is recorded, packed or replayed now. */
+static bool is_order_busy(const ashlar_allocator *a, const ashlar_order *order) {
+    const ashlar_region *region = ashlar_planner_region(a, order);
+    const ashlar_step_key *at = a->planner.keys;
+    while (at != NULL && (at->order != order || !at->is_busy)) {
+        at = at->next;
+    }
+    return at != NULL || (region != NULL && region->is_busy);
+}
+
 /* Steps of the same key whose stream is gone, so that another may go on with them. */
 static ashlar_step_key *find_orphan(const ashlar_allocator *a, uint64_t key) {
     ashlar_step_key *at = a->planner.keys;
-    while (at != NULL && (at->key != key || at->is_busy || !at->order->is_gone)) {
+    while (at != NULL &&
+           (at->key != key || !at->order->is_gone || is_order_busy(a, at->order))) {
         at = at->next;
     }
     return at;
+}
+
+/* Whether a stream has plans, or recordings for them. */
+static bool has_steps(const ashlar_allocator *a, const ashlar_order *order) {
+    const ashlar_step_key *at = a->planner.keys;
+    while (at != NULL && at->order != order) {
+        at = at->next;
+    }
+    return at != NULL || ashlar_planner_region(a, order) != NULL;
 }
 
 static void replace_order(ashlar_order **at, const ashlar_order *from, ashlar_order *to) {
@@ -70,17 +90,19 @@ static ashlar_status new_key(ashlar_allocator *a, uint64_t number, ashlar_order 
 static ashlar_status key_of(ashlar_allocator *a, uint64_t number, ashlar_order *order,
                             ashlar_step_key **out) {
     ashlar_step_key *key = find_key(a, number, order);
-    if (key == NULL) {
-        key = find_orphan(a, number);
-        /* Where the new stream has plans of its own, the two could not share a region. */
-        if (key != NULL && ashlar_planner_region(a, order) == NULL) {
-            const ashlar_status status = rehome(a, key->order, order);
-            if (status != ASHLAR_OK) {
-                return status;
-            }
-        } else {
-            return new_key(a, number, order, out);
+    ashlar_step_key *orphan = key == NULL ? find_orphan(a, number) : NULL;
+    if (orphan != NULL && !has_steps(a, order)) {
+        const ashlar_status status = rehome(a, orphan->order, order);
+        if (status != ASHLAR_OK) {
+            return status;
         }
+        key = orphan;
+    } else if (orphan != NULL) {
+        /* Two streams' plans cannot share a region: what was the old one's is recorded anew. */
+        ashlar_planner_forget_locked(a, orphan->order);
+    }
+    if (key == NULL) {
+        return new_key(a, number, order, out);
     }
     *out = key;
     return ASHLAR_OK;
@@ -101,7 +123,16 @@ static bool may_use(const ashlar_allocator *a, const ashlar_plan *plan) {
             return false;
         }
     }
-    return plan->expiry_count > 0;
+    return true;
+}
+
+/* A stream that the plan was made for, and that no request can name any more. */
+static bool has_lost_stream(const ashlar_plan *plan) {
+    bool is_lost = false;
+    for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
+        is_lost |= plan->parts[part].order->is_gone || plan->parts[part].order->is_ended;
+    }
+    return is_lost;
 }
 
 static ashlar_stream name_of(const ashlar_order *order) {
@@ -130,13 +161,30 @@ static void begin_recording(ashlar_allocator *a, ashlar_run *run) {
     watch(a, true);
 }
 
+/* The step's way: recorded, replayed, or, where neither can be, the ordinary one. */
+static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
+    const bool is_unknown = key->plan == NULL && !key->is_current;
+    key->is_stale |= has_lost_stream(key->plan);
+    own->run->key = key;
+    if (!key->is_busy && (is_unknown || key->is_wanted || key->is_stale)) {
+        begin_recording(a, own->run);
+    } else if (!key->is_busy && key->plan != NULL && may_use(a, key->plan)) {
+        begin_replay(a, own, key->plan);
+    } else {
+        own->run->key = NULL;
+        a->planner.stats.steps_declined++;
+    }
+}
+
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
                                   uint64_t number) {
     ashlar_run *run = own->run;
     ashlar_order *order = NULL;
     ashlar_step_key *key = NULL;
     ashlar_status status = ashlar_order_of_locked(a, stream, &order);
-    if (status == ASHLAR_OK) {
+    /* While a region is made its stream's plans must not change; nor may one wait in a capture. */
+    const bool is_declined = a->planner.is_installing || (order != NULL && order->pool != NULL);
+    if (status == ASHLAR_OK && !is_declined) {
         status = key_of(a, number, order, &key);
     }
     if (status != ASHLAR_OK) {
@@ -144,21 +192,13 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     }
     ashlar_planner_tidy_locked(a);
     run->depth = 1;
-    a->planner.run_count++;
     run->key = NULL;
     run->is_recorded = false;
-    if (key->is_busy || a->planner.is_installing || order->pool != NULL) {
+    a->planner.run_count++;
+    if (is_declined) {
         a->planner.stats.steps_declined++;
-        return ASHLAR_OK;
-    }
-    if (key->plan == NULL || key->is_wanted) {
-        run->key = key;
-        begin_recording(a, run);
-    } else if (may_use(a, key->plan)) {
-        run->key = key;
-        begin_replay(a, own, key->plan);
     } else {
-        a->planner.stats.steps_declined++;
+        choose(a, own, key);
     }
     return ASHLAR_OK;
 }
@@ -192,7 +232,8 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 /* ---- recording ---- */
 
 void ashlar_step_note_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
-    if (own != NULL && own->run != NULL && own->run->is_recorded) {
+    /* What a captured stream is given is its graph's, and never a plan's. */
+    if (own != NULL && own->run != NULL && own->run->is_recorded && !block->order->is_pool) {
         ashlar_recording_add(&own->run->recording, requested, block->tag, block->order, block);
     }
 }
@@ -233,7 +274,7 @@ static void end_replay(ashlar_allocator *a, ashlar_cache *own) {
     const uint32_t patience = a->planner.options.rerecord_after;
     key->diverged = misses > 0 ? key->diverged + 1 : 0;
     if (patience > 0 && key->diverged >= patience) {
-        key->is_wanted = key->is_stale = true;
+        key->is_stale = true;
     }
 }
 
@@ -277,7 +318,7 @@ static ashlar_status end_recording(ashlar_allocator *a, ashlar_run *run) {
 static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
     const uint32_t after = a->planner.options.build_after;
     return after > 0 && key->step_count >= after && !key->is_current && !key->is_wanted &&
-           !key->is_busy;
+           !key->is_stale && !key->is_busy;
 }
 
 static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {

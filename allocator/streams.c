@@ -96,7 +96,10 @@ static void drop_gone_locked(ashlar_allocator *a) {
 
 void ashlar_orders_end_thread_locked(ashlar_allocator *a) {
     for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        order->is_ended = order->is_ended || order->thread == ashlar_thread_number();
+        if (order->thread == ashlar_thread_number()) {
+            order->is_ended = true;
+            ashlar_planner_forget_locked(a, order);
+        }
     }
 }
 
