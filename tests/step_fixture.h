@@ -79,11 +79,13 @@ typedef struct shadow {
     size_t bytes;
     int stream;   /* of its last use; GONE: that stream is destroyed */
     bool is_home; /* that is the stream that it was taken for */
+    bool is_kept; /* no other stream may have it: it is read by several, or a graph's */
     unsigned char value;
 } shadow;
 
 static shadow shadows[SHADOWS];
 static unsigned char next_value;
+static int captured_stream = GONE; /* has a pool: what is taken for it is a graph's */
 
 static inline bool overlaps(const shadow *a, const shadow *b) {
     return a->ptr < b->ptr + b->bytes && b->ptr < a->ptr + a->bytes;
@@ -116,6 +118,7 @@ static inline shadow *shadow_take(size_t bytes, ashlar_tag tag, int stream) {
         return NULL;
     }
     *s = (shadow){.ptr = ptr, .bytes = bytes, .stream = stream, .is_home = true};
+    s->is_kept = stream == captured_stream;
     check_apart(s);
     shadow_use(s);
     return s;
@@ -141,7 +144,7 @@ static inline void order_streams(int from, int to) {
 
 /* Its next use is on another stream, and comes after those before. */
 static inline void shadow_move(shadow *s, int stream) {
-    if (s->stream == GONE || s->stream == stream) {
+    if (s->stream == GONE || s->stream == stream || s->is_kept) {
         return;
     }
     shadow_verify(s);
@@ -154,9 +157,10 @@ static inline void shadow_move(shadow *s, int stream) {
 
 /* Another stream reads it meanwhile, which the allocator is told of. */
 static inline void shadow_share(shadow *s, int stream) {
-    if (s->stream == GONE || !s->is_home) {
+    if (s->stream == GONE || !s->is_home || s->is_kept) {
         return;
     }
+    s->is_kept = true;
     order_streams(s->stream, stream);
     CHECK(ashlar_record_stream(allocator, s->ptr, streams[stream]) == ASHLAR_OK);
     queue_verify(streams[stream], s->ptr, s->bytes, s->value);
@@ -190,9 +194,12 @@ static inline void shadow_give_all(void) {
 /* Destroy a stream of the fixture and make another, often by the same handle. */
 static inline void renew_stream(int stream) {
     for (int i = 0; i < SHADOWS; i++) {
-        if (shadows[i].ptr != NULL && shadows[i].stream == stream) {
-            shadow_verify(&shadows[i]);
-            shadows[i].stream = GONE;
+        shadow *s = &shadows[i];
+        if (s->ptr != NULL && s->stream == stream && s->is_home) {
+            shadow_verify(s);
+            s->stream = GONE;
+        } else if (s->ptr != NULL && s->stream == stream) {
+            shadow_move(s, (stream + 1) % STREAMS);
         }
     }
     ashlar_stream_destroy(device, streams[stream]);

@@ -12,7 +12,7 @@
 
 #include "helper_fixture.h"
 
-enum { EPISODES = 40 };
+enum { EPISODES = 40 }; /* of each kind */
 
 static uint64_t only_seed(void) {
     const char *text = getenv("ASHLAR_SEED");
@@ -115,7 +115,6 @@ enum { KEYS = 4, STEPS_OF_EPISODE = 24 };
 static program known[KEYS];
 static ashlar_pool *pool; /* of a capture that has not ended, or whose graph may be launched */
 static int pool_stream;
-static bool is_capturing;
 static int intensity; /* of a thousand: how often something happens */
 
 static bool happens(void) {
@@ -179,10 +178,10 @@ static void change_pool(void) {
     if (pool == NULL) {
         pool_stream = any_stream();
         CHECK(ashlar_pool_begin(allocator, streams[pool_stream], &pool) == ASHLAR_OK);
-        is_capturing = true;
-    } else if (is_capturing) {
+        captured_stream = pool_stream;
+    } else if (captured_stream != GONE) {
         ashlar_pool_end(pool);
-        is_capturing = false;
+        captured_stream = GONE;
     } else {
         CHECK(ashlar_pool_release(pool, streams[pool_stream]) == ASHLAR_OK);
         pool = NULL;
