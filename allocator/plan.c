@@ -21,6 +21,7 @@ void ashlar_plan_free(ashlar_plan *plan) {
         ashlar_host_free(plan->slots);
         ashlar_host_free(plan->offsets);
         ashlar_host_free((void *)plan->expiry);
+        ashlar_host_free(plan->landings);
         ashlar_host_free(plan);
     }
 }
@@ -34,7 +35,9 @@ static ashlar_plan *new_plan(uint32_t count) {
     plan->slots = ashlar_host_calloc((size_t)count + 1, sizeof *plan->slots);
     plan->offsets = ashlar_host_calloc((size_t)count + 1, sizeof *plan->offsets);
     plan->expiry = ashlar_host_calloc((size_t)count + 1, sizeof(ashlar_slot *));
-    if (plan->slots == NULL || plan->offsets == NULL || plan->expiry == NULL) {
+    plan->landings = ashlar_host_calloc((size_t)count + 1, sizeof *plan->landings);
+    if (plan->slots == NULL || plan->offsets == NULL || plan->expiry == NULL ||
+        plan->landings == NULL) {
         ashlar_plan_free(plan);
         return NULL;
     }
@@ -48,6 +51,10 @@ static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recor
         slot->tag = a->tag;
         slot->part = a->part;
         slot->end = a->end;
+        slot->unplanned = a->end == ASHLAR_NOT_PLANNED ? a->bytes : 0;
+        if (a->is_landing) {
+            plan->landings[plan->landing_count++] = i;
+        }
         if (a->end != ASHLAR_NOT_PLANNED &&
             !ashlar_align_up(a->bytes, ASHLAR_BLOCK_ALIGN, &slot->bytes)) {
             return ashlar_fail(ASHLAR_EOVERFLOW, "a recorded allocation of %zu bytes", a->bytes);
@@ -57,7 +64,7 @@ static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recor
 }
 
 static bool is_alike(const ashlar_slot *a, const ashlar_slot *b) {
-    return a->bytes == b->bytes && a->tag == b->tag && a->part == b->part;
+    return ashlar_slot_room(a) == ashlar_slot_room(b) && a->tag == b->tag && a->part == b->part;
 }
 
 static void link_kinds(ashlar_plan *plan) {

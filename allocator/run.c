@@ -48,9 +48,33 @@ static bool is_clear(ashlar_run *run, const ashlar_slot *slot) {
 
 /* ---- finding the slot ---- */
 
-static bool is_for(const ashlar_run *run, const ashlar_slot *slot, unsigned tag,
-                   ashlar_stream stream) {
-    return slot->tag == tag && run->streams[slot->part] == stream;
+typedef struct request {
+    size_t bytes;
+    unsigned tag;
+    ashlar_stream stream;
+} request;
+
+static bool fits(const ashlar_run *run, const ashlar_slot *slot, const request *r) {
+    return r->bytes <= ashlar_slot_room(slot) && slot->tag == r->tag &&
+           run->streams[slot->part] == r->stream;
+}
+
+/* Where a step that was merged into the plan may go on; plan->count: nowhere. */
+static uint32_t find_landing(const ashlar_run *run, const request *r) {
+    const ashlar_plan *plan = run->plan;
+    uint32_t low = 0, high = plan->landing_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (plan->landings[middle] <= run->next) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    while (low < plan->landing_count && !fits(run, &run->slots[plan->landings[low]], r)) {
+        low++;
+    }
+    return low < plan->landing_count ? plan->landings[low] : plan->count;
 }
 
 static void skip(ashlar_run *run, uint32_t i) {
@@ -62,11 +86,10 @@ static void skip(ashlar_run *run, uint32_t i) {
 }
 
 /* A slot passed over that the recorded step would have live now. */
-static ashlar_block *serve_skipped(ashlar_run *run, size_t bytes, unsigned tag,
-                                   ashlar_stream stream) {
+static ashlar_block *serve_skipped(ashlar_run *run, const request *r) {
     for (uint32_t k = 0; k < run->skipped_count; k++) {
         const ashlar_slot *slot = &run->slots[run->skipped[k]];
-        if (bytes <= slot->bytes && is_for(run, slot, tag, stream) && slot->end >= run->next &&
+        if (slot->bytes > 0 && fits(run, slot, r) && slot->end >= run->next &&
             is_clear(run, slot)) {
             run->skipped_count--;
             memmove(run->skipped + k, run->skipped + k + 1,
@@ -77,29 +100,27 @@ static ashlar_block *serve_skipped(ashlar_run *run, size_t bytes, unsigned tag,
     return NULL;
 }
 
-/* The next slot that would serve, or that was not planned; plan->count: none near. */
-static uint32_t look_ahead(const ashlar_run *run, size_t bytes, unsigned tag,
-                           ashlar_stream stream) {
+/* The next slot near that stands for the request; plan->count: there is none. */
+static uint32_t look_ahead(const ashlar_run *run, const request *r) {
     uint32_t i = run->next;
     for (int kinds = 0; i < run->plan->count && kinds <= ASHLAR_PLAN_LOOK_AHEAD; kinds++) {
-        const ashlar_slot *slot = &run->slots[i];
-        if (is_for(run, slot, tag, stream) && (slot->bytes == 0 || bytes <= slot->bytes)) {
+        if (fits(run, &run->slots[i], r)) {
             return i;
         }
-        i = slot->next_kind;
+        i = run->slots[i].next_kind;
     }
     return run->plan->count;
 }
 
-static ashlar_plan_miss reason(const ashlar_run *run, unsigned tag, ashlar_stream stream) {
+static ashlar_plan_miss reason(const ashlar_run *run, const request *r) {
     const ashlar_slot *slot = &run->slots[run->next];
     if (run->next == run->plan->count) {
         return ASHLAR_PLAN_MISS_EXTRA;
     }
-    if (run->streams[slot->part] != stream) {
+    if (run->streams[slot->part] != r->stream) {
         return ASHLAR_PLAN_MISS_STREAM;
     }
-    return slot->tag != tag ? ASHLAR_PLAN_MISS_TAG : ASHLAR_PLAN_MISS_BYTES;
+    return slot->tag != r->tag ? ASHLAR_PLAN_MISS_TAG : ASHLAR_PLAN_MISS_BYTES;
 }
 
 /* Let time pass to slot i, which is behind what was expected or that itself. */
@@ -115,24 +136,7 @@ static void advance(ashlar_run *run, uint32_t i) {
     run->next = i + 1;
 }
 
-ASHLAR_NOINLINE ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes,
-                                                         unsigned tag, ashlar_stream stream) {
-    if (bytes == 0) {
-        return NULL; /* an error, told by the ordinary path */
-    }
-    const ashlar_slot *expected = &run->slots[run->next];
-    ashlar_block *seat = NULL;
-    if (bytes > expected->bytes || !is_for(run, expected, tag, stream)) {
-        seat = serve_skipped(run, bytes, tag, stream);
-    }
-    if (seat != NULL) {
-        return seat;
-    }
-    const uint32_t i = look_ahead(run, bytes, tag, stream);
-    if (i == run->plan->count) {
-        run->misses[reason(run, tag, stream)]++;
-        return NULL;
-    }
+static ashlar_block *serve_slot(ashlar_run *run, uint32_t i) {
     advance(run, i);
     if (run->slots[i].bytes == 0) {
         run->unplanned++;
@@ -143,4 +147,30 @@ ASHLAR_NOINLINE ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t
         return NULL;
     }
     return ashlar_run_seat(run, &run->slots[i]);
+}
+
+ASHLAR_NOINLINE ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes,
+                                                         unsigned tag, ashlar_stream stream) {
+    const request r = {bytes, tag, stream};
+    if (bytes == 0) {
+        return NULL; /* an error, told by the ordinary path */
+    }
+    if (fits(run, &run->slots[run->next], &r)) {
+        return serve_slot(run, run->next);
+    }
+    /* Before what was passed over: a step that was merged is to find its own slots. */
+    uint32_t i = find_landing(run, &r);
+    if (i == run->plan->count) {
+        ashlar_block *seat = serve_skipped(run, &r);
+        if (seat != NULL) {
+            return seat;
+        }
+    }
+    const uint32_t near = look_ahead(run, &r);
+    i = near < i ? near : i;
+    if (i == run->plan->count) {
+        run->misses[reason(run, &r)]++;
+        return NULL;
+    }
+    return serve_slot(run, i);
 }

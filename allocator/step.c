@@ -5,6 +5,7 @@
 
 #include "error.h"
 #include "host.h"
+#include "shared.h"
 
 /* ---- keys ---- */
 
@@ -186,6 +187,9 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     const bool is_declined = a->planner.is_installing || (order != NULL && order->pool != NULL);
     if (status == ASHLAR_OK && !is_declined) {
         status = key_of(a, number, order, &key);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_shared_return_seats_locked(a);
     }
     if (status != ASHLAR_OK) {
         return status;

@@ -11,14 +11,19 @@
  * of that key allocation i is served from slot i in a few instructions.
  *
  * THE GUARANTEE. A step replayed on a plan calls the driver for no allocation and needs no byte
- * beyond the plan's regions, if it is dominated by the step that was recorded (or by one of those
- * merged into the recording):
- *   - one thread allocates, in the recorded order; allocations may be left out, up to
- *     ASHLAR_PLAN_LOOK_AHEAD in a row that differ in size, tag or stream from their neighbours;
+ * beyond the plan's regions, if it is dominated by the step that was recorded, or by one of those
+ * merged into the recording:
+ *   - one thread allocates, in the recorded order, to the end or not. Allocations may be left out
+ *     on the way if none that follows in the step has their tag and stream, and no more in a row
+ *     than ASHLAR_PLAN_LOOK_AHEAD runs of alike ones;
  *   - each allocation is no larger than the recorded one, and has its tag and stream;
- *   - each is freed, by any thread, before as many further allocations as when it was recorded;
+ *   - each is freed, by any thread, before any of the allocations that came after its free when
+ *     it was recorded;
  *   - it is freed on the stream it was allocated for, and was not marked for others;
- *   - when the step began, no block of an earlier step of the same regions was still live.
+ *   - when the step began, no block of an earlier step of the same regions was still live;
+ *   - meanwhile none of its streams is destroyed or captured.
+ * Steps that leave out more, as shorter sequences do, are recorded and merged: see
+ * ashlar_plan_record_next() and ashlar_plan_build().
  * Allocations that were still live at the end of the recorded step, or were used on several
  * streams, are not planned: they take the ordinary path, in the recorded step and later.
  *
