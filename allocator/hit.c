@@ -40,17 +40,13 @@ static ASHLAR_NOINLINE ashlar_status alloc_on_other_stream(ashlar_allocator *a, 
     return ashlar_alloc_unplanned(a, bytes, tag, stream, out);
 }
 
-/* In a step that is replayed. */
-static ASHLAR_NOINLINE ashlar_status alloc_in_step(ashlar_allocator *a, size_t bytes,
-                                                   ashlar_tag tag, ashlar_stream stream,
-                                                   void **out) {
-    ashlar_cache *cache = ashlar_cache_recent;
-    if (!ashlar_cache_enter(cache)) {
-        return ashlar_alloc_slow(a, bytes, tag, stream, out);
-    }
-    ashlar_block *block =
-        ashlar_run_serve(cache->replay, bytes, (unsigned)tag, ashlar_stream_named(stream));
-    if (ASHLAR_LIKELY(block != NULL)) {
+/* In a step that is replayed; inside the cache. */
+static ASHLAR_NOINLINE ashlar_status alloc_from_plan(ashlar_allocator *a, ashlar_cache *cache,
+                                                     size_t bytes, ashlar_tag tag,
+                                                     ashlar_stream stream, void **out) {
+    const ashlar_stream named = ashlar_stream_named(stream);
+    ashlar_block *block = ashlar_run_serve_otherwise(cache->replay, bytes, (unsigned)tag, named);
+    if (block != NULL) {
         hand_out(a, cache, block, bytes, tag, &cache->counters.planned_count, out);
         return ASHLAR_OK;
     }
@@ -58,17 +54,35 @@ static ASHLAR_NOINLINE ashlar_status alloc_in_step(ashlar_allocator *a, size_t b
     return alloc_on_other_stream(a, bytes, tag, stream, out);
 }
 
-static ashlar_status alloc_otherwise(ashlar_allocator *a, const ashlar_cache *cache, size_t bytes,
-                                     ashlar_tag tag, ashlar_stream stream, void **out) {
-    return cache->replay != NULL ? alloc_in_step(a, bytes, tag, stream, out)
-                                 : alloc_on_other_stream(a, bytes, tag, stream, out);
+/* The same where the request is the one that is expected. */
+static ASHLAR_NOINLINE ashlar_status alloc_from_slot(ashlar_allocator *a, ashlar_cache *cache,
+                                                     size_t bytes, ashlar_tag tag,
+                                                     ashlar_stream stream, void **out) {
+    ashlar_block *block =
+        ashlar_run_serve(cache->replay, bytes, (unsigned)tag, ashlar_stream_named(stream));
+    if (!ASHLAR_LIKELY(block != NULL)) {
+        return alloc_from_plan(a, cache, bytes, tag, stream, out);
+    }
+    hand_out(a, cache, block, bytes, tag, &cache->counters.planned_count, out);
+    return ASHLAR_OK;
+}
+
+/* Inside the cache; not for the stream that its last request was for. */
+static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *cache, size_t bytes,
+                                            ashlar_tag tag, ashlar_stream stream, void **out) {
+    if (cache->replay != NULL) {
+        return alloc_from_slot(a, cache, bytes, tag, stream, out);
+    }
+    ashlar_cache_leave(cache);
+    return alloc_on_other_stream(a, bytes, tag, stream, out);
 }
 
 /* For another allocator than the last time. */
 static ASHLAR_NOINLINE ashlar_status alloc_of_other(ashlar_allocator *a, size_t bytes,
                                                     ashlar_tag tag, ashlar_stream stream,
                                                     void **out) {
-    if ((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_switch(a->fixed.id)) {
+    if ((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_switch(a->fixed.id) &&
+        ashlar_cache_enter(ashlar_cache_recent)) {
         return alloc_otherwise(a, ashlar_cache_recent, bytes, tag, stream, out);
     }
     return ashlar_alloc_slow(a, bytes, tag, stream, out);
@@ -82,7 +96,6 @@ static inline ashlar_status allocate(ashlar_allocator *a, size_t bytes, ashlar_t
     }
     if (ASHLAR_LIKELY((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_enter(cache))) {
         if (!ASHLAR_LIKELY(cache->stream == stream)) {
-            ashlar_cache_leave(cache);
             return alloc_otherwise(a, cache, bytes, tag, stream, out);
         }
         ashlar_block *block = ashlar_cache_pop(cache, cache->recent, bytes);
@@ -111,18 +124,30 @@ static inline void take_back(ashlar_cache *cache, ashlar_block *block) {
     ashlar_cache_leave(cache);
 }
 
+static inline ashlar_status free_seat(ashlar_cache *cache, ashlar_block *block) {
+    cache->counters.free_count++;
+    ashlar_count_free(&cache->counters, block->requested, block->tag);
+    ashlar_seat_vacate(block);
+    ashlar_cache_leave(cache);
+    return ASHLAR_OK;
+}
+
+/* Just after a peak; inside the cache. */
+static ASHLAR_NOINLINE ashlar_status free_seat_at_peak(ashlar_cache *cache, ashlar_block *block) {
+    return free_seat(cache, block);
+}
+
 /* A block that is marked, for another stream's use or as a plan's. */
 static ASHLAR_NOINLINE ashlar_status free_marked(ashlar_allocator *a, void *ptr,
                                                  ashlar_block *block) {
     ashlar_cache *cache = ashlar_cache_recent;
-    if (block->marks == ASHLAR_BLOCK_SEAT && ashlar_cache_enter(cache)) {
-        cache->counters.free_count++;
-        ashlar_count_free(&cache->counters, block->requested, block->tag);
-        ashlar_seat_vacate(block);
-        ashlar_cache_leave(cache);
-        return ASHLAR_OK;
+    if (!ASHLAR_LIKELY(block->marks == ASHLAR_BLOCK_SEAT && ashlar_cache_enter(cache))) {
+        return ashlar_free_slow(a, ptr);
     }
-    return ashlar_free_slow(a, ptr);
+    if (!ASHLAR_LIKELY(!cache->counters.is_at_peak)) {
+        return free_seat_at_peak(cache, block);
+    }
+    return free_seat(cache, block);
 }
 
 /* A block of another stream than the last time, or for a full cache, or just after a peak. */

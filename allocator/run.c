@@ -4,9 +4,27 @@
 
 #include "check_level.h"
 
+/*
+ * Let the time of so many slots be over, in the order of their ends: those still live are late.
+ * Whoever has the seat now may have it for a later slot, or have been put on the list already.
+ */
+static void expire(ashlar_run *run, uint32_t count) {
+    while (run->expired < count) {
+        const ashlar_slot *slot = run->expiry[run->expired++];
+        ashlar_block *seat = slot->seat;
+        if (seat->slot == slot && ashlar_seat_is_taken(seat)) {
+            ashlar_region *region = run->regions[slot->part];
+            seat->slot = NULL;
+            region->late[region->late_count++] = seat;
+            run->late_count++;
+        }
+    }
+}
+
 void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
     run->plan = plan;
     run->slots = plan->slots;
+    run->expiry = plan->expiry;
     run->next = 0;
     run->expired = 0;
     run->skipped_count = 0;
@@ -23,9 +41,7 @@ void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
 }
 
 void ashlar_run_stop(ashlar_run *run) {
-    while (run->expired < run->plan->expiry_count) {
-        ashlar_run_expire(run);
-    }
+    expire(run, run->plan->expiry_count);
 }
 
 /* ---- what is in the way ---- */
@@ -130,9 +146,7 @@ static void advance(ashlar_run *run, uint32_t i) {
     for (uint32_t k = first; k < i; k++) {
         skip(run, k);
     }
-    while (run->expired < run->slots[i].expired_to) {
-        ashlar_run_expire(run);
-    }
+    expire(run, run->slots[i].expired_to);
     run->next = i + 1;
 }
 

@@ -17,7 +17,8 @@ struct ashlar_run {
     const ashlar_slot *slots; /* the plan's */
     uint32_t next;            /* the slot that the next request is expected to want; the time is
                                * that of the one before it */
-    uint32_t expired;         /* of plan->expiry: their time is over */
+    uint32_t expired;         /* of `expiry`: their time is over */
+    const ashlar_slot *const *expiry; /* the plan's */
     size_t late_count;        /* on the late lists of all its regions */
     uint64_t hits;
     const ashlar_plan *plan;
@@ -33,19 +34,6 @@ struct ashlar_run {
     uint32_t depth; /* steps begun and not ended, each within the one before */
 };
 
-/* Put the next slot whose time is over on the late list, if it is live. */
-static inline void ashlar_run_expire(ashlar_run *run) {
-    const ashlar_slot *slot = run->plan->expiry[run->expired++];
-    ashlar_block *seat = slot->seat;
-    if (ASHLAR_LIKELY(seat->slot != slot || !ashlar_seat_is_taken(seat))) {
-        return;
-    }
-    ashlar_region *region = run->regions[slot->part];
-    seat->slot = NULL; /* so that it is put there once */
-    region->late[region->late_count++] = seat;
-    run->late_count++;
-}
-
 static inline ashlar_block *ashlar_run_seat(ashlar_run *run, const ashlar_slot *slot) {
     ashlar_block *seat = slot->seat;
     seat->slot = slot;
@@ -55,27 +43,34 @@ static inline ashlar_block *ashlar_run_seat(ashlar_run *run, const ashlar_slot *
     return seat;
 }
 
-/* For a request that is not what is expected, or while something is late. */
-ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes, unsigned tag,
-                                         ashlar_stream stream);
-
-/* The block for the next request of the step, or NULL: the ordinary path has to serve it. */
+/*
+ * The block for the next request of the step, if that is what is expected and nothing is in the
+ * way; else NULL, and ashlar_run_serve_otherwise() is to be asked. It calls nothing, so that its
+ * caller has nothing to save on the stack.
+ */
 static inline ashlar_block *ashlar_run_serve(ashlar_run *run, size_t bytes, unsigned tag,
                                              ashlar_stream stream) {
     const ashlar_slot *slot = &run->slots[run->next];
     if (!ASHLAR_LIKELY(bytes - 1 < slot->bytes && slot->tag == tag &&
                        run->streams[slot->part] == stream)) {
-        return ashlar_run_serve_otherwise(run, bytes, tag, stream);
+        return NULL;
     }
     while (run->expired < slot->expired_to) {
-        ashlar_run_expire(run);
+        if (!ASHLAR_LIKELY(!ashlar_seat_is_taken(run->expiry[run->expired]->seat))) {
+            return NULL;
+        }
+        run->expired++;
     }
     if (!ASHLAR_LIKELY(run->late_count == 0)) {
-        return ashlar_run_serve_otherwise(run, bytes, tag, stream);
+        return NULL;
     }
     run->next++;
     return ashlar_run_seat(run, slot);
 }
+
+/* For any request. NULL: the ordinary path has to serve it. */
+ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes, unsigned tag,
+                                         ashlar_stream stream);
 
 /* Begin at the plan's first slot; its regions are the run's. */
 void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan);
