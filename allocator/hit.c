@@ -41,9 +41,10 @@ static ASHLAR_NOINLINE ashlar_status alloc_on_other_stream(ashlar_allocator *a, 
 }
 
 /* In a step that is replayed; inside the cache. */
-static ASHLAR_NOINLINE ashlar_status alloc_from_plan(ashlar_allocator *a, ashlar_cache *cache,
-                                                     size_t bytes, ashlar_tag tag,
-                                                     ashlar_stream stream, void **out) {
+static ASHLAR_NOINLINE ashlar_status alloc_from_plan(ashlar_allocator *a, size_t bytes,
+                                                     ashlar_tag tag, ashlar_stream stream,
+                                                     void **out) {
+    ashlar_cache *cache = ashlar_cache_recent;
     const ashlar_stream named = ashlar_stream_named(stream);
     ashlar_block *block = ashlar_run_serve_otherwise(cache->replay, bytes, (unsigned)tag, named);
     if (block != NULL) {
@@ -54,27 +55,20 @@ static ASHLAR_NOINLINE ashlar_status alloc_from_plan(ashlar_allocator *a, ashlar
     return alloc_on_other_stream(a, bytes, tag, stream, out);
 }
 
-/* The same where the request is the one that is expected. */
-static ASHLAR_NOINLINE ashlar_status alloc_from_slot(ashlar_allocator *a, ashlar_cache *cache,
-                                                     size_t bytes, ashlar_tag tag,
-                                                     ashlar_stream stream, void **out) {
-    ashlar_block *block =
-        ashlar_run_serve(cache->replay, bytes, (unsigned)tag, ashlar_stream_named(stream));
-    if (!ASHLAR_LIKELY(block != NULL)) {
-        return alloc_from_plan(a, cache, bytes, tag, stream, out);
-    }
-    hand_out(a, cache, block, bytes, tag, &cache->counters.planned_count, out);
-    return ASHLAR_OK;
-}
-
 /* Inside the cache; not for the stream that its last request was for. */
 static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *cache, size_t bytes,
                                             ashlar_tag tag, ashlar_stream stream, void **out) {
-    if (cache->replay != NULL) {
-        return alloc_from_slot(a, cache, bytes, tag, stream, out);
+    ashlar_run *run = cache->replay;
+    if (run == NULL) {
+        ashlar_cache_leave(cache);
+        return alloc_on_other_stream(a, bytes, tag, stream, out);
     }
-    ashlar_cache_leave(cache);
-    return alloc_on_other_stream(a, bytes, tag, stream, out);
+    ashlar_block *block = ashlar_run_serve(run, bytes, (unsigned)tag, stream);
+    if (!ASHLAR_LIKELY(block != NULL)) {
+        return alloc_from_plan(a, bytes, tag, stream, out);
+    }
+    hand_out(a, cache, block, bytes, tag, &cache->counters.planned_count, out);
+    return ASHLAR_OK;
 }
 
 /* For another allocator than the last time. */
@@ -144,10 +138,8 @@ static ASHLAR_NOINLINE ashlar_status free_marked(ashlar_allocator *a, void *ptr,
     if (!ASHLAR_LIKELY(block->marks == ASHLAR_BLOCK_SEAT && ashlar_cache_enter(cache))) {
         return ashlar_free_slow(a, ptr);
     }
-    if (!ASHLAR_LIKELY(!cache->counters.is_at_peak)) {
-        return free_seat_at_peak(cache, block);
-    }
-    return free_seat(cache, block);
+    return ASHLAR_LIKELY(!cache->counters.is_at_peak) ? free_seat(cache, block)
+                                                      : free_seat_at_peak(cache, block);
 }
 
 /* A block of another stream than the last time, or for a full cache, or just after a peak. */

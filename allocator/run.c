@@ -5,12 +5,12 @@
 #include "check_level.h"
 
 /*
- * Let the time of so many slots be over, in the order of their ends: those still live are late.
+ * Let the time of slots be over, in the order of their ends: those still live are late.
  * Whoever has the seat now may have it for a later slot, or have been put on the list already.
  */
-static void expire(ashlar_run *run, uint32_t count) {
-    while (run->expired < count) {
-        const ashlar_slot *slot = run->expiry[run->expired++];
+static void expire(ashlar_run *run, const ashlar_slot *const *end) {
+    while (run->expiring < end) {
+        const ashlar_slot *slot = *run->expiring++;
         ashlar_block *seat = slot->seat;
         if (seat->slot == slot && ashlar_seat_is_taken(seat)) {
             ashlar_region *region = run->regions[slot->part];
@@ -21,14 +21,15 @@ static void expire(ashlar_run *run, uint32_t count) {
     }
 }
 
+static uint32_t next_of(const ashlar_run *run) {
+    return (uint32_t)(run->next - run->plan->slots);
+}
+
 void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
     run->plan = plan;
-    run->slots = plan->slots;
-    run->expiry = plan->expiry;
-    run->next = 0;
-    run->expired = 0;
+    run->next = plan->slots;
+    run->expiring = plan->expiry;
     run->skipped_count = 0;
-    run->hits = 0;
     run->unplanned = 0;
     memset(run->misses, 0, sizeof run->misses);
     run->late_count = 0;
@@ -41,7 +42,7 @@ void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
 }
 
 void ashlar_run_stop(ashlar_run *run) {
-    expire(run, run->plan->expiry_count);
+    expire(run, run->plan->expiry + run->plan->expiry_count);
 }
 
 /* ---- what is in the way ---- */
@@ -81,13 +82,13 @@ static uint32_t find_landing(const ashlar_run *run, const request *r) {
     uint32_t low = 0, high = plan->landing_count;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if (plan->landings[middle] <= run->next) {
+        if (plan->landings[middle] <= next_of(run)) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    while (low < plan->landing_count && !fits(run, &run->slots[plan->landings[low]], r)) {
+    while (low < plan->landing_count && !fits(run, &run->plan->slots[plan->landings[low]], r)) {
         low++;
     }
     return low < plan->landing_count ? plan->landings[low] : plan->count;
@@ -104,13 +105,13 @@ static void skip(ashlar_run *run, uint32_t i) {
 /* A slot passed over that the recorded step would have live now. */
 static ashlar_block *serve_skipped(ashlar_run *run, const request *r) {
     for (uint32_t k = 0; k < run->skipped_count; k++) {
-        const ashlar_slot *slot = &run->slots[run->skipped[k]];
-        if (slot->bytes > 0 && fits(run, slot, r) && slot->end >= run->next &&
+        const ashlar_slot *slot = &run->plan->slots[run->skipped[k]];
+        if (slot->bytes > 0 && fits(run, slot, r) && slot->end >= next_of(run) &&
             is_clear(run, slot)) {
             run->skipped_count--;
             memmove(run->skipped + k, run->skipped + k + 1,
                     (run->skipped_count - k) * sizeof run->skipped[0]);
-            return ashlar_run_seat(run, slot);
+            return ashlar_run_seat(slot);
         }
     }
     return NULL;
@@ -118,19 +119,19 @@ static ashlar_block *serve_skipped(ashlar_run *run, const request *r) {
 
 /* The next slot near that stands for the request; plan->count: there is none. */
 static uint32_t look_ahead(const ashlar_run *run, const request *r) {
-    uint32_t i = run->next;
+    uint32_t i = next_of(run);
     for (int kinds = 0; i < run->plan->count && kinds <= ASHLAR_PLAN_LOOK_AHEAD; kinds++) {
-        if (fits(run, &run->slots[i], r)) {
+        if (fits(run, &run->plan->slots[i], r)) {
             return i;
         }
-        i = run->slots[i].next_kind;
+        i = run->plan->next_kind[i];
     }
     return run->plan->count;
 }
 
 static ashlar_plan_miss reason(const ashlar_run *run, const request *r) {
-    const ashlar_slot *slot = &run->slots[run->next];
-    if (run->next == run->plan->count) {
+    const ashlar_slot *slot = run->next;
+    if (next_of(run) == run->plan->count) {
         return ASHLAR_PLAN_MISS_EXTRA;
     }
     if (run->streams[slot->part] != r->stream) {
@@ -141,26 +142,26 @@ static ashlar_plan_miss reason(const ashlar_run *run, const request *r) {
 
 /* Let time pass to slot i, which is behind what was expected or that itself. */
 static void advance(ashlar_run *run, uint32_t i) {
-    const uint32_t first =
-        i - run->next > ASHLAR_RUN_SKIPPED_MAX ? i - ASHLAR_RUN_SKIPPED_MAX : run->next;
+    const uint32_t next = next_of(run);
+    const uint32_t first = i - next > ASHLAR_RUN_SKIPPED_MAX ? i - ASHLAR_RUN_SKIPPED_MAX : next;
     for (uint32_t k = first; k < i; k++) {
         skip(run, k);
     }
-    expire(run, run->slots[i].expired_to);
-    run->next = i + 1;
+    expire(run, run->plan->slots[i].expired_to);
+    run->next = &run->plan->slots[i + 1];
 }
 
 static ashlar_block *serve_slot(ashlar_run *run, uint32_t i) {
     advance(run, i);
-    if (run->slots[i].bytes == 0) {
+    if (run->plan->slots[i].bytes == 0) {
         run->unplanned++;
         return NULL;
     }
-    if (!is_clear(run, &run->slots[i])) {
+    if (!is_clear(run, &run->plan->slots[i])) {
         run->misses[ASHLAR_PLAN_MISS_LIVE]++;
         return NULL;
     }
-    return ashlar_run_seat(run, &run->slots[i]);
+    return ashlar_run_seat(&run->plan->slots[i]);
 }
 
 ASHLAR_NOINLINE ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes,
@@ -169,8 +170,8 @@ ASHLAR_NOINLINE ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t
     if (bytes == 0) {
         return NULL; /* an error, told by the ordinary path */
     }
-    if (fits(run, &run->slots[run->next], &r)) {
-        return serve_slot(run, run->next);
+    if (fits(run, run->next, &r)) {
+        return serve_slot(run, next_of(run));
     }
     /* Before what was passed over: a step that was merged is to find its own slots. */
     uint32_t i = find_landing(run, &r);

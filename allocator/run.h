@@ -14,13 +14,12 @@ enum { ASHLAR_RUN_SKIPPED_MAX = 16 };
 
 /* The thread's own, between entering and leaving its cache; else under the allocator's lock. */
 struct ashlar_run {
-    const ashlar_slot *slots; /* the plan's */
-    uint32_t next;            /* the slot that the next request is expected to want; the time is
-                               * that of the one before it */
-    uint32_t expired;         /* of `expiry`: their time is over */
-    const ashlar_slot *const *expiry; /* the plan's */
+    const ashlar_slot *next; /* the slot that the next request is expected to want; the time is
+                              * that of the one before it */
+    const ashlar_slot *const *expiring; /* in the plan's expiry: the first whose time may not be
+                                         * over; that of those before is */
     size_t late_count;        /* on the late lists of all its regions */
-    uint64_t hits;
+    uint64_t hits_before; /* planned_count of the cache when the step began */
     const ashlar_plan *plan;
     ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX];  /* of the parts; ASHLAR_NO_STREAM: not now */
     ashlar_region *regions[ASHLAR_PLAN_STREAMS_MAX]; /* NULL: the part plans nothing */
@@ -34,38 +33,38 @@ struct ashlar_run {
     uint32_t depth; /* steps begun and not ended, each within the one before */
 };
 
-static inline ashlar_block *ashlar_run_seat(ashlar_run *run, const ashlar_slot *slot) {
+static inline ashlar_block *ashlar_run_seat(const ashlar_slot *slot) {
     ashlar_block *seat = slot->seat;
     seat->slot = slot;
     seat->bytes = slot->bytes;
     atomic_store_explicit(&seat->is_served, true, memory_order_relaxed);
-    run->hits++;
     return seat;
 }
 
 /*
  * The block for the next request of the step, if that is what is expected and nothing is in the
  * way; else NULL, and ashlar_run_serve_otherwise() is to be asked. It calls nothing, so that its
- * caller has nothing to save on the stack.
+ * caller has nothing to save on the stack; nor does it know the default stream's other name.
  */
 static inline ashlar_block *ashlar_run_serve(ashlar_run *run, size_t bytes, unsigned tag,
                                              ashlar_stream stream) {
-    const ashlar_slot *slot = &run->slots[run->next];
+    const ashlar_slot *slot = run->next;
     if (!ASHLAR_LIKELY(bytes - 1 < slot->bytes && slot->tag == tag &&
                        run->streams[slot->part] == stream)) {
         return NULL;
     }
-    while (run->expired < slot->expired_to) {
-        if (!ASHLAR_LIKELY(!ashlar_seat_is_taken(run->expiry[run->expired]->seat))) {
-            return NULL;
-        }
-        run->expired++;
-    }
     if (!ASHLAR_LIKELY(run->late_count == 0)) {
         return NULL;
     }
-    run->next++;
-    return ashlar_run_seat(run, slot);
+    const ashlar_slot *const *at = run->expiring;
+    for (; at < slot->expired_to; at++) {
+        if (!ASHLAR_LIKELY(!ashlar_seat_is_taken((*at)->seat))) {
+            return NULL;
+        }
+    }
+    run->expiring = at;
+    run->next = slot + 1;
+    return ashlar_run_seat(slot);
 }
 
 /* For any request. NULL: the ordinary path has to serve it. */

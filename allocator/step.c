@@ -153,6 +153,7 @@ static void begin_replay(ashlar_allocator *a, ashlar_cache *own, const ashlar_pl
         }
     }
     ashlar_run_start(run, plan);
+    run->hits_before = own->counters.planned_count;
     ashlar_cache_set_replay(own, run);
 }
 
@@ -271,7 +272,7 @@ static void end_replay(ashlar_allocator *a, ashlar_cache *own) {
         stats->misses[i] += run->misses[i];
         misses += run->misses[i];
     }
-    stats->hits += run->hits;
+    stats->hits += own->counters.planned_count - run->hits_before;
     stats->unplanned += run->unplanned;
     stats->steps_replayed++;
     ashlar_step_key *key = run->key;
