@@ -22,16 +22,22 @@ static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashl
     ashlar_cache_leave(cache);
 }
 
-/* For another stream than the last time. */
-static ASHLAR_NOINLINE ashlar_status alloc_on_other_stream(ashlar_allocator *a, size_t bytes,
-                                                           ashlar_tag tag, ashlar_stream stream,
-                                                           void **out) {
+/* For another stream than the last time, or not what a step was expected to want; inside. */
+static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_t bytes,
+                                                      ashlar_tag tag, ashlar_stream stream,
+                                                      void **out) {
     ashlar_cache *cache = ashlar_cache_recent;
-    if (!ashlar_cache_enter(cache)) {
-        return ashlar_alloc_slow(a, bytes, tag, stream, out);
+    const ashlar_stream named = ashlar_stream_named(stream);
+    ashlar_block *block =
+        ashlar_cache_is_replaying(cache)
+            ? ashlar_run_serve_otherwise(cache->replay, bytes, (unsigned)tag, named)
+            : NULL;
+    if (block != NULL) {
+        hand_out(a, cache, block, bytes, tag, &cache->counters.planned_count, out);
+        return ASHLAR_OK;
     }
     ashlar_magazines *m = ashlar_cache_find(cache, stream);
-    ashlar_block *block = m != NULL ? ashlar_cache_pop(cache, m, bytes) : NULL;
+    block = m != NULL ? ashlar_cache_pop(cache, m, bytes) : NULL;
     if (block != NULL) {
         hand_out(a, cache, block, bytes, tag, &cache->counters.hit_count, out);
         return ASHLAR_OK;
@@ -40,32 +46,12 @@ static ASHLAR_NOINLINE ashlar_status alloc_on_other_stream(ashlar_allocator *a, 
     return ashlar_alloc_unplanned(a, bytes, tag, stream, out);
 }
 
-/* In a step that is replayed; inside the cache. */
-static ASHLAR_NOINLINE ashlar_status alloc_from_plan(ashlar_allocator *a, size_t bytes,
-                                                     ashlar_tag tag, ashlar_stream stream,
-                                                     void **out) {
-    ashlar_cache *cache = ashlar_cache_recent;
-    const ashlar_stream named = ashlar_stream_named(stream);
-    ashlar_block *block = ashlar_run_serve_otherwise(cache->replay, bytes, (unsigned)tag, named);
-    if (block != NULL) {
-        hand_out(a, cache, block, bytes, tag, &cache->counters.planned_count, out);
-        return ASHLAR_OK;
-    }
-    ashlar_cache_leave(cache);
-    return alloc_on_other_stream(a, bytes, tag, stream, out);
-}
-
-/* Inside the cache; not for the stream that its last request was for. */
+/* Not for the stream that the last request was for, if there is one; inside. */
 static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *cache, size_t bytes,
                                             ashlar_tag tag, ashlar_stream stream, void **out) {
-    ashlar_run *run = cache->replay;
-    if (run == NULL) {
-        ashlar_cache_leave(cache);
-        return alloc_on_other_stream(a, bytes, tag, stream, out);
-    }
-    ashlar_block *block = ashlar_run_serve(run, bytes, (unsigned)tag, stream);
+    ashlar_block *block = ashlar_run_serve(cache->replay, bytes, (unsigned)tag, stream);
     if (!ASHLAR_LIKELY(block != NULL)) {
-        return alloc_from_plan(a, bytes, tag, stream, out);
+        return alloc_unexpected(a, bytes, tag, stream, out);
     }
     hand_out(a, cache, block, bytes, tag, &cache->counters.planned_count, out);
     return ASHLAR_OK;

@@ -25,6 +25,17 @@ static uint32_t next_of(const ashlar_run *run) {
     return (uint32_t)(run->next - run->plan->slots);
 }
 
+/* Nothing fits it. */
+static const ashlar_slot no_slot;
+
+ashlar_run ashlar_no_run = {.next = &no_slot};
+
+/* While something is late, no request is served without a look at it. */
+static void hold(ashlar_run *run) {
+    run->held = run->next;
+    run->next = run->late_count > 0 ? &no_slot : run->next;
+}
+
 void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
     run->plan = plan;
     run->next = plan->slots;
@@ -39,6 +50,7 @@ void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
             run->late_count += run->regions[part]->late_count;
         }
     }
+    hold(run);
 }
 
 void ashlar_run_stop(ashlar_run *run) {
@@ -164,28 +176,35 @@ static ashlar_block *serve_slot(ashlar_run *run, uint32_t i) {
     return ashlar_run_seat(&run->plan->slots[i]);
 }
 
+static ashlar_block *serve(ashlar_run *run, const request *r) {
+    if (fits(run, run->next, r)) {
+        return serve_slot(run, next_of(run));
+    }
+    /* Before what was passed over: a step that was merged is to find its own slots. */
+    uint32_t i = find_landing(run, r);
+    if (i == run->plan->count) {
+        ashlar_block *seat = serve_skipped(run, r);
+        if (seat != NULL) {
+            return seat;
+        }
+    }
+    const uint32_t near = look_ahead(run, r);
+    i = near < i ? near : i;
+    if (i == run->plan->count) {
+        run->misses[reason(run, r)]++;
+        return NULL;
+    }
+    return serve_slot(run, i);
+}
+
 ASHLAR_NOINLINE ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes,
                                                          unsigned tag, ashlar_stream stream) {
     const request r = {bytes, tag, stream};
     if (bytes == 0) {
         return NULL; /* an error, told by the ordinary path */
     }
-    if (fits(run, run->next, &r)) {
-        return serve_slot(run, next_of(run));
-    }
-    /* Before what was passed over: a step that was merged is to find its own slots. */
-    uint32_t i = find_landing(run, &r);
-    if (i == run->plan->count) {
-        ashlar_block *seat = serve_skipped(run, &r);
-        if (seat != NULL) {
-            return seat;
-        }
-    }
-    const uint32_t near = look_ahead(run, &r);
-    i = near < i ? near : i;
-    if (i == run->plan->count) {
-        run->misses[reason(run, &r)]++;
-        return NULL;
-    }
-    return serve_slot(run, i);
+    run->next = run->next == &no_slot ? run->held : run->next;
+    ashlar_block *block = serve(run, &r);
+    hold(run);
+    return block;
 }

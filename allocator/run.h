@@ -15,11 +15,13 @@ enum { ASHLAR_RUN_SKIPPED_MAX = 16 };
 /* The thread's own, between entering and leaving its cache; else under the allocator's lock. */
 struct ashlar_run {
     const ashlar_slot *next; /* the slot that the next request is expected to want; the time is
-                              * that of the one before it */
+                              * that of the one before it. One that nothing fits, and `held` in its
+                              * place, while something is late */
+    const ashlar_slot *held;
     const ashlar_slot *const *expiring; /* in the plan's expiry: the first whose time may not be
                                          * over; that of those before is */
-    size_t late_count;        /* on the late lists of all its regions */
-    uint64_t hits_before; /* planned_count of the cache when the step began */
+    size_t late_count;                  /* on the late lists of all its regions */
+    uint64_t hits_before;               /* planned_count of the cache when the step began */
     const ashlar_plan *plan;
     ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX];  /* of the parts; ASHLAR_NO_STREAM: not now */
     ashlar_region *regions[ASHLAR_PLAN_STREAMS_MAX]; /* NULL: the part plans nothing */
@@ -51,9 +53,6 @@ static inline ashlar_block *ashlar_run_serve(ashlar_run *run, size_t bytes, unsi
     const ashlar_slot *slot = run->next;
     if (!ASHLAR_LIKELY(bytes - 1 < slot->bytes && slot->tag == tag &&
                        run->streams[slot->part] == stream)) {
-        return NULL;
-    }
-    if (!ASHLAR_LIKELY(run->late_count == 0)) {
         return NULL;
     }
     const ashlar_slot *const *at = run->expiring;

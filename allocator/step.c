@@ -261,7 +261,7 @@ static void end_replay(ashlar_allocator *a, ashlar_cache *own) {
     ashlar_run *run = own->run;
     ashlar_plan_stats *stats = &a->planner.stats;
     uint64_t misses = 0;
-    ashlar_cache_set_replay(own, NULL);
+    ashlar_cache_set_replay(own, &ashlar_no_run);
     ashlar_run_stop(run);
     for (uint32_t part = 0; part < run->plan->part_count; part++) {
         if (run->regions[part] != NULL) {
@@ -381,7 +381,8 @@ void ashlar_step_abandon_locked(ashlar_allocator *a, ashlar_cache *cache) {
 
 void ashlar_step_forget_order(ashlar_cache *cache, const ashlar_order *order) {
     ashlar_run *run = cache->run;
-    for (uint32_t part = 0; cache->replay != NULL && part < run->plan->part_count; part++) {
+    const uint32_t count = ashlar_cache_is_replaying(cache) ? run->plan->part_count : 0;
+    for (uint32_t part = 0; part < count; part++) {
         if (run->plan->parts[part].order == order) {
             run->streams[part] = ASHLAR_NO_STREAM;
         }
