@@ -217,6 +217,9 @@ static ashlar_status check_region(const ashlar_allocator *a, const ashlar_region
     ashlar_status status = region->block->state == ASHLAR_BLOCK_REGION
                                ? ASHLAR_OK
                                : broken(region->block, "the heap's block is no region");
+    if (status == ASHLAR_OK && region->late_count > region->seat_count) {
+        status = broken(region->block, "more late blocks than seats");
+    }
     size_t end = 0, begin = region->block->offset;
     for (size_t i = 0; i < region->seat_count && status == ASHLAR_OK; i++) {
         status = check_seat(a, region, &region->seats[i], begin, &end);

@@ -187,9 +187,8 @@ static ashlar_block *serve(ashlar_run *run, const request *r) {
         if (seat != NULL) {
             return seat;
         }
+        i = look_ahead(run, r);
     }
-    const uint32_t near = look_ahead(run, r);
-    i = near < i ? near : i;
     if (i == run->plan->count) {
         run->misses[reason(run, r)]++;
         return NULL;

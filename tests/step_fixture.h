@@ -111,8 +111,7 @@ static inline shadow *shadow_take(size_t bytes, ashlar_tag tag, int stream) {
     while (s->ptr != NULL) {
         s++;
     }
-    const ashlar_status status =
-        ashlar_alloc_tagged(allocator, bytes, tag, streams[stream], &ptr);
+    const ashlar_status status = ashlar_alloc_tagged(allocator, bytes, tag, streams[stream], &ptr);
     CHECK(status == ASHLAR_OK || status == ASHLAR_ENOMEM);
     if (status != ASHLAR_OK || s == &shadows[SHADOWS - 1]) {
         return NULL;
@@ -170,9 +169,9 @@ static inline void shadow_give(shadow *s) {
     shadow_verify(s);
     unsigned char *ptr = s->ptr;
     s->ptr = NULL;
-    CHECK((s->is_home || s->stream == GONE ? ashlar_free(allocator, ptr)
-                                           : ashlar_free_on(allocator, ptr, streams[s->stream])) ==
-          ASHLAR_OK);
+    CHECK((s->is_home || s->stream == GONE
+               ? ashlar_free(allocator, ptr)
+               : ashlar_free_on(allocator, ptr, streams[s->stream])) == ASHLAR_OK);
 }
 
 static inline size_t shadow_count(void) {
@@ -239,6 +238,39 @@ static inline void tear_down_steps(void) {
     shadow_give_all();
     check_payloads();
     tear_down();
+}
+
+/* ---- short steps by hand, on the first stream ---- */
+
+#define WORK ASHLAR_TAG_WORKSPACE
+
+static inline void check_misses(ashlar_plan_miss miss, uint64_t count) {
+    const ashlar_plan_stats stats = plans();
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        CHECK_ZU(stats.misses[i], i == (int)miss ? count : 0);
+    }
+}
+
+static inline shadow *get(size_t bytes, ashlar_tag tag) {
+    return shadow_take(bytes, tag, 0);
+}
+
+static inline void put(shadow *s) {
+    shadow_give(s);
+}
+
+/* Allocations of one stream after each other, each freed before the next. */
+static inline void chain(const size_t *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        put(get(bytes[i], WORK));
+    }
+}
+
+#define CHAIN(...) \
+    chain((const size_t[]){__VA_ARGS__}, sizeof(const size_t[]){__VA_ARGS__} / sizeof(size_t))
+
+static inline bool set_up_plans(void) {
+    return set_up_steps("1GiB", NULL, 1);
 }
 
 /* ---- programs ---- */

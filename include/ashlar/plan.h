@@ -13,9 +13,9 @@
  * THE GUARANTEE. A step replayed on a plan calls the driver for no allocation and needs no byte
  * beyond the plan's regions, if it is dominated by the step that was recorded, or by one of those
  * merged into the recording:
- *   - one thread allocates, in the recorded order, to the end or not. Allocations may be left out
- *     on the way if none that follows in the step has their tag and stream, and no more in a row
- *     than ASHLAR_PLAN_LOOK_AHEAD runs of alike ones;
+ *   - one thread allocates, in the recorded order, to the end or not. Where no steps were merged,
+ *     allocations may be left out on the way if none that follows in the step has their tag and
+ *     stream, and no more in a row than ASHLAR_PLAN_LOOK_AHEAD runs of alike ones;
  *   - each allocation is no larger than the recorded one, and has its tag and stream;
  *   - each is freed, by any thread, before any of the allocations that came after its free when
  *     it was recorded;

@@ -1,0 +1,356 @@
+/*
+ * test_step_streams.c - steps on several streams and threads: blocks that others use, streams that
+ * end or are captured, threads that end.
+ */
+#include "step_fixture.h"
+
+#include <ashlar/pool.h>
+
+#include "helper_fixture.h"
+
+/* ---- blocks that several streams use ---- */
+
+static void what_several_streams_use_is_not_planned(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 2; i++) {
+        begin(1);
+        shadow *shared = get(1000, WORK), *moved = get(2000, WORK);
+        shadow_share(shared, 1);
+        shadow_move(moved, 2);
+        put(shared);
+        put(moved);
+        end();
+    }
+    CHECK_ZU(plans().slot_count, 0);
+    CHECK_ZU(plans().unplanned, 2);
+    tear_down_steps();
+}
+
+static void slots_of_two_streams_are_in_two_regions(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 2; i++) {
+        begin(1);
+        shadow *a = shadow_take(4096, WORK, 0), *b = shadow_take(4096, WORK, 1);
+        put(a);
+        put(b);
+        end();
+    }
+    CHECK_ZU(plans().hits, 2);
+    CHECK_ZU(plans().plan_bytes, 2 * 4096);
+    tear_down_steps();
+}
+
+static void a_block_used_elsewhere_comes_back_when_that_is_done(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000);
+    end();
+    for (int i = 0; i < 2; i++) { /* freed on another stream; marked for one */
+        begin(1);
+        shadow *s = get(4000, WORK);
+        if (i == 0) {
+            shadow_move(s, 1);
+        } else {
+            shadow_share(s, 1);
+        }
+        put(s);
+        end();
+        CHECK_ZU(plans().hits, 2 * (uint64_t)i + 1);
+        begin(1);
+        CHAIN(4000); /* stream 1 is not done with it */
+        end();
+        check_misses(ASHLAR_PLAN_MISS_LIVE, (uint64_t)i + 1);
+        wait_for(streams[1]);
+        begin(1);
+        CHAIN(4000);
+        end();
+        CHECK_ZU(plans().hits, 2 * (uint64_t)i + 2);
+    }
+    tear_down_steps();
+}
+
+/* Freed, read by stream 1 still, and stream 0 is known to be done with it. */
+static void a_block_of_another_stream_only_is_not_the_regions(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000);
+    end();
+    begin(1);
+    shadow *s = get(4000, WORK);
+    shadow_share(s, 1);
+    put(s);
+    end();
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK); /* records events */
+    wait_for(streams[0]);
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    begin(1);
+    CHAIN(4000);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
+    check_payloads();
+    tear_down_steps();
+}
+
+static void the_ordinary_path_takes_no_block_of_a_region(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4 * MIB);
+    end();
+    begin(1);
+    shadow *s = get(4 * MIB, WORK);
+    shadow_share(s, 1);
+    put(s);
+    end();
+    shadow *other = shadow_take(3 * MIB, WORK, 2);
+    CHECK_ZU(stats_now().served_waited, 0);
+    begin(1);
+    CHAIN(4 * MIB);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
+    put(other);
+    check_payloads();
+    tear_down_steps();
+}
+
+static void a_seat_that_comes_back_is_its_streams_again(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000);
+    end();
+    begin(1);
+    shadow *s = get(4000, WORK);
+    shadow_move(s, 1);
+    put(s);
+    end();
+    begin(1); /* asks, for the first time */
+    end();
+    wait_for(streams[1]);
+    begin(1);
+    s = get(4000, WORK);
+    shadow_share(s, 1); /* is another stream than its own */
+    put(s);
+    end();
+    begin(1);
+    CHAIN(4000);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
+    check_payloads();
+    tear_down_steps();
+}
+
+/* ---- streams that end, captures ---- */
+
+static void a_plan_follows_its_stream_to_the_next(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000, 8000);
+    end();
+    begin(1);
+    shadow *carried = get(4000, WORK);
+    end();
+    renew_stream(0);
+    begin(1);
+    CHAIN(4000, 8000); /* both meet what is live */
+    end();
+    put(carried);
+    begin(1);
+    CHAIN(4000, 8000);
+    end();
+    CHECK_ZU(plans().steps_recorded, 1);
+    CHECK_ZU(plans().hits, 1 + 2);
+    check_payloads();
+    tear_down_steps();
+}
+
+static void what_follows_a_stream_is_the_next_ones(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000);
+    end();
+    renew_stream(0);
+    for (int i = 0; i < 2; i++) {
+        begin(1);
+        shadow *s = get(4000, WORK);
+        s->is_home = false; /* freed on its own stream, by name */
+        put(s);
+        end();
+    }
+    CHECK_ZU(plans().hits, 2);
+    CHECK_ZU(stats_now().shared_bytes, 0);
+    tear_down_steps();
+}
+
+/* While a step is recorded, records of streams that are gone are looked for. */
+static void streams_may_end_while_a_step_is_recorded(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 3; i++) {
+        begin(1);
+        for (int k = 0; k < 40; k++) {
+            put(shadow_take(1000, WORK, 1));
+            renew_stream(1);
+        }
+        end();
+    }
+    CHECK_ZU(plans().steps_recorded, 3);
+    tear_down_steps();
+}
+
+static void a_captured_stream_is_served_from_its_pool(void) {
+    for (int within = 0; within < 2; within++) {
+        ashlar_pool *pool = NULL;
+        REQUIRE(set_up_plans());
+        for (int i = 0; i < 2; i++) {
+            begin(1);
+            put(shadow_take(1000, WORK, 0));
+            put(shadow_take(4000, WORK, 1));
+            end();
+        }
+        CHECK_ZU(plans().hits, 2);
+        if (within == 1) {
+            begin(1);
+        }
+        CHECK(ashlar_pool_begin(allocator, streams[1], &pool) == ASHLAR_OK);
+        if (within == 0) {
+            begin(1);
+        }
+        put(shadow_take(1000, WORK, 0));
+        put(shadow_take(4000, WORK, 1));
+        end();
+        CHECK_ZU(plans().hits, 3);
+        CHECK_ZU(misses_now(), 1);
+        begin_on(1, 2); /* the main one is captured */
+        end();
+        CHECK_ZU(plans().steps_declined, 1);
+        ashlar_pool_end(pool);
+        CHECK(ashlar_pool_release(pool, streams[1]) == ASHLAR_OK);
+        begin(1);
+        put(shadow_take(1000, WORK, 0));
+        put(shadow_take(4000, WORK, 1));
+        end();
+        CHECK_ZU(plans().hits, 5);
+        tear_down_steps();
+    }
+}
+
+static void a_stream_with_plans_of_its_own_takes_no_others(void) {
+    REQUIRE(set_up_plans());
+    begin_on(0, 1);
+    put(shadow_take(4 * MIB, WORK, 0));
+    end();
+    begin_on(1, 2);
+    put(shadow_take(1 * MIB, WORK, 1));
+    end();
+    renew_stream(0);
+    for (int i = 0; i < 2; i++) {
+        begin_on(1, 1);
+        put(shadow_take(2 * MIB, WORK, 1));
+        end();
+    }
+    CHECK_ZU(plans().hits, 1);
+    CHECK_ZU(plans().plan_count, 2); /* stream 0's is gone, and its region */
+    CHECK_ZU(plans().region_bytes, 2 * MIB);
+    tear_down_steps();
+}
+
+static void a_plan_of_a_side_stream_that_is_gone_is_recorded_anew(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 4; i++) {
+        begin(1);
+        put(shadow_take(1000, WORK, 1));
+        end();
+        if (i == 1) {
+            renew_stream(1);
+        }
+    }
+    CHECK_ZU(plans().steps_recorded, 2);
+    CHECK_ZU(plans().hits, 2);
+    tear_down_steps();
+}
+
+static ashlar_stream per_thread(void) {
+    return (ashlar_stream)(uintptr_t)CU_STREAM_PER_THREAD;
+}
+
+static void step_on_own_stream(void) {
+    CHECK(ashlar_step_begin(allocator, per_thread(), 5) == ASHLAR_OK);
+    void *ptr = NULL;
+    CHECK(ashlar_alloc(allocator, 4 * MIB, per_thread(), &ptr) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+    CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+}
+
+static void a_thread_takes_the_plans_of_its_own_stream_with_it(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 2; i++) {
+        REQUIRE(helper_start());
+        CHECK(helper_do(step_on_own_stream));
+        CHECK(helper_do(step_on_own_stream));
+        CHECK_ZU(plans().hits, (uint64_t)i + 1);
+        CHECK_ZU(plans().region_bytes, 4 * MIB);
+        helper_end();
+        CHECK_ZU(plans().plan_count, 0);
+        CHECK_ZU(plans().region_bytes, 0);
+    }
+    tear_down_steps();
+}
+
+static void begin_and_take(void) {
+    begin(1);
+    CHECK(get(4000, WORK) != NULL);
+}
+
+static void a_thread_that_ends_within_a_step_leaves_its_blocks(void) {
+    REQUIRE(set_up_plans());
+    REQUIRE(helper_start());
+    CHECK(helper_do(begin_and_take)); /* recorded: in vain */
+    helper_end();
+    CHECK_ZU(plans().steps_recorded, 0);
+    shadow_give_all();
+    begin(1);
+    CHAIN(4000);
+    end();
+    REQUIRE(helper_start());
+    CHECK(helper_do(begin_and_take));
+    helper_end();
+    CHECK_ZU(plans().steps_replayed, 1);
+    begin(1);
+    CHAIN(4000);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
+    CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
+    tear_down_steps();
+}
+
+static void two_steps_are_not_in_one_region(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000);
+    end();
+    REQUIRE(helper_start());
+    CHECK(helper_do(begin_and_take));
+    begin(1);
+    CHAIN(4000);
+    end();
+    CHECK_ZU(plans().steps_declined, 1);
+    helper_end();
+    tear_down_steps();
+}
+
+int main(void) {
+    RUN(what_several_streams_use_is_not_planned);
+    RUN(slots_of_two_streams_are_in_two_regions);
+    RUN(a_block_used_elsewhere_comes_back_when_that_is_done);
+    RUN(a_block_of_another_stream_only_is_not_the_regions);
+    RUN(the_ordinary_path_takes_no_block_of_a_region);
+    RUN(a_seat_that_comes_back_is_its_streams_again);
+    RUN(a_plan_follows_its_stream_to_the_next);
+    RUN(what_follows_a_stream_is_the_next_ones);
+    RUN(streams_may_end_while_a_step_is_recorded);
+    RUN(a_captured_stream_is_served_from_its_pool);
+    RUN(a_stream_with_plans_of_its_own_takes_no_others);
+    RUN(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew);
+    RUN(a_thread_takes_the_plans_of_its_own_stream_with_it);
+    RUN(a_thread_that_ends_within_a_step_leaves_its_blocks);
+    RUN(two_steps_are_not_in_one_region);
+    return check_report();
+}
