@@ -203,10 +203,54 @@ static void a_key_too_large_leaves_the_others_their_plans(void) {
     tear_down_steps();
 }
 
+static void *taken;
+
+/* As another thread might while the lock is dropped. */
+static bool take_what_is_free(void *user, size_t bytes) {
+    (void)user;
+    (void)bytes;
+    if (taken == NULL) {
+        CHECK(ashlar_alloc(allocator, 5 * MIB, streams[3], &taken) == ASHLAR_OK);
+    }
+    return false;
+}
+
+/* The first one's region was given up for it, and is now another's. */
+static void plans_whose_memory_is_gone_are_dropped(void) {
+    REQUIRE(set_up_steps("16MiB", NULL, 3));
+    void *rest = NULL;
+    taken = NULL;
+    big_step(0, 1);
+    end();
+    begin(2);
+    shadow *a = take_or_not(4 * MIB, ASHLAR_TAG_WORKSPACE, 0);
+    shadow *b = take_or_not(4 * MIB, ASHLAR_TAG_WORKSPACE, 0);
+    give_untouched(a);
+    give_untouched(b);
+    CHECK(ashlar_alloc(allocator, 10 * MIB, streams[2], &rest) == ASHLAR_OK);
+    ashlar_set_reclaim(allocator, take_what_is_free, NULL);
+    CHECK(ashlar_step_end(allocator) == ASHLAR_ENOMEM);
+    ashlar_set_reclaim(allocator, NULL, NULL);
+    CHECK(taken != NULL);
+    CHECK_ZU(plans().plan_count, 0);
+    CHECK_ZU(plans().region_bytes, 0);
+    CHECK(ashlar_free(allocator, taken) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);
+    big_step(0, 1);
+    end();
+    CHECK_ZU(plans().steps_declined, 1);
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+    big_step(0, 1);
+    end();
+    CHECK_ZU(plans().hits, 4);
+    tear_down_steps();
+}
+
 int main(void) {
     RUN(host_memory_may_fail_at_any_call);
     RUN(the_driver_may_fail_at_any_call);
     RUN(without_room_for_its_region_a_key_goes_the_ordinary_way);
     RUN(a_key_too_large_leaves_the_others_their_plans);
+    RUN(plans_whose_memory_is_gone_are_dropped);
     return check_report();
 }

@@ -138,6 +138,27 @@ static void a_seat_that_comes_back_is_its_streams_again(void) {
     tear_down_steps();
 }
 
+static void a_region_that_no_slot_is_in_is_given_back(void) {
+    REQUIRE(set_up_plans());
+    const ashlar_plan_options options = {.build_after = 1, .rerecord_after = 1};
+    ashlar_plan_set_options(allocator, &options);
+    begin(1);
+    put(shadow_take(4 * MIB, WORK, 1));
+    CHAIN(1 * MIB);
+    end();
+    CHECK_ZU(plans().region_bytes, 5 * MIB);
+    begin(1);
+    put(get(1000, ASHLAR_TAG_BATCH)); /* diverges, and is recorded anew */
+    end();
+    begin(1);
+    shadow *kept = shadow_take(4 * MIB, WORK, 1);
+    CHAIN(1 * MIB);
+    end();
+    CHECK_ZU(plans().region_bytes, 1 * MIB);
+    put(kept);
+    tear_down_steps();
+}
+
 /* ---- streams that end, captures ---- */
 
 static void a_plan_follows_its_stream_to_the_next(void) {
@@ -343,6 +364,7 @@ int main(void) {
     RUN(a_block_of_another_stream_only_is_not_the_regions);
     RUN(the_ordinary_path_takes_no_block_of_a_region);
     RUN(a_seat_that_comes_back_is_its_streams_again);
+    RUN(a_region_that_no_slot_is_in_is_given_back);
     RUN(a_plan_follows_its_stream_to_the_next);
     RUN(what_follows_a_stream_is_the_next_ones);
     RUN(streams_may_end_while_a_step_is_recorded);
