@@ -197,7 +197,7 @@ static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key
  */
 static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
                              ashlar_plan *plan) {
-    if (a->planner.is_installing || is_any_busy(a, plan) || is_any_busy(a, key->plan)) {
+    if (a->planner.is_installing || key->replay_count > 0 || is_any_busy(a, plan)) {
         ashlar_plan_free(plan);
         return ASHLAR_OK;
     }
@@ -225,8 +225,11 @@ ashlar_status ashlar_planner_build_locked(ashlar_allocator *a, ashlar_cache *own
     pthread_mutex_unlock(&a->lock);
     ashlar_status status = ashlar_plan_make(&key->recording, search_ms, &plan);
     pthread_mutex_lock(&a->lock);
+    if (status == ASHLAR_OK) {
+        status = install(a, own, key, plan);
+    }
     key->is_busy = false;
-    return status == ASHLAR_OK ? install(a, own, key, plan) : status;
+    return status;
 }
 
 /* ---- all of them ---- */
@@ -267,16 +270,21 @@ static void free_keys(ashlar_allocator *a) {
 }
 
 void ashlar_planner_forget_locked(ashlar_allocator *a, const ashlar_order *order) {
+    bool is_any = false;
     for (ashlar_step_key **link = &a->planner.keys; *link != NULL;) {
         ashlar_step_key *key = *link;
-        if (key->order != order || key->is_busy) {
+        if (ashlar_step_key_is_in_use(key) ||
+            (order != NULL ? key->order != order : !key->order->is_ended)) {
             link = &key->next;
             continue;
         }
+        is_any = true;
         *link = key->next;
         free_key(key);
     }
-    retire_unused(a);
+    if (is_any) {
+        retire_unused(a);
+    }
 }
 
 void ashlar_planner_finish(ashlar_allocator *a) {

@@ -18,24 +18,31 @@ static ashlar_step_key *find_key(const ashlar_allocator *a, uint64_t key,
     return at;
 }
 
-/* Whether a step of a stream's keys is recorded, packed or replayed now. */
-static bool is_order_busy(const ashlar_allocator *a, const ashlar_order *order) {
-    const ashlar_region *region = ashlar_planner_region(a, order);
-    const ashlar_step_key *at = a->planner.keys;
-    while (at != NULL && (at->order != order || !at->is_busy)) {
-        at = at->next;
-    }
-    return at != NULL || (region != NULL && region->is_busy);
-}
-
 /* Steps of the same key whose stream is gone, so that another may go on with them. */
 static ashlar_step_key *find_orphan(const ashlar_allocator *a, uint64_t key) {
     ashlar_step_key *at = a->planner.keys;
-    while (at != NULL &&
-           (at->key != key || !at->order->is_gone || is_order_busy(a, at->order))) {
+    while (at != NULL && (at->key != key || !at->order->is_gone)) {
         at = at->next;
     }
     return at;
+}
+
+static bool knows(const ashlar_step_key *key, const ashlar_order *order) {
+    bool is_known = key->order == order;
+    for (uint32_t part = 0; part < key->recording.part_count; part++) {
+        is_known |= key->recording.orders[part] == order;
+    }
+    return is_known;
+}
+
+/* Whether steps that have to do with a stream are recorded, planned or replayed now. */
+static bool is_order_busy(const ashlar_allocator *a, const ashlar_order *order) {
+    const ashlar_region *region = ashlar_planner_region(a, order);
+    const ashlar_step_key *at = a->planner.keys;
+    while (at != NULL && (!ashlar_step_key_is_in_use(at) || !knows(at, order))) {
+        at = at->next;
+    }
+    return at != NULL || (region != NULL && region->is_busy);
 }
 
 /* Whether a stream has plans, or recordings for them. */
@@ -87,20 +94,32 @@ static ashlar_status new_key(ashlar_allocator *a, uint64_t number, ashlar_order 
     return ASHLAR_OK;
 }
 
-/* Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+/* Go on with the steps of a stream that is gone; *out stays NULL while others are at them. */
+static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_order *order,
+                           ashlar_step_key **out) {
+    const uint64_t number = orphan->key;
+    if (is_order_busy(a, orphan->order)) {
+        return ASHLAR_OK;
+    }
+    if (has_steps(a, order)) {
+        /* Two streams' plans cannot share a region: what was the old one's is recorded anew. */
+        ashlar_planner_forget_locked(a, orphan->order);
+        return new_key(a, number, order, out);
+    }
+    const ashlar_status status = rehome(a, orphan->order, order);
+    if (status == ASHLAR_OK) {
+        *out = orphan;
+    }
+    return status;
+}
+
+/* *out: unchanged where the step is to be declined. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 static ashlar_status key_of(ashlar_allocator *a, uint64_t number, ashlar_order *order,
                             ashlar_step_key **out) {
     ashlar_step_key *key = find_key(a, number, order);
     ashlar_step_key *orphan = key == NULL ? find_orphan(a, number) : NULL;
-    if (orphan != NULL && !has_steps(a, order)) {
-        const ashlar_status status = rehome(a, orphan->order, order);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
-        key = orphan;
-    } else if (orphan != NULL) {
-        /* Two streams' plans cannot share a region: what was the old one's is recorded anew. */
-        ashlar_planner_forget_locked(a, orphan->order);
+    if (orphan != NULL) {
+        return adopt(a, orphan, order, out);
     }
     if (key == NULL) {
         return new_key(a, number, order, out);
@@ -165,12 +184,16 @@ static void begin_recording(ashlar_allocator *a, ashlar_run *run) {
 
 /* The step's way: recorded, replayed, or, where neither can be, the ordinary one. */
 static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
-    const bool is_unknown = key->plan == NULL && !key->is_current;
-    key->is_stale |= has_lost_stream(key->plan);
+    const bool is_free = key != NULL && !key->is_busy;
+    const bool is_unknown = is_free && key->plan == NULL && !key->is_current;
     own->run->key = key;
-    if (!key->is_busy && (is_unknown || key->is_wanted || key->is_stale)) {
+    if (is_free && has_lost_stream(key->plan)) {
+        key->is_stale = true;
+    }
+    if (is_free && (is_unknown || key->is_wanted || key->is_stale)) {
         begin_recording(a, own->run);
-    } else if (!key->is_busy && key->plan != NULL && may_use(a, key->plan)) {
+    } else if (is_free && key->plan != NULL && may_use(a, key->plan)) {
+        key->replay_count++;
         begin_replay(a, own, key->plan);
     } else {
         own->run->key = NULL;
@@ -178,33 +201,35 @@ static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key)
     }
 }
 
+/* *out: unchanged where the step is to be declined. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
+                             ashlar_step_key **out) {
+    ashlar_order *order = NULL;
+    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    /* While a region is made its stream's plans must not change; nor may one wait in a capture. */
+    if (!a->planner.is_installing && order->pool == NULL) {
+        ashlar_planner_forget_locked(a, NULL);
+        status = key_of(a, number, order, out);
+    }
+    return status == ASHLAR_OK ? ashlar_shared_return_seats_locked(a) : status;
+}
+
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
                                   uint64_t number) {
     ashlar_run *run = own->run;
-    ashlar_order *order = NULL;
     ashlar_step_key *key = NULL;
-    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
-    /* While a region is made its stream's plans must not change; nor may one wait in a capture. */
-    const bool is_declined = a->planner.is_installing || (order != NULL && order->pool != NULL);
-    if (status == ASHLAR_OK && !is_declined) {
-        status = key_of(a, number, order, &key);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_shared_return_seats_locked(a);
-    }
+    const ashlar_status status = prepare(a, stream, number, &key);
     if (status != ASHLAR_OK) {
         return status;
     }
     ashlar_planner_tidy_locked(a);
     run->depth = 1;
-    run->key = NULL;
     run->is_recorded = false;
     a->planner.run_count++;
-    if (is_declined) {
-        a->planner.stats.steps_declined++;
-    } else {
-        choose(a, own, key);
-    }
+    choose(a, own, key);
     return ASHLAR_OK;
 }
 
@@ -276,6 +301,7 @@ static void end_replay(ashlar_allocator *a, ashlar_cache *own) {
     stats->unplanned += run->unplanned;
     stats->steps_replayed++;
     ashlar_step_key *key = run->key;
+    key->replay_count--;
     const uint32_t patience = a->planner.options.rerecord_after;
     key->diverged = misses > 0 ? key->diverged + 1 : 0;
     if (patience > 0 && key->diverged >= patience) {

@@ -20,7 +20,10 @@ void ashlar_step_forget_order(ashlar_cache *cache, const ashlar_order *order);
 /* Mark the records that recordings and plans know as referenced. Lock: held. */
 void ashlar_planner_mark_referenced(const ashlar_allocator *allocator);
 
-/* Forget the steps of a stream, but for those under way; no plan of them is used. Lock: held. */
+/*
+ * Forget the steps of a stream, or with NULL, of all threads' own streams that have ended: those
+ * that are not busy. No step is replayed on a plan of theirs. Lock: held.
+ */
 void ashlar_planner_forget_locked(ashlar_allocator *allocator, const ashlar_order *order);
 
 /* The allocator ends. */

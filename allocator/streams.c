@@ -96,11 +96,9 @@ static void drop_gone_locked(ashlar_allocator *a) {
 
 void ashlar_orders_end_thread_locked(ashlar_allocator *a) {
     for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        if (order->thread == ashlar_thread_number()) {
-            order->is_ended = true;
-            ashlar_planner_forget_locked(a, order);
-        }
+        order->is_ended = order->is_ended || order->thread == ashlar_thread_number();
     }
+    ashlar_planner_forget_locked(a, NULL);
 }
 
 /* ---- finding and making ---- */

@@ -342,6 +342,41 @@ static void a_thread_that_ends_within_a_step_leaves_its_blocks(void) {
     tear_down_steps();
 }
 
+static void begin_only(void) {
+    begin(1);
+}
+
+static void take_and_end(void) {
+    CHAIN(4000);
+    end();
+}
+
+/* A plan without slots has no region that would show it. */
+static void a_plan_lasts_as_long_as_steps_are_on_it(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    end();
+    REQUIRE(helper_start());
+    CHECK(helper_do(begin_only));
+    ashlar_plan_record_next(allocator, 1);
+    begin(1);
+    CHAIN(4000);
+    end();
+    CHECK_ZU(plans().slot_count, 0); /* not yet */
+    CHECK(helper_do(take_and_end));
+    check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
+    CHECK_ZU(plans().slot_count, 1);
+    CHECK(helper_do(begin_only));
+    renew_stream(0);
+    begin_on(2, 2);
+    end();
+    begin_on(2, 1); /* would forget what was the first stream's */
+    end();
+    CHECK_ZU(plans().steps_declined, 1);
+    helper_end();
+    tear_down_steps();
+}
+
 static void two_steps_are_not_in_one_region(void) {
     REQUIRE(set_up_plans());
     begin(1);
@@ -373,6 +408,7 @@ int main(void) {
     RUN(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew);
     RUN(a_thread_takes_the_plans_of_its_own_stream_with_it);
     RUN(a_thread_that_ends_within_a_step_leaves_its_blocks);
+    RUN(a_plan_lasts_as_long_as_steps_are_on_it);
     RUN(two_steps_are_not_in_one_region);
     return check_report();
 }

@@ -105,6 +105,8 @@ static void run_threads(void) {
     for (int i = 0; i < THREADS; i++) {
         pthread_mutex_init(&boxes[i].lock, NULL);
         boxes[i].count = 0;
+    }
+    for (int i = 0; i < THREADS; i++) {
         REQUIRE(pthread_create(&threads[i], NULL, run_steps, (void *)(intptr_t)i) == 0);
     }
     for (int i = 0; i < THREADS; i++) {
