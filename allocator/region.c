@@ -150,9 +150,13 @@ bool ashlar_region_is_live(ashlar_region *region) {
     return region->late_count > 0;
 }
 
+/* While no step is in it, what is taken is late: there may be far more seats than that. */
 static size_t taken_bytes(const ashlar_region *region) {
     size_t bytes = 0;
-    for (size_t i = 0; i < region->seat_count; i++) {
+    for (size_t i = 0; i < region->late_count && !region->is_busy; i++) {
+        bytes += ashlar_seat_is_taken(region->late[i]) ? region->late[i]->bytes : 0;
+    }
+    for (size_t i = 0; i < region->seat_count && region->is_busy; i++) {
         bytes += ashlar_seat_is_taken(&region->seats[i]) ? region->seats[i].bytes : 0;
     }
     return bytes;
