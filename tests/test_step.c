@@ -80,6 +80,20 @@ static void a_step_within_another_is_part_of_it(void) {
     tear_down_steps();
 }
 
+static void the_default_stream_may_have_either_name(void) {
+    REQUIRE(set_up_plans());
+    const ashlar_stream names[] = {NULL, (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY};
+    for (size_t i = 0; i < 4; i++) {
+        void *ptr = NULL;
+        CHECK(ashlar_step_begin(allocator, names[i % 2], 1) == ASHLAR_OK);
+        CHECK(ashlar_alloc(allocator, 1000, names[i / 2], &ptr) == ASHLAR_OK);
+        CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+        end();
+    }
+    CHECK_ZU(plans().hits, 3);
+    tear_down_steps();
+}
+
 static void an_empty_step_is_replayed_too(void) {
     REQUIRE(set_up_plans());
     for (int i = 0; i < 2; i++) {
@@ -328,6 +342,7 @@ int main(void) {
     RUN(a_step_like_the_recorded_one_is_served_from_the_plan);
     RUN(what_outlives_its_step_is_not_planned);
     RUN(a_step_within_another_is_part_of_it);
+    RUN(the_default_stream_may_have_either_name);
     RUN(an_empty_step_is_replayed_too);
     RUN(the_reason_of_a_miss_is_told);
     RUN(each_reason_has_a_text);
