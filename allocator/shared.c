@@ -95,7 +95,8 @@ static bool is_settled(ashlar_block *block) {
     const ashlar_use *left = block->uses;
     /* A seat is its region's stream's: no other may have it next. */
     return left == NULL ||
-           (left->next == NULL && (!ashlar_block_is_seat(block) || left->order == block->prev->order));
+           (left->next == NULL &&
+            (!ashlar_block_is_seat(block) || left->order == block->prev->order));
 }
 
 /* Give a block to the heap, last used on `order`; NULL: by nobody who may not be done. */
