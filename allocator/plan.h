@@ -18,7 +18,7 @@
 
 typedef struct ashlar_slot ashlar_slot;
 struct ashlar_slot {
-    size_t bytes;        /* a multiple of ASHLAR_BLOCK_ALIGN; 0: not planned */
+    size_t bytes; /* a multiple of ASHLAR_BLOCK_ALIGN; 0: not planned */
     union {
         ashlar_block *seat; /* of its region: the descriptor of blocks that start here */
         size_t unplanned;   /* bytes == 0: the recorded size; the last slot of all: 0 */

@@ -5,8 +5,8 @@
 #include "check_level.h"
 
 /*
- * Let the time of slots be over, in the order of their ends: those still live are late.
- * Whoever has the seat now may have it for a later slot, or have been put on the list already.
+ * Let the time of slots be over, in the order of their ends: those still live are late. A seat that
+ * is on the list already, say since an earlier step, is no slot's.
  */
 static void expire(ashlar_run *run, const ashlar_slot *const *end) {
     while (run->expiring < end) {
