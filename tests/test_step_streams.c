@@ -346,6 +346,10 @@ static void begin_only(void) {
     begin(1);
 }
 
+static void begin_empty(void) {
+    begin(3);
+}
+
 static void take_and_end(void) {
     CHAIN(4000);
     end();
@@ -366,11 +370,13 @@ static void a_plan_lasts_as_long_as_steps_are_on_it(void) {
     CHECK(helper_do(take_and_end));
     check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
     CHECK_ZU(plans().slot_count, 1);
-    CHECK(helper_do(begin_only));
+    begin(3);
+    end();
+    CHECK(helper_do(begin_empty));
     renew_stream(0);
     begin_on(2, 2);
     end();
-    begin_on(2, 1); /* would forget what was the first stream's */
+    begin_on(2, 3); /* would forget what was the first stream's */
     end();
     CHECK_ZU(plans().steps_declined, 1);
     helper_end();
