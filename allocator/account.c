@@ -55,8 +55,8 @@ void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     publish_peak(c, stats);
     stats->alloc_count += c->hit_count - c->hit_count_published;
     stats->served_cached += c->hit_count - c->hit_count_published;
-    stats->alloc_count += c->planned_count;
-    stats->served_planned += c->planned_count;
+    stats->alloc_count += c->planned_count - c->planned_count_published;
+    stats->served_planned += c->planned_count - c->planned_count_published;
     stats->free_count += c->free_count;
     stats->live_bytes = changed(stats->live_bytes, c->all.live);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -69,6 +69,8 @@ void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats) {
     *c = (ashlar_counters){
         .hit_count = c->hit_count,
         .hit_count_published = c->hit_count,
+        .planned_count = c->planned_count,
+        .planned_count_published = c->planned_count,
         .all.peak = (int64_t)(stats->live_peak_bytes - stats->live_bytes),
     };
 }

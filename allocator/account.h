@@ -28,7 +28,8 @@ typedef struct ashlar_change {
 typedef struct ashlar_counters {
     uint64_t hit_count; /* allocations that the thread's cache served, since it was made */
     uint64_t hit_count_published;
-    uint64_t planned_count; /* those that a plan served */
+    uint64_t planned_count; /* the same, by plans */
+    uint64_t planned_count_published;
     uint64_t free_count;
     ashlar_change all;
     ashlar_change tags[ASHLAR_TAG_COUNT];

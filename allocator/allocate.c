@@ -143,9 +143,9 @@ static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *req
 
 static ashlar_block *ask_plan_locked(const ashlar_request *r, size_t requested, ashlar_tag tag,
                                      ashlar_stream stream) {
-    return r->own != NULL && r->own->replay != NULL && !r->is_unplanned
-               ? ashlar_run_serve(r->own->replay, requested, (unsigned)tag,
-                                  ashlar_stream_named(stream))
+    return r->own != NULL && ashlar_cache_is_replaying(r->own) && !r->is_unplanned
+               ? ashlar_run_serve_otherwise(r->own->replay, requested, (unsigned)tag,
+                                            ashlar_stream_named(stream))
                : NULL;
 }
 

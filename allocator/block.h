@@ -57,7 +57,7 @@ struct ashlar_block {
     ashlar_block *older; /* free: the list of its bin; live: that of a cache; NULL at the end;
                             of a region: its first seat */
     union {
-        const ashlar_slot *slot; /* of a seat: what it was last handed out as */
+        const ashlar_slot *slot; /* of a seat: what it was last handed out as; NULL: it is late */
         uint32_t recorded;       /* of others: its number in a recording that says the same */
     };
     _Alignas(ASHLAR_CACHE_LINE) ashlar_block **link; /* free: what in that list points to it */

@@ -156,7 +156,7 @@ void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_run *run) {
 /* While a step is replayed no stream is the last one asked for, so that every request asks it. */
 static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream stream) {
     cache->recent = m;
-    cache->stream = cache->replay == NULL ? stream : ASHLAR_NO_STREAM;
+    cache->stream = ashlar_cache_is_replaying(cache) ? ASHLAR_NO_STREAM : stream;
 }
 
 void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes) {
@@ -175,7 +175,7 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     cache->allocator_id = a->fixed.id;
     cache->allocator = a;
     cache->thread = ashlar_thread_number();
-    forget_recent(cache);
+    ashlar_cache_set_replay(cache, &ashlar_no_run);
     cache->next_of_thread = caches_of_thread;
     caches_of_thread = cache;
     pthread_mutex_lock(&a->lock);

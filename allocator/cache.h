@@ -54,6 +54,9 @@ enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_WATCHED = 2 };
 
 typedef struct ashlar_run ashlar_run;
 
+/* No step's, so that a request for another stream need not ask whether there is one. */
+extern ashlar_run ashlar_no_run;
+
 /*
  * A hit writes to both structs. They are kept a cache line apart from whatever the host's memory
  * has before and behind them, for that may be another thread's.
@@ -75,7 +78,8 @@ struct ashlar_cache {
     uint64_t allocator_id;      /* const; 0: of no allocator */
     ashlar_stream stream;       /* the last one asked for, or no stream at all, ... */
     ashlar_magazines *recent;   /* ... and its magazines, or ones that stay empty; not NULL */
-    ashlar_run *replay;         /* the step that is replayed; then `stream` is none */
+    ashlar_run *replay;         /* the step that is replayed; then `stream` is none. Or a run that
+                                 * serves nothing: not NULL */
     size_t weight[2];           /* [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger ones */
     size_t limit[2];            /* changed by the owner only */
     ashlar_counters counters;
@@ -102,6 +106,10 @@ extern ashlar_magazines ashlar_no_magazines;
 
 /* The calling thread's cache of the allocator that it used last; one of no allocator at first. */
 extern _Thread_local ashlar_cache *ashlar_cache_recent ASHLAR_INITIAL_EXEC;
+
+static inline bool ashlar_cache_is_replaying(const ashlar_cache *cache) {
+    return cache->replay != &ashlar_no_run;
+}
 
 static inline bool ashlar_cache_enter(ashlar_cache *cache) {
     atomic_store_explicit(&cache->is_busy, 1, memory_order_relaxed);
@@ -198,7 +206,7 @@ void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t map
 /* Make magazines for `order`. NULL: no host memory. Lock: held. */
 ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_order *order);
 
-/* Have requests ask this step first; NULL: no longer. Lock: held. */
+/* Have requests ask this step first, or &ashlar_no_run. Lock: held. */
 void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_run *run);
 
 /* ---- for whoever holds the lock ---- */

@@ -11,11 +11,24 @@
 #include "step.h"
 #include "trace_ring.h"
 
+/* The block that an offset is in; in a region a live seat's, where there is one. */
+static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
+    const ashlar_block *block = ashlar_heap_find(heap, offset);
+    const ashlar_block *at = block;
+    while (at != NULL && block->state == ASHLAR_BLOCK_REGION && at != block->next) {
+        if (at != block && at->offset <= offset && offset < at->offset + at->bytes) {
+            return at;
+        }
+        at = ashlar_block_after(at);
+    }
+    return block;
+}
+
 /* What is wrong with a pointer that is not the start of a live block. */
 static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
     /* Other threads' hits write what is read here. */
     ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    const ashlar_block *block = ashlar_heap_find(&a->heap, offset);
+    const ashlar_block *block = find_around(&a->heap, offset);
     const size_t requested = block != NULL ? block->requested : 0;
     ashlar_caches_release_locked(a, ashlar_cache_recent);
     if (block == NULL || block->state == ASHLAR_BLOCK_UNMAPPED) {

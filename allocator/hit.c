@@ -22,16 +22,22 @@ static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashl
     ashlar_cache_leave(cache);
 }
 
-/* For another stream than the last time. */
-static ASHLAR_NOINLINE ashlar_status alloc_on_other_stream(ashlar_allocator *a, size_t bytes,
-                                                           ashlar_tag tag, ashlar_stream stream,
-                                                           void **out) {
+/* For another stream than the last time, or not what a step was expected to want; inside. */
+static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_t bytes,
+                                                      ashlar_tag tag, ashlar_stream stream,
+                                                      void **out) {
     ashlar_cache *cache = ashlar_cache_recent;
-    if (!ashlar_cache_enter(cache)) {
-        return ashlar_alloc_slow(a, bytes, tag, stream, out);
+    const ashlar_stream named = ashlar_stream_named(stream);
+    ashlar_block *block =
+        ashlar_cache_is_replaying(cache)
+            ? ashlar_run_serve_otherwise(cache->replay, bytes, (unsigned)tag, named)
+            : NULL;
+    if (block != NULL) {
+        hand_out(a, cache, block, bytes, tag, &cache->counters.planned_count, out);
+        return ASHLAR_OK;
     }
     ashlar_magazines *m = ashlar_cache_find(cache, stream);
-    ashlar_block *block = m != NULL ? ashlar_cache_pop(cache, m, bytes) : NULL;
+    block = m != NULL ? ashlar_cache_pop(cache, m, bytes) : NULL;
     if (block != NULL) {
         hand_out(a, cache, block, bytes, tag, &cache->counters.hit_count, out);
         return ASHLAR_OK;
@@ -40,35 +46,23 @@ static ASHLAR_NOINLINE ashlar_status alloc_on_other_stream(ashlar_allocator *a, 
     return ashlar_alloc_unplanned(a, bytes, tag, stream, out);
 }
 
-/* In a step that is replayed. */
-static ASHLAR_NOINLINE ashlar_status alloc_in_step(ashlar_allocator *a, size_t bytes,
-                                                   ashlar_tag tag, ashlar_stream stream,
-                                                   void **out) {
-    ashlar_cache *cache = ashlar_cache_recent;
-    if (!ashlar_cache_enter(cache)) {
-        return ashlar_alloc_slow(a, bytes, tag, stream, out);
+/* Not for the stream that the last request was for, if there is one; inside. */
+static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *cache, size_t bytes,
+                                            ashlar_tag tag, ashlar_stream stream, void **out) {
+    ashlar_block *block = ashlar_run_serve(cache->replay, bytes, (unsigned)tag, stream);
+    if (!ASHLAR_LIKELY(block != NULL)) {
+        return alloc_unexpected(a, bytes, tag, stream, out);
     }
-    ashlar_block *block =
-        ashlar_run_serve(cache->replay, bytes, (unsigned)tag, ashlar_stream_named(stream));
-    if (ASHLAR_LIKELY(block != NULL)) {
-        hand_out(a, cache, block, bytes, tag, &cache->counters.planned_count, out);
-        return ASHLAR_OK;
-    }
-    ashlar_cache_leave(cache);
-    return alloc_on_other_stream(a, bytes, tag, stream, out);
-}
-
-static ashlar_status alloc_otherwise(ashlar_allocator *a, const ashlar_cache *cache, size_t bytes,
-                                     ashlar_tag tag, ashlar_stream stream, void **out) {
-    return cache->replay != NULL ? alloc_in_step(a, bytes, tag, stream, out)
-                                 : alloc_on_other_stream(a, bytes, tag, stream, out);
+    hand_out(a, cache, block, bytes, tag, &cache->counters.planned_count, out);
+    return ASHLAR_OK;
 }
 
 /* For another allocator than the last time. */
 static ASHLAR_NOINLINE ashlar_status alloc_of_other(ashlar_allocator *a, size_t bytes,
                                                     ashlar_tag tag, ashlar_stream stream,
                                                     void **out) {
-    if ((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_switch(a->fixed.id)) {
+    if ((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_switch(a->fixed.id) &&
+        ashlar_cache_enter(ashlar_cache_recent)) {
         return alloc_otherwise(a, ashlar_cache_recent, bytes, tag, stream, out);
     }
     return ashlar_alloc_slow(a, bytes, tag, stream, out);
@@ -82,7 +76,6 @@ static inline ashlar_status allocate(ashlar_allocator *a, size_t bytes, ashlar_t
     }
     if (ASHLAR_LIKELY((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_enter(cache))) {
         if (!ASHLAR_LIKELY(cache->stream == stream)) {
-            ashlar_cache_leave(cache);
             return alloc_otherwise(a, cache, bytes, tag, stream, out);
         }
         ashlar_block *block = ashlar_cache_pop(cache, cache->recent, bytes);
@@ -111,18 +104,28 @@ static inline void take_back(ashlar_cache *cache, ashlar_block *block) {
     ashlar_cache_leave(cache);
 }
 
+static inline ashlar_status free_seat(ashlar_cache *cache, ashlar_block *block) {
+    cache->counters.free_count++;
+    ashlar_count_free(&cache->counters, block->requested, block->tag);
+    ashlar_seat_vacate(block);
+    ashlar_cache_leave(cache);
+    return ASHLAR_OK;
+}
+
+/* Just after a peak; inside the cache. */
+static ASHLAR_NOINLINE ashlar_status free_seat_at_peak(ashlar_cache *cache, ashlar_block *block) {
+    return free_seat(cache, block);
+}
+
 /* A block that is marked, for another stream's use or as a plan's. */
 static ASHLAR_NOINLINE ashlar_status free_marked(ashlar_allocator *a, void *ptr,
                                                  ashlar_block *block) {
     ashlar_cache *cache = ashlar_cache_recent;
-    if (block->marks == ASHLAR_BLOCK_SEAT && ashlar_cache_enter(cache)) {
-        cache->counters.free_count++;
-        ashlar_count_free(&cache->counters, block->requested, block->tag);
-        ashlar_seat_vacate(block);
-        ashlar_cache_leave(cache);
-        return ASHLAR_OK;
+    if (!ASHLAR_LIKELY(block->marks == ASHLAR_BLOCK_SEAT && ashlar_cache_enter(cache))) {
+        return ashlar_free_slow(a, ptr);
     }
-    return ashlar_free_slow(a, ptr);
+    return ASHLAR_LIKELY(!cache->counters.is_at_peak) ? free_seat(cache, block)
+                                                      : free_seat_at_peak(cache, block);
 }
 
 /* A block of another stream than the last time, or for a full cache, or just after a peak. */

@@ -189,11 +189,13 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
     }
     for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
         /* This stream's own blocks are merged already, and merge with others while in use. */
-        if (other == r->order || ashlar_order_is_closed(other, &a->caller) ||
-            ashlar_free_bins_is_empty(&other->free)) {
+        if (other == r->order || ashlar_free_bins_is_empty(&other->free)) {
             continue;
         }
         may_merge = true;
+        if (ashlar_order_is_closed(other, &a->caller)) {
+            continue; /* what is known to be past there will do */
+        }
         const ashlar_status status =
             ashlar_order_ask(other, &a->caller, other->last_tick, &a->stats.events_recorded);
         if (status != ASHLAR_OK) {
@@ -210,8 +212,10 @@ static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, as
 /* Steps 4 to 6: memory there is, last used by other streams. */
 static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
                                 ashlar_step *step) {
-    /* What is captured may not wait for what is not. */
+    /* What is captured may not wait for what is not: only what is known to be past will do. */
     if (ashlar_order_is_closed(r->order, &a->caller)) {
+        ashlar_heap_sweep(&a->heap);
+        *out = best_without_wait(a, r, step);
         return ASHLAR_OK;
     }
     *step = ASHLAR_STEP_COMPLETED;

@@ -21,6 +21,8 @@ void ashlar_plan_free(ashlar_plan *plan) {
         ashlar_host_free(plan->slots);
         ashlar_host_free(plan->offsets);
         ashlar_host_free((void *)plan->expiry);
+        ashlar_host_free(plan->landings);
+        ashlar_host_free(plan->next_kind);
         ashlar_host_free(plan);
     }
 }
@@ -34,7 +36,10 @@ static ashlar_plan *new_plan(uint32_t count) {
     plan->slots = ashlar_host_calloc((size_t)count + 1, sizeof *plan->slots);
     plan->offsets = ashlar_host_calloc((size_t)count + 1, sizeof *plan->offsets);
     plan->expiry = ashlar_host_calloc((size_t)count + 1, sizeof(ashlar_slot *));
-    if (plan->slots == NULL || plan->offsets == NULL || plan->expiry == NULL) {
+    plan->landings = ashlar_host_calloc((size_t)count + 1, sizeof *plan->landings);
+    plan->next_kind = ashlar_host_calloc((size_t)count + 1, sizeof *plan->next_kind);
+    if (plan->slots == NULL || plan->offsets == NULL || plan->expiry == NULL ||
+        plan->landings == NULL || plan->next_kind == NULL) {
         ashlar_plan_free(plan);
         return NULL;
     }
@@ -48,6 +53,10 @@ static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recor
         slot->tag = a->tag;
         slot->part = a->part;
         slot->end = a->end;
+        slot->unplanned = a->end == ASHLAR_NOT_PLANNED ? a->bytes : 0;
+        if (a->is_landing) {
+            plan->landings[plan->landing_count++] = i;
+        }
         if (a->end != ASHLAR_NOT_PLANNED &&
             !ashlar_align_up(a->bytes, ASHLAR_BLOCK_ALIGN, &slot->bytes)) {
             return ashlar_fail(ASHLAR_EOVERFLOW, "a recorded allocation of %zu bytes", a->bytes);
@@ -57,15 +66,15 @@ static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recor
 }
 
 static bool is_alike(const ashlar_slot *a, const ashlar_slot *b) {
-    return a->bytes == b->bytes && a->tag == b->tag && a->part == b->part;
+    return ashlar_slot_room(a) == ashlar_slot_room(b) && a->tag == b->tag && a->part == b->part;
 }
 
 static void link_kinds(ashlar_plan *plan) {
-    plan->slots[plan->count].next_kind = plan->count;
+    plan->next_kind[plan->count] = plan->count;
     for (uint32_t i = plan->count; i-- > 0;) {
-        ashlar_slot *slot = &plan->slots[i];
-        slot->next_kind =
-            i + 1 < plan->count && is_alike(slot, slot + 1) ? slot[1].next_kind : i + 1;
+        const ashlar_slot *slot = &plan->slots[i];
+        const bool goes_on = i + 1 < plan->count && is_alike(slot, slot + 1);
+        plan->next_kind[i] = goes_on ? plan->next_kind[i + 1] : i + 1;
     }
 }
 
@@ -82,7 +91,7 @@ static void sort_by_end(ashlar_plan *plan, uint32_t *starts) {
     }
     /* starts[e + 1] slots end at or before e. */
     for (uint32_t i = 0; i <= plan->count; i++) {
-        plan->slots[i].expired_to = starts[i + 1];
+        plan->slots[i].expired_to = plan->expiry + starts[i + 1];
     }
     for (uint32_t i = 0; i < plan->count; i++) {
         if (plan->slots[i].bytes > 0) {

@@ -18,14 +18,23 @@
 
 typedef struct ashlar_slot ashlar_slot;
 struct ashlar_slot {
-    size_t bytes;        /* a multiple of ASHLAR_BLOCK_ALIGN; 0: not planned */
-    ashlar_block *seat;  /* of its region: the descriptor of blocks that start here */
-    uint32_t end;        /* the slot is dead from allocation `end` on */
-    uint32_t expired_to; /* how many slots end at or before this one */
-    uint32_t next_kind;  /* the next slot of another size, tag or stream */
+    size_t bytes; /* a multiple of ASHLAR_BLOCK_ALIGN; 0: not planned */
+    union {
+        ashlar_block *seat; /* of its region: the descriptor of blocks that start here */
+        size_t unplanned;   /* bytes == 0: the recorded size; the last slot of all: 0 */
+    };
+    const ashlar_slot **expired_to; /* in the plan's `expiry`: behind those that end by now */
+    uint32_t end;                   /* the slot is dead from allocation `end` on */
     unsigned char tag;
     unsigned char part;
 };
+
+_Static_assert(sizeof(ashlar_slot) == 32, "two slots a cache line");
+
+/* The largest request that a slot stands for. */
+static inline size_t ashlar_slot_room(const ashlar_slot *slot) {
+    return slot->bytes > 0 ? slot->bytes : slot->unplanned;
+}
 
 typedef struct ashlar_plan_part {
     ashlar_order *order; /* whose work uses it */
@@ -37,8 +46,11 @@ typedef struct ashlar_plan {
     uint32_t count;
     ashlar_slot *slots;         /* [count + 1]: the last one serves nothing, and ends the search */
     size_t *offsets;            /* [count], in its part's region */
+    uint32_t *next_kind;        /* [count + 1], the next slot of another size, tag or stream */
     const ashlar_slot **expiry; /* [expiry_count], by `end`: the planned ones */
     uint32_t expiry_count;
+    uint32_t *landings; /* [landing_count], rising: slots that a merged step comes to from afar */
+    uint32_t landing_count;
     ashlar_plan_part parts[ASHLAR_PLAN_STREAMS_MAX];
     uint32_t part_count;
 } ashlar_plan;

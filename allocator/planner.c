@@ -130,18 +130,18 @@ static ashlar_status renew_region(ashlar_allocator *a, ashlar_cache *own, ashlar
 
 /* ---- plans ---- */
 
+/* Whether a plan has slots in the region of a stream. */
 static bool uses(const ashlar_plan *plan, const ashlar_order *order) {
-    uint32_t part = 0;
-    while (plan != NULL && part < plan->part_count && plan->parts[part].order != order) {
-        part++;
+    bool is_found = false;
+    for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
+        is_found |= plan->parts[part].order == order && plan->parts[part].plan_bytes > 0;
     }
-    return plan != NULL && part < plan->part_count;
+    return is_found;
 }
 
 static void drop_plan(ashlar_step_key *key) {
     ashlar_plan_free(key->plan);
     key->plan = NULL;
-    key->is_current = false;
 }
 
 static bool is_used(const ashlar_allocator *a, const ashlar_order *order) {
@@ -178,13 +178,26 @@ static bool is_any_busy(const ashlar_allocator *a, const ashlar_plan *plan) {
     return false;
 }
 
+/* No memory for a key's plan: the other plans have their regions as before, if that can be. */
+static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
+    ashlar_plan *plan = key->plan;
+    key->plan = NULL;
+    for (uint32_t part = 0; part < plan->part_count; part++) {
+        ashlar_order *order = plan->parts[part].order;
+        if (ashlar_planner_region(a, order) == NULL && renew_region(a, own, order) != ASHLAR_OK) {
+            drop_plans_of(a, order);
+        }
+    }
+    ashlar_plan_free(plan);
+}
+
 /*
  * Put a plan in the place of the key's. While a step is in one of the regions it cannot be, and the
  * key goes on without: the next step that ends tries again.
  */
 static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
                              ashlar_plan *plan) {
-    if (a->planner.is_installing || is_any_busy(a, plan) || is_any_busy(a, key->plan)) {
+    if (a->planner.is_installing || key->replay_count > 0 || is_any_busy(a, plan)) {
         ashlar_plan_free(plan);
         return ASHLAR_OK;
     }
@@ -193,16 +206,14 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step
     key->plan = plan;
     a->planner.is_installing = true;
     for (uint32_t part = 0; part < plan->part_count && status == ASHLAR_OK; part++) {
-        ashlar_order *order = plan->parts[part].order;
-        status = renew_region(a, own, order);
-        if (status != ASHLAR_OK) {
-            drop_plans_of(a, order); /* this plan is one of them */
-            break;
-        }
+        status = renew_region(a, own, plan->parts[part].order);
+    }
+    if (status != ASHLAR_OK) {
+        give_up(a, own, key);
     }
     retire_unused(a);
     a->planner.is_installing = false;
-    key->is_current = status == ASHLAR_OK;
+    key->is_current = true;
     return status;
 }
 
@@ -214,8 +225,11 @@ ashlar_status ashlar_planner_build_locked(ashlar_allocator *a, ashlar_cache *own
     pthread_mutex_unlock(&a->lock);
     ashlar_status status = ashlar_plan_make(&key->recording, search_ms, &plan);
     pthread_mutex_lock(&a->lock);
+    if (status == ASHLAR_OK) {
+        status = install(a, own, key, plan);
+    }
     key->is_busy = false;
-    return status == ASHLAR_OK ? install(a, own, key, plan) : status;
+    return status;
 }
 
 /* ---- keys with plans from elsewhere ---- */
@@ -268,14 +282,23 @@ ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own
 
 /* ---- all of them ---- */
 
+static void mark_recording(const ashlar_recording *recording) {
+    for (uint32_t part = 0; part < recording->part_count; part++) {
+        recording->orders[part]->is_referenced = true;
+    }
+}
+
 void ashlar_planner_mark_referenced(const ashlar_allocator *a) {
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         key->order->is_referenced = true;
-        for (uint32_t part = 0; part < key->recording.part_count; part++) {
-            key->recording.orders[part]->is_referenced = true;
-        }
+        mark_recording(&key->recording);
         for (uint32_t part = 0; key->plan != NULL && part < key->plan->part_count; part++) {
             key->plan->parts[part].order->is_referenced = true;
+        }
+    }
+    for (const ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        if (cache->run != NULL) {
+            mark_recording(&cache->run->recording);
         }
     }
 }
@@ -293,6 +316,24 @@ static void free_keys(ashlar_allocator *a) {
         ashlar_step_key *next = a->planner.keys->next;
         ashlar_planner_free_key(a->planner.keys);
         a->planner.keys = next;
+    }
+}
+
+void ashlar_planner_forget_locked(ashlar_allocator *a, const ashlar_order *order) {
+    bool is_any = false;
+    for (ashlar_step_key **link = &a->planner.keys; *link != NULL;) {
+        ashlar_step_key *key = *link;
+        if (ashlar_step_key_is_in_use(key) ||
+            (order != NULL ? key->order != order : !key->order->is_ended)) {
+            link = &key->next;
+            continue;
+        }
+        is_any = true;
+        *link = key->next;
+        ashlar_planner_free_key(key);
+    }
+    if (is_any) {
+        retire_unused(a);
     }
 }
 
@@ -319,7 +360,7 @@ static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
     ashlar_status first = ashlar_planner_refuse_busy_locked(a);
     for (ashlar_step_key *key = a->planner.keys; key != NULL && first == ASHLAR_OK;
          key = key->next) {
-        if (key->step_count > 0 && !key->is_current && !key->is_busy) {
+        if (key->step_count > 0 && (!key->is_current || key->plan == NULL) && !key->is_busy) {
             first = ashlar_planner_build_locked(a, own, key);
         }
     }

@@ -17,10 +17,12 @@ struct ashlar_step_key {
     ashlar_recording recording; /* of the steps recorded so far, merged; without any, empty */
     uint32_t step_count;        /* how many these are */
     ashlar_plan *plan;          /* NULL: none; every planned slot of it has a seat */
-    bool is_current;            /* the plan is the recording's as it is now */
-    bool is_busy;               /* a step is recorded, or packed without the lock */
+    size_t replay_count;        /* steps on the plan now */
+    bool is_current;            /* the recording as it is now has been planned, or there was no
+                                 * memory for it: then `plan` is NULL */
+    bool is_busy;               /* a step is recorded, or planned, partly without the lock */
     bool is_wanted;             /* the next step is to be recorded though there is a plan */
-    bool is_stale;              /* ... in place of the recording there is */
+    bool is_stale;              /* the same, in place of the recording there is */
     uint32_t diverged;          /* steps with a miss, in a row */
 };
 
@@ -36,5 +38,10 @@ typedef struct ashlar_planner {
 } ashlar_planner;
 
 extern const ashlar_plan_options ashlar_plan_defaults;
+
+/* Whether a step uses the key, its recording or its plan. */
+static inline bool ashlar_step_key_is_in_use(const ashlar_step_key *key) {
+    return key->is_busy || key->replay_count > 0;
+}
 
 #endif /* ASHLAR_PLANNER_H */

@@ -90,17 +90,42 @@ void ashlar_recording_close(ashlar_recording *r) {
 
 /* ---- merging ---- */
 
+enum { KINDS = ASHLAR_TAG_COUNT * ASHLAR_PLAN_STREAMS_MAX };
+
 /* Two recordings on their way to one, and where their allocations have gone to. */
 typedef struct merger {
     const ashlar_recording *from[2];
     uint32_t part_map[2][ASHLAR_PLAN_STREAMS_MAX];
-    uint32_t *to[2]; /* [from[i]->count] */
+    uint32_t *to[2];       /* [from[i]->count] */
+    uint32_t first[KINDS]; /* of the first one's allocations that are left, by tag and stream */
+    uint32_t *next_alike;  /* [from[0]->count] */
     ashlar_recording out;
 } merger;
 
-static bool is_alike(const merger *m, uint32_t i, uint32_t j) {
-    const ashlar_recorded *a = &m->from[0]->allocs[i], *b = &m->from[1]->allocs[j];
-    return a->tag == b->tag && m->part_map[0][a->part] == m->part_map[1][b->part];
+static uint32_t kind_of(const merger *m, int which, uint32_t i) {
+    const ashlar_recorded *a = &m->from[which]->allocs[i];
+    return m->part_map[which][a->part] * ASHLAR_TAG_COUNT + a->tag;
+}
+
+static void link_alike(merger *m) {
+    const uint32_t count = m->from[0]->count;
+    for (uint32_t kind = 0; kind < KINDS; kind++) {
+        m->first[kind] = count;
+    }
+    for (uint32_t i = count; i-- > 0;) {
+        uint32_t *first = &m->first[kind_of(m, 0, i)];
+        m->next_alike[i] = *first;
+        *first = i;
+    }
+}
+
+/* The first allocation from i on that is of a kind, or the count of all. */
+static uint32_t find_alike(merger *m, uint32_t kind, uint32_t i) {
+    uint32_t *first = &m->first[kind];
+    while (*first < i) {
+        *first = m->next_alike[*first];
+    }
+    return *first;
 }
 
 /* Put allocation i of recording `which` at the end of what comes out, or with the last one there.
@@ -113,28 +138,32 @@ static void put(merger *m, int which, uint32_t i, bool is_paired) {
     }
     ashlar_recorded *out = &m->out.allocs[m->out.count - 1];
     out->bytes = a->bytes > out->bytes ? a->bytes : out->bytes;
+    out->is_landing |= a->is_landing;
     m->to[which][i] = m->out.count - 1;
 }
 
-/* Pair each allocation of the second with the next one of the first that it may be. */
+/* Pair each allocation of the second with the next one of the first that is of its kind. */
 static void pair(merger *m) {
     const uint32_t count = m->from[0]->count;
     uint32_t i = 0;
     for (uint32_t j = 0; j < m->from[1]->count; j++) {
-        uint32_t k = i;
-        while (k < count && k - i < ASHLAR_PLAN_LOOK_AHEAD && !is_alike(m, k, j)) {
-            k++;
+        const uint32_t k = find_alike(m, kind_of(m, 1, j), i);
+        while (k < count && i <= k) {
+            put(m, 0, i++, false);
         }
-        const bool is_paired = k < count && k - i < ASHLAR_PLAN_LOOK_AHEAD;
-        if (is_paired) {
-            while (i <= k) {
-                put(m, 0, i++, false);
-            }
-        }
-        put(m, 1, j, is_paired);
+        put(m, 1, j, k < count);
     }
     while (i < count) {
         put(m, 0, i++, false);
+    }
+}
+
+static void mark_landings(merger *m, int which) {
+    uint32_t expected = 0;
+    for (uint32_t i = 0; i < m->from[which]->count; i++) {
+        const uint32_t at = m->to[which][i];
+        m->out.allocs[at].is_landing |= at != expected;
+        expected = at + 1;
     }
 }
 
@@ -180,17 +209,22 @@ ashlar_status ashlar_recording_merge(ashlar_recording *into, const ashlar_record
     m.out.allocs = ashlar_host_calloc((size_t)most + 1, sizeof *m.out.allocs);
     m.to[0] = ashlar_host_calloc((size_t)into->count + 1, sizeof *m.to[0]);
     m.to[1] = ashlar_host_calloc((size_t)from->count + 1, sizeof *m.to[1]);
-    if (m.out.allocs == NULL || m.to[0] == NULL || m.to[1] == NULL) {
+    m.next_alike = ashlar_host_calloc((size_t)into->count + 1, sizeof *m.next_alike);
+    if (m.out.allocs == NULL || m.to[0] == NULL || m.to[1] == NULL || m.next_alike == NULL) {
         status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to merge two recordings");
         ashlar_recording_finish(&m.out);
     } else {
+        link_alike(&m);
         pair(&m);
-        map_ends(&m, 0);
-        map_ends(&m, 1);
+        for (int which = 0; which < 2; which++) {
+            map_ends(&m, which);
+            mark_landings(&m, which);
+        }
         ashlar_recording_finish(into);
         *into = m.out;
     }
     ashlar_host_free(m.to[0]);
     ashlar_host_free(m.to[1]);
+    ashlar_host_free(m.next_alike);
     return status;
 }

@@ -26,6 +26,7 @@ typedef struct ashlar_recorded {
     uint32_t end; /* allocations made before it was freed */
     unsigned char tag;
     unsigned char part; /* whose stream it is for: orders[part] */
+    bool is_landing;    /* a step of those merged came here from elsewhere than the one before */
 } ashlar_recorded;
 
 typedef struct ashlar_recording {
@@ -33,7 +34,7 @@ typedef struct ashlar_recording {
     const ashlar_block **blocks; /* [count], while it is recorded: not freed yet, else NULL */
     uint32_t count;
     uint32_t capacity;
-    ashlar_order *orders[ASHLAR_PLAN_STREAMS_MAX]; /* the step's own stream first */
+    ashlar_order *orders[ASHLAR_PLAN_STREAMS_MAX]; /* in the order in which they came */
     uint32_t part_count;
     bool is_incomplete; /* host memory was out: the recording is of no use */
 } ashlar_recording;
@@ -51,9 +52,12 @@ bool ashlar_recording_end(ashlar_recording *recording, const ashlar_block *block
 void ashlar_recording_close(ashlar_recording *recording);
 
 /*
- * Make `into` a recording that dominates both: its own allocations and those of `from`, paired in
- * order where tag and stream agree. Largest sizes, longest lifetimes; what one of them does not
- * plan is not planned.
+ * Make `into` a recording that dominates both: its own allocations and those of `from`, each paired
+ * with the next one of the same tag and stream, or, where there is none, put in between. Largest
+ * sizes, longest lifetimes; what one of them does not plan is not planned.
+ *
+ * So of the allocations that a step of either leaves out before one of its own, none has that one's
+ * tag and stream: whoever looks for the next one that has finds the step's own.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW; then `into` is as before.
  */

@@ -153,9 +153,13 @@ bool ashlar_region_is_live(ashlar_region *region) {
     return region->late_count > 0;
 }
 
+/* While no step is in it, what is taken is late: there may be far more seats than that. */
 static size_t taken_bytes(const ashlar_region *region) {
     size_t bytes = 0;
-    for (size_t i = 0; i < region->seat_count; i++) {
+    for (size_t i = 0; i < region->late_count && !region->is_busy; i++) {
+        bytes += ashlar_seat_is_taken(region->late[i]) ? region->late[i]->bytes : 0;
+    }
+    for (size_t i = 0; i < region->seat_count && region->is_busy; i++) {
         bytes += ashlar_seat_is_taken(&region->seats[i]) ? region->seats[i].bytes : 0;
     }
     return bytes;
@@ -220,6 +224,9 @@ static ashlar_status check_region(const ashlar_allocator *a, const ashlar_region
     ashlar_status status = region->block->state == ASHLAR_BLOCK_REGION
                                ? ASHLAR_OK
                                : broken(region->block, "the heap's block is no region");
+    if (status == ASHLAR_OK && region->late_count > region->seat_count) {
+        status = broken(region->block, "more late blocks than seats");
+    }
     size_t end = 0, begin = region->block->offset;
     for (size_t i = 0; i < region->seat_count && status == ASHLAR_OK; i++) {
         status = check_seat(a, region, &region->seats[i], begin, &end);

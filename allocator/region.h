@@ -9,7 +9,8 @@
  * Invariants (ashlar_regions_check_locked):
  *   the seats are in order of their offsets, inside the region's block, each in the page map
  *   live seats do not overlap
- *   a seat that is live while no step is in the region is on its late list
+ *   a seat that is live while no step is in the region is on its late list;  late_count <=
+ *   seat_count, since each is there once
  */
 #ifndef ASHLAR_REGION_H
 #define ASHLAR_REGION_H

@@ -4,13 +4,43 @@
 
 #include "check_level.h"
 
+/*
+ * Let the time of slots be over, in the order of their ends: those still live are late. A seat that
+ * is on the list already, say since an earlier step, is no slot's.
+ */
+static void expire(ashlar_run *run, const ashlar_slot *const *end) {
+    while (run->expiring < end) {
+        const ashlar_slot *slot = *run->expiring++;
+        ashlar_block *seat = slot->seat;
+        if (seat->slot == slot && ashlar_seat_is_taken(seat)) {
+            ashlar_region *region = run->regions[slot->part];
+            seat->slot = NULL;
+            region->late[region->late_count++] = seat;
+            run->late_count++;
+        }
+    }
+}
+
+static uint32_t next_of(const ashlar_run *run) {
+    return (uint32_t)(run->next - run->plan->slots);
+}
+
+/* Nothing fits it. */
+static const ashlar_slot no_slot;
+
+ashlar_run ashlar_no_run = {.next = &no_slot};
+
+/* While something is late, no request is served without a look at it. */
+static void hold(ashlar_run *run) {
+    run->held = run->next;
+    run->next = run->late_count > 0 ? &no_slot : run->next;
+}
+
 void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
     run->plan = plan;
-    run->slots = plan->slots;
-    run->next = 0;
-    run->expired = 0;
+    run->next = plan->slots;
+    run->expiring = plan->expiry;
     run->skipped_count = 0;
-    run->hits = 0;
     run->unplanned = 0;
     memset(run->misses, 0, sizeof run->misses);
     run->late_count = 0;
@@ -20,12 +50,11 @@ void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
             run->late_count += run->regions[part]->late_count;
         }
     }
+    hold(run);
 }
 
 void ashlar_run_stop(ashlar_run *run) {
-    while (run->expired < run->plan->expiry_count) {
-        ashlar_run_expire(run);
-    }
+    expire(run, run->plan->expiry + run->plan->expiry_count);
 }
 
 /* ---- what is in the way ---- */
@@ -48,9 +77,33 @@ static bool is_clear(ashlar_run *run, const ashlar_slot *slot) {
 
 /* ---- finding the slot ---- */
 
-static bool is_for(const ashlar_run *run, const ashlar_slot *slot, unsigned tag,
-                   ashlar_stream stream) {
-    return slot->tag == tag && run->streams[slot->part] == stream;
+typedef struct request {
+    size_t bytes;
+    unsigned tag;
+    ashlar_stream stream;
+} request;
+
+static bool fits(const ashlar_run *run, const ashlar_slot *slot, const request *r) {
+    return r->bytes <= ashlar_slot_room(slot) && slot->tag == r->tag &&
+           run->streams[slot->part] == r->stream;
+}
+
+/* Where a step that was merged into the plan may go on; plan->count: nowhere. */
+static uint32_t find_landing(const ashlar_run *run, const request *r) {
+    const ashlar_plan *plan = run->plan;
+    uint32_t low = 0, high = plan->landing_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (plan->landings[middle] <= next_of(run)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    while (low < plan->landing_count && !fits(run, &run->plan->slots[plan->landings[low]], r)) {
+        low++;
+    }
+    return low < plan->landing_count ? plan->landings[low] : plan->count;
 }
 
 static void skip(ashlar_run *run, uint32_t i) {
@@ -62,85 +115,95 @@ static void skip(ashlar_run *run, uint32_t i) {
 }
 
 /* A slot passed over that the recorded step would have live now. */
-static ashlar_block *serve_skipped(ashlar_run *run, size_t bytes, unsigned tag,
-                                   ashlar_stream stream) {
+static ashlar_block *serve_skipped(ashlar_run *run, const request *r) {
     for (uint32_t k = 0; k < run->skipped_count; k++) {
-        const ashlar_slot *slot = &run->slots[run->skipped[k]];
-        if (bytes <= slot->bytes && is_for(run, slot, tag, stream) && slot->end >= run->next &&
+        const ashlar_slot *slot = &run->plan->slots[run->skipped[k]];
+        if (slot->bytes > 0 && fits(run, slot, r) && slot->end >= next_of(run) &&
             is_clear(run, slot)) {
             run->skipped_count--;
             memmove(run->skipped + k, run->skipped + k + 1,
                     (run->skipped_count - k) * sizeof run->skipped[0]);
-            return ashlar_run_seat(run, slot);
+            return ashlar_run_seat(slot);
         }
     }
     return NULL;
 }
 
-/* The next slot that would serve, or that was not planned; plan->count: none near. */
-static uint32_t look_ahead(const ashlar_run *run, size_t bytes, unsigned tag,
-                           ashlar_stream stream) {
-    uint32_t i = run->next;
+/* The next slot near that stands for the request; plan->count: there is none. */
+static uint32_t look_ahead(const ashlar_run *run, const request *r) {
+    uint32_t i = next_of(run);
     for (int kinds = 0; i < run->plan->count && kinds <= ASHLAR_PLAN_LOOK_AHEAD; kinds++) {
-        const ashlar_slot *slot = &run->slots[i];
-        if (is_for(run, slot, tag, stream) && (slot->bytes == 0 || bytes <= slot->bytes)) {
+        if (fits(run, &run->plan->slots[i], r)) {
             return i;
         }
-        i = slot->next_kind;
+        i = run->plan->next_kind[i];
     }
     return run->plan->count;
 }
 
-static ashlar_plan_miss reason(const ashlar_run *run, unsigned tag, ashlar_stream stream) {
-    const ashlar_slot *slot = &run->slots[run->next];
-    if (run->next == run->plan->count) {
+static ashlar_plan_miss reason(const ashlar_run *run, const request *r) {
+    const ashlar_slot *slot = run->next;
+    if (next_of(run) == run->plan->count) {
         return ASHLAR_PLAN_MISS_EXTRA;
     }
-    if (run->streams[slot->part] != stream) {
+    if (run->streams[slot->part] != r->stream) {
         return ASHLAR_PLAN_MISS_STREAM;
     }
-    return slot->tag != tag ? ASHLAR_PLAN_MISS_TAG : ASHLAR_PLAN_MISS_BYTES;
+    return slot->tag != r->tag ? ASHLAR_PLAN_MISS_TAG : ASHLAR_PLAN_MISS_BYTES;
 }
 
 /* Let time pass to slot i, which is behind what was expected or that itself. */
 static void advance(ashlar_run *run, uint32_t i) {
-    const uint32_t first =
-        i - run->next > ASHLAR_RUN_SKIPPED_MAX ? i - ASHLAR_RUN_SKIPPED_MAX : run->next;
+    const uint32_t next = next_of(run);
+    const uint32_t first = i - next > ASHLAR_RUN_SKIPPED_MAX ? i - ASHLAR_RUN_SKIPPED_MAX : next;
     for (uint32_t k = first; k < i; k++) {
         skip(run, k);
     }
-    while (run->expired < run->slots[i].expired_to) {
-        ashlar_run_expire(run);
+    expire(run, run->plan->slots[i].expired_to);
+    run->next = &run->plan->slots[i + 1];
+}
+
+static ashlar_block *serve_slot(ashlar_run *run, uint32_t i) {
+    advance(run, i);
+    if (run->plan->slots[i].bytes == 0) {
+        run->unplanned++;
+        return NULL;
     }
-    run->next = i + 1;
+    if (!is_clear(run, &run->plan->slots[i])) {
+        run->misses[ASHLAR_PLAN_MISS_LIVE]++;
+        return NULL;
+    }
+    return ashlar_run_seat(&run->plan->slots[i]);
+}
+
+static ashlar_block *serve(ashlar_run *run, const request *r) {
+    if (fits(run, run->next, r)) {
+        return serve_slot(run, next_of(run));
+    }
+    /* Before what was passed over: a step that was merged is to find its own slots. */
+    uint32_t i = find_landing(run, r);
+    if (i == run->plan->count) {
+        ashlar_block *seat = serve_skipped(run, r);
+        if (seat != NULL) {
+            return seat;
+        }
+        i = look_ahead(run, r);
+    }
+    if (i == run->plan->count) {
+        run->misses[reason(run, r)]++;
+        return NULL;
+    }
+    return serve_slot(run, i);
 }
 
 ASHLAR_NOINLINE ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes,
                                                          unsigned tag, ashlar_stream stream) {
+    const request r = {bytes, tag, stream};
     if (bytes == 0) {
         return NULL; /* an error, told by the ordinary path */
     }
-    const ashlar_slot *expected = &run->slots[run->next];
-    ashlar_block *seat = NULL;
-    if (bytes > expected->bytes || !is_for(run, expected, tag, stream)) {
-        seat = serve_skipped(run, bytes, tag, stream);
-    }
-    if (seat != NULL) {
-        return seat;
-    }
-    const uint32_t i = look_ahead(run, bytes, tag, stream);
-    if (i == run->plan->count) {
-        run->misses[reason(run, tag, stream)]++;
-        return NULL;
-    }
-    advance(run, i);
-    if (run->slots[i].bytes == 0) {
-        run->unplanned++;
-        return NULL;
-    }
-    if (!is_clear(run, &run->slots[i])) {
-        run->misses[ASHLAR_PLAN_MISS_LIVE]++;
-        return NULL;
-    }
-    return ashlar_run_seat(run, &run->slots[i]);
+    run->next = run->next == &no_slot ? run->held : run->next;
+    ashlar_block *block = serve(run, &r);
+    hold(run);
+    return block;
 }

@@ -14,12 +14,14 @@ enum { ASHLAR_RUN_SKIPPED_MAX = 16 };
 
 /* The thread's own, between entering and leaving its cache; else under the allocator's lock. */
 struct ashlar_run {
-    const ashlar_slot *slots; /* the plan's */
-    uint32_t next;            /* the slot that the next request is expected to want; the time is
-                               * that of the one before it */
-    uint32_t expired;         /* of plan->expiry: their time is over */
-    size_t late_count;        /* on the late lists of all its regions */
-    uint64_t hits;
+    const ashlar_slot *next; /* the slot that the next request is expected to want; the time is
+                              * that of the one before it. One that nothing fits, and `held` in its
+                              * place, while something is late */
+    const ashlar_slot *held;
+    const ashlar_slot *const *expiring; /* in the plan's expiry: the first whose time may not be
+                                         * over; that of those before is */
+    size_t late_count;                  /* on the late lists of all its regions */
+    uint64_t hits_before;               /* planned_count of the cache when the step began */
     const ashlar_plan *plan;
     ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX];  /* of the parts; ASHLAR_NO_STREAM: not now */
     ashlar_region *regions[ASHLAR_PLAN_STREAMS_MAX]; /* NULL: the part plans nothing */
@@ -33,49 +35,40 @@ struct ashlar_run {
     uint32_t depth; /* steps begun and not ended, each within the one before */
 };
 
-/* Put the next slot whose time is over on the late list, if it is live. */
-static inline void ashlar_run_expire(ashlar_run *run) {
-    const ashlar_slot *slot = run->plan->expiry[run->expired++];
-    ashlar_block *seat = slot->seat;
-    if (ASHLAR_LIKELY(seat->slot != slot || !ashlar_seat_is_taken(seat))) {
-        return;
-    }
-    ashlar_region *region = run->regions[slot->part];
-    seat->slot = NULL; /* so that it is put there once */
-    region->late[region->late_count++] = seat;
-    run->late_count++;
-}
-
-static inline ashlar_block *ashlar_run_seat(ashlar_run *run, const ashlar_slot *slot) {
+static inline ashlar_block *ashlar_run_seat(const ashlar_slot *slot) {
     ashlar_block *seat = slot->seat;
     seat->slot = slot;
     seat->bytes = slot->bytes;
     atomic_store_explicit(&seat->is_served, true, memory_order_relaxed);
-    run->hits++;
     return seat;
 }
 
-/* For a request that is not what is expected, or while something is late. */
-ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes, unsigned tag,
-                                         ashlar_stream stream);
-
-/* The block for the next request of the step, or NULL: the ordinary path has to serve it. */
+/*
+ * The block for the next request of the step, if that is what is expected and nothing is in the
+ * way; else NULL, and ashlar_run_serve_otherwise() is to be asked. It calls nothing, so that its
+ * caller has nothing to save on the stack; nor does it know the default stream's other name.
+ */
 static inline ashlar_block *ashlar_run_serve(ashlar_run *run, size_t bytes, unsigned tag,
                                              ashlar_stream stream) {
-    const ashlar_slot *slot = &run->slots[run->next];
+    const ashlar_slot *slot = run->next;
     if (!ASHLAR_LIKELY(bytes - 1 < slot->bytes && slot->tag == tag &&
                        run->streams[slot->part] == stream)) {
-        return ashlar_run_serve_otherwise(run, bytes, tag, stream);
+        return NULL;
     }
-    while (run->expired < slot->expired_to) {
-        ashlar_run_expire(run);
+    const ashlar_slot *const *at = run->expiring;
+    for (; at < slot->expired_to; at++) {
+        if (!ASHLAR_LIKELY(!ashlar_seat_is_taken((*at)->seat))) {
+            return NULL;
+        }
     }
-    if (!ASHLAR_LIKELY(run->late_count == 0)) {
-        return ashlar_run_serve_otherwise(run, bytes, tag, stream);
-    }
-    run->next++;
-    return ashlar_run_seat(run, slot);
+    run->expiring = at;
+    run->next = slot + 1;
+    return ashlar_run_seat(slot);
 }
+
+/* For any request. NULL: the ordinary path has to serve it. */
+ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes, unsigned tag,
+                                         ashlar_stream stream);
 
 /* Begin at the plan's first slot; its regions are the run's. */
 void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan);

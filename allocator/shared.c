@@ -95,7 +95,8 @@ static bool is_settled(ashlar_block *block) {
     const ashlar_use *left = block->uses;
     /* A seat is its region's stream's: no other may have it next. */
     return left == NULL ||
-           (left->next == NULL && (!ashlar_block_is_seat(block) || left->order == block->prev->order));
+           (left->next == NULL &&
+            (!ashlar_block_is_seat(block) || left->order == block->prev->order));
 }
 
 /* Give a block to the heap, last used on `order`; NULL: by nobody who may not be done. */
@@ -146,17 +147,42 @@ static bool is_open(const ashlar_allocator *a, const ashlar_block *block) {
     return true;
 }
 
-ashlar_status ashlar_shared_query_locked(ashlar_allocator *a, size_t bytes) {
+/* Ask about every use of a block, but for those by `but`. */
+static ashlar_status ask(ashlar_allocator *a, const ashlar_block *block, const ashlar_order *but) {
     ashlar_status status = ASHLAR_OK;
-    for (ashlar_block *block = a->shared; block != NULL; block = block->older) {
-        if (block->bytes < bytes || !is_open(a, block)) {
-            continue;
-        }
-        for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK;
-             use = use->next) {
+    for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK;
+         use = use->next) {
+        if (use->order != but) {
             status =
                 ashlar_order_ask(use->order, &a->caller, use->tick, &a->stats.events_recorded);
         }
+    }
+    return status;
+}
+
+ashlar_status ashlar_shared_query_locked(ashlar_allocator *a, size_t bytes) {
+    ashlar_status status = ASHLAR_OK;
+    for (const ashlar_block *block = a->shared; block != NULL && status == ASHLAR_OK;
+         block = block->older) {
+        if (block->bytes >= bytes && is_open(a, block)) {
+            status = ask(a, block, NULL);
+        }
+    }
+    return status;
+}
+
+ashlar_status ashlar_shared_return_seats_locked(ashlar_allocator *a) {
+    ashlar_status status = ASHLAR_OK;
+    bool is_any = false;
+    for (const ashlar_block *block = a->shared; block != NULL && status == ASHLAR_OK;
+         block = block->older) {
+        if (ashlar_block_is_seat(block) && is_open(a, block)) {
+            is_any = true;
+            status = ask(a, block, block->prev->order);
+        }
+    }
+    if (is_any) {
+        ashlar_shared_settle_locked(a);
     }
     return status;
 }

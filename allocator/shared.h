@@ -35,6 +35,12 @@ bool ashlar_shared_settle_locked(ashlar_allocator *allocator);
 ashlar_status ashlar_shared_query_locked(ashlar_allocator *allocator, size_t bytes);
 
 /*
+ * Give regions back their seats' blocks where asking shows that all streams but the region's are
+ * done with them.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_shared_return_seats_locked(ashlar_allocator *allocator);
+
+/*
  * Have `order` wait in-stream for every use of the smallest shared block of at least `bytes`, and
  * give it to the heap as that stream's. *found: there was one.
  */

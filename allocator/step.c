@@ -5,86 +5,7 @@
 
 #include "error.h"
 #include "host.h"
-
-/* ---- keys ---- */
-
-static ashlar_step_key *find_key(const ashlar_allocator *a, uint64_t key,
-                                 const ashlar_order *order) {
-    ashlar_step_key *at = a->planner.keys;
-    while (at != NULL && (at->key != key || at->order != order)) {
-        at = at->next;
-    }
-    return at;
-}
-
-/* Steps of the same key whose stream is gone, so that another may go on with them. */
-static ashlar_step_key *find_orphan(const ashlar_allocator *a, uint64_t key) {
-    ashlar_step_key *at = a->planner.keys;
-    while (at != NULL && (at->key != key || at->is_busy || !at->order->is_gone)) {
-        at = at->next;
-    }
-    return at;
-}
-
-static void replace_order(ashlar_order **at, const ashlar_order *from, ashlar_order *to) {
-    *at = *at == from ? to : *at;
-}
-
-/* All plans of a stream that is gone are `to`'s: its work is put behind that stream's. */
-static ashlar_status rehome(ashlar_allocator *a, ashlar_order *from, ashlar_order *to) {
-    ashlar_region *region = ashlar_planner_region(a, from);
-    if (region != NULL && !ashlar_order_is_past(from, ashlar_order_stamp(from))) {
-        const ashlar_status status = ashlar_order_wait_on(from, &a->caller, to->stream);
-        if (status != ASHLAR_OK) {
-            return status;
-        }
-    }
-    if (region != NULL) {
-        ashlar_region_rehome_locked(region, to);
-    }
-    for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        replace_order(&key->order, from, to);
-        for (uint32_t part = 0; part < key->recording.part_count; part++) {
-            replace_order(&key->recording.orders[part], from, to);
-        }
-        for (uint32_t part = 0; key->plan != NULL && part < key->plan->part_count; part++) {
-            replace_order(&key->plan->parts[part].order, from, to);
-        }
-    }
-    return ASHLAR_OK;
-}
-
-static ashlar_status new_key(ashlar_allocator *a, uint64_t number, ashlar_order *order,
-                             ashlar_step_key **out) {
-    ashlar_step_key *key = ashlar_host_calloc(1, sizeof *key);
-    if (key == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a key of steps");
-    }
-    *key = (ashlar_step_key){.key = number, .order = order, .next = a->planner.keys};
-    a->planner.keys = key;
-    *out = key;
-    return ASHLAR_OK;
-}
-
-/* Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
-static ashlar_status key_of(ashlar_allocator *a, uint64_t number, ashlar_order *order,
-                            ashlar_step_key **out) {
-    ashlar_step_key *key = find_key(a, number, order);
-    if (key == NULL) {
-        key = find_orphan(a, number);
-        /* Where the new stream has plans of its own, the two could not share a region. */
-        if (key != NULL && ashlar_planner_region(a, order) == NULL) {
-            const ashlar_status status = rehome(a, key->order, order);
-            if (status != ASHLAR_OK) {
-                return status;
-            }
-        } else {
-            return new_key(a, number, order, out);
-        }
-    }
-    *out = key;
-    return ASHLAR_OK;
-}
+#include "shared.h"
 
 /* ---- beginning ---- */
 
@@ -101,7 +22,16 @@ static bool may_use(const ashlar_allocator *a, const ashlar_plan *plan) {
             return false;
         }
     }
-    return plan->expiry_count > 0;
+    return true;
+}
+
+/* A stream that the plan was made for, and that no request can name any more. */
+static bool has_lost_stream(const ashlar_plan *plan) {
+    bool is_lost = false;
+    for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
+        is_lost |= plan->parts[part].order->is_gone || plan->parts[part].order->is_ended;
+    }
+    return is_lost;
 }
 
 static ashlar_stream name_of(const ashlar_order *order) {
@@ -121,6 +51,7 @@ static void begin_replay(ashlar_allocator *a, ashlar_cache *own, const ashlar_pl
         }
     }
     ashlar_run_start(run, plan);
+    run->hits_before = own->counters.planned_count;
     ashlar_cache_set_replay(own, run);
 }
 
@@ -130,44 +61,71 @@ static void begin_recording(ashlar_allocator *a, ashlar_run *run) {
     watch(a, true);
 }
 
+/* The step's way: recorded, replayed, or, where neither can be, the ordinary one. */
+static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
+    const bool is_free = key != NULL && !key->is_busy;
+    const bool is_unknown = is_free && key->plan == NULL && !key->is_current;
+    own->run->key = key;
+    if (is_free && has_lost_stream(key->plan)) {
+        key->is_stale = true;
+    }
+    if (is_free && (is_unknown || key->is_wanted || key->is_stale)) {
+        begin_recording(a, own->run);
+    } else if (is_free && key->plan != NULL && may_use(a, key->plan)) {
+        key->replay_count++;
+        begin_replay(a, own, key->plan);
+    } else {
+        own->run->key = NULL;
+        a->planner.stats.steps_declined++;
+    }
+}
+
+/* *out: unchanged where the step is to be declined. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
+                             ashlar_step_key **out) {
+    ashlar_order *order = NULL;
+    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    /* While a region is made its stream's plans must not change; nor may one wait in a capture. */
+    if (!a->planner.is_installing && order->pool == NULL) {
+        ashlar_planner_forget_locked(a, NULL);
+        status = ashlar_step_key_of_locked(a, number, order, out);
+    }
+    return status == ASHLAR_OK ? ashlar_shared_return_seats_locked(a) : status;
+}
+
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
                                   uint64_t number) {
     ashlar_run *run = own->run;
-    ashlar_order *order = NULL;
     ashlar_step_key *key = NULL;
-    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
-    if (status == ASHLAR_OK) {
-        status = key_of(a, number, order, &key);
-    }
+    const ashlar_status status = prepare(a, stream, number, &key);
     if (status != ASHLAR_OK) {
         return status;
     }
     ashlar_planner_tidy_locked(a);
     run->depth = 1;
-    a->planner.run_count++;
-    run->key = NULL;
     run->is_recorded = false;
-    if (key->is_busy || a->planner.is_installing || order->pool != NULL) {
-        a->planner.stats.steps_declined++;
-        return ASHLAR_OK;
-    }
-    if (key->plan == NULL || key->is_wanted) {
-        run->key = key;
-        begin_recording(a, run);
-    } else if (may_use(a, key->plan)) {
-        run->key = key;
-        begin_replay(a, own, key->plan);
-    } else {
-        a->planner.stats.steps_declined++;
-    }
+    a->planner.run_count++;
+    choose(a, own, key);
     return ASHLAR_OK;
 }
 
-static ashlar_run *run_of(ashlar_cache *own) {
+/* Under the lock: whoever frees a block looks at every cache's run. */
+static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
+                                  uint64_t key) {
     if (own->run == NULL) {
         own->run = ashlar_host_calloc(1, sizeof *own->run);
     }
-    return own->run;
+    if (own->run == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a step");
+    }
+    if (own->run->depth > 0) {
+        own->run->depth++;
+        return ASHLAR_OK;
+    }
+    return begin_locked(a, own, stream, key);
 }
 
 ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint64_t key) {
@@ -175,16 +133,8 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
     if (own == NULL) {
         return ASHLAR_OK;
     }
-    if (run_of(own) == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a step");
-    }
     pthread_mutex_lock(&a->lock);
-    ashlar_status status = ASHLAR_OK;
-    if (own->run->depth > 0) {
-        own->run->depth++;
-    } else {
-        status = begin_locked(a, own, stream, key);
-    }
+    const ashlar_status status = enter_locked(a, own, stream, key);
     pthread_mutex_unlock(&a->lock);
     return status;
 }
@@ -192,7 +142,8 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 /* ---- recording ---- */
 
 void ashlar_step_note_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
-    if (own != NULL && own->run != NULL && own->run->is_recorded) {
+    /* What a captured stream is given is its graph's, and never a plan's. */
+    if (own != NULL && own->run != NULL && own->run->is_recorded && !block->order->is_pool) {
         ashlar_recording_add(&own->run->recording, requested, block->tag, block->order, block);
     }
 }
@@ -215,7 +166,7 @@ static void end_replay(ashlar_allocator *a, ashlar_cache *own) {
     ashlar_run *run = own->run;
     ashlar_plan_stats *stats = &a->planner.stats;
     uint64_t misses = 0;
-    ashlar_cache_set_replay(own, NULL);
+    ashlar_cache_set_replay(own, &ashlar_no_run);
     ashlar_run_stop(run);
     for (uint32_t part = 0; part < run->plan->part_count; part++) {
         if (run->regions[part] != NULL) {
@@ -226,14 +177,15 @@ static void end_replay(ashlar_allocator *a, ashlar_cache *own) {
         stats->misses[i] += run->misses[i];
         misses += run->misses[i];
     }
-    stats->hits += run->hits;
+    stats->hits += own->counters.planned_count - run->hits_before;
     stats->unplanned += run->unplanned;
     stats->steps_replayed++;
     ashlar_step_key *key = run->key;
+    key->replay_count--;
     const uint32_t patience = a->planner.options.rerecord_after;
     key->diverged = misses > 0 ? key->diverged + 1 : 0;
     if (patience > 0 && key->diverged >= patience) {
-        key->is_wanted = key->is_stale = true;
+        key->is_stale = true;
     }
 }
 
@@ -277,7 +229,7 @@ static ashlar_status end_recording(ashlar_allocator *a, ashlar_run *run) {
 static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
     const uint32_t after = a->planner.options.build_after;
     return after > 0 && key->step_count >= after && !key->is_current && !key->is_wanted &&
-           !key->is_busy;
+           !key->is_stale && !key->is_busy;
 }
 
 ashlar_status ashlar_step_keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_order *order,
@@ -285,7 +237,7 @@ ashlar_status ashlar_step_keep_locked(ashlar_allocator *a, ashlar_cache *own, as
     ashlar_step_key *key = NULL;
     ashlar_status status = ASHLAR_OK;
     if (!a->planner.is_installing) {
-        status = key_of(a, number, order, &key);
+        status = ashlar_step_key_of_locked(a, number, order, &key);
     }
     if (status == ASHLAR_OK && (key == NULL || key->is_busy)) {
         status = ashlar_fail(ASHLAR_EINVAL,
@@ -357,7 +309,8 @@ void ashlar_step_abandon_locked(ashlar_allocator *a, ashlar_cache *cache) {
 
 void ashlar_step_forget_order(ashlar_cache *cache, const ashlar_order *order) {
     ashlar_run *run = cache->run;
-    for (uint32_t part = 0; cache->replay != NULL && part < run->plan->part_count; part++) {
+    const uint32_t count = ashlar_cache_is_replaying(cache) ? run->plan->part_count : 0;
+    for (uint32_t part = 0; part < count; part++) {
         if (run->plan->parts[part].order == order) {
             run->streams[part] = ASHLAR_NO_STREAM;
         }

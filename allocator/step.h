@@ -11,6 +11,17 @@ void ashlar_step_note_alloc_locked(ashlar_cache *own, size_t requested, ashlar_b
 void ashlar_step_note_free_locked(ashlar_allocator *allocator, const ashlar_block *block,
                                   bool is_planned);
 
+/*
+ * The key of a step on `order`, made if need be. Where there is none on that stream but one of a
+ * stream that is gone, the plans there are this one's from now on. *out: unchanged where that
+ * cannot be now, and the step is to be declined. Lock: held. May queue a wait.
+ *
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EINVAL (the waiting stream is captured).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_step_key_of_locked(ashlar_allocator *allocator,
+                                                          uint64_t number, ashlar_order *order,
+                                                          ashlar_step_key **out);
+
 /* A thread ends, perhaps within a step: that is over. Frees the run. Lock: held. */
 void ashlar_step_abandon_locked(ashlar_allocator *allocator, ashlar_cache *cache);
 
@@ -19,6 +30,12 @@ void ashlar_step_forget_order(ashlar_cache *cache, const ashlar_order *order);
 
 /* Mark the records that recordings and plans know as referenced. Lock: held. */
 void ashlar_planner_mark_referenced(const ashlar_allocator *allocator);
+
+/*
+ * Forget the steps of a stream, or with NULL, of all threads' own streams that have ended: those
+ * that are not busy. No step is replayed on a plan of theirs. Lock: held.
+ */
+void ashlar_planner_forget_locked(ashlar_allocator *allocator, const ashlar_order *order);
 
 /* The allocator ends. */
 void ashlar_planner_finish(ashlar_allocator *allocator);

@@ -98,6 +98,7 @@ void ashlar_orders_end_thread_locked(ashlar_allocator *a) {
     for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
         order->is_ended = order->is_ended || order->thread == ashlar_thread_number();
     }
+    ashlar_planner_forget_locked(a, NULL);
 }
 
 /* ---- finding and making ---- */

@@ -9,14 +9,17 @@
 library=$(find "$ASHLAR_BUILD" -name 'libashlar.so*' -type f -not -path '*.p/*' | head -n 1)
 
 # Where a hit begins; what it may go through, the inline functions too, which a compiler may keep
-# apart; and where it has ended without one.
+# apart; and where it has ended without one. The last of these still takes no lock: it searches a
+# plan for a request that was not expected.
 roots='ashlar_alloc ashlar_alloc_tagged ashlar_free'
-helpers='allocate hand_out take_back alloc_on_other_stream alloc_of_other free_otherwise
-    free_of_other ashlar_cache_switch find_cache
+helpers='allocate hand_out take_back alloc_otherwise alloc_unexpected alloc_of_other free_otherwise
+    free_of_other free_marked free_seat free_seat_at_peak ashlar_run_serve ashlar_run_seat
+    ashlar_cache_switch find_cache
     ashlar_cache_enter ashlar_cache_leave ashlar_cache_find ashlar_cache_find_order
     ashlar_cache_pop ashlar_cache_pop_large ashlar_cache_push ashlar_cache_defer
     ashlar_count_alloc ashlar_count_free ashlar_count_peak'
-ends='ashlar_alloc_slow ashlar_free_slow ashlar_free_from'
+ends='ashlar_alloc_slow ashlar_alloc_unplanned ashlar_free_slow ashlar_free_from
+    ashlar_run_serve_otherwise'
 
 # Print each instruction of FUNCTIONS that a hit must not have, of a listing that objdump wrote.
 # Functions that the compiler cut off others (x.cold, x.part.0) belong to the one they are named

@@ -228,7 +228,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_usable_bytes(ashlar_allocator 
  * most what the others' caches had handed out or taken back since they last took the lock.
  *
  * Threads: any.  Cost: takes the lock, a system call where several threads have caches, and
- * O(blocks in caches).
+ * O(blocks in caches); while a step is replayed, O(slots of its stream's plans).
  */
 ASHLAR_API void ashlar_stats_read(ashlar_allocator *allocator, ashlar_stats *stats);
 

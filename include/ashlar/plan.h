@@ -10,15 +10,21 @@
  * plan holds, so that slots share addresses only where their lifetimes do not meet. In later steps
  * of that key allocation i is served from slot i in a few instructions.
  *
- * THE GUARANTEE. A step replayed on a plan calls the driver for no allocation and needs no byte
- * beyond the plan's regions, if it is dominated by the step that was recorded (or by one of those
- * merged into the recording):
- *   - one thread allocates, in the recorded order; allocations may be left out, up to
- *     ASHLAR_PLAN_LOOK_AHEAD in a row that differ in size, tag or stream from their neighbours;
+ * THE GUARANTEE. A step replayed on a plan calls the driver for no planned allocation and needs no
+ * byte beyond the plan's regions for them, if it is dominated by the step that was recorded, or by
+ * one of those merged into the recording:
+ *   - one thread allocates, in the recorded order, to the end or not. Where no steps were merged,
+ *     allocations may be left out on the way if none that follows in the step has their tag and
+ *     stream, and no more in a row than ASHLAR_PLAN_LOOK_AHEAD runs of alike ones;
  *   - each allocation is no larger than the recorded one, and has its tag and stream;
- *   - each is freed, by any thread, before as many further allocations as when it was recorded;
+ *   - each is freed, by any thread, before any of the allocations that came after its free when
+ *     it was recorded;
  *   - it is freed on the stream it was allocated for, and was not marked for others;
- *   - when the step began, no block of an earlier step of the same regions was still live.
+ *   - when the step began, no block of an earlier step of the same regions was still live;
+ *   - meanwhile none of its streams is destroyed or captured.
+ * Steps that leave out more, as shorter sequences do, are to be recorded and merged: see
+ * build_after and ashlar_plan_record_next().
+ *
  * Allocations that were still live at the end of the recorded step, or were used on several
  * streams, are not planned: they take the ordinary path, in the recorded step and later.
  *
@@ -82,8 +88,8 @@ typedef struct ashlar_plan_stats {
     uint64_t slot_count;     /* of all plans */
     uint64_t steps_recorded;
     uint64_t steps_replayed;
-    uint64_t steps_declined; /* served from the ordinary path: another thread was in the region, or
-                              * no region could be had */
+    uint64_t steps_declined; /* served from the ordinary path: another thread was in the region or
+                              * at the key, no region could be had, or the stream is captured */
     uint64_t hits;           /* requests of replayed steps served from their slots */
     uint64_t unplanned;      /* served from the ordinary path as they were when recorded */
     uint64_t misses[ASHLAR_PLAN_MISS_COUNT];
@@ -95,11 +101,14 @@ typedef struct ashlar_plan_stats {
  * begun within another is part of that one, and its key is of no matter.
  *
  * stream   the step's main one: if it is another than when the key was recorded, and that one is
- *          destroyed, the plan moves to this one
+ *          destroyed, the plan moves to this one. Steps on a thread's own default stream are
+ *          forgotten when the thread ends; a key that has lost another of its streams is recorded
+ *          anew
  * key      names steps that are alike, say those of one range of lengths
  *
  * Threads: any.  Stream: may queue a wait for a stream that is gone.
- * Errors:  ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; the step has not begun then.
+ * Errors:  ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EINVAL (a stream that would have to wait is
+ *          captured without a pool); the step has not begun then.
  * Cost:    takes the lock. While a step is recorded, no thread's cache serves without it.
  * In a guard mode, or without thread caches, steps are neither recorded nor replayed.
  */
@@ -112,7 +121,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_step_begin(ashlar_allocator *a
  *
  * Errors:  ASHLAR_EINVAL (no step of this thread), ASHLAR_EHOSTMEM (the recording is lost),
  *          ASHLAR_ENOMEM, ASHLAR_EDRIVER (the plan's region); the step has ended all the same, and
- *          its key is served from the ordinary path.
+ *          its key is served from the ordinary path until ashlar_plan_build() finds memory for it,
+ *          or a step of it is recorded again. Other keys' plans stay as they are if they can.
  * Cost:    takes the lock; with a packing, up to search_ms and more for thousands of allocations.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_step_end(ashlar_allocator *allocator);
@@ -122,8 +132,9 @@ ASHLAR_API void ashlar_plan_set_options(ashlar_allocator *allocator,
                                         const ashlar_plan_options *options);
 
 /*
- * Plan every key that was recorded since it was last planned, or never was. Steps recorded under
- * one key are merged: largest sizes, longest lifetimes; so that each of them is dominated.
+ * Plan every key that was recorded since it was last planned, or has no plan. Steps recorded under
+ * one key are merged: largest sizes, longest lifetimes; so that each of them is dominated. What is
+ * paired has the same tag and stream: tags keep things of different sizes apart.
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
  * Errors:  ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; keys without memory stay unplanned.

@@ -16,6 +16,8 @@
 #include "soft.h"
 #include "../snapshot_sums.h"
 
+#include <ashlar/plan.h>
+
 const char fuzz_claim[] = "no_sequence_of_calls_hands_out_memory_that_is_still_in_use";
 
 enum { STREAMS = 4, BLOCK_MAX = 48, HEAD_BYTES = 2, OP_COUNT = 16 };
@@ -40,6 +42,7 @@ typedef struct world {
     size_t count;
     uint32_t token;
     unsigned char *freed; /* an address that was once a block's */
+    size_t depth;         /* steps begun and not ended */
 } world;
 
 static int bad_count; /* verifications that found another block's stamp */
@@ -115,18 +118,26 @@ static size_t block_bytes(size_t bytes) {
     return rounded;
 }
 
+/* Of a plan's block, its slot's: that may be less than its size class, or more. */
+static size_t usable_bytes(const world *w, const live *block) {
+    size_t bytes = 0;
+    FUZZ_CHECK(ashlar_usable_bytes(w->allocator, block->ptr, &bytes) == ASHLAR_OK);
+    FUZZ_CHECK(bytes >= block->bytes);
+    return bytes;
+}
+
 /* The largest run of addresses between live blocks, were all of the device's memory mapped. */
 static size_t largest_hole(world *w) {
     const uintptr_t base = w->allocator->heap.range.base;
+    const uintptr_t top = base + w->device->info.total_bytes; /* gathered memory may be above */
     uintptr_t end = base;
     size_t largest = 0;
     qsort(w->blocks, w->count, sizeof *w->blocks, compare_blocks);
     for (size_t i = 0; i <= w->count; i++) {
-        const uintptr_t next =
-            i < w->count ? (uintptr_t)w->blocks[i].ptr : base + w->device->info.total_bytes;
+        const uintptr_t next = i < w->count ? (uintptr_t)w->blocks[i].ptr : end < top ? top : end;
         FUZZ_CHECK(next >= end); /* else two live blocks overlap */
         largest = next - end > largest ? next - end : largest;
-        end = i < w->count ? next + block_bytes(w->blocks[i].bytes) : next;
+        end = i < w->count ? next + usable_bytes(w, &w->blocks[i]) : next;
     }
     return largest;
 }
@@ -144,15 +155,17 @@ static void check_stats(const world *w) {
         at_peak += s.tags[tag].at_peak_bytes;
         FUZZ_CHECK(s.tags[tag].peak_bytes >= s.tags[tag].live_bytes);
     }
-    FUZZ_CHECK(s.live_bytes == live_bytes && s.block_bytes == rounded && tags == live_bytes);
+    FUZZ_CHECK(s.live_bytes == live_bytes && tags == live_bytes);
+    /* A plan's block is as large as its slot. */
+    FUZZ_CHECK(s.served_planned > 0 ? s.block_bytes >= live_bytes : s.block_bytes == rounded);
     FUZZ_CHECK(s.live_blocks == w->count && s.live_blocks == s.alloc_count - s.free_count);
     FUZZ_CHECK(s.block_bytes + s.cached_bytes <= s.reserved_bytes);
     FUZZ_CHECK(s.reserved_bytes <= s.reserved_peak_bytes);
     FUZZ_CHECK(s.live_peak_bytes >= s.live_bytes && at_peak == s.live_peak_bytes);
-    FUZZ_CHECK(s.alloc_count == s.served_cached + s.served_same_stream + s.served_idle +
-                                    s.served_completed + s.served_waited + s.served_mapped +
-                                    s.served_drained + s.served_reclaimed + s.served_after_sync +
-                                    s.served_gathered);
+    FUZZ_CHECK(s.alloc_count == s.served_planned + s.served_cached + s.served_same_stream +
+                                    s.served_idle + s.served_completed + s.served_waited +
+                                    s.served_mapped + s.served_drained + s.served_reclaimed +
+                                    s.served_after_sync + s.served_gathered);
     FUZZ_CHECK(s.reserved_bytes <= w->device->info.total_bytes);
 }
 
@@ -163,6 +176,12 @@ static size_t draw_bytes(world *w) {
     static const size_t factors[4] = {17, 1000, 10007, ASHLAR_BLOCK_ALIGN};
     const size_t bytes = (size + 1) * factors[kind % 4];
     return w->device->info.total_bytes > 64 * MIB && kind >= 128 ? 64 * bytes : bytes;
+}
+
+static bool has_regions(const world *w) {
+    ashlar_plan_stats stats;
+    ashlar_plan_read(w->allocator, &stats);
+    return stats.region_bytes > 0;
 }
 
 /* `is_armed`: a failure is, so that any failing status will do. */
@@ -183,7 +202,8 @@ static void take(world *w, bool is_armed) {
         FUZZ_CHECK(ptr == untouched);
         FUZZ_CHECK(is_armed ? status == ASHLAR_ENOMEM || status == ASHLAR_EHOSTMEM ||
                                   status == ASHLAR_EDRIVER
-                            : status == ASHLAR_ENOMEM && largest_hole(w) < block_bytes(bytes));
+                            : status == ASHLAR_ENOMEM &&
+                                  (largest_hole(w) < block_bytes(bytes) || has_regions(w)));
         return;
     }
     FUZZ_CHECK((uintptr_t)ptr % ASHLAR_BLOCK_ALIGN == 0);
@@ -269,6 +289,38 @@ static void take_with_failure(world *w) {
     take(w, true);
 }
 
+/* Where a failure was armed meanwhile, the recording is lost; and a plan may not fit. */
+static bool may_end_with(ashlar_status status) {
+    return status == ASHLAR_OK || status == ASHLAR_ENOMEM || status == ASHLAR_EHOSTMEM;
+}
+
+/* Steps of two keys, which the calls in between are part of. */
+static void step_call(world *w, unsigned which) {
+    const bool is_counted = w->allocator->cache_bytes > 0;
+    const uint64_t key = which / 64 % 2;
+    ashlar_status status = ASHLAR_OK;
+    switch (which / 4 % 8) {
+    case 0:
+        ashlar_plan_record_next(w->allocator, key);
+        break;
+    case 1:
+        status = ashlar_plan_drop(w->allocator);
+        FUZZ_CHECK(status == (w->depth > 0 ? ASHLAR_EINVAL : ASHLAR_OK));
+        break;
+    case 2:
+    case 3:
+    case 4:
+        status = ashlar_step_end(w->allocator);
+        FUZZ_CHECK(w->depth > 0 || !is_counted ? may_end_with(status) : status == ASHLAR_EINVAL);
+        w->depth -= w->depth > 0;
+        break;
+    default:
+        FUZZ_CHECK(ashlar_step_begin(w->allocator, w->streams[1], key) == ASHLAR_OK);
+        w->depth += is_counted;
+        break;
+    }
+}
+
 /* The host reads what the block's stream has written. */
 static void read_back(world *w, const live *block) {
     const stamp s = {block->ptr, block->bytes, block->token};
@@ -297,6 +349,8 @@ static void step(world *w) {
         mistake(w, block, which);
     } else if (op == 8 && which % 4 == 0) {
         ashlar_allocator_seal(w->allocator);
+    } else if (op == 8 && which % 4 != 1) {
+        step_call(w, which);
     } else if (block == NULL) {
         return;
     } else if (op < 12) {
@@ -356,6 +410,10 @@ static void finish(world *w) {
         give(w, &w->blocks[0], false);
         check_stats(w);
     }
+    for (; w->depth > 0; w->depth--) {
+        FUZZ_CHECK(may_end_with(ashlar_step_end(w->allocator)));
+    }
+    FUZZ_CHECK(ashlar_plan_drop(w->allocator) == ASHLAR_OK);
     check_whole_device(w);
     for (size_t i = 0; i < STREAMS; i++) {
         FUZZ_CHECK(ashlar_stream_synchronize(w->device, w->streams[i]) == ASHLAR_OK);
