@@ -304,6 +304,26 @@ static void two_captures_at_a_time_have_two_pools(void) {
     tear_down();
 }
 
+/* The capture may ask nobody, but this is known. */
+static void a_captured_stream_gets_what_is_past(void) {
+    REQUIRE(set_up_streams("64MiB"));
+    unsigned char *small = take(BIG, streams[1]), *wall = take(BIG, streams[3]);
+    unsigned char *large = take(2 * BIG, streams[1]);
+    give(small);
+    give(large);
+    CHECK(take(BIG, streams[0]) == small); /* records stream 1's event */
+    wait_for(streams[1]);
+    CHECK(take(BIG, streams[0]) == large); /* finds it completed; half of the block is left */
+    const uint64_t reserved = stats_now().reserved_bytes;
+    ashlar_pool *pool = pool_begin(streams[2]);
+    CHECK(take(BIG, streams[2]) == large + BIG);
+    CHECK_ZU(stats_now().reserved_bytes, reserved);
+    pool_end(pool);
+    pool_release(pool, streams[2]);
+    give(wall);
+    tear_down();
+}
+
 int main(void) {
     RUN(a_pools_memory_is_nobody_elses_while_it_lives);
     RUN(a_released_pools_memory_comes_after_the_last_launch);
@@ -316,5 +336,6 @@ int main(void) {
     RUN(blocks_from_outside_do_not_become_the_pools);
     RUN(what_a_thread_has_cached_of_the_stream_is_not_the_pools);
     RUN(two_captures_at_a_time_have_two_pools);
+    RUN(a_captured_stream_gets_what_is_past);
     return check_report();
 }

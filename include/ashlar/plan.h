@@ -151,7 +151,8 @@ ASHLAR_API void ashlar_plan_record_next(ashlar_allocator *allocator, uint64_t ke
 
 /*
  * Forget all plans and recordings, and let the ordinary path have their memory: at once, or where a
- * block of a plan is still live, when it is freed and a step begins or ends.
+ * block of a plan is still live, when it is freed and a step begins or ends. Nothing else takes it
+ * from the plans, neither ashlar_trim() nor a request that finds no other.
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
  */
