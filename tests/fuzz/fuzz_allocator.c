@@ -184,6 +184,12 @@ static bool has_regions(const world *w) {
     return stats.region_bytes > 0;
 }
 
+/* Memory lies above what the device has, so that there are holes below which it cannot fill. */
+static bool is_scattered(const world *w) {
+    const ashlar_block *last = w->allocator->heap.last;
+    return last != NULL && last->offset + last->bytes > w->device->info.total_bytes;
+}
+
 /* `is_armed`: a failure is, so that any failing status will do. */
 static void take(world *w, bool is_armed) {
     const size_t stream = next_byte(w) % STREAMS, bytes = draw_bytes(w);
@@ -203,7 +209,8 @@ static void take(world *w, bool is_armed) {
         FUZZ_CHECK(is_armed ? status == ASHLAR_ENOMEM || status == ASHLAR_EHOSTMEM ||
                                   status == ASHLAR_EDRIVER
                             : status == ASHLAR_ENOMEM &&
-                                  (largest_hole(w) < block_bytes(bytes) || has_regions(w)));
+                                  (largest_hole(w) < block_bytes(bytes) || has_regions(w) ||
+                                   is_scattered(w)));
         return;
     }
     FUZZ_CHECK((uintptr_t)ptr % ASHLAR_BLOCK_ALIGN == 0);
