@@ -192,7 +192,8 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
 /* ---- recording ---- */
 
 void ashlar_step_note_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
-    if (own != NULL && own->run != NULL && own->run->is_recorded) {
+    /* A graph's blocks are its pool's for as long as that lives. */
+    if (own != NULL && own->run != NULL && own->run->is_recorded && !block->order->is_pool) {
         ashlar_recording_add(&own->run->recording, requested, block->tag, block->order, block);
     }
 }
