@@ -5,8 +5,8 @@
 
 #include "error.h"
 #include "host.h"
+#include "model_warmup.h"
 #include "program.h"
-#include "warmup.h"
 
 /* The last few steps, for a loss that does not jump with every batch. */
 typedef struct recent {

@@ -1,11 +1,11 @@
 /*
- * test_warmup.c - the warm-up sizes every block for every length, and no later step of any length
- * asks the driver for anything but its own work.
+ * test_model_warmup.c - the warm-up of a model sizes every block for every length, and no later step
+ * of any length asks the driver for anything but its own work.
  */
 #include "model_fixture.h"
 
 #include "backend.h"
-#include "warmup.h"
+#include "model_warmup.h"
 
 enum { MAX_STEPS = 20, BATCH = 8 };
 

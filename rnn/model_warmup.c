@@ -1,4 +1,4 @@
-#include "warmup.h"
+#include "model_warmup.h"
 
 #include <string.h>
 

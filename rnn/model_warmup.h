@@ -1,8 +1,8 @@
 /*
- * warmup.h - size every block of a training step before the first one (internal).
+ * model_warmup.h - size every block of a training step before the first one (internal).
  */
-#ifndef ASHLAR_WARMUP_H
-#define ASHLAR_WARMUP_H
+#ifndef ASHLAR_MODEL_WARMUP_H
+#define ASHLAR_MODEL_WARMUP_H
 
 #include "model.h"
 
@@ -30,4 +30,4 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_warmup_run(ashlar_model *model, size_t ma
                                                   size_t batch, ashlar_batch *staging,
                                                   ashlar_step_results *results);
 
-#endif /* ASHLAR_WARMUP_H */
+#endif /* ASHLAR_MODEL_WARMUP_H */
