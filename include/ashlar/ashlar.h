@@ -11,9 +11,11 @@
 #include <ashlar/dtype.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/pack.h>
+#include <ashlar/plan.h>
 #include <ashlar/pool.h>
 #include <ashlar/rnn.h>
 #include <ashlar/status.h>
 #include <ashlar/trace.h>
+#include <ashlar/warmup.h>
 
 #endif /* ASHLAR_ASHLAR_H */
