@@ -1,33 +1,28 @@
 /*
- * model_warmup.h - size every block of a training step before the first one (internal).
+ * model_warmup.h - size every block of a model's training step before the first one (internal).
  */
 #ifndef ASHLAR_MODEL_WARMUP_H
 #define ASHLAR_MODEL_WARMUP_H
 
+#include <ashlar/warmup.h>
+
 #include "model.h"
 
 /*
- * The largest size of each buffer over all lengths 1 .. max_steps. Not the sizes at max_steps: a
- * back end's workspace need not grow with the length (cuDNN's does not).
+ * Warm up the model's allocator with its training step, forward and backward on a made-up batch
+ * without an update, and seal it. Gradients are left in the arena; the next step overwrites them.
  *
- * Errors: those of ashlar_model_sizes().
+ * options   stream, lengths, buckets and keys; what is called, and with what, is filled in here
+ * batch     sequences per step
+ * staging   host memory for the batch: room for max_length x batch
+ * report    NULL: not wanted
+ *
+ * Errors: those of ashlar_warmup(), ashlar_model_sizes() and ashlar_model_step().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_warmup_sizes(const ashlar_model *model, size_t max_steps,
-                                                    size_t batch, ashlar_step_sizes *sizes);
-
-/*
- * Run one step forward and backward, without an update, on a made-up batch of the maximum length
- * with every buffer at its maximum size; rehearse the allocations of every shorter one, until none
- * of them needs the driver; wait, and seal the allocator. Gradients are left in the arena; the next
- * step overwrites them.
- *
- * staging   host memory for the batch: room for max_steps x batch
- *
- * Errors: those of ashlar_model_step(); the allocator is sealed only on ASHLAR_OK.
- * Cost:   the step, and a few passes of some 15 allocations for each length.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar_warmup_run(ashlar_model *model, size_t max_steps,
-                                                  size_t batch, ashlar_batch *staging,
-                                                  ashlar_step_results *results);
+ASHLAR_MUST_CHECK ashlar_status ashlar_model_warmup(ashlar_model *model,
+                                                    const ashlar_warmup_options *options,
+                                                    size_t batch, ashlar_batch *staging,
+                                                    ashlar_step_results *results,
+                                                    ashlar_warmup_report *report);
 
 #endif /* ASHLAR_MODEL_WARMUP_H */
