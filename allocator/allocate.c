@@ -8,6 +8,7 @@
 #include "check_level.h"
 #include "error.h"
 #include "guard.h"
+#include "rehearsal.h"
 #include "step.h"
 #include "trace_ring.h"
 
@@ -205,6 +206,20 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     return ASHLAR_OK;
 }
 
+/* An address without memory; with it, where it is not recorded. */
+static ASHLAR_NOINLINE ashlar_status rehearse_locked(ashlar_allocator *a, size_t bytes,
+                                                     ashlar_request *request, ashlar_tag tag,
+                                                     ashlar_stream stream, void **out) {
+    void *ptr = NULL;
+    const ashlar_status status =
+        ashlar_rehearsal_alloc_locked(a, request->own, bytes, tag, stream, &ptr);
+    if (status == ASHLAR_OK && ptr == NULL) {
+        return alloc_locked(a, bytes, request, tag, stream, out);
+    }
+    *out = status == ASHLAR_OK ? ptr : *out;
+    return status;
+}
+
 /* guard=unmap */
 static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes,
                                                         ashlar_tag tag, ashlar_stream stream,
@@ -247,9 +262,11 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
     if (bytes > a->heap.range.device_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
         return refuse_locked(a, bytes, tag, stream, "more than the device has");
     }
-    const ashlar_status status = a->unmap != NULL
-                                     ? alloc_pages_locked(a, bytes, tag, stream, out)
-                                     : alloc_locked(a, bytes, request, tag, stream, out);
+    const ashlar_status status =
+        a->unmap != NULL ? alloc_pages_locked(a, bytes, tag, stream, out)
+        : ashlar_rehearsal_is_on(request->own)
+            ? rehearse_locked(a, bytes, request, tag, stream, out)
+            : alloc_locked(a, bytes, request, tag, stream, out);
     return status != ASHLAR_ENOMEM ? status
                                    : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());
 }

@@ -186,6 +186,10 @@ ashlar_status ashlar_stream_synchronize(ashlar_device *device, ashlar_stream str
     IN_CONTEXT(device, "cuStreamSynchronize", stream_synchronize, (stream));
 }
 
+ashlar_status ashlar_device_synchronize(ashlar_device *device) {
+    IN_CONTEXT(device, "cuCtxSynchronize", ctx_synchronize, ());
+}
+
 ashlar_status ashlar_event_create(ashlar_device *device, ashlar_event *out) {
     IN_CONTEXT(device, "cuEventCreate", event_create, (out, CU_EVENT_NO_TIMING));
 }

@@ -29,6 +29,9 @@ static inline void *ashlar_ptr_out(cu_ptr ptr) {
 ASHLAR_MUST_CHECK ashlar_status ashlar_device_enter(ashlar_device *device);
 void ashlar_device_leave(ashlar_device *device);
 
+/* Wait on the host for everything queued on the device. Errors: ASHLAR_EDRIVER. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_device_synchronize(ashlar_device *device);
+
 /* Tell every allocator of the device that a stream is about to be destroyed. */
 void ashlar_device_forget_stream(const ashlar_device *device, ashlar_stream stream);
 

@@ -7,6 +7,7 @@
 #include "error.h"
 #include "guard.h"
 #include "region.h"
+#include "rehearsal.h"
 #include "shared.h"
 #include "step.h"
 #include "trace_ring.h"
@@ -196,8 +197,10 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
     const ashlar_place place = {caller, ashlar_thread_number()};
     ashlar_cache *own = ashlar_cache_get(a);
     pthread_mutex_lock(&a->lock);
-    ashlar_status status = a->unmap != NULL ? free_pages_locked(a, ptr, stream)
-                                            : free_block_locked(a, own, ptr, stream, place);
+    ashlar_status status = ashlar_rehearsal_has(own, ptr)
+                               ? ashlar_rehearsal_free_locked(a, own, ptr, stream)
+                           : a->unmap != NULL ? free_pages_locked(a, ptr, stream)
+                                              : free_block_locked(a, own, ptr, stream, place);
     status = ashlar_guard_note_free_locked(a, ptr, place, status);
     pthread_mutex_unlock(&a->lock);
     return status == ASHLAR_OK ? ashlar_guard_take_finding(a) : status;

@@ -389,6 +389,25 @@ ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
     return status;
 }
 
+ashlar_status ashlar_planner_forget(ashlar_allocator *a, uint64_t first, uint64_t count) {
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = ashlar_planner_refuse_busy_locked(a);
+    for (ashlar_step_key **link = &a->planner.keys; *link != NULL && status == ASHLAR_OK;) {
+        ashlar_step_key *key = *link;
+        if (key->key - first >= count) { /* also where it is below */
+            link = &key->next;
+            continue;
+        }
+        *link = key->next;
+        ashlar_planner_free_key(key);
+    }
+    if (status == ASHLAR_OK) {
+        retire_unused(a);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
 void ashlar_plan_set_options(ashlar_allocator *a, const ashlar_plan_options *options) {
     pthread_mutex_lock(&a->lock);
     a->planner.options = options != NULL ? *options : ashlar_plan_defaults;

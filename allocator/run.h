@@ -32,6 +32,9 @@ struct ashlar_run {
     ashlar_step_key *key;       /* NULL: the step is neither recorded nor replayed */
     ashlar_recording recording; /* while it is recorded */
     bool is_recorded;
+    bool is_rehearsed;        /* ... and without memory; see rehearsal.h */
+    ashlar_block rehearsed;   /* what stands for every block then */
+    uint32_t rehearsed_count; /* live ones */
     uint32_t depth; /* steps begun and not ended, each within the one before */
 };
 

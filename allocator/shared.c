@@ -4,6 +4,7 @@
 #include "error.h"
 #include "host.h"
 #include "region.h"
+#include "rehearsal.h"
 #include "step.h"
 
 static ashlar_use *find_use(ashlar_block *block, const ashlar_order *order) {
@@ -51,7 +52,14 @@ ashlar_status ashlar_shared_add_use_locked(ashlar_block *block, ashlar_order *or
 ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream stream) {
     ashlar_block *block = NULL;
     ashlar_order *order = NULL;
+    /* No other address needs the thread's cache. */
+    ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_REHEARSAL_BASE ? ashlar_cache_get(a) : NULL;
     pthread_mutex_lock(&a->lock);
+    if (ashlar_rehearsal_has(own, ptr)) {
+        const ashlar_status marked = ashlar_rehearsal_mark_locked(a, own, ptr, stream);
+        pthread_mutex_unlock(&a->lock);
+        return marked;
+    }
     ashlar_status status = ashlar_find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
         status = ashlar_order_of_locked(a, stream, &order);

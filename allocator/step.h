@@ -80,6 +80,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_step_keep_locked(ashlar_allocator *alloca
                                                         ashlar_cache *own, ashlar_order *order,
                                                         uint64_t key, ashlar_recording *recording);
 
+/*
+ * Forget the plans and recordings of `count` keys from `first` on.
+ * Lock: not held. Errors: ASHLAR_EINVAL (a step is under way).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_planner_forget(ashlar_allocator *allocator, uint64_t first,
+                                                      uint64_t count);
+
 /* Give back the regions that no plan uses and nothing is live in. Lock: held. */
 void ashlar_planner_tidy_locked(ashlar_allocator *allocator);
 

@@ -37,7 +37,8 @@ static command defaults(void) {
                   .max_length = 256,
                   .steps = 800,
                   .adamw = ashlar_adamw_default(),
-                  .seed = 1},
+                  .seed = 1,
+                  .buckets = 1},
         .sample_bytes = 400,
         .threads = (size_t)ashlar_blas_threads(),
     };
@@ -46,7 +47,7 @@ static command defaults(void) {
     return c;
 }
 
-enum { OPTION_COUNT = 19 };
+enum { OPTION_COUNT = 21 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
@@ -64,6 +65,9 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"weight-decay", "X", real, &t->adamw.weight_decay, 0, 10, "of AdamW"},
         {"clip", "X", real, &t->adamw.clip_norm, 0, 1e9, "gradient norm to clip at, 0: not at all"},
         {"seed", "N", ASHLAR_OPTION_SEED, &t->seed, 0, 0, "of weights, batches and sample"},
+        {"buckets", "N", count, &t->buckets, 1, 1e6, "ranges of lengths with a memory plan each"},
+        {"no-plan", NULL, ASHLAR_OPTION_FLAG, &t->without_plan, 0, 0,
+         "serve each block by itself, not from a plan of the step"},
         {"threads", "N", count, &c->threads, 1, 1024, "threads of a matrix product"},
         {"device", "NAME", text, &c->device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
         {"sample", "N", count, &c->sample_bytes, 0, 1e9, "bytes of text to make at the end"},
@@ -81,12 +85,9 @@ static void print_help(void) {
     command fresh = defaults();
     ashlar_option options[OPTION_COUNT];
     list_options(&fresh, options);
-    printf("Usage: %s --data PATH [OPTION]...\n"
-           "Train a character LSTM on text, on blocks that a warm-up sized in advance.\n",
-           program);
+    printf("Usage: %s --data PATH [OPTION]...   train a character LSTM on text\n", program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
-    printf("A file is split at lines of a single %%, any other into paragraphs.\n"
-           "ASHLAR_DEVICE is the default of --device; ASHLAR_SOFT=devices=2,memory=4GiB\n"
+    printf("ASHLAR_DEVICE is the default of --device; ASHLAR_SOFT=devices=2,memory=4GiB\n"
            "shapes the software device. Exit: 0, 1 failed, 2 a bad option or environment.\n");
 }
 

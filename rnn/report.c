@@ -24,6 +24,22 @@ static void print_memory(FILE *out, const ashlar_train_report *r) {
             (double)stats->reserved_peak_bytes / (double)stats->live_peak_bytes);
 }
 
+static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
+    fprintf(out,
+            "\nBeside what outlives it, a step needs %.2f MiB at its peak and has %.2f MiB (%.3f x)",
+            mib(m->bound_bytes), mib(m->reserved_bytes),
+            (double)m->reserved_bytes / (double)m->bound_bytes);
+    if (!m->is_planned) {
+        fprintf(out, ",\nwithout a plan.\n");
+        return;
+    }
+    fprintf(out,
+            ".\nThe plan, %.2f MiB and %.2f %% above that peak, served %llu blocks of %llu steps and\n"
+            "missed %llu.\n",
+            mib(m->plan_bytes), 100 * m->gap, (unsigned long long)m->hits,
+            (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
+}
+
 static void print_calls(FILE *out, const ashlar_train_report *r) {
     const struct {
         const char *phase;
@@ -58,6 +74,7 @@ void ashlar_report_print(FILE *out, const ashlar_train_config *config,
             r->weights_contiguous ? "lie in one contiguous range, every view where it was placed"
                                   : "are NOT where the arena placed them");
     print_memory(out, r);
+    print_step_memory(out, &r->step_memory);
     print_calls(out, r);
 }
 
@@ -88,6 +105,9 @@ static void put_config(ashlar_json_writer *w, const ashlar_train_config *c) {
     put_real(w, "weight_decay", c->adamw.weight_decay);
     put_real(w, "clip_norm", c->adamw.clip_norm);
     put_uint(w, "seed", c->seed);
+    put_uint(w, "buckets", c->buckets);
+    ashlar_json_put_key(w, "plan");
+    ashlar_json_put_bool(w, !c->without_plan);
     put_text(w, "blas", ashlar_blas_name());
     put_uint(w, "threads", (uint64_t)ashlar_blas_threads());
     ashlar_json_close_object(w);
@@ -116,13 +136,24 @@ static void put_calls(ashlar_json_writer *w, const ashlar_train_report *r) {
     put_uint(w, "wait_calls_after_warmup", r->training.wait);
 }
 
+static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) {
+    put_uint(w, "step_reserved_bytes", m->reserved_bytes);
+    put_uint(w, "bound_bytes", m->bound_bytes);
+    put_uint(w, "plan_count", m->plan_count);
+    put_uint(w, "plan_bytes", m->plan_bytes);
+    put_real(w, "plan_gap", m->gap);
+    put_uint(w, "plan_hits", m->hits);
+    put_uint(w, "plan_misses", m->misses);
+    put_uint(w, "steps_replayed", m->steps_replayed);
+}
+
 static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     const ashlar_stats *s = &r->stats;
     put_uint(w, "bytes_live_peak", s->live_peak_bytes);
     put_uint(w, "bytes_reserved_peak", s->reserved_peak_bytes);
     put_uint(w, "allocations", s->alloc_count);
     put_uint(w, "allocations_served_without_driver",
-             s->served_cached + s->served_same_stream + s->served_idle);
+             s->served_planned + s->served_cached + s->served_same_stream + s->served_idle);
     ashlar_json_put_key(w, "weights_contiguous");
     ashlar_json_put_bool(w, r->weights_contiguous);
     ashlar_json_put_key(w, "bytes_at_peak_by_tag");
@@ -146,6 +177,7 @@ ashlar_status ashlar_report_write(const char *path, const ashlar_train_config *c
     put_training(&w, report);
     put_calls(&w, report);
     put_memory(&w, report);
+    put_step_memory(&w, &report->step_memory);
     put_config(&w, config);
     ashlar_json_close_object(&w);
     const char *text = NULL;

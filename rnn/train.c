@@ -5,8 +5,8 @@
 
 #include "error.h"
 #include "host.h"
+#include "model_warmup.h"
 #include "program.h"
-#include "warmup.h"
 
 /* The last few steps, for a loss that does not jump with every batch. */
 typedef struct recent {
@@ -22,6 +22,7 @@ struct ashlar_trainer {
     ashlar_allocator *allocator;
     ashlar_stream stream;
     ashlar_model *model;
+    ashlar_warmup_options warmup; /* lengths, and the keys of their steps */
     void *staging;                /* page-locked: inputs, targets, lengths of one batch */
     ashlar_batch batch;           /* pointers into staging */
     ashlar_step_results *results; /* device */
@@ -144,12 +145,10 @@ static ashlar_phase_calls end_phase(const ashlar_trainer *t, ashlar_driver_count
     };
 }
 
-/* One step, from the text to updated weights, its results read back. */
-static ashlar_status run_step(ashlar_trainer *t, size_t step, ashlar_step_results *results) {
+/* One step on the batch at hand, to updated weights and its results read back. */
+static ashlar_status step_batch(ashlar_trainer *t, size_t step, ashlar_step_results *results) {
     ashlar_step_sizes sizes;
-    ashlar_batcher_next(t->batcher, &t->batch);
-    ashlar_status status =
-        ashlar_model_sizes(t->model, t->batch.steps, t->config.batch, &sizes);
+    ashlar_status status = ashlar_model_sizes(t->model, t->batch.steps, t->config.batch, &sizes);
     if (status == ASHLAR_OK) {
         status = ashlar_model_step(t->model, &t->batch, t->config.batch, &sizes, t->results);
     }
@@ -160,9 +159,26 @@ static ashlar_status run_step(ashlar_trainer *t, size_t step, ashlar_step_result
     if (status == ASHLAR_OK) {
         status = ashlar_copy_to_host(t->device, results, t->results, sizeof *results, t->stream);
     }
-    if (status == ASHLAR_OK) {
-        status = ashlar_stream_synchronize(t->device, t->stream);
+    return status == ASHLAR_OK ? ashlar_stream_synchronize(t->device, t->stream) : status;
+}
+
+/* The same on the plan of its length. */
+static ashlar_status step_on_plan(ashlar_trainer *t, size_t step, ashlar_step_results *results) {
+    const uint64_t key = ashlar_warmup_key(&t->warmup, t->batch.steps);
+    ashlar_status status = ashlar_step_begin(t->allocator, t->stream, key);
+    if (status != ASHLAR_OK) {
+        return status;
     }
+    status = step_batch(t, step, results);
+    const ashlar_status ended = ashlar_step_end(t->allocator);
+    return status == ASHLAR_OK ? ended : status;
+}
+
+/* One step, from the text on. */
+static ashlar_status run_step(ashlar_trainer *t, size_t step, ashlar_step_results *results) {
+    ashlar_batcher_next(t->batcher, &t->batch);
+    const ashlar_status status =
+        t->config.without_plan ? step_batch(t, step, results) : step_on_plan(t, step, results);
     if (status == ASHLAR_OK && !(isfinite(results->loss) && isfinite(results->grad_norm))) {
         return ashlar_fail(ASHLAR_EFORMAT,
                            "step %zu: the loss is no number any more; use a smaller "
@@ -223,6 +239,37 @@ static ashlar_status run_steps(ashlar_trainer *t,
     return ASHLAR_OK;
 }
 
+static uint64_t miss_count(const ashlar_plan_stats *stats) {
+    uint64_t count = 0;
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        count += stats->misses[i];
+    }
+    return count;
+}
+
+/* `warm`: what the warm-up said. */
+static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
+                                           const ashlar_warmup_report *warm,
+                                           const ashlar_stats *stats) {
+    ashlar_plan_stats plan;
+    ashlar_plan_read(t->allocator, &plan);
+    if (!warm->is_planned) {
+        return (ashlar_step_memory){.reserved_bytes = stats->reserved_bytes - stats->block_bytes,
+                                    .bound_bytes = stats->live_peak_bytes - stats->live_bytes};
+    }
+    return (ashlar_step_memory){
+        .is_planned = true,
+        .plan_count = plan.plan_count,
+        .reserved_bytes = plan.region_bytes,
+        .bound_bytes = plan.bound_bytes,
+        .plan_bytes = plan.plan_bytes,
+        .gap = warm->gap,
+        .hits = plan.hits - warm->plan.hits,
+        .misses = miss_count(&plan) - miss_count(&warm->plan),
+        .steps_replayed = plan.steps_replayed - warm->plan.steps_replayed,
+    };
+}
+
 ashlar_status ashlar_trainer_run(ashlar_trainer *t,
                                  void (*show)(void *context, const ashlar_train_progress *),
                                  void *context, ashlar_train_report *out) {
@@ -233,11 +280,17 @@ ashlar_status ashlar_trainer_run(ashlar_trainer *t,
         .max_length = max_steps,
         .sequences = ashlar_batcher_piece_count(t->batcher),
     };
+    ashlar_warmup_report warm;
     ashlar_driver_counts last = t->at_start;
     ashlar_device_info_read(t->device, &report.device);
     report.setup = end_phase(t, &last);
+    t->warmup = (ashlar_warmup_options){.stream = t->stream,
+                                        .min_length = 1,
+                                        .max_length = max_steps,
+                                        .bucket_count = t->config.buckets,
+                                        .without_plan = t->config.without_plan};
     ashlar_status status =
-        ashlar_warmup_run(t->model, max_steps, t->config.batch, &t->batch, t->results);
+        ashlar_model_warmup(t->model, &t->warmup, t->config.batch, &t->batch, t->results, &warm);
     report.warmup = end_phase(t, &last);
     if (status == ASHLAR_OK) {
         status = run_steps(t, show, context, &report);
@@ -247,6 +300,7 @@ ashlar_status ashlar_trainer_run(ashlar_trainer *t,
     }
     report.training = end_phase(t, &last);
     ashlar_stats_read(t->allocator, &report.stats);
+    report.step_memory = read_step_memory(t, &warm, &report.stats);
     report.weights_contiguous = ashlar_arena_check(t->model->arena) == ASHLAR_OK;
     *out = report;
     return ASHLAR_OK;

@@ -16,6 +16,8 @@ typedef struct ashlar_train_config {
     size_t steps;
     ashlar_adamw adamw;
     uint64_t seed;
+    size_t buckets;    /* ranges of lengths with a plan each; 0 and 1: one plan */
+    bool without_plan; /* steps are served by the allocator's ordinary path */
 } ashlar_train_config;
 
 /* What one step was, for whoever shows progress. */
@@ -35,6 +37,22 @@ typedef struct ashlar_phase_calls {
     uint64_t wait;       /* the host waited for the device */
 } ashlar_phase_calls;
 
+/*
+ * The memory that a step takes beside what outlives it, such as weights, and its plan, of which
+ * without one everything is 0. The counts are of the training steps, without the warm-up.
+ */
+typedef struct ashlar_step_memory {
+    bool is_planned;
+    uint64_t plan_count;     /* one for each range of lengths, in the same memory */
+    uint64_t reserved_bytes; /* the plan's region; without one, what no lasting block has */
+    uint64_t bound_bytes;    /* the most that is live at once: with a plan, at 512 B granularity */
+    uint64_t plan_bytes;
+    double gap;              /* plan_bytes / bound_bytes - 1 */
+    uint64_t hits;           /* requests served from the plan */
+    uint64_t misses;         /* and those that were to be, but were not */
+    uint64_t steps_replayed;
+} ashlar_step_memory;
+
 typedef struct ashlar_train_report {
     ashlar_device_info device;
     size_t steps;
@@ -49,6 +67,7 @@ typedef struct ashlar_train_report {
     double seconds;
     double tokens_per_s;
     ashlar_phase_calls setup, warmup, training;
+    ashlar_step_memory step_memory;
     ashlar_stats stats;      /* at the end of training */
     bool weights_contiguous; /* ashlar_arena_check() */
 } ashlar_train_report;

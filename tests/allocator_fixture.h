@@ -142,7 +142,8 @@ static inline void wait_for(ashlar_stream stream) {
 static inline void check_equations(const ashlar_stats *s) {
     uint64_t live = 0, at_peak = 0;
     CHECK(s->live_bytes <= s->block_bytes);
-    CHECK(s->block_bytes + s->cached_bytes + s->planned_bytes <= s->reserved_bytes);
+    CHECK(s->block_bytes + s->cached_bytes + s->planned_bytes + s->shared_bytes <=
+          s->reserved_bytes);
     CHECK(s->live_peak_bytes >= s->live_bytes && s->reserved_peak_bytes >= s->reserved_bytes);
     CHECK(s->alloc_count == s->served_planned + s->served_cached + s->served_same_stream +
                                 s->served_idle + s->served_completed + s->served_waited +

@@ -51,10 +51,11 @@ static inline void make_batch(made_batch *made, size_t steps, size_t count,
     }
 }
 
-static inline bool open_model(const char *spec, size_t regions) {
+/* With caches of that size; of 0 bytes, there are none, and no plans. */
+static inline bool open_model_cached(const char *spec, size_t regions, uint64_t cache_bytes) {
     void *memory = NULL;
-    if (!set_up(spec) || ashlar_model_create(allocator, streams[1], &model_config, regions,
-                                             &model) != ASHLAR_OK) {
+    if (!set_up_cached(spec, cache_bytes) ||
+        ashlar_model_create(allocator, streams[1], &model_config, regions, &model) != ASHLAR_OK) {
         return false;
     }
     CHECK(ashlar_model_init_weights(model, 3) == ASHLAR_OK);
@@ -62,6 +63,10 @@ static inline bool open_model(const char *spec, size_t regions) {
     results = memory;
     *results = (ashlar_step_results){.loss = -1, .grad_norm = -1};
     return true;
+}
+
+static inline bool open_model(const char *spec, size_t regions) {
+    return open_model_cached(spec, regions, 0);
 }
 
 static inline void close_model(void) {

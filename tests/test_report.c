@@ -24,6 +24,7 @@ static const ashlar_train_config config = {
     .steps = 505,
     .adamw = {.learning_rate = 0.0625, .weight_decay = 0.125, .clip_norm = 0.375},
     .seed = 18446744073709551615u,
+    .buckets = 506,
 };
 
 static ashlar_train_report a_report(void) {
@@ -45,10 +46,21 @@ static ashlar_train_report a_report(void) {
         .warmup = {.management = 621, .work = 622, .wait = 623},
         .training = {.management = 631, .work = 632, .wait = 633},
         .weights_contiguous = true,
+        .step_memory = {.is_planned = true,
+                        .plan_count = 654,
+                        .reserved_bytes = 53 * mib,
+                        .bound_bytes = 50 * mib,
+                        .plan_bytes = 52 * mib,
+                        .gap = 0.04,
+                        .hits = 651,
+                        .misses = 652,
+                        .steps_replayed = 653},
         .stats = {.live_peak_bytes = 64 * mib,
                   .reserved_peak_bytes = 80 * mib,
                   .alloc_count = 1000,
-                  .served_same_stream = 700,
+                  .served_planned = 20,
+                  .served_cached = 10,
+                  .served_same_stream = 670,
                   .served_idle = 200,
                   .served_completed = 50,
                   .served_waited = 30,
@@ -115,6 +127,20 @@ static void the_tables_hold_the_numbers(void) {
     r.stats.tags[ASHLAR_TAG_USER].peak_bytes = 1;
     text = print(&r);
     CHECK_HAS(text, "own peak\n  user                          1.00       0.00\n");
+    free(text);
+}
+
+static void the_words_tell_of_the_plan(void) {
+    ashlar_train_report r = a_report();
+    char *text = print(&r);
+    CHECK_HAS(text, "a step needs 50.00 MiB at its peak and has 53.00 MiB (1.060 x).\n");
+    CHECK_HAS(text, "The plan, 52.00 MiB and 4.00 % above that peak, served 651 blocks of 653 steps "
+                    "and\nmissed 652.\n");
+    free(text);
+    r.step_memory.is_planned = false;
+    text = print(&r);
+    CHECK_HAS(text, "(1.060 x),\nwithout a plan.\n");
+    CHECK(strstr(text, "The plan") == NULL);
     free(text);
 }
 
@@ -191,6 +217,14 @@ static void the_json_holds_calls_and_memory(void) {
     check_uint(document, "allocator_driver_calls_after_warmup", 641);
     check_uint(document, "work_calls_after_warmup", 632);
     check_uint(document, "wait_calls_after_warmup", 633);
+    check_uint(document, "step_reserved_bytes", 53 * 1048576);
+    check_uint(document, "bound_bytes", 50 * 1048576);
+    check_uint(document, "plan_bytes", 52 * 1048576);
+    check_uint(document, "plan_count", 654);
+    check_real(document, "plan_gap", 0.04);
+    check_uint(document, "plan_hits", 651);
+    check_uint(document, "plan_misses", 652);
+    check_uint(document, "steps_replayed", 653);
     check_uint(document, "bytes_live_peak", 64 * 1048576);
     check_uint(document, "bytes_reserved_peak", 80 * 1048576);
     check_uint(document, "allocations", 1000);
@@ -211,6 +245,11 @@ static void the_json_holds_calls_and_memory(void) {
     ashlar_json_free(document);
 }
 
+static void check_bool(const ashlar_json *object, const char *key, bool want) {
+    const ashlar_json *value = ashlar_json_member(object, key);
+    CHECK(value != NULL && value->kind == ASHLAR_JSON_BOOL && value->boolean == want);
+}
+
 static void the_json_holds_the_configuration(void) {
     const ashlar_train_report r = a_report();
     ashlar_json *document = written(&r);
@@ -225,6 +264,8 @@ static void the_json_holds_the_configuration(void) {
     check_real(c, "weight_decay", 0.125);
     check_real(c, "clip_norm", 0.375);
     check_uint(c, "seed", UINT64_MAX);
+    check_uint(c, "buckets", 506);
+    check_bool(c, "plan", true);
     check_text(c, "blas", ashlar_blas_name());
     check_uint(c, "threads", (uint64_t)ashlar_blas_threads());
     ashlar_json_free(document);
@@ -340,6 +381,7 @@ static void progress_on_a_terminal_is_a_bar(void) {
 int main(void) {
     RUN(the_words_hold_the_numbers);
     RUN(the_tables_hold_the_numbers);
+    RUN(the_words_tell_of_the_plan);
     RUN(the_json_holds_every_number_of_the_training);
     RUN(the_json_holds_calls_and_memory);
     RUN(the_json_holds_the_configuration);

@@ -144,7 +144,7 @@ static void driver_calls_are_counted_by_phase(void) {
     CHECK_ZU(report.training.work, STEPS * 14);
     CHECK_ZU(report.training.wait, STEPS);
     CHECK_ZU(report.warmup.work, 12);
-    CHECK_ZU(report.warmup.wait, 1);
+    CHECK_ZU(report.warmup.wait, 2);
     CHECK(report.warmup.management > 0);
     CHECK_ZU(report.setup.work, 4 + 1); /* regions cleared, weights copied */
     CHECK_ZU(report.setup.wait, 1);
@@ -158,6 +158,45 @@ static void driver_calls_are_counted_by_phase(void) {
     CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc)); /* the staging went back */
     CHECK(CALLS(stream_create) == CALLS(stream_destroy) + STREAMS);
     close_text();
+}
+
+/* The plan decides where blocks lie, and nothing else. */
+static void the_plan_changes_no_loss_and_serves_every_block(void) {
+    enum { STEPS = 25 };
+    static shown runs[3];
+    ashlar_train_report reports[3];
+    for (size_t i = 0; i < 3; i++) {
+        ashlar_train_config config = small_config(STEPS);
+        config.batch = 64;
+        config.without_plan = i == 1;
+        config.buckets = i == 2 ? 5 : 1;
+        REQUIRE(open_text("memory=256MiB,mode=adversarial,seed=4"));
+        REQUIRE(train(&config, &runs[i], &reports[i]) == ASHLAR_OK);
+        close_text();
+        const ashlar_step_memory *m = &reports[i].step_memory;
+        CHECK(m->is_planned == (i != 1));
+        CHECK_ZU(m->plan_count, i == 0 ? 1 : i == 1 ? 0 : 5);
+        CHECK_ZU(m->misses, 0);
+        CHECK_ZU(m->hits, i == 1 ? 0 : STEPS * 12);
+        CHECK_ZU(m->steps_replayed, i == 1 ? 0 : STEPS);
+        CHECK_ZU(reports[i].training.management, 0);
+        CHECK_ZU(reports[i].stats.served_planned > 0, i != 1);
+        CHECK_ZU(reports[i].stats.live_blocks, 5);
+        CHECK(m->bound_bytes > MIB && m->reserved_bytes >= m->bound_bytes);
+    }
+    for (size_t step = 0; step < STEPS; step++) {
+        CHECK(runs[1].steps[step].loss == runs[0].steps[step].loss);
+        CHECK(runs[2].steps[step].loss == runs[0].steps[step].loss);
+    }
+    const ashlar_step_memory *planned = &reports[0].step_memory, *not = &reports[1].step_memory;
+    CHECK(planned->reserved_bytes <= planned->bound_bytes * 101 / 100);
+    CHECK(planned->plan_bytes <= planned->reserved_bytes && not->plan_bytes == 0);
+    CHECK_NEAR(planned->gap, (double)planned->plan_bytes / (double)planned->bound_bytes - 1, 1e-15,
+               0);
+    CHECK(reports[0].stats.reserved_peak_bytes <= reports[1].stats.reserved_peak_bytes);
+    /* Each of 12 blocks is rounded to 512 B in a plan's bound. */
+    CHECK(planned->bound_bytes >= not->bound_bytes &&
+          planned->bound_bytes < not->bound_bytes + 12 * 512);
 }
 
 static void the_loss_falls(void) {
@@ -211,6 +250,7 @@ static void show_may_be_left_out_and_the_model_is_there_afterwards(void) {
 int main(void) {
     RUN(losses_and_report_are_those_of_the_loop_written_out);
     RUN(driver_calls_are_counted_by_phase);
+    RUN(the_plan_changes_no_loss_and_serves_every_block);
     RUN(the_loss_falls);
     RUN(the_seed_decides_and_the_order_of_execution_does_not);
     RUN(show_may_be_left_out_and_the_model_is_there_afterwards);

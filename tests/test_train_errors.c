@@ -241,7 +241,7 @@ static void each_call_of_a_step_may_fail(void) {
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
             close_text();
         }
-        const uint64_t want[] = {8 + 9, 1 + 3 + 3, 1, 4 + 1 + 1, 1 + 1 + 1, 1, 1};
+        const uint64_t want[] = {8 + 9, 1 + 3 + 3, 1, 4 + 1 + 1, 1 + 1, 1, 1};
         CHECK_ZU(n - 2, want[i]);
     }
 }

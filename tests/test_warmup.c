@@ -1,392 +1,371 @@
 /*
- * test_warmup.c - the warm-up sizes every block for every length, and no later step of any length
- * asks the driver for anything but its own work.
+ * test_warmup.c - the warm-up of a program whose steps have many lengths: which of them it goes
+ * through, what it reserves, and that no later step of any length calls the driver or misses.
  */
-#include "model_fixture.h"
+#include "warmup_fixture.h"
 
-#include "backend.h"
-#include "warmup.h"
+/* ---- lengths ---- */
 
-enum { MAX_STEPS = 20, BATCH = 8 };
-
-static made_batch staging;
-
-static bool open_with_staging(const char *spec) {
-    staging = (made_batch){.batch = {.inputs = staging.inputs,
-                                     .targets = staging.targets,
-                                     .lengths = staging.lengths}};
-    return open_model(spec, ASHLAR_REGION_COUNT);
-}
-
-static ashlar_status warm_up(void) {
-    return ashlar_warmup_run(model, MAX_STEPS, BATCH, &staging.batch, results);
-}
-
-/* ---- back ends whose sizes do as they like ---- */
-
-static size_t failing_steps; /* sizes of that length cannot be told; 0: of all can */
-
-/* Never below the CPU's needs; the largest reserve at 7 steps, the largest workspace at 3. */
-static ashlar_status odd_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
-                               size_t *reserve, size_t *work) {
-    const ashlar_status status =
-        ashlar_rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
-    *reserve += steps * 7 % 16 * MIB;
-    *work += (steps == 3 ? 20 : steps * 5 % 8) * MIB;
-    return steps == failing_steps ? ASHLAR_EOVERFLOW : status;
-}
-
-static ashlar_status queue_nothing(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
-                                   const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
-                                   ashlar_stream stream) {
-    (void)rnn, (void)pass, (void)batch, (void)buffers, (void)stream;
-    return ASHLAR_OK;
-}
-
-static const ashlar_rnn_backend odd = {.sizes = odd_sizes, .queue = queue_nothing};
-
-/* ---- sizes ---- */
-
-static void raise_to(size_t *largest, size_t value) {
-    *largest = value > *largest ? value : *largest;
-}
-
-static void check_is_maximum(const ashlar_step_sizes *got) {
-    ashlar_step_sizes want = {0}, s;
-    for (size_t steps = 1; steps <= MAX_STEPS; steps++) {
-        CHECK(ashlar_model_sizes(model, steps, BATCH, &s) == ASHLAR_OK);
-        raise_to(&want.reserve, s.reserve);
-        raise_to(&want.work, s.work);
+static void a_length_has_the_key_of_its_bucket(void) {
+    ashlar_warmup_options o = {.min_length = 3, .max_length = 12, .bucket_count = 3, .key = 70};
+    const uint64_t want[] = {70, 70, 70, 70, 70, 70, 70, 71, 71, 71, 71, 72, 72, 72, 72};
+    for (size_t length = 0; length < sizeof want / sizeof want[0]; length++) {
+        CHECK_ZU(ashlar_warmup_key(&o, length), want[length]);
     }
-    /* The last ones: shapes grow with the length. */
-    CHECK(got->grid == s.grid && got->lengths == s.lengths && got->x == s.x && got->y == s.y);
-    CHECK(got->logits == s.logits);
-    CHECK_ZU(got->reserve, want.reserve);
-    CHECK_ZU(got->work, want.work);
-}
-
-static void sizes_are_the_maximum_over_all_lengths(void) {
-    ashlar_step_sizes at_maximum, got;
-    REQUIRE(open_with_staging("memory=1GiB"));
-    CHECK(ashlar_warmup_sizes(model, MAX_STEPS, BATCH, &got) == ASHLAR_OK);
-    check_is_maximum(&got);
-    model->rnn->backend = &odd;
-    CHECK(ashlar_warmup_sizes(model, MAX_STEPS, BATCH, &got) == ASHLAR_OK);
-    check_is_maximum(&got);
-    CHECK(ashlar_model_sizes(model, MAX_STEPS, BATCH, &at_maximum) == ASHLAR_OK);
-    CHECK(got.reserve > at_maximum.reserve && got.work > at_maximum.work);
-    CHECK(ashlar_warmup_sizes(model, 3, BATCH, &got) == ASHLAR_OK); /* its last length counts */
-    CHECK(got.work > 20 * MIB);
-    CHECK(ashlar_warmup_sizes(model, 1, BATCH, &got) == ASHLAR_OK); /* and its first */
-    CHECK(got.work > 5 * MIB);
-    close_model();
-}
-
-static void sizes_that_cannot_be_told_are_reported(void) {
-    ashlar_step_sizes sizes = {.grid = 77};
-    REQUIRE(open_with_staging("memory=1GiB"));
-    model->rnn->backend = &odd;
-    for (failing_steps = 1; failing_steps <= MAX_STEPS; failing_steps++) {
-        CHECK(ashlar_warmup_sizes(model, MAX_STEPS, BATCH, &sizes) == ASHLAR_EOVERFLOW);
-        CHECK_ZU(sizes.grid, 77);
+    CHECK_ZU(ashlar_warmup_key(&o, SIZE_MAX), 72);
+    for (o.bucket_count = 0; o.bucket_count < 2; o.bucket_count++) {
+        CHECK_ZU(ashlar_warmup_key(&o, 3), 70);
+        CHECK_ZU(ashlar_warmup_key(&o, 12), 70);
     }
-    CHECK(ashlar_warmup_sizes(model, MAX_STEPS, BATCH, &sizes) == ASHLAR_OK);
-    failing_steps = 5;
-    const ashlar_stats before = stats_now();
-    CHECK(warm_up() == ASHLAR_EOVERFLOW);
-    CHECK(stats_now().alloc_count == before.alloc_count && !stats_now().is_sealed);
-    failing_steps = 0;
-    close_model();
-}
-
-/* ---- the run ---- */
-
-static void the_run_is_a_step_of_the_maximum_length(void) {
-    made_batch same;
-    enum { LARGEST = 65536 };
-    static char gradients[LARGEST], parameters[LARGEST];
-    REQUIRE(open_with_staging("memory=64MiB,mode=adversarial,seed=3"));
-    const size_t bytes = ashlar_arena_region_bytes(model->arena);
-    REQUIRE(bytes <= LARGEST);
-    memcpy(parameters, region_of(ASHLAR_REGION_PARAMETERS), bytes);
-    memset(staging.inputs, 0x7f, sizeof staging.inputs);
-    memset(staging.targets, 0x7f, sizeof staging.targets);
-    memset(staging.lengths, 0x7f, sizeof staging.lengths);
-    CHECK(warm_up() == ASHLAR_OK);
-    const double loss = results->loss; /* the stream has been waited for */
-    memcpy(gradients, region_of(ASHLAR_REGION_GRADIENTS), bytes);
-    CHECK(staging.lengths[BATCH] == 0x7f7f7f7f);
-    CHECK_ZU(staging.batch.steps, MAX_STEPS);
-    CHECK_ZU(staging.batch.tokens, MAX_STEPS * BATCH);
-    for (size_t b = 0; b < BATCH; b++) {
-        CHECK(staging.lengths[b] == MAX_STEPS);
+    for (o.bucket_count = 10; o.bucket_count < 13; o.bucket_count++) { /* one for each length */
+        CHECK_ZU(ashlar_warmup_key(&o, 3), 70);
+        CHECK_ZU(ashlar_warmup_key(&o, 4), 71);
+        CHECK_ZU(ashlar_warmup_key(&o, 12), 79);
     }
-    const size_t last = MAX_STEPS * BATCH - 1;
-    CHECK(staging.inputs[last] == 0 && staging.targets[last] == 0);
-    CHECK(staging.inputs[last + 1] != 0 && staging.targets[last + 1] != 0);
-    make_batch(&same, MAX_STEPS, BATCH, staging.lengths);
-    memset(same.inputs, 0, sizeof same.inputs);
-    memset(same.targets, 0, sizeof same.targets);
-    run_step(&same);
-    CHECK(loss > 0 && loss == results->loss);
-    CHECK(memcmp(gradients, region_of(ASHLAR_REGION_GRADIENTS), bytes) == 0);
-    CHECK(memcmp(parameters, region_of(ASHLAR_REGION_PARAMETERS), bytes) == 0);
-    close_model();
+    o = (ashlar_warmup_options){.min_length = 1, .max_length = SIZE_MAX, .bucket_count = SIZE_MAX};
+    CHECK_ZU(ashlar_warmup_key(&o, SIZE_MAX), SIZE_MAX - 1);
 }
 
-static void buffers_have_their_largest_size_and_go_back(void) {
-    ashlar_step_sizes s;
-    REQUIRE(open_with_staging("memory=1GiB"));
-    model->rnn->backend = &odd;
-    CHECK(ashlar_warmup_sizes(model, MAX_STEPS, BATCH, &s) == ASHLAR_OK);
-    const ashlar_stats before = stats_now();
-    CHECK(warm_up() == ASHLAR_OK);
-    const ashlar_stats after = stats_now();
-    CHECK(after.is_sealed && !before.is_sealed);
-    CHECK(after.live_blocks == before.live_blocks && after.driver_calls_sealed == 0);
-    CHECK_ZU(after.tags[ASHLAR_TAG_RESERVE].peak_bytes, s.reserve);
-    CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, s.work);
-    CHECK_ZU(after.tags[ASHLAR_TAG_BATCH].peak_bytes, 2 * s.grid + s.lengths);
-    close_model();
-}
-
-static void a_run_that_fails_does_not_seal(void) {
-    const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_stream_synchronize};
-    REQUIRE(open_with_staging("memory=64MiB"));
-    for (size_t i = 0; i < 2; i++) {
-        ashlar_driver_fail_at(driver, calls[i], 1, CU_UNKNOWN);
-        CHECK(warm_up() == ASHLAR_EDRIVER);
-        CHECK(!stats_now().is_sealed);
+/* Calls from number `at` on: rehearsals, or steps, of the lengths from `from` down to `to`. */
+static size_t check_calls(size_t at, bool is_step, size_t from, size_t to) {
+    for (size_t length = from; length >= to; length--, at++) {
+        CHECK(at < program.call_count && program.calls[at].length == length &&
+              program.calls[at].is_step == is_step);
     }
-    CHECK(warm_up() == ASHLAR_OK);
-    CHECK(stats_now().is_sealed);
-    close_model();
+    return at;
 }
 
-/* A rehearsal takes what a step takes, in its order: the n-th failure says how many there are. */
-static void a_rehearsal_is_a_step_without_work(void) {
-    const size_t big = 5 * MIB;
-    const ashlar_step_sizes sizes = {.grid = big, .lengths = big, .x = big, .y = big,
-                                     .logits = big, .reserve = big, .work = big};
-    REQUIRE(open_with_staging("memory=1GiB"));
-    const uint64_t before = CALLS(launch_host_func) + CALLS(memcpy_htod_async) +
-                            CALLS(memset_d8_async);
-    const ashlar_stats first = stats_now();
-    CHECK(ashlar_model_rehearse(model, &sizes) == ASHLAR_OK);
-    const ashlar_stats second = stats_now();
-    CHECK_ZU(second.live_blocks, first.live_blocks);
-    CHECK_ZU(second.alloc_count - first.alloc_count, 12);
-    CHECK_ZU(second.live_peak_bytes - first.live_bytes, 8 * big); /* three, x, y, logits, two */
-    CHECK_ZU(CALLS(launch_host_func) + CALLS(memcpy_htod_async) + CALLS(memset_d8_async), before);
-    close_model();
-    REQUIRE(open_with_staging("memory=16MiB")); /* room for two of them */
-    const uint64_t live_blocks = stats_now().live_blocks;
-    CHECK(ashlar_model_rehearse(model, &sizes) == ASHLAR_ENOMEM);
-    CHECK_ZU(stats_now().live_blocks, live_blocks);
-    close_model();
+static void every_length_is_rehearsed_twice_and_the_longest_step_run_once(void) {
+    ashlar_warmup_report report;
+    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
+    program_init(1);
+    const ashlar_warmup_options o = made_options();
+    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+    size_t at = check_calls(0, false, LENGTH_MAX, LENGTH_MIN);
+    at = check_calls(at, true, LENGTH_MAX, LENGTH_MAX);
+    CHECK_ZU(check_calls(at, false, LENGTH_MAX, LENGTH_MIN), program.call_count);
+    CHECK_ZU(report.length_count, LENGTH_MAX - LENGTH_MIN + 1);
+    CHECK_ZU(report.pass_count, 1);
+    CHECK_ZU(report.plan.steps_recorded, LENGTH_MAX - LENGTH_MIN + 1);
+    CHECK_ZU(report.plan.steps_replayed, LENGTH_MAX - LENGTH_MIN + 2);
+    CHECK_ZU(report.plan.plan_count, 1);
+    tear_down();
 }
 
-/*
- * A back end that asks for four times as much at its second and third visit, so that a rehearsal
- * has something to do: the first visit of a length is the maximum's, the later ones rehearsals'.
- */
-static size_t visits[MAX_STEPS + 1], last_visit, first_reserve;
-
-static ashlar_status growing_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
-                                   size_t *reserve, size_t *work) {
-    const size_t visit = ++visits[steps];
-    const ashlar_status status =
-        ashlar_rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
-    if (steps < MAX_STEPS) { /* the step itself, of the maximum, is not to map it all */
-        *reserve += first_reserve << (visit < 3 ? 2 * visit - 2 : 4);
+static void without_a_rehearsal_the_longest_step_of_each_bucket_is_run_twice(void) {
+    ashlar_warmup_report report;
+    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
+    program_init(1);
+    ashlar_warmup_options o = made_options();
+    o.rehearse = NULL;
+    o.bucket_count = 3; /* 3 to 15, 16 to 28, 29 to 40 */
+    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+    CHECK_ZU(program.call_count, 6);
+    for (size_t at = 0; at < 6; at++) {
+        const size_t want[] = {40, 28, 15};
+        (void)check_calls(at, true, want[at % 3], want[at % 3]);
     }
-    return visit == last_visit && steps == 1 ? ASHLAR_EOVERFLOW : status;
+    CHECK_ZU(report.length_count, 3);
+    CHECK_ZU(report.plan.plan_count, 3);
+    CHECK(report.plan.hits > 0 && report.is_steady);
+    program_init(1);
+    o.rehearse = made_rehearsal; /* and rehearsals alone */
+    o.step = NULL;
+    CHECK(ashlar_warmup(allocator, &o, NULL) == ASHLAR_OK);
+    const size_t at = check_calls(0, false, LENGTH_MAX, LENGTH_MIN);
+    CHECK_ZU(check_calls(at, false, LENGTH_MAX, LENGTH_MIN), program.call_count);
+    tear_down();
 }
 
-static const ashlar_rnn_backend growing = {.sizes = growing_sizes, .queue = queue_nothing};
+/* ---- rehearsing ---- */
 
-static void lengths_are_rehearsed_until_a_pass_changes_nothing(void) {
-    REQUIRE(open_with_staging("memory=1GiB"));
-    model->rnn->backend = &growing;
-    memset(visits, 0, sizeof visits);
-    first_reserve = 40 * MIB;
-    last_visit = 0;
-    CHECK(warm_up() == ASHLAR_OK);
-    for (size_t steps = 1; steps < MAX_STEPS; steps++) {
-        CHECK_ZU(visits[steps], 4); /* two passes map memory, the third finds it there */
-    }
-    close_model();
-}
+static size_t seen_reserved[2], seen_without_memory; /* in rehearsals, with a plan or without */
 
-static void a_rehearsal_that_fails_does_not_seal(void) {
-    for (int kind = 0; kind < 3; kind++) {
-        REQUIRE(open_with_staging("memory=256MiB"));
-        model->rnn->backend = &growing;
-        memset(visits, 0, sizeof visits);
-        first_reserve = (kind == 2 ? 20 : 1) * MIB; /* 320 at the third visit: too much */
-        last_visit = (size_t)kind + 2;
-        CHECK(warm_up() == (kind == 2 ? ASHLAR_ENOMEM : ASHLAR_EOVERFLOW));
-        CHECK(!stats_now().is_sealed);
-        close_model();
-    }
-}
-
-/* At length 3, and not before the rehearsal, nearly all that a full device has, in one piece. */
-static ashlar_status greedy_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
-                                  size_t *reserve, size_t *work) {
-    const ashlar_status status =
-        ashlar_rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
-    *work += (steps == 3 && ++visits[3] > 1 ? 55 : 10) * MIB;
-    return status;
-}
-
-static void note_nothing(void *unused) {
-    (void)unused;
-}
-
-/* Half of the memory was another stream's, which is still busy: the host waits, once is enough. */
-static void a_rehearsal_may_have_to_wait_for_memory(void) {
-    const ashlar_rnn_backend greedy = {.sizes = greedy_sizes, .queue = queue_nothing};
-    REQUIRE(open_with_staging("memory=64MiB,mode=adversarial"));
-    model->rnn->backend = &greedy;
-    memset(visits, 0, sizeof visits);
-    unsigned char *own = take(30 * MIB, streams[1]), *other = take(30 * MIB, streams[2]);
-    CHECK(ashlar_launch(device, streams[2], note_nothing, NULL, 0) == ASHLAR_OK);
-    give(own);
-    give(other);
-    CHECK(warm_up() == ASHLAR_OK);
-    CHECK_ZU(visits[3], 3); /* two passes */
+static void look_at_memory(const call *now) {
     const ashlar_stats stats = stats_now();
-    CHECK(stats.is_sealed && stats.served_after_sync == 1);
-    close_model();
+    const bool has_plan = plans().plan_count > 0;
+    seen_reserved[has_plan] = stats.reserved_bytes;
+    if (!has_plan && !now->is_step) {
+        void *ptr = NULL, *next = NULL;
+        CHECK(ashlar_alloc(allocator, 5, streams[0], &ptr) == ASHLAR_OK);
+        CHECK(ashlar_alloc(allocator, 600 * MIB, streams[0], &next) == ASHLAR_OK);
+        CHECK((uintptr_t)ptr % 512 == 0 && (uintptr_t)next > (uintptr_t)ptr);
+        seen_without_memory += stats_now().alloc_count == stats.alloc_count;
+        CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+        CHECK(ashlar_free(allocator, next) == ASHLAR_OK);
+    }
+    if (has_plan && !now->is_step) { /* the same, from the plan */
+        CHECK(ashlar_free(allocator, take(5, streams[0])) == ASHLAR_OK);
+        CHECK(ashlar_free(allocator, take(600 * MIB, streams[0])) == ASHLAR_OK);
+    }
+}
+
+static void rehearsals_take_no_memory_until_there_is_a_plan(void) {
+    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
+    program_init(2);
+    program.visit = look_at_memory;
+    seen_without_memory = 0;
+    ashlar_warmup_options o = made_options();
+    o.step = NULL;
+    CHECK(ashlar_warmup(allocator, &o, NULL) == ASHLAR_OK);
+    CHECK_ZU(seen_without_memory, LENGTH_MAX - LENGTH_MIN + 1);
+    CHECK_ZU(seen_reserved[0], 0);
+    CHECK(seen_reserved[1] >= 600 * MIB);
+    tear_down();
+}
+
+/* ---- what is reserved ---- */
+
+static void what_is_reserved_is_what_was_live_and_the_regions(void) {
+    enum { BLOCKS = 9 };
+    unsigned char *blocks[BLOCKS];
+    for (int i = 0; i < 4; i++) {
+        ashlar_warmup_report report;
+        REQUIRE(set_up_cached(i < 2 ? "memory=1GiB" : "memory=1GiB,mode=adversarial", CACHE_BYTES));
+        program_init(2);
+        program.scale = 20;
+        for (int k = 0; k < BLOCKS; k++) {
+            blocks[k] = take(10 * MIB, streams[k % 3]);
+            queue_write(streams[k % 3], blocks[k], 10 * MIB, 1);
+        }
+        for (int k = 0; k < BLOCKS; k += 2) {
+            give(blocks[k]);
+        }
+        ashlar_warmup_options o = made_options();
+        o.rehearse = i % 2 == 0 ? made_rehearsal : NULL;
+        CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+        const ashlar_stats stats = stats_now();
+        CHECK_ZU(report.reserved_bytes, stats.reserved_bytes);
+        /* A region for each of two streams, each with less than one granule to spare. */
+        CHECK(stats.reserved_bytes <= BLOCKS / 2 * 10 * MIB + report.plan.region_bytes + 4 * MIB);
+        CHECK_ZU(stats.driver_calls_sealed, 0);
+        CHECK(report.plan.bound_bytes <= report.plan.plan_bytes &&
+              report.plan.plan_bytes <= report.plan.region_bytes);
+        CHECK_NEAR(report.gap,
+                   (double)report.plan.plan_bytes / (double)report.plan.bound_bytes - 1, 1e-15, 0);
+        CHECK(report.is_planned && report.is_steady && stats.is_sealed);
+        CHECK(report.driver_calls > 0 && report.driver_calls < stats.driver_calls);
+        for (int k = 1; k < BLOCKS; k += 2) {
+            give(blocks[k]);
+        }
+        tear_down();
+    }
+}
+
+/* Memory for the plan, and not for what would lie beside it on the ordinary path. */
+static void a_device_with_just_enough_memory_is_enough(void) {
+    ashlar_warmup_report report;
+    char spec[64];
+    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
+    program_init(1);
+    program.scale = 20;
+    const ashlar_warmup_options o = made_options();
+    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+    const size_t enough = report.reserved_bytes;
+    CHECK(enough <= report.plan.region_bytes + 2 * MIB);
+    tear_down();
+    (void)snprintf(spec, sizeof spec, "memory=%zuMiB", enough / MIB);
+    REQUIRE(set_up_cached(spec, CACHE_BYTES));
+    program_init(1);
+    program.scale = 20;
+    unsigned char *before = take(enough, streams[1]); /* the whole device; free by then */
+    queue_write(streams[1], before, 100, 1);
+    give(before);
+    const ashlar_warmup_options again = made_options();
+    CHECK(ashlar_warmup(allocator, &again, NULL) == ASHLAR_OK);
+    run_later(&again, LENGTH_MAX);
+    tear_down();
 }
 
 /* ---- after it ---- */
 
-static uint64_t management_calls(void) {
-    ashlar_driver_counts counts;
-    ashlar_device_counts_read(device, &counts);
-    return counts.memory + counts.order + counts.query;
-}
-
-/* Steps of drawn lengths. Returns the calls that were not the steps' own work. */
-static uint64_t run_random_steps(int count, uint64_t seed) {
-    const uint64_t before = management_calls();
-    ashlar_random random;
-    ashlar_random_init(&random, seed);
-    for (int i = 0; i < count; i++) {
-        int32_t lengths[BATCH];
-        made_batch made;
-        size_t steps = 1;
-        for (size_t b = 0; b < BATCH; b++) {
-            lengths[b] = 1 + (int32_t)ashlar_random_below(&random, MAX_STEPS);
-            steps = (size_t)lengths[b] > steps ? (size_t)lengths[b] : steps;
-        }
-        make_batch(&made, steps, BATCH, lengths);
-        run_step(&made);
+static void check_later_steps(const char *spec, size_t stream_count, size_t buckets, bool grows) {
+    ashlar_warmup_report report;
+    REQUIRE(set_up_cached(spec, CACHE_BYTES));
+    program_init(stream_count);
+    program.grows = grows;
+    ashlar_warmup_options o = made_options();
+    o.bucket_count = buckets;
+    const ashlar_status status = ashlar_warmup(allocator, &o, &report);
+    CHECK(status == ASHLAR_OK);
+    if (status != ASHLAR_OK) {
+        printf("# %s, %zu streams, %zu buckets: %s\n", spec, stream_count, buckets,
+               ashlar_error_detail());
     }
-    return management_calls() - before;
-}
-
-static void steps_after_the_warm_up_do_not_manage_memory(void) {
-    const char *const specs[] = {"memory=1GiB", "memory=1GiB,mode=adversarial,seed=7"};
-    for (int i = 0; i < 4; i++) {
-        REQUIRE(open_with_staging(specs[i % 2]));
-        model->rnn->backend = i < 2 ? &ashlar_rnn_backend_cpu : &odd;
-        CHECK(warm_up() == ASHLAR_OK);
-        const ashlar_stats before = stats_now();
-        CHECK_ZU(run_random_steps(100, 11), 0);
-        const ashlar_stats after = stats_now();
-        CHECK_ZU(after.driver_calls_sealed, 0);
-        CHECK(after.reserved_bytes == before.reserved_bytes);
-        CHECK(after.live_blocks == before.live_blocks);
-        close_model();
+    program.alloc_count = 0;
+    const ashlar_stats before = stats_now();
+    for (size_t i = 0; i < 60 && status == ASHLAR_OK; i++) {
+        run_later(&o, LENGTH_MIN + i * 29 % (LENGTH_MAX - LENGTH_MIN + 1));
     }
-}
-
-/* The same steps: what the case above does not see is there to be seen. */
-static void without_the_warm_up_they_would(void) {
-    REQUIRE(open_with_staging("memory=1GiB"));
-    model->rnn->backend = &odd;
-    CHECK(run_random_steps(100, 11) > 0);
-    close_model();
-    REQUIRE(open_with_staging("memory=1GiB")); /* one step of the maximum length is not enough */
-    model->rnn->backend = &odd;
-    int32_t lengths[BATCH];
-    for (size_t b = 0; b < BATCH; b++) {
-        lengths[b] = MAX_STEPS;
-    }
-    made_batch longest;
-    make_batch(&longest, MAX_STEPS, BATCH, lengths);
-    run_step(&longest);
-    CHECK(run_random_steps(100, 11) > 0);
-    close_model();
-}
-
-/* Every length of a model of this shape, in a drawn order, twice. */
-static void check_shape(const ashlar_model_config *config, size_t max_steps, size_t batch,
-                        ashlar_random *random) {
-    static int32_t grid[4096], lengths[64];
-    ashlar_batch made = {.inputs = grid, .targets = grid, .lengths = lengths};
-    const ashlar_rnn_backend idle = {.sizes = ashlar_rnn_backend_cpu.sizes, .queue = queue_nothing};
-    REQUIRE(set_up("memory=4GiB,mode=adversarial"));
-    REQUIRE(ashlar_model_create(allocator, streams[1], config, 2, &model) == ASHLAR_OK);
-    model->rnn->backend = &idle;
-    void *memory = take(sizeof *results, streams[1]);
-    CHECK(ashlar_warmup_run(model, max_steps, batch, &made, memory) == ASHLAR_OK);
-    for (size_t i = 0; i < 2 * max_steps; i++) {
-        ashlar_step_sizes sizes;
-        const size_t steps = i < max_steps ? max_steps - i
-                                           : 1 + (size_t)ashlar_random_below(random, max_steps);
-        CHECK(ashlar_model_sizes(model, steps, batch, &sizes) == ASHLAR_OK);
-        CHECK(ashlar_model_rehearse(model, &sizes) == ASHLAR_OK);
-    }
-    ashlar_stats stats;
-    ashlar_stats_read(allocator, &stats);
-    CHECK_ZU(stats.driver_calls_sealed, 0);
-    give(memory);
-    ashlar_model_destroy(model);
+    check_all();
+    wait_for_all();
+    const ashlar_stats after = stats_now();
+    const ashlar_plan_stats plan = plans();
+    CHECK_ZU(after.driver_calls_sealed, 0);
+    CHECK_ZU(after.reserved_bytes, before.reserved_bytes);
+    CHECK_ZU(after.reserved_peak_bytes, before.reserved_peak_bytes);
+    CHECK_ZU(plan.hits - report.plan.hits, program.alloc_count);
+    CHECK_ZU(miss_count(&plan), 0);
+    CHECK_ZU(plan.steps_declined, 0);
+    CHECK(payload_bad_count == 0);
+    CHECK_ZU(plan.plan_count,
+             ashlar_warmup_key(&o, LENGTH_MAX) - ashlar_warmup_key(&o, LENGTH_MIN) + 1);
     tear_down();
 }
 
-/*
- * Smaller blocks are not always placed where the larger ones were: in the first two shapes one
- * length finds no hole for its last buffer after a step of the longest alone. The seed is fixed.
- */
-static void no_shape_has_a_length_that_finds_no_room(void) {
-    const struct {
-        ashlar_model_config config;
-        size_t max_steps, batch;
-    } known[] = {{{135, 290, 153, 1}, 47, 40}, {{202, 245, 42, 1}, 44, 47}};
-    ashlar_random random;
-    ashlar_random_init(&random, 23);
+static void no_later_step_of_any_length_calls_the_driver_or_misses(void) {
+    static const char *const specs[] = {"memory=1GiB", "memory=1GiB,mode=adversarial,seed=3"};
     for (size_t i = 0; i < 2; i++) {
-        check_shape(&known[i].config, known[i].max_steps, known[i].batch, &random);
-    }
-    for (int i = 0; i < 20; i++) {
-        const ashlar_model_config config = {
-            .classes = 8 + (size_t)ashlar_random_below(&random, 300),
-            .embedding = 1 + (size_t)ashlar_random_below(&random, 400),
-            .hidden = 1 + (size_t)ashlar_random_below(&random, 200),
-            .layers = 1,
-        };
-        check_shape(&config, 2 + (size_t)ashlar_random_below(&random, 60),
-                    8 + (size_t)ashlar_random_below(&random, 40), &random);
+        for (size_t stream_count = 1; stream_count <= 3; stream_count += 2) {
+            for (size_t buckets = 1; buckets <= 5; buckets += 4) {
+                check_later_steps(specs[i], stream_count, buckets, false);
+                check_later_steps(specs[i], stream_count, buckets, true);
+            }
+        }
     }
 }
 
+/* A block that a further stream uses is not planned, and served without the driver all the same. */
+static ashlar_status mark_one(void *user, size_t length) {
+    void *ptr = NULL;
+    (void)user;
+    ashlar_status status = ashlar_alloc(allocator, length * 50000, streams[0], &ptr);
+    if (status == ASHLAR_OK) {
+        status = ashlar_record_stream(allocator, ptr, streams[1]);
+        const ashlar_status freed = ashlar_free(allocator, ptr);
+        status = status == ASHLAR_OK ? freed : status;
+    }
+    return status == ASHLAR_OK ? run_program(false, length) : status;
+}
+
+static void what_cannot_be_planned_is_warmed_up_too(void) {
+    ashlar_warmup_report report;
+    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
+    program_init(1);
+    ashlar_warmup_options o = made_options();
+    o.rehearse = mark_one;
+    o.step = NULL;
+    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+    CHECK(report.plan.unplanned >= report.length_count && miss_count(&report.plan) == 0);
+    CHECK(report.plan.region_bytes + 40 * 50000 <= report.reserved_bytes);
+    tear_down();
+}
+
+/* ---- beside it ---- */
+
+static void options_and_other_keys_stay_as_they_are(void) {
+    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
+    program_init(1);
+    ashlar_warmup_options o = made_options(), other = made_options();
+    o.bucket_count = 2; /* keys 70 and 71 */
+    for (other.key = 69; other.key <= 72; other.key += 3) {
+        run_later(&other, LENGTH_MAX);
+    }
+    CHECK_ZU(plans().plan_count, 2);
+    CHECK(ashlar_warmup(allocator, &o, NULL) == ASHLAR_OK);
+    CHECK_ZU(plans().plan_count, 4);
+    const uint64_t recorded = plans().steps_recorded;
+    for (other.key = 69; other.key <= 72; other.key += 3) {
+        run_later(&other, LENGTH_MAX);
+    }
+    CHECK_ZU(plans().steps_recorded, recorded);
+    other.key = 80; /* recorded, and planned when it ends, as options were */
+    run_later(&other, LENGTH_MAX);
+    CHECK_ZU(plans().plan_count, 5);
+    const ashlar_plan_options later = {.search_ms = 1, .build_after = 2};
+    ashlar_plan_set_options(allocator, &later);
+    CHECK(ashlar_warmup(allocator, &o, NULL) == ASHLAR_OK);
+    for (other.key = 81; other.key < 83; other.key++) {
+        run_later(&other, LENGTH_MAX);
+        CHECK_ZU(plans().plan_count, 5 + other.key - 81);
+        run_later(&other, LENGTH_MAX);
+    }
+    tear_down();
+}
+
+static void a_second_warm_up_replaces_the_first(void) {
+    ashlar_warmup_report first, second;
+    REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
+    program_init(1);
+    program.scale = 20;
+    ashlar_warmup_options o = made_options();
+    o.bucket_count = 3;
+    CHECK(ashlar_warmup(allocator, &o, &first) == ASHLAR_OK);
+    o.max_length = 10;
+    CHECK(ashlar_warmup(allocator, &o, &second) == ASHLAR_OK);
+    CHECK(second.plan.region_bytes < first.plan.region_bytes);
+    CHECK(second.reserved_bytes < first.reserved_bytes);
+    CHECK_ZU(second.plan.plan_count, 3);
+    tear_down();
+}
+
+/* ---- without a plan ---- */
+
+static void without_plans_the_ordinary_path_is_warmed_up(void) {
+    for (int i = 0; i < 2; i++) {
+        ashlar_warmup_report report;
+        REQUIRE(set_up_cached("memory=1GiB", i == 0 ? 0 : CACHE_BYTES));
+        program_init(1);
+        ashlar_warmup_options o = made_options();
+        o.without_plan = i == 1;
+        CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+        CHECK(!report.is_planned && report.is_steady && report.gap == 0);
+        CHECK(report.plan.plan_count == 0 && report.plan.steps_recorded == 0);
+        size_t at = check_calls(0, true, LENGTH_MAX, LENGTH_MAX);
+        for (size_t pass = 0; pass < report.pass_count; pass++) {
+            at = check_calls(at, false, LENGTH_MAX, LENGTH_MIN);
+        }
+        CHECK_ZU(at, program.call_count);
+        CHECK(stats_now().is_sealed);
+        for (size_t length = LENGTH_MAX; i == 0 && length >= LENGTH_MIN; length--) {
+            CHECK(run_program(true, length) == ASHLAR_OK);
+        }
+        CHECK_ZU(stats_now().driver_calls_sealed, 0);
+        tear_down();
+    }
+}
+
+/* Each of two streams has all but a third of the device in turn. */
+static ashlar_status take_turns(void *user, size_t length) {
+    (void)user, (void)length;
+    for (int i = 0; i < 2; i++) {
+        void *ptr = NULL;
+        ashlar_status status = ashlar_alloc(allocator, 40 * MIB, streams[i], &ptr);
+        status = status == ASHLAR_OK ? ashlar_free(allocator, ptr) : status;
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static void streams_that_take_from_each_other_are_reported(void) {
+    ashlar_warmup_report report;
+    REQUIRE(set_up_cached("memory=64MiB", CACHE_BYTES));
+    program_init(1);
+    ashlar_warmup_options o = made_options();
+    o.rehearse = take_turns;
+    o.step = NULL;
+    o.without_plan = true;
+    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+    CHECK(!report.is_steady);
+    CHECK_ZU(report.pass_count, ASHLAR_WARMUP_PASSES_MAX);
+    CHECK(stats_now().is_sealed);
+    tear_down();
+}
+
 int main(void) {
-    RUN(sizes_are_the_maximum_over_all_lengths);
-    RUN(sizes_that_cannot_be_told_are_reported);
-    RUN(the_run_is_a_step_of_the_maximum_length);
-    RUN(buffers_have_their_largest_size_and_go_back);
-    RUN(a_run_that_fails_does_not_seal);
-    RUN(a_rehearsal_is_a_step_without_work);
-    RUN(lengths_are_rehearsed_until_a_pass_changes_nothing);
-    RUN(a_rehearsal_that_fails_does_not_seal);
-    RUN(a_rehearsal_may_have_to_wait_for_memory);
-    RUN(steps_after_the_warm_up_do_not_manage_memory);
-    RUN(without_the_warm_up_they_would);
-    RUN(no_shape_has_a_length_that_finds_no_room);
+    RUN(a_length_has_the_key_of_its_bucket);
+    RUN(every_length_is_rehearsed_twice_and_the_longest_step_run_once);
+    RUN(without_a_rehearsal_the_longest_step_of_each_bucket_is_run_twice);
+    RUN(rehearsals_take_no_memory_until_there_is_a_plan);
+    RUN(what_is_reserved_is_what_was_live_and_the_regions);
+    RUN(a_device_with_just_enough_memory_is_enough);
+    RUN(no_later_step_of_any_length_calls_the_driver_or_misses);
+    RUN(what_cannot_be_planned_is_warmed_up_too);
+    RUN(options_and_other_keys_stay_as_they_are);
+    RUN(a_second_warm_up_replaces_the_first);
+    RUN(without_plans_the_ordinary_path_is_warmed_up);
+    RUN(streams_that_take_from_each_other_are_reported);
     return check_report();
 }

@@ -18,5 +18,6 @@
 #include <ashlar/rnn.h>
 #include <ashlar/status.h>
 #include <ashlar/trace.h>
+#include <ashlar/warmup.h>
 
 #endif /* ASHLAR_ASHLAR_H */
