@@ -27,7 +27,8 @@ static ashlar_status check_equations(const ashlar_stats *s) {
         s->block_bytes + s->cached_bytes + s->planned_bytes + s->shared_bytes > s->reserved_bytes) {
         return ashlar_fail(ASHLAR_EFORMAT, "allocator check: a peak is below its value");
     }
-    const uint64_t served = s->served_planned + s->served_cached + s->served_same_stream + s->served_idle +
+    const uint64_t served = s->served_planned + s->served_cached + s->served_same_stream +
+                            s->served_idle +
                             s->served_completed + s->served_waited + s->served_mapped +
                             s->served_drained + s->served_reclaimed + s->served_after_sync +
                             s->served_gathered;

@@ -152,7 +152,7 @@ static bool is_used(const ashlar_allocator *a, const ashlar_order *order) {
     return key != NULL;
 }
 
-static void retire_unused(ashlar_allocator *a) {
+void ashlar_planner_retire_unused_locked(ashlar_allocator *a) {
     for (ashlar_region *region = a->planner.regions; region != NULL; region = region->next) {
         region->is_retired = region->is_retired || !is_used(a, region->order);
     }
@@ -211,7 +211,7 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step
     if (status != ASHLAR_OK) {
         give_up(a, own, key);
     }
-    retire_unused(a);
+    ashlar_planner_retire_unused_locked(a);
     a->planner.is_installing = false;
     key->is_current = true;
     return status;
@@ -258,7 +258,8 @@ static ashlar_status add_regions(ashlar_allocator *a, ashlar_cache *own,
 ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
                                           ashlar_step_key **keys, size_t count) {
     ashlar_status status = ASHLAR_OK;
-    retire_unused(a); /* so that a region of these streams is one with seats for these keys */
+    ashlar_planner_retire_unused_locked(
+        a); /* so that a region of these streams is one with seats for these keys */
     a->planner.is_installing = true;
     for (size_t i = 0; i < count; i++) {
         keys[i]->is_busy = true; /* the lock may be dropped: nobody else is to move or plan it */
@@ -275,7 +276,7 @@ ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own
             unlink_key(a, keys[i]);
         }
     }
-    retire_unused(a);
+    ashlar_planner_retire_unused_locked(a);
     a->planner.is_installing = false;
     return status;
 }
@@ -311,7 +312,7 @@ void ashlar_planner_free_key(ashlar_step_key *key) {
     }
 }
 
-static void free_keys(ashlar_allocator *a) {
+void ashlar_planner_free_keys(ashlar_allocator *a) {
     while (a->planner.keys != NULL) {
         ashlar_step_key *next = a->planner.keys->next;
         ashlar_planner_free_key(a->planner.keys);
@@ -319,7 +320,7 @@ static void free_keys(ashlar_allocator *a) {
     }
 }
 
-void ashlar_planner_forget_locked(ashlar_allocator *a, const ashlar_order *order) {
+void ashlar_planner_forget_stream_locked(ashlar_allocator *a, const ashlar_order *order) {
     bool is_any = false;
     for (ashlar_step_key **link = &a->planner.keys; *link != NULL;) {
         ashlar_step_key *key = *link;
@@ -333,12 +334,12 @@ void ashlar_planner_forget_locked(ashlar_allocator *a, const ashlar_order *order
         ashlar_planner_free_key(key);
     }
     if (is_any) {
-        retire_unused(a);
+        ashlar_planner_retire_unused_locked(a);
     }
 }
 
 void ashlar_planner_finish(ashlar_allocator *a) {
-    free_keys(a);
+    ashlar_planner_free_keys(a);
     while (a->planner.regions != NULL) {
         ashlar_region *next = a->planner.regions->next;
         ashlar_region_free(a->planner.regions);
@@ -346,109 +347,10 @@ void ashlar_planner_finish(ashlar_allocator *a) {
     }
 }
 
-/* ---- the public functions ---- */
-
 ashlar_status ashlar_planner_refuse_busy_locked(const ashlar_allocator *a) {
     bool is_busy = a->planner.run_count > 0 || a->planner.is_installing;
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         is_busy = is_busy || key->is_busy;
     }
     return is_busy ? ashlar_fail(ASHLAR_EINVAL, "a step is under way; end it first") : ASHLAR_OK;
-}
-
-static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
-    ashlar_status first = ashlar_planner_refuse_busy_locked(a);
-    for (ashlar_step_key *key = a->planner.keys; key != NULL && first == ASHLAR_OK;
-         key = key->next) {
-        if (key->step_count > 0 && (!key->is_current || key->plan == NULL) && !key->is_busy) {
-            first = ashlar_planner_build_locked(a, own, key);
-        }
-    }
-    return first;
-}
-
-ashlar_status ashlar_plan_build(ashlar_allocator *a) {
-    ashlar_cache *own = ashlar_cache_get(a);
-    pthread_mutex_lock(&a->lock);
-    const ashlar_status status = build_all(a, own);
-    pthread_mutex_unlock(&a->lock);
-    return status;
-}
-
-ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
-    pthread_mutex_lock(&a->lock);
-    const ashlar_status status = ashlar_planner_refuse_busy_locked(a);
-    if (status == ASHLAR_OK) {
-        free_keys(a);
-        for (ashlar_region *region = a->planner.regions; region != NULL; region = region->next) {
-            region->is_retired = true;
-        }
-        ashlar_planner_tidy_locked(a);
-    }
-    pthread_mutex_unlock(&a->lock);
-    return status;
-}
-
-ashlar_status ashlar_planner_forget(ashlar_allocator *a, uint64_t first, uint64_t count) {
-    pthread_mutex_lock(&a->lock);
-    const ashlar_status status = ashlar_planner_refuse_busy_locked(a);
-    for (ashlar_step_key **link = &a->planner.keys; *link != NULL && status == ASHLAR_OK;) {
-        ashlar_step_key *key = *link;
-        if (key->key - first >= count) { /* also where it is below */
-            link = &key->next;
-            continue;
-        }
-        *link = key->next;
-        ashlar_planner_free_key(key);
-    }
-    if (status == ASHLAR_OK) {
-        retire_unused(a);
-    }
-    pthread_mutex_unlock(&a->lock);
-    return status;
-}
-
-void ashlar_plan_set_options(ashlar_allocator *a, const ashlar_plan_options *options) {
-    pthread_mutex_lock(&a->lock);
-    a->planner.options = options != NULL ? *options : ashlar_plan_defaults;
-    pthread_mutex_unlock(&a->lock);
-}
-
-void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
-    pthread_mutex_lock(&a->lock);
-    for (ashlar_step_key *at = a->planner.keys; at != NULL; at = at->next) {
-        at->is_wanted = at->is_wanted || at->key == key;
-    }
-    pthread_mutex_unlock(&a->lock);
-}
-
-/* A stream's largest plan, and the largest bound of one. */
-static void add_stream(const ashlar_allocator *a, const ashlar_region *region,
-                       ashlar_plan_stats *out) {
-    uint64_t plan_bytes = 0, bound_bytes = 0;
-    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        for (uint32_t part = 0; key->plan != NULL && part < key->plan->part_count; part++) {
-            const ashlar_plan_part *p = &key->plan->parts[part];
-            if (p->order == region->order && !region->is_retired) {
-                plan_bytes = p->plan_bytes > plan_bytes ? p->plan_bytes : plan_bytes;
-                bound_bytes = p->bound_bytes > bound_bytes ? p->bound_bytes : bound_bytes;
-            }
-        }
-    }
-    out->region_bytes += region->block->bytes;
-    out->plan_bytes += plan_bytes;
-    out->bound_bytes += bound_bytes;
-}
-
-void ashlar_plan_read(ashlar_allocator *a, ashlar_plan_stats *out) {
-    pthread_mutex_lock(&a->lock);
-    *out = a->planner.stats;
-    for (const ashlar_region *region = a->planner.regions; region != NULL; region = region->next) {
-        add_stream(a, region, out);
-    }
-    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        out->plan_count += key->plan != NULL;
-        out->slot_count += key->plan != NULL ? key->plan->expiry_count : 0;
-    }
-    pthread_mutex_unlock(&a->lock);
 }

@@ -90,7 +90,7 @@ static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t
     }
     /* While a region is made its stream's plans must not change; nor may one wait in a capture. */
     if (!a->planner.is_installing && order->pool == NULL) {
-        ashlar_planner_forget_locked(a, NULL);
+        ashlar_planner_forget_stream_locked(a, NULL);
         status = ashlar_step_key_of_locked(a, number, order, out);
     }
     return status == ASHLAR_OK ? ashlar_shared_return_seats_locked(a) : status;

@@ -35,7 +35,7 @@ void ashlar_planner_mark_referenced(const ashlar_allocator *allocator);
  * Forget the steps of a stream, or with NULL, of all threads' own streams that have ended: those
  * that are not busy. No step is replayed on a plan of theirs. Lock: held.
  */
-void ashlar_planner_forget_locked(ashlar_allocator *allocator, const ashlar_order *order);
+void ashlar_planner_forget_stream_locked(ashlar_allocator *allocator, const ashlar_order *order);
 
 /* The allocator ends. */
 void ashlar_planner_finish(ashlar_allocator *allocator);
@@ -61,6 +61,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *al
                                                             ashlar_cache *own,
                                                             ashlar_step_key **keys, size_t count);
 
+/* Free every key. Lock: held, or the allocator ends. */
+void ashlar_planner_free_keys(ashlar_allocator *allocator);
+
+/* Retire the regions that no plan uses. Lock: held. */
+void ashlar_planner_retire_unused_locked(ashlar_allocator *allocator);
+
 /* Free a key that is in no list. NULL is allowed. */
 void ashlar_planner_free_key(ashlar_step_key *key);
 
@@ -84,8 +90,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_step_keep_locked(ashlar_allocator *alloca
  * Forget the plans and recordings of `count` keys from `first` on.
  * Lock: not held. Errors: ASHLAR_EINVAL (a step is under way).
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_planner_forget(ashlar_allocator *allocator, uint64_t first,
-                                                      uint64_t count);
+ASHLAR_MUST_CHECK ashlar_status ashlar_planner_forget_keys(ashlar_allocator *allocator,
+                                                           uint64_t first, uint64_t count);
 
 /* Give back the regions that no plan uses and nothing is live in. Lock: held. */
 void ashlar_planner_tidy_locked(ashlar_allocator *allocator);

@@ -100,7 +100,7 @@ static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_
     }
     if (has_steps(a, order)) {
         /* Two streams' plans cannot share a region: what was the old one's is recorded anew. */
-        ashlar_planner_forget_locked(a, orphan->order);
+        ashlar_planner_forget_stream_locked(a, orphan->order);
         return new_key(a, number, order, out);
     }
     const ashlar_status status = rehome(a, orphan->order, order);

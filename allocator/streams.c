@@ -50,7 +50,8 @@ static void mark_referenced(const ashlar_allocator *a) {
         if (block->order != NULL) {
             block->order->is_referenced = true;
         }
-        for (const ashlar_use *use = ashlar_block_is_shared(block) ? block->uses : NULL; use != NULL;
+        const bool is_shared = ashlar_block_is_shared(block);
+        for (const ashlar_use *use = is_shared ? block->uses : NULL; use != NULL;
              use = use->next) {
             use->order->is_referenced = true;
         }
@@ -98,7 +99,7 @@ void ashlar_orders_end_thread_locked(ashlar_allocator *a) {
     for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
         order->is_ended = order->is_ended || order->thread == ashlar_thread_number();
     }
-    ashlar_planner_forget_locked(a, NULL);
+    ashlar_planner_forget_stream_locked(a, NULL);
 }
 
 /* ---- finding and making ---- */

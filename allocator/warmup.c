@@ -211,7 +211,7 @@ static ashlar_status check_options(const ashlar_warmup_options *o) {
 }
 
 static ashlar_status forget(const warmup *w) {
-    return ashlar_planner_forget(w->allocator, w->options->key,
+    return ashlar_planner_forget_keys(w->allocator, w->options->key,
                                  (uint64_t)bucket_of(w->options, w->options->max_length) + 1);
 }
 

@@ -25,8 +25,8 @@ typedef struct ashlar_replay_pack {
  * Pack, verify, write the solution, print one line on `out` and put an object to `w`.
  *
  * Errors: as ashlar_pack_table_read(), ashlar_pack(), ashlar_pack_verify(),
- *         ashlar_pack_table_write() and ashlar_picture_write(); ASHLAR_ENOMEM (it does not fit: the line, the object and the
- *         solution are there all the same).
+ *         ashlar_pack_table_write() and ashlar_picture_write(); ASHLAR_ENOMEM (it does not fit:
+ *         the line, the object and the solution are there all the same).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_replay_pack_run(const ashlar_replay_pack *command, FILE *out,
                                                        ashlar_json_writer *w);

@@ -1,6 +1,6 @@
 /*
- * test_model_warmup.c - the warm-up of a model sizes every block for every length, and no later step of any length
- * asks the driver for anything but its own work.
+ * test_model_warmup.c - the warm-up of a model sizes every block for every length, and no later step
+ * of any length asks the driver for anything but its own work.
  */
 #include "model_fixture.h"
 

@@ -138,10 +138,11 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  * stream   any of the device's; see ashlar_forget_stream() for its end
  * out      the block's device address, a multiple of 512; unchanged on failure
  *
- * Served by the first of: the calling thread's cache; a block last used on the same stream; an idle
- * block; either again, after the thread's cache was emptied; another stream's block whose event has
- * completed; another stream's block after a wait queued on `stream`; an idle block again, after free
- * blocks of other streams whose work is over were merged; newly mapped memory. When there is no more
+ * Served by the first of: the plan of the step that the calling thread is in (plan.h); its cache; a
+ * block last used on the same stream; an idle block; either again, after the thread's cache was
+ * emptied; another stream's block whose event has completed; another stream's block after a wait
+ * queued on `stream`; an idle block again, after free blocks of other streams whose work is over
+ * were merged; newly mapped memory. When there is no more
  * of it, any of these after all threads' caches were emptied, after the program's callback
  * (ashlar_set_reclaim), after the host has waited for the work that still holds free blocks; and at
  * last memory that was gathered from everywhere into one block.

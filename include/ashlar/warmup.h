@@ -55,8 +55,8 @@ typedef struct ashlar_warmup_options {
     bool without_plan;         /* only go through the lengths, on the ordinary path */
     ashlar_warmup_fn step;     /* a real step, which must not do what may happen once only, such as
                                 * an update of weights. NULL: only rehearse */
-    ashlar_warmup_fn rehearse; /* its allocations without its work, called for every length, twice or
-                                * more. At first they get addresses without memory, which nothing
+    ashlar_warmup_fn rehearse; /* its allocations without its work, called for every length, twice
+                                * or more. At first they get addresses without memory, which nothing
                                 * may use. NULL: `step` is called instead, but only for the longest
                                 * length of each bucket: then sizes must grow with the length */
     void *user;                /* of `step` and `rehearse` */
