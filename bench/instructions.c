@@ -14,7 +14,7 @@
 #include "error.h"
 
 /* Multiples of the recorded list, so that both are exactly what runs. */
-enum { PAIRS_FEW = 1 << 12, PAIRS_MANY = 1 << 16 };
+enum { PAIRS_FEW = 1 << 12, PAIRS_MANY = 1 << 18 };
 
 enum { PATH_BYTES = 4096, ARGUMENT_BYTES = 64 };
 
