@@ -5,6 +5,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <ashlar/plan_file.h>
 
 #include "allocator_impl.h"
 #include "error.h"
@@ -45,6 +48,7 @@ typedef struct warmup {
     const ashlar_warmup_options *options;
     bool is_planned;
     bool is_rehearsed; /* steps are recorded without memory */
+    bool is_loaded;    /* they are not recorded: their plans are in a file */
 } warmup;
 
 enum { REASONS_BYTES = 256 };
@@ -137,18 +141,54 @@ static ashlar_status give_back(ashlar_allocator *a) {
     return status == ASHLAR_OK ? ashlar_trim(a, 0) : status;
 }
 
-/* Record, and plan in memory that is otherwise empty, so that no hole is left beside a region. */
-static ashlar_status plan(warmup *w) {
+static ashlar_status record(warmup *w) {
     w->is_rehearsed = w->options->rehearse != NULL;
-    ashlar_status status = pass(w);
+    const ashlar_status status = pass(w);
+    w->is_rehearsed = w->is_rehearsed && status != ASHLAR_OK;
+    return status;
+}
+
+/* Plans for other lengths or buckets are others. */
+static ashlar_status print_fingerprint(const ashlar_warmup_options *o,
+                                       char text[static ASHLAR_PLAN_FINGERPRINT_MAX + 1]) {
+    const size_t room = ASHLAR_PLAN_FINGERPRINT_MAX + 1;
+    const int bytes =
+        snprintf(text, room, "lengths %zu to %zu, %zu buckets from key %llu; %s", o->min_length,
+                 o->max_length, bucket_of(o, o->max_length) + 1, (unsigned long long)o->key,
+                 o->fingerprint != NULL ? o->fingerprint : "");
+    return bytes > 0 && (size_t)bytes < room
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EINVAL, "warm-up: the fingerprint is too long");
+}
+
+static ashlar_status load(const warmup *w) {
+    char fingerprint[ASHLAR_PLAN_FINGERPRINT_MAX + 1];
+    const ashlar_status status = print_fingerprint(w->options, fingerprint);
+    return status == ASHLAR_OK ? ashlar_plan_load(w->allocator, &w->options->stream, 1,
+                                                  w->options->plan_file, fingerprint)
+                               : status;
+}
+
+static ashlar_status save(const warmup *w) {
+    char fingerprint[ASHLAR_PLAN_FINGERPRINT_MAX + 1];
+    const ashlar_status status = print_fingerprint(w->options, fingerprint);
+    return status == ASHLAR_OK ? ashlar_plan_save(w->allocator, w->options->plan_file, fingerprint)
+                               : status;
+}
+
+/*
+ * Record, or have the file instead; and plan in memory that is otherwise empty, so that no hole is
+ * left beside a region.
+ */
+static ashlar_status plan(warmup *w) {
+    ashlar_status status = w->is_loaded ? ASHLAR_OK : record(w);
     if (status == ASHLAR_OK) {
-        w->is_rehearsed = false;
         status = give_back(w->allocator);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = ashlar_plan_build(w->allocator);
+    status = w->is_loaded ? load(w) : ashlar_plan_build(w->allocator);
     return status != ASHLAR_ENOMEM
                ? status
                : ashlar_fail(status,
@@ -194,6 +234,9 @@ static ashlar_status run(warmup *w, ashlar_warmup_report *report) {
     if (status == ASHLAR_OK) {
         status = prove(w, report);
     }
+    if (status == ASHLAR_OK && w->is_planned && !w->is_loaded && o->plan_file != NULL) {
+        status = save(w);
+    }
     return status == ASHLAR_OK ? ashlar_device_synchronize(w->allocator->device) : status;
 }
 
@@ -212,7 +255,7 @@ static ashlar_status check_options(const ashlar_warmup_options *o) {
 
 static ashlar_status forget(const warmup *w) {
     return ashlar_planner_forget_keys(w->allocator, w->options->key,
-                                 (uint64_t)bucket_of(w->options, w->options->max_length) + 1);
+                                      (uint64_t)bucket_of(w->options, w->options->max_length) + 1);
 }
 
 /* Plan when asked to, and only then; what it was before. */
@@ -242,6 +285,7 @@ static void fill_report(const warmup *w, const ashlar_stats *before, ashlar_warm
     ashlar_stats_read(w->allocator, &after);
     ashlar_plan_read(w->allocator, &report->plan);
     report->is_planned = w->is_planned;
+    report->is_loaded = w->is_loaded;
     report->length_count =
         o->rehearse != NULL ? o->max_length - o->min_length + 1 : bucket_of(o, o->max_length) + 1;
     report->gap = report->plan.bound_bytes == 0
@@ -264,6 +308,8 @@ ashlar_status ashlar_warmup(ashlar_allocator *a, const ashlar_warmup_options *op
         return status;
     }
     w.is_planned = !options->without_plan && ashlar_cache_get(a) != NULL;
+    w.is_loaded =
+        w.is_planned && options->plan_file != NULL && access(options->plan_file, F_OK) == 0;
     ashlar_stats_read(a, &before);
     const uint32_t build_after = set_build_after(a, 0);
     status = run(&w, &report);

@@ -47,7 +47,7 @@ static command defaults(void) {
     return c;
 }
 
-enum { OPTION_COUNT = 21 };
+enum { OPTION_COUNT = 22 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
@@ -68,6 +68,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"buckets", "N", count, &t->buckets, 1, 1e6, "ranges of lengths with a memory plan each"},
         {"no-plan", NULL, ASHLAR_OPTION_FLAG, &t->without_plan, 0, 0,
          "serve each block by itself, not from a plan of the step"},
+        {"plan", "FILE", text, &t->plan_file, 0, 0, "keep the memory plan there for the next time"},
         {"threads", "N", count, &c->threads, 1, 1024, "threads of a matrix product"},
         {"device", "NAME", text, &c->device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
         {"sample", "N", count, &c->sample_bytes, 0, 1e9, "bytes of text to make at the end"},
@@ -87,8 +88,7 @@ static void print_help(void) {
     list_options(&fresh, options);
     printf("Usage: %s --data PATH [OPTION]...   train a character LSTM on text\n", program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
-    printf("ASHLAR_DEVICE is the default of --device; ASHLAR_SOFT=devices=2,memory=4GiB\n"
-           "shapes the software device. Exit: 0, 1 failed, 2 a bad option or environment.\n");
+    printf("Environment: ASHLAR_DEVICE, ASHLAR_SOFT. Exit: 0, 1 failed, 2 bad option or these.\n");
 }
 
 static ashlar_status save(const ashlar_model *model, const char *path) {
@@ -173,12 +173,13 @@ typedef struct output {
     const char *path; /* NULL: not wanted */
 } output;
 
-enum { OUTPUT_COUNT = 3 };
+enum { OUTPUT_COUNT = 4 };
 
 static void list_outputs(const command *c, output outputs[static OUTPUT_COUNT]) {
     outputs[0] = (output){"json", c->json};
     outputs[1] = (output){"save", c->save};
     outputs[2] = (output){"snapshot", c->snapshot};
+    outputs[3] = (output){"plan", c->train.plan_file};
 }
 
 /* An output is neither a text to train on nor one of those after it. */
@@ -204,6 +205,9 @@ static ashlar_status check_command(const command *c) {
     if (c->data.count == 0) {
         return ashlar_fail(ASHLAR_EINVAL,
                            "--data: no text given; name a file or a folder, see --help");
+    }
+    if (c->train.plan_file != NULL && c->train.without_plan) {
+        return ashlar_fail(ASHLAR_EINVAL, "--plan and --no-plan: leave out one of them");
     }
     list_outputs(c, outputs);
     ashlar_status status = ASHLAR_OK;

@@ -1,6 +1,7 @@
 #include "train.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "error.h"
@@ -270,6 +271,15 @@ static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
     };
 }
 
+enum { FINGERPRINT_BYTES = 256 };
+
+/* What the sizes of a step's buffers depend on, beside the lengths. */
+static void print_fingerprint(const ashlar_train_config *c, char text[static FINGERPRINT_BYTES]) {
+    (void)snprintf(text, FINGERPRINT_BYTES,
+                   "ashlar-train: batch %zu, layers %zu, hidden %zu, embedding %zu", c->batch,
+                   c->layers, c->hidden, c->embedding);
+}
+
 ashlar_status ashlar_trainer_run(ashlar_trainer *t,
                                  void (*show)(void *context, const ashlar_train_progress *),
                                  void *context, ashlar_train_report *out) {
@@ -284,11 +294,15 @@ ashlar_status ashlar_trainer_run(ashlar_trainer *t,
     ashlar_driver_counts last = t->at_start;
     ashlar_device_info_read(t->device, &report.device);
     report.setup = end_phase(t, &last);
+    char fingerprint[FINGERPRINT_BYTES];
+    print_fingerprint(&t->config, fingerprint);
     t->warmup = (ashlar_warmup_options){.stream = t->stream,
                                         .min_length = 1,
                                         .max_length = max_steps,
                                         .bucket_count = t->config.buckets,
-                                        .without_plan = t->config.without_plan};
+                                        .without_plan = t->config.without_plan,
+                                        .plan_file = t->config.plan_file,
+                                        .fingerprint = fingerprint};
     ashlar_status status =
         ashlar_model_warmup(t->model, &t->warmup, t->config.batch, &t->batch, t->results, &warm);
     report.warmup = end_phase(t, &last);

@@ -16,8 +16,9 @@ typedef struct ashlar_train_config {
     size_t steps;
     ashlar_adamw adamw;
     uint64_t seed;
-    size_t buckets;    /* ranges of lengths with a plan each; 0 and 1: one plan */
-    bool without_plan; /* steps are served by the allocator's ordinary path */
+    size_t buckets;        /* ranges of lengths with a plan each; 0 and 1: one plan */
+    bool without_plan;     /* steps are served by the allocator's ordinary path */
+    const char *plan_file; /* where the plans are kept; NULL: nowhere */
 } ashlar_train_config;
 
 /* What one step was, for whoever shows progress. */
@@ -25,9 +26,9 @@ typedef struct ashlar_train_progress {
     size_t step, steps; /* this one, from 1; of so many */
     double loss;        /* mean of the recent steps, nats per symbol */
     double epoch;
-    size_t length;      /* T of this step */
+    size_t length; /* T of this step */
     double tokens_per_s;
-    double seconds;     /* since the first step */
+    double seconds; /* since the first step */
 } ashlar_train_progress;
 
 /* What the process asked of the driver in one phase; choosing a context is not counted. */
@@ -47,9 +48,9 @@ typedef struct ashlar_step_memory {
     uint64_t reserved_bytes; /* the plan's region; without one, what no lasting block has */
     uint64_t bound_bytes;    /* the most that is live at once: with a plan, at 512 B granularity */
     uint64_t plan_bytes;
-    double gap;              /* plan_bytes / bound_bytes - 1 */
-    uint64_t hits;           /* requests served from the plan */
-    uint64_t misses;         /* and those that were to be, but were not */
+    double gap;      /* plan_bytes / bound_bytes - 1 */
+    uint64_t hits;   /* requests served from the plan */
+    uint64_t misses; /* and those that were to be, but were not */
     uint64_t steps_replayed;
 } ashlar_step_memory;
 
@@ -62,8 +63,8 @@ typedef struct ashlar_train_report {
     size_t sequences;        /* pieces that one epoch has */
     uint64_t tokens;         /* trained on, padding left out */
     double epochs;
-    double loss_first;       /* of the first step */
-    double loss_last;        /* mean of the last ASHLAR_TRAIN_RECENT steps, weighted by tokens */
+    double loss_first; /* of the first step */
+    double loss_last;  /* mean of the last ASHLAR_TRAIN_RECENT steps, weighted by tokens */
     double seconds;
     double tokens_per_s;
     ashlar_phase_calls setup, warmup, training;

@@ -55,7 +55,7 @@ helps() {
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --data --steps --layers --hidden --embedding --batch --max-length --seed \
-        --learning-rate --clip --buckets --no-plan --device --json --save --snapshot --sample --quiet --help; do
+        --learning-rate --clip --buckets --no-plan --plan --device --json --save --snapshot --sample --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }

@@ -60,10 +60,15 @@ typedef struct ashlar_warmup_options {
                                 * may use. NULL: `step` is called instead, but only for the longest
                                 * length of each bucket: then sizes must grow with the length */
     void *user;                /* of `step` and `rehearse` */
+    const char *plan_file;     /* NULL: none. Where the plans are kept: if there is such a file, its
+                                * plans stand in for recording and packing; else what was packed is
+                                * saved there. See plan_file.h. For steps on one stream */
+    const char *fingerprint;   /* what the file's plans stand on, beside lengths and buckets */
 } ashlar_warmup_options;
 
 typedef struct ashlar_warmup_report {
     bool is_planned;         /* there are plans; see ashlar_warmup() */
+    bool is_loaded;          /* ... from plan_file */
     bool is_steady;          /* false: the last of ASHLAR_WARMUP_PASSES_MAX passes still took memory
                               * from the driver or from another stream, as each later one may */
     size_t length_count;     /* lengths that a pass goes through */
@@ -98,7 +103,9 @@ typedef struct ashlar_warmup_report {
  * Errors:  ASHLAR_EINVAL (options; a step is under way; a rehearsal keeps a block; `step` or
  *          `rehearse` does not allocate the second time as it did the first, and the detail says
  *          at which length, and how),
- *          ASHLAR_ENOMEM (the device, or the limit, is too small for the step or its plan),
+ *          ASHLAR_ENOMEM (the device, or the limit, is too small for the step or its plan), those of
+ *          ashlar_plan_load() and ashlar_plan_save() (a plan_file of another fingerprint, damaged
+ *          or not to be written: delete it, or name another one),
  *          ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, and what `step` and `rehearse`
  *          return. Then the allocator is not sealed by this call, the keys have no plans, and the
  *          plans' memory is given back.
