@@ -88,7 +88,7 @@ static void print_help(void) {
     list_options(&fresh, options);
     printf("Usage: %s --data PATH [OPTION]...   train a character LSTM on text\n", program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
-    printf("Environment: ASHLAR_DEVICE, ASHLAR_SOFT. Exit: 0, 1 failed, 2 bad option or these.\n");
+    printf("Environment: ASHLAR_DEVICE, ASHLAR_SOFT. Exit: 0, 1 failed, 2 a bad option.\n");
 }
 
 static ashlar_status save(const ashlar_model *model, const char *path) {
