@@ -17,6 +17,9 @@ enum {
 };
 _Static_assert(ASHLAR_SC_COUNT % LISTS_AT_ONCE == 0, "whole groups");
 
+/* Small blocks that a cache may hold however little is mapped. */
+#define SMALL_MIN_BYTES ((size_t)1 << 20)
+
 /* So that a hit need not ask whether the thread has a cache: no allocator has the id 0. */
 static ashlar_cache no_cache;
 
@@ -161,7 +164,7 @@ static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream s
 
 void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes) {
     const size_t half = cache_bytes / 2, share = mapped_bytes / SMALL_DIVISOR;
-    const size_t small = share > ASHLAR_SC_MAX_BYTES ? share : ASHLAR_SC_MAX_BYTES;
+    const size_t small = share > SMALL_MIN_BYTES ? share : SMALL_MIN_BYTES;
     /* A single block of just that size is not too heavy. */
     cache->limit[0] = ashlar_cache_weight(small < half ? small : half);
     cache->limit[1] = ashlar_cache_weight(half);

@@ -7,7 +7,7 @@ _Static_assert(ASHLAR_SC_LINEAR_BYTES == ASHLAR_SC_LINEAR_COUNT * ASHLAR_BLOCK_A
                "the linear classes are multiples of the alignment");
 _Static_assert(ASHLAR_SC_LINEAR_COUNT == 2 * ASHLAR_SC_PER_GROUP,
                "the first group's steps are the linear part's");
-_Static_assert(ASHLAR_SC_LINEAR_BYTES << 5 == ASHLAR_SC_MAX_BYTES, "five groups reach the maximum");
+_Static_assert(ASHLAR_SC_LINEAR_BYTES << 4 == ASHLAR_SC_MAX_BYTES, "four groups reach the maximum");
 _Static_assert(ASHLAR_SC_COUNT <= UINT8_MAX + 1, "a class fits an entry of the table");
 
 enum { LOG2_PER_GROUP = 5 };
@@ -19,8 +19,7 @@ _Static_assert(1 << LOG2_PER_GROUP == ASHLAR_SC_PER_GROUP, "a group is one power
               : (n) < 128  ? 1 * ASHLAR_SC_PER_GROUP + ((n) >> 1) \
               : (n) < 256  ? 2 * ASHLAR_SC_PER_GROUP + ((n) >> 2) \
               : (n) < 512  ? 3 * ASHLAR_SC_PER_GROUP + ((n) >> 3) \
-              : (n) < 1024 ? 4 * ASHLAR_SC_PER_GROUP + ((n) >> 4) \
-                           : 5 * ASHLAR_SC_PER_GROUP + ((n) >> 5))
+                           : 4 * ASHLAR_SC_PER_GROUP + ((n) >> 4))
 #define CLASSES_4(n) CLASS(n), CLASS((n) + 1), CLASS((n) + 2), CLASS((n) + 3)
 #define CLASSES_16(n) CLASSES_4(n), CLASSES_4((n) + 4), CLASSES_4((n) + 8), CLASSES_4((n) + 12)
 #define CLASSES_64(n) \
@@ -30,7 +29,7 @@ _Static_assert(1 << LOG2_PER_GROUP == ASHLAR_SC_PER_GROUP, "a group is one power
 #define CLASSES_1024(n) \
     CLASSES_256(n), CLASSES_256((n) + 256), CLASSES_256((n) + 512), CLASSES_256((n) + 768)
 
-const uint8_t ashlar_sc_table[] = {CLASSES_1024(0), CLASSES_1024(1024)};
+const uint8_t ashlar_sc_table[] = {CLASSES_1024(0)};
 
 size_t ashlar_sc_bytes(ashlar_sc sc) {
     ASHLAR_ASSERT(sc.idx < ASHLAR_SC_COUNT);

@@ -9,7 +9,7 @@
 #define ADVERSARIAL "mode=adversarial,clocks=on"
 #define EAGER "clocks=on"
 
-enum { EPISODE = 3000, EPISODES = 3 };
+enum { EPISODE = 3000, EPISODES = 5 };
 
 /* Of all scenes: what is rare in each. */
 static struct {

@@ -77,11 +77,13 @@ static void a_size_that_there_is_not_finds_nothing(void) {
 }
 
 static void the_limits_bind_to_the_byte(void) {
-    set_up_alone(ashlar_cache_weight(512) + ashlar_cache_weight(MIB), ashlar_cache_weight(2 * MIB));
-    CHECK(push(0, MIB) && push(1, 512));
+    const size_t most = ASHLAR_SC_MAX_BYTES;
+    set_up_alone(ashlar_cache_weight(512) + ashlar_cache_weight(most),
+                 ashlar_cache_weight(2 * MIB));
+    CHECK(push(0, most) && push(1, 512));
     CHECK(!push(2, 512));
     CHECK(push(3, 2 * MIB)); /* of the large ones' own limit */
-    CHECK(!push(4, MIB + 512));
+    CHECK(!push(4, most + 512));
     CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
     CHECK(pop(2 * MIB) == &blocks[3]);
     CHECK(!push(5, 2 * MIB + 512));
