@@ -32,20 +32,16 @@ static ashlar_region *new_region(size_t count) {
     return region;
 }
 
-static bool is_same_page(size_t a, size_t b) {
-    return a / ASHLAR_PAGE_BYTES == b / ASHLAR_PAGE_BYTES;
-}
-
 /* What can fail about the page map, before anything is changed. A seat alone needs no table. */
 static ashlar_status reserve_map(ashlar_allocator *a, const ashlar_block *block,
                                  const size_t *offsets, size_t count) {
     ashlar_status status = ASHLAR_OK;
+    size_t last_page = SIZE_MAX;
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        const size_t at = block->offset + offsets[i];
-        const bool has_below = i > 0 && is_same_page(at, block->offset + offsets[i - 1]);
-        const bool has_above = i + 1 < count && is_same_page(at, block->offset + offsets[i + 1]);
-        status = has_below || has_above ? ashlar_page_map_reserve_page(&a->heap.map, at)
-                                        : ashlar_page_map_reserve(&a->heap.map, at);
+        const size_t at = block->offset + offsets[i], page = at / ASHLAR_PAGE_BYTES;
+        status = page == last_page ? ashlar_page_map_reserve_page(&a->heap.map, at)
+                                   : ashlar_page_map_reserve(&a->heap.map, at);
+        last_page = page;
     }
     return status;
 }
