@@ -21,6 +21,7 @@ void ashlar_plan_free(ashlar_plan *plan) {
         ashlar_host_free(plan->slots);
         ashlar_host_free(plan->offsets);
         ashlar_host_free((void *)plan->expiry);
+        ashlar_host_free(plan->expired_to);
         ashlar_host_free(plan->landings);
         ashlar_host_free(plan->next_kind);
         ashlar_host_free(plan);
@@ -36,10 +37,11 @@ static ashlar_plan *new_plan(uint32_t count) {
     plan->slots = ashlar_host_calloc((size_t)count + 1, sizeof *plan->slots);
     plan->offsets = ashlar_host_calloc((size_t)count + 1, sizeof *plan->offsets);
     plan->expiry = ashlar_host_calloc((size_t)count + 1, sizeof(ashlar_slot *));
+    plan->expired_to = ashlar_host_calloc((size_t)count + 1, sizeof *plan->expired_to);
     plan->landings = ashlar_host_calloc((size_t)count + 1, sizeof *plan->landings);
     plan->next_kind = ashlar_host_calloc((size_t)count + 1, sizeof *plan->next_kind);
     if (plan->slots == NULL || plan->offsets == NULL || plan->expiry == NULL ||
-        plan->landings == NULL || plan->next_kind == NULL) {
+        plan->expired_to == NULL || plan->landings == NULL || plan->next_kind == NULL) {
         ashlar_plan_free(plan);
         return NULL;
     }
@@ -91,12 +93,26 @@ static void sort_by_end(ashlar_plan *plan, uint32_t *starts) {
     }
     /* starts[e + 1] slots end at or before e. */
     for (uint32_t i = 0; i <= plan->count; i++) {
-        plan->slots[i].expired_to = plan->expiry + starts[i + 1];
+        plan->expired_to[i] = starts[i + 1];
     }
     for (uint32_t i = 0; i < plan->count; i++) {
         if (plan->slots[i].bytes > 0) {
             plan->expiry[starts[plan->slots[i].end]++] = &plan->slots[i];
         }
+    }
+}
+
+ashlar_block ashlar_seat_idle;
+ashlar_block ashlar_seats_many = {.is_served = true};
+
+void ashlar_plan_link(ashlar_plan *plan) {
+    uint32_t before = 0;
+    for (uint32_t i = 0; i <= plan->count; i++) {
+        const uint32_t to = plan->expired_to[i];
+        plan->slots[i].before = to == before       ? &ashlar_seat_idle
+                                : to == before + 1 ? plan->expiry[before]->seat
+                                                   : &ashlar_seats_many;
+        before = to;
     }
 }
 

@@ -23,8 +23,9 @@ struct ashlar_slot {
         ashlar_block *seat; /* of its region: the descriptor of blocks that start here */
         size_t unplanned;   /* bytes == 0: the recorded size; the last slot of all: 0 */
     };
-    const ashlar_slot **expired_to; /* in the plan's `expiry`: behind those that end by now */
-    uint32_t end;                   /* the slot is dead from allocation `end` on */
+    ashlar_block *before; /* the seat of the one slot that ends just here: it has to be dead;
+                           * ashlar_seat_idle: none does; ashlar_seats_many: several do */
+    uint32_t end;         /* the slot is dead from allocation `end` on */
     unsigned char tag;
     unsigned char part;
 };
@@ -49,6 +50,7 @@ typedef struct ashlar_plan {
     uint32_t *next_kind;        /* [count + 1], the next slot of another size, tag or stream */
     const ashlar_slot **expiry; /* [expiry_count], by `end`: the planned ones */
     uint32_t expiry_count;
+    uint32_t *expired_to;       /* [count + 1], how many of them end by then */
     uint32_t *landings; /* [landing_count], rising: slots that a merged step comes to from afar */
     uint32_t landing_count;
     ashlar_plan_part parts[ASHLAR_PLAN_STREAMS_MAX];
@@ -72,5 +74,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_plan_make(const ashlar_recording *recordi
 ASHLAR_MUST_CHECK ashlar_status ashlar_plan_restore(const ashlar_recording *recording,
                                                     const size_t *offsets, ashlar_plan **out);
 void ashlar_plan_free(ashlar_plan *plan); /* NULL is allowed */
+
+/* What stands for no seat, never taken; and for several, always taken: they need a closer look. */
+extern ashlar_block ashlar_seat_idle, ashlar_seats_many;
+
+/* Set `before` of every slot, once all that are planned have seats. */
+void ashlar_plan_link(ashlar_plan *plan);
 
 #endif /* ASHLAR_PLAN_INTERNAL_H */

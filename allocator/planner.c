@@ -108,6 +108,15 @@ static ashlar_status find_needs(const ashlar_allocator *a, const ashlar_order *o
     return ASHLAR_OK;
 }
 
+/* Once all of them have their seats. What is replayed now has kept them, and is being read. */
+static void link_plans(const ashlar_allocator *a) {
+    for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        if (key->plan != NULL && key->replay_count == 0) {
+            ashlar_plan_link(key->plan);
+        }
+    }
+}
+
 /* Replace the region of a stream by one for all its plans as they are now. */
 static ashlar_status renew_region(ashlar_allocator *a, ashlar_cache *own, ashlar_order *order) {
     needs n;
@@ -212,6 +221,7 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step
         give_up(a, own, key);
     }
     ashlar_planner_retire_unused_locked(a);
+    link_plans(a);
     a->planner.is_installing = false;
     key->is_current = true;
     return status;
@@ -277,6 +287,7 @@ ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own
         }
     }
     ashlar_planner_retire_unused_locked(a);
+    link_plans(a);
     a->planner.is_installing = false;
     return status;
 }

@@ -8,9 +8,9 @@
  * Let the time of slots be over, in the order of their ends: those still live are late. A seat that
  * is on the list already, say since an earlier step, is no slot's.
  */
-static void expire(ashlar_run *run, const ashlar_slot *const *end) {
-    while (run->expiring < end) {
-        const ashlar_slot *slot = *run->expiring++;
+static void expire(ashlar_run *run, uint32_t end) {
+    while (run->expired < end) {
+        const ashlar_slot *slot = run->plan->expiry[run->expired++];
         ashlar_block *seat = slot->seat;
         if (seat->slot == slot && ashlar_seat_is_taken(seat)) {
             ashlar_region *region = run->regions[slot->part];
@@ -39,7 +39,7 @@ static void hold(ashlar_run *run) {
 void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
     run->plan = plan;
     run->next = plan->slots;
-    run->expiring = plan->expiry;
+    run->expired = 0;
     run->skipped_count = 0;
     run->unplanned = 0;
     memset(run->misses, 0, sizeof run->misses);
@@ -53,8 +53,17 @@ void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
     hold(run);
 }
 
+/* No longer held; and past what the requests that were as expected have found dead. */
+static void let_go(ashlar_run *run) {
+    run->next = run->next == &no_slot ? run->held : run->next;
+    const uint32_t next = next_of(run);
+    const uint32_t seen = next > 0 ? run->plan->expired_to[next - 1] : 0;
+    run->expired = seen > run->expired ? seen : run->expired;
+}
+
 void ashlar_run_stop(ashlar_run *run) {
-    expire(run, run->plan->expiry + run->plan->expiry_count);
+    let_go(run);
+    expire(run, run->plan->expiry_count);
 }
 
 /* ---- what is in the way ---- */
@@ -159,7 +168,7 @@ static void advance(ashlar_run *run, uint32_t i) {
     for (uint32_t k = first; k < i; k++) {
         skip(run, k);
     }
-    expire(run, run->plan->slots[i].expired_to);
+    expire(run, run->plan->expired_to[i]);
     run->next = &run->plan->slots[i + 1];
 }
 
@@ -202,7 +211,7 @@ ASHLAR_NOINLINE ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t
     if (bytes == 0) {
         return NULL; /* an error, told by the ordinary path */
     }
-    run->next = run->next == &no_slot ? run->held : run->next;
+    let_go(run);
     ashlar_block *block = serve(run, &r);
     hold(run);
     return block;

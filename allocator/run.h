@@ -18,8 +18,8 @@ struct ashlar_run {
                               * that of the one before it. One that nothing fits, and `held` in its
                               * place, while something is late */
     const ashlar_slot *held;
-    const ashlar_slot *const *expiring; /* in the plan's expiry: the first whose time may not be
-                                         * over; that of those before is */
+    uint32_t expired; /* of the plan's expiry, so many were seen to be over; those up to `next`
+                       * that were not had just been found dead, see ashlar_run_serve() */
     size_t late_count;                  /* on the late lists of all its regions */
     uint64_t hits_before;               /* planned_count of the cache when the step began */
     const ashlar_plan *plan;
@@ -55,16 +55,10 @@ static inline ashlar_block *ashlar_run_serve(ashlar_run *run, size_t bytes, unsi
                                              ashlar_stream stream) {
     const ashlar_slot *slot = run->next;
     if (!ASHLAR_LIKELY(bytes - 1 < slot->bytes && slot->tag == tag &&
-                       run->streams[slot->part] == stream)) {
+                       run->streams[slot->part] == stream &&
+                       !ashlar_seat_is_taken(slot->before))) {
         return NULL;
     }
-    const ashlar_slot *const *at = run->expiring;
-    for (; at < slot->expired_to; at++) {
-        if (!ASHLAR_LIKELY(!ashlar_seat_is_taken((*at)->seat))) {
-            return NULL;
-        }
-    }
-    run->expiring = at;
     run->next = slot + 1;
     return ashlar_run_seat(slot);
 }
