@@ -30,21 +30,6 @@ typedef struct reader {
 
 /* ---- pieces of lines ---- */
 
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-static ashlar_piece trim(ashlar_piece p) {
-    while (p.bytes > 0 && is_blank(p.text[0])) {
-        p.text++;
-        p.bytes--;
-    }
-    while (p.bytes > 0 && is_blank(p.text[p.bytes - 1])) {
-        p.bytes--;
-    }
-    return p;
-}
-
 static ashlar_status fail_field(const reader *r, const char *what, ashlar_piece field) {
     char shown[ASHLAR_SHOWN_BYTES];
     return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: %s, not \"%s\"", r->name, r->line, what,
@@ -54,7 +39,7 @@ static ashlar_status fail_field(const reader *r, const char *what, ashlar_piece 
 /* The next line that is not blank; false at the end. */
 static bool next_line(reader *r, ashlar_piece *line) {
     while (r->rest.bytes > 0) {
-        *line = trim(ashlar_piece_cut(&r->rest, '\n'));
+        *line = ashlar_piece_trim(ashlar_piece_cut(&r->rest, '\n'));
         r->line++;
         if (line->bytes > 0) {
             return true;
@@ -66,7 +51,7 @@ static bool next_line(reader *r, ashlar_piece *line) {
 /* The next field of a line; *is_last where no other follows. */
 static ashlar_piece next_field(ashlar_piece *line, bool *is_last) {
     *is_last = memchr(line->text, ',', line->bytes) == NULL;
-    return trim(ashlar_piece_cut(line, ','));
+    return ashlar_piece_trim(ashlar_piece_cut(line, ','));
 }
 
 /* ---- the header ---- */

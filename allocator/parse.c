@@ -33,6 +33,21 @@ ashlar_piece ashlar_piece_cut(ashlar_piece *rest, char mark) {
     return front;
 }
 
+static bool is_blank(char c) {
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+ashlar_piece ashlar_piece_trim(ashlar_piece p) {
+    while (p.bytes > 0 && is_blank(p.text[0])) {
+        p.text++;
+        p.bytes--;
+    }
+    while (p.bytes > 0 && is_blank(p.text[p.bytes - 1])) {
+        p.bytes--;
+    }
+    return p;
+}
+
 const char *ashlar_piece_show(ashlar_piece piece, char shown[static ASHLAR_SHOWN_BYTES]) {
     const size_t bytes =
         piece.bytes < ASHLAR_SHOWN_BYTES - 1 ? piece.bytes : ASHLAR_SHOWN_BYTES - 1;

@@ -29,6 +29,9 @@ bool ashlar_piece_is(ashlar_piece piece, const char *text);
 /* Cut *rest at the first `mark`: returns what is before it, *rest becomes what is behind. */
 ashlar_piece ashlar_piece_cut(ashlar_piece *rest, char mark);
 
+/* The piece without the blanks, tabs and carriage returns around it. */
+ashlar_piece ashlar_piece_trim(ashlar_piece piece);
+
 /* The piece for a message: its beginning, without what a terminal would obey. Returns `shown`. */
 const char *ashlar_piece_show(ashlar_piece piece, char shown[static ASHLAR_SHOWN_BYTES]);
 

@@ -1,5 +1,4 @@
 /* ashlar-replay: do again what a log of allocations has recorded, or pack buffers into a plan. */
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -75,18 +74,12 @@ static void print_help(const ashlar_option *options) {
 
 /* Rounded down to whole steps, as the software device does. */
 static ashlar_status parse_memory(const char *text, size_t *out) {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    const size_t most = (size_t)64 << 40; /* the software device's */
-    char *unit = NULL;
-    const unsigned long long number =
-        *text >= '0' && *text <= '9' ? strtoull(text, &unit, 10) : 0;
-    for (unsigned i = 0; number > 0 && i < sizeof units / sizeof units[0]; i++) {
-        if (strcmp(unit, units[i]) == 0 && number <= most >> 10 * i) {
-            *out = ((size_t)number << 10 * i) & ~(ASHLAR_REPLAY_STEP_BYTES - 1);
-            if (*out > 0) {
-                return ASHLAR_OK;
-            }
-        }
+    const uint64_t most = (uint64_t)64 << 40; /* the software device's */
+    uint64_t bytes = 0;
+    if (ashlar_parse_bytes(ashlar_piece_of(text), &bytes) && bytes >= ASHLAR_REPLAY_STEP_BYTES &&
+        bytes <= most) {
+        *out = (size_t)bytes & ~(ASHLAR_REPLAY_STEP_BYTES - 1);
+        return ASHLAR_OK;
     }
     return ashlar_fail(ASHLAR_EINVAL,
                        "--memory: \"%.80s\" is no size; give 2MiB to 64TiB, with a unit B, KiB, "

@@ -7,12 +7,7 @@
 #include "error.h"
 #include "host.h"
 #include "number_map.h"
-
-/* A piece of the text; it is not terminated. */
-typedef struct piece {
-    const char *text;
-    size_t bytes;
-} piece;
+#include "parse.h"
 
 typedef enum column { THREAD, ACTION, POINTER, SIZE, STREAM, COLUMN_COUNT } column;
 
@@ -23,46 +18,17 @@ enum { DEFAULT_STREAM = 0, LEGACY_STREAM = 1, PER_THREAD_STREAM = 2 }; /* CUDA's
 
 typedef struct reader {
     ashlar_rmm_log *log;
-    piece rest;                 /* what has not been read yet */
-    size_t line;                /* number of the line read last */
+    ashlar_piece rest;           /* what has not been read yet */
+    size_t line;                 /* number of the line read last */
     size_t places[COLUMN_COUNT]; /* which field of a row, from 0 */
-    size_t field_count;         /* of the header */
-    bool is_hex[COLUMN_COUNT];  /* how numbers without 0x are written */
-    ashlar_number_map threads;  /* thread to its index */
-    ashlar_number_map streams;  /* thread (0 where it does not matter), stream to its index */
-    ashlar_number_map pointers; /* address to the row that allocated what is live there */
+    size_t field_count;          /* of the header */
+    bool is_hex[COLUMN_COUNT];   /* how numbers without 0x are written */
+    ashlar_number_map threads;   /* thread to its index */
+    ashlar_number_map streams;   /* thread (0 where it does not matter), stream to its index */
+    ashlar_number_map pointers;  /* address to the row that allocated what is live there */
 } reader;
 
-/* ---- pieces ---- */
-
-static bool piece_is(piece p, const char *text) {
-    return p.bytes == strlen(text) && memcmp(p.text, text, p.bytes) == 0;
-}
-
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-static piece trim(piece p) {
-    while (p.bytes > 0 && is_blank(p.text[0])) {
-        p.text++;
-        p.bytes--;
-    }
-    while (p.bytes > 0 && is_blank(p.text[p.bytes - 1])) {
-        p.bytes--;
-    }
-    return p;
-}
-
-/* Cut `rest` at the first `mark`: what is before it, and *rest what is behind. */
-static piece cut(piece *rest, char mark) {
-    const char *end = memchr(rest->text, mark, rest->bytes);
-    const size_t bytes = end == NULL ? rest->bytes : (size_t)(end - rest->text);
-    const size_t used = end == NULL ? bytes : bytes + 1;
-    const piece front = {rest->text, bytes};
-    *rest = (piece){rest->text + used, rest->bytes - used};
-    return front;
-}
+/* ---- numbers ---- */
 
 /* The value of a digit, 16 for what is none. */
 static unsigned digit_of(char c) {
@@ -73,14 +39,14 @@ static unsigned digit_of(char c) {
     return lower >= 'a' && lower <= 'f' ? (unsigned)(lower - 'a') + 10 : 16;
 }
 
-static bool has_prefix(piece p) {
+static bool has_prefix(ashlar_piece p) {
     return p.bytes > 2 && p.text[0] == '0' && (p.text[1] | 0x20) == 'x';
 }
 
-static bool parse_number(piece p, unsigned base, uint64_t *out) {
+static bool parse_number(ashlar_piece p, unsigned base, uint64_t *out) {
     uint64_t sum = 0;
     if (has_prefix(p)) {
-        p = (piece){p.text + 2, p.bytes - 2};
+        p = (ashlar_piece){p.text + 2, p.bytes - 2};
         base = 16;
     }
     for (size_t i = 0; i < p.bytes; i++) {
@@ -96,7 +62,7 @@ static bool parse_number(piece p, unsigned base, uint64_t *out) {
 
 /* ---- lines ---- */
 
-static ashlar_status fail_line(const reader *r, const char *what, piece field) {
+static ashlar_status fail_line(const reader *r, const char *what, ashlar_piece field) {
     enum { SHOWN_BYTES = 40 };
     char shown[SHOWN_BYTES + 1];
     const size_t bytes = field.bytes < SHOWN_BYTES ? field.bytes : SHOWN_BYTES;
@@ -110,9 +76,9 @@ static ashlar_status fail_line(const reader *r, const char *what, piece field) {
 }
 
 /* The next line that is not blank; false at the end. */
-static bool next_line(reader *r, piece *line) {
+static bool next_line(reader *r, ashlar_piece *line) {
     while (r->rest.bytes > 0) {
-        *line = trim(cut(&r->rest, '\n'));
+        *line = ashlar_piece_trim(ashlar_piece_cut(&r->rest, '\n'));
         r->line++;
         if (line->bytes > 0) {
             return true;
@@ -122,11 +88,11 @@ static bool next_line(reader *r, piece *line) {
 }
 
 /* The fields of a line that the columns name; returns how many fields there are in all. */
-static size_t split(const reader *r, piece line, piece fields[static COLUMN_COUNT]) {
+static size_t split(const reader *r, ashlar_piece line, ashlar_piece fields[static COLUMN_COUNT]) {
     size_t count = 0;
     for (bool is_last = false; !is_last; count++) {
         is_last = memchr(line.text, ',', line.bytes) == NULL;
-        const piece field = trim(cut(&line, ','));
+        const ashlar_piece field = ashlar_piece_trim(ashlar_piece_cut(&line, ','));
         for (int c = 0; c < COLUMN_COUNT; c++) {
             if (r->places[c] == count) {
                 fields[c] = field;
@@ -137,21 +103,21 @@ static size_t split(const reader *r, piece line, piece fields[static COLUMN_COUN
 }
 
 static ashlar_status read_header(reader *r) {
-    piece line = {NULL, 0};
+    ashlar_piece line = {NULL, 0};
     if (r->rest.bytes >= 3 && memcmp(r->rest.text, "\xef\xbb\xbf", 3) == 0) { /* byte order mark */
-        (void)cut(&r->rest, '\xbf');
+        (void)ashlar_piece_cut(&r->rest, '\xbf');
     }
     if (!next_line(r, &line)) {
         return ashlar_fail(ASHLAR_EFORMAT, "%s: empty; it has to begin with a line of column names",
                            r->log->name);
     }
     bool has[COLUMN_COUNT] = {false};
-    piece rest = line;
+    ashlar_piece rest = line;
     for (bool is_last = false; !is_last; r->field_count++) {
         is_last = memchr(rest.text, ',', rest.bytes) == NULL;
-        const piece field = trim(cut(&rest, ','));
+        const ashlar_piece field = ashlar_piece_trim(ashlar_piece_cut(&rest, ','));
         for (int c = 0; c < COLUMN_COUNT; c++) {
-            if (piece_is(field, column_names[c])) {
+            if (ashlar_piece_is(field, column_names[c])) {
                 if (has[c]) {
                     return fail_line(r, "each column has to be there once", field);
                 }
@@ -174,7 +140,7 @@ static ashlar_status read_header(reader *r) {
 /* ---- numbers ---- */
 
 /* A number without 0x that only hexadecimal can be. */
-static bool is_bare_hex(piece p) {
+static bool is_bare_hex(ashlar_piece p) {
     bool has_letter = false;
     if (has_prefix(p)) {
         return false;
@@ -193,9 +159,9 @@ static bool is_bare_hex(piece p) {
 static void detect_hex(reader *r) {
     static const column named[] = {THREAD, POINTER, STREAM};
     const reader start = *r;
-    piece line;
+    ashlar_piece line;
     while (next_line(r, &line)) {
-        piece fields[COLUMN_COUNT] = {{0}};
+        ashlar_piece fields[COLUMN_COUNT] = {{0}};
         (void)split(r, line, fields);
         for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
             r->is_hex[named[i]] = r->is_hex[named[i]] || is_bare_hex(fields[named[i]]);
@@ -205,8 +171,8 @@ static void detect_hex(reader *r) {
     r->line = start.line;
 }
 
-static ashlar_status read_number(const reader *r, column c, piece field, uint64_t *out) {
-    if (c != SIZE && piece_is(field, "(nil)")) { /* what %p makes of a null pointer */
+static ashlar_status read_number(const reader *r, column c, ashlar_piece field, uint64_t *out) {
+    if (c != SIZE && ashlar_piece_is(field, "(nil)")) { /* what %p makes of a null pointer */
         *out = 0;
         return ASHLAR_OK;
     }
@@ -235,7 +201,7 @@ static ashlar_status index_of(ashlar_number_map *map, uint64_t high, uint64_t lo
     return ASHLAR_OK;
 }
 
-static ashlar_status read_order(reader *r, const piece *fields, ashlar_rmm_event *event) {
+static ashlar_status read_order(reader *r, const ashlar_piece *fields, ashlar_rmm_event *event) {
     uint64_t thread = 0, stream = 0;
     ashlar_status status = read_number(r, THREAD, fields[THREAD], &thread);
     if (status == ASHLAR_OK) {
@@ -254,7 +220,8 @@ static ashlar_status read_order(reader *r, const piece *fields, ashlar_rmm_event
     return index_of(&r->streams, owner, stream, &r->log->stream_count, &event->stream);
 }
 
-static ashlar_status begin_block(reader *r, uint64_t pointer, piece text, ashlar_rmm_event *event) {
+static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
+                                 ashlar_rmm_event *event) {
     size_t *live = NULL;
     if (pointer == 0) {
         return fail_line(r, "Pointer of an allocation has to be an address", text);
@@ -264,10 +231,9 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, piece text, ashlar
         return status;
     }
     if (*live != ASHLAR_NUMBER_NONE) {
-        return ashlar_fail(ASHLAR_EFORMAT,
-                           "%s:%zu: allocates at %#llx, where the block of line %zu is live",
-                           r->log->name, r->line, (unsigned long long)pointer,
-                           r->log->events[*live].line);
+        return ashlar_fail(
+            ASHLAR_EFORMAT, "%s:%zu: allocates at %#llx, where the block of line %zu is live",
+            r->log->name, r->line, (unsigned long long)pointer, r->log->events[*live].line);
     }
     *live = r->log->event_count;
     event->block = r->log->block_count++;
@@ -294,7 +260,7 @@ static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *ev
     return ASHLAR_OK;
 }
 
-static ashlar_status read_memory(reader *r, const piece *fields, ashlar_rmm_event *event) {
+static ashlar_status read_memory(reader *r, const ashlar_piece *fields, ashlar_rmm_event *event) {
     uint64_t pointer = 0, bytes = 0;
     ashlar_status status = read_number(r, SIZE, fields[SIZE], &bytes);
     event->bytes = bytes;
@@ -316,15 +282,15 @@ static ashlar_status read_memory(reader *r, const piece *fields, ashlar_rmm_even
     return begin_block(r, pointer, fields[POINTER], event);
 }
 
-static ashlar_status read_action(reader *r, piece field, ashlar_rmm_event *event) {
-    if (piece_is(field, "allocate")) {
+static ashlar_status read_action(reader *r, ashlar_piece field, ashlar_rmm_event *event) {
+    if (ashlar_piece_is(field, "allocate")) {
         event->action = ASHLAR_RMM_ALLOCATE;
-    } else if (piece_is(field, "free")) {
+    } else if (ashlar_piece_is(field, "free")) {
         event->action = ASHLAR_RMM_FREE;
-    } else if (piece_is(field, "allocate failure")) {
+    } else if (ashlar_piece_is(field, "allocate failure")) {
         event->action = ASHLAR_RMM_NOTHING;
         r->log->recorded_failures++;
-    } else if (piece_is(field, "step")) {
+    } else if (ashlar_piece_is(field, "step")) {
         event->action = ASHLAR_RMM_STEP;
     } else {
         return fail_line(r, "Action has to be allocate, free, allocate failure or step", field);
@@ -347,8 +313,8 @@ static ashlar_status append(ashlar_rmm_log *log, const ashlar_rmm_event *event) 
     return ASHLAR_OK;
 }
 
-static ashlar_status read_row(reader *r, piece line) {
-    piece fields[COLUMN_COUNT] = {{0}};
+static ashlar_status read_row(reader *r, ashlar_piece line) {
+    ashlar_piece fields[COLUMN_COUNT] = {{0}};
     ashlar_rmm_event event = {.line = r->line};
     const size_t count = split(r, line, fields);
     if (count != r->field_count) {
@@ -368,7 +334,7 @@ static ashlar_status read_row(reader *r, piece line) {
 /* ---- the whole ---- */
 
 static ashlar_status read_rows(reader *r) {
-    piece line;
+    ashlar_piece line;
     size_t default_stream;
     ashlar_status status =
         index_of(&r->streams, 0, DEFAULT_STREAM, &r->log->stream_count, &default_stream);

@@ -34,6 +34,13 @@ static void a_piece_is_cut_at_the_first_mark(void) {
     CHECK(ashlar_piece_is(ashlar_piece_cut(&rest, '='), "") && ashlar_piece_is(rest, "b"));
 }
 
+static void a_piece_is_trimmed_on_both_sides(void) {
+    CHECK(ashlar_piece_is(ashlar_piece_trim(of(" \t a b\r")), "a b"));
+    CHECK(ashlar_piece_is(ashlar_piece_trim(of("ab")), "ab"));
+    CHECK(ashlar_piece_is(ashlar_piece_trim(of("\r \t")), ""));
+    CHECK(ashlar_piece_is(ashlar_piece_trim(of("\na")), "\na"));
+}
+
 static void a_piece_is_compared_as_a_whole(void) {
     CHECK(ashlar_piece_is(of("auto"), "auto"));
     CHECK(!ashlar_piece_is(of("auto"), "aut") && !ashlar_piece_is(of("aut"), "auto"));
@@ -229,6 +236,7 @@ static void a_decimal_comma_of_the_locale_does_not_matter(void) {
 
 int main(void) {
     RUN(a_piece_is_cut_at_the_first_mark);
+    RUN(a_piece_is_trimmed_on_both_sides);
     RUN(a_piece_is_compared_as_a_whole);
     RUN(what_is_shown_is_short_and_printable);
     RUN(counts_are_digits_of_64_bits);
