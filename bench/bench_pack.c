@@ -1,13 +1,13 @@
 #include "bench_pack.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "error.h"
 #include "host.h"
 #include "measure.h"
 #include "pack_cases.h"
 #include "pack_csv.h"
+#include "program.h"
 #include "size_class.h"
 
 enum { SEED = 20261121 };
@@ -20,21 +20,15 @@ double ashlar_packing_gap(const ashlar_packing *p) {
                : (double)p->result.plan_bytes / (double)p->result.bound_bytes - 1;
 }
 
-static double now_s(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static ashlar_status pack_often(const ashlar_pack_buffer *buffers,
                                 const ashlar_pack_options *options, size_t tries, size_t *offsets,
                                 ashlar_packing *out) {
     double seconds[ASHLAR_PACKING_TRIES_MAX];
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < tries && status == ASHLAR_OK; i++) {
-        const double start = now_s();
+        const double start = ashlar_program_now_s();
         status = ashlar_pack(buffers, out->count, options, offsets, &out->result);
-        seconds[i] = now_s() - start;
+        seconds[i] = ashlar_program_now_s() - start;
     }
     if (status == ASHLAR_OK) {
         out->seconds = ashlar_median(seconds, tries);

@@ -1,6 +1,5 @@
 /* ashlar-replay: do again what a log of allocations has recorded, or pack buffers into a plan. */
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -95,16 +94,10 @@ typedef struct progress {
     bool is_shown;
 } progress;
 
-static double now_s(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 /* One line, made anew; nothing for a replay that is over at once. */
 static void show_progress(void *context, size_t done, size_t count) {
     progress *p = context;
-    const double now = now_s();
+    const double now = ashlar_program_now_s();
     if (now - p->shown_at < 0.2) {
         return;
     }
@@ -189,7 +182,7 @@ static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm
 static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
                                 const ashlar_replay_plan *plan, uintptr_t *addresses,
                                 ashlar_json_writer *w) {
-    progress shown = {.name = log->name, .shown_at = now_s()};
+    progress shown = {.name = log->name, .shown_at = ashlar_program_now_s()};
     ashlar_replay_config config = {.calls = &ashlar_replay_calls_of_ashlar,
                                    .memory_bytes = c->memory_bytes,
                                    .addresses = addresses,

@@ -2,12 +2,12 @@
 #include "replay_pack.h"
 
 #include <stdint.h>
-#include <time.h>
 
 #include "error.h"
 #include "host.h"
 #include "pack_csv.h"
 #include "picture.h"
+#include "program.h"
 
 typedef struct outcome {
     ashlar_pack_result result;
@@ -15,12 +15,6 @@ typedef struct outcome {
     double seconds;
     bool fits;
 } outcome;
-
-static double now_s(void) {
-    struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static bool show_progress(void *user, const ashlar_pack_progress *now) {
     fprintf(user, "\r%s: %zu bytes, bound %zu, %.1f s\033[K", now->strategy, now->plan_bytes,
@@ -79,9 +73,9 @@ static ashlar_status pack(const ashlar_replay_pack *c, const ashlar_pack_table *
         .user = c->progress,
     };
     size_t bytes = 0;
-    const double begin = now_s();
+    const double begin = ashlar_program_now_s();
     ashlar_status status = ashlar_pack(table->buffers, table->count, &options, offsets, &o->result);
-    o->seconds = now_s() - begin;
+    o->seconds = ashlar_program_now_s() - begin;
     if (c->progress != NULL) {
         fputs("\r\033[K", c->progress);
     }

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "batcher.h"
@@ -56,6 +57,12 @@ ashlar_status ashlar_program_check_writable(const char *path) {
         ashlar_file_abort(file);
     }
     return status;
+}
+
+double ashlar_program_now_s(void) {
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time); /* cannot fail on Linux */
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out) {

@@ -38,6 +38,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_program_check_writable(const char *path);
  */
 int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out);
 
+/* Seconds by a clock that only moves on, from no particular moment. */
+double ashlar_program_now_s(void);
+
 /* Have what the allocator reports, damage and leaks, printed on stderr. */
 void ashlar_program_print_reports(ashlar_allocator *allocator);
 

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "error.h"
 #include "host.h"
@@ -128,12 +127,6 @@ ashlar_model *ashlar_trainer_model(ashlar_trainer *t) {
     return t->model;
 }
 
-static double now_seconds(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 /* What was asked of the driver since *last, which moves on to now. */
 static ashlar_phase_calls end_phase(const ashlar_trainer *t, ashlar_driver_counts *last) {
     const ashlar_driver_counts before = *last;
@@ -214,7 +207,7 @@ static void account(ashlar_trainer *t, size_t step, double loss, ashlar_train_re
 static ashlar_status run_steps(ashlar_trainer *t,
                                void (*show)(void *context, const ashlar_train_progress *),
                                void *context, ashlar_train_report *report) {
-    const double start = now_seconds();
+    const double start = ashlar_program_now_s();
     for (size_t step = 1; step <= t->config.steps; step++) {
         ashlar_step_results results;
         const ashlar_status status = run_step(t, step, &results);
@@ -222,7 +215,7 @@ static ashlar_status run_steps(ashlar_trainer *t,
             return status;
         }
         account(t, step, results.loss, report);
-        report->seconds = now_seconds() - start;
+        report->seconds = ashlar_program_now_s() - start;
         report->tokens_per_s = (double)report->tokens / report->seconds;
         const ashlar_train_progress progress = {
             .step = step,
