@@ -3,11 +3,11 @@
 
 #include <stdio.h>
 
-#include "allocator_impl.h"
 #include "error.h"
 #include "file_buffer.h"
 #include "host.h"
 #include "picture.h"
+#include "step.h"
 
 /* The slots of one plan that are for one stream. */
 typedef struct slots {
@@ -34,17 +34,15 @@ static ashlar_status find_locked(ashlar_allocator *a, ashlar_stream stream, uint
     if (status != ASHLAR_OK) {
         return status;
     }
-    const ashlar_step_key *key = a->planner.keys;
-    while (key != NULL && (key->key != number || key->order != order || key->plan == NULL)) {
-        key = key->next;
-    }
-    const uint32_t part = key != NULL ? part_of(key->plan, user_order) : 0;
-    if (key == NULL || part == key->plan->part_count) {
+    const ashlar_step_key *key = ashlar_step_key_find_locked(a, number, order);
+    const ashlar_plan *plan = key != NULL ? key->plan : NULL;
+    const uint32_t part = plan != NULL ? part_of(plan, user_order) : 0;
+    if (plan == NULL || part == plan->part_count) {
         return ashlar_fail(ASHLAR_EINVAL,
                            "key %llu has no plan with slots for this stream; record one first",
                            (unsigned long long)number);
     }
-    *out = (slots){.plan = key->plan, .part = part};
+    *out = (slots){.plan = plan, .part = part};
     return ASHLAR_OK;
 }
 

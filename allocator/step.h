@@ -11,6 +11,10 @@ void ashlar_step_note_alloc_locked(ashlar_cache *own, size_t requested, ashlar_b
 void ashlar_step_note_free_locked(ashlar_allocator *allocator, const ashlar_block *block,
                                   bool is_planned);
 
+/* The key of steps on `order`, or NULL. Lock: held. */
+ashlar_step_key *ashlar_step_key_find_locked(const ashlar_allocator *allocator, uint64_t number,
+                                             const ashlar_order *order);
+
 /*
  * The key of a step on `order`, made if need be. Where there is none on that stream but one of a
  * stream that is gone, the plans there are this one's from now on. *out: unchanged where that

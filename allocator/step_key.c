@@ -6,8 +6,8 @@
 #include "host.h"
 #include "step.h"
 
-static ashlar_step_key *find_key(const ashlar_allocator *a, uint64_t key,
-                                 const ashlar_order *order) {
+ashlar_step_key *ashlar_step_key_find_locked(const ashlar_allocator *a, uint64_t key,
+                                             const ashlar_order *order) {
     ashlar_step_key *at = a->planner.keys;
     while (at != NULL && (at->key != key || at->order != order)) {
         at = at->next;
@@ -112,7 +112,7 @@ static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_
 
 ashlar_status ashlar_step_key_of_locked(ashlar_allocator *a, uint64_t number, ashlar_order *order,
                                         ashlar_step_key **out) {
-    ashlar_step_key *key = find_key(a, number, order);
+    ashlar_step_key *key = ashlar_step_key_find_locked(a, number, order);
     ashlar_step_key *orphan = key == NULL ? find_orphan(a, number) : NULL;
     if (orphan != NULL) {
         return adopt(a, orphan, order, out);

@@ -19,30 +19,15 @@ b,1,3,200
 c,2,4,300
 END
 
-# Run it; expect STATUS, and on failure one line on stderr with each of WORDS (a list).
 packs() { # STATUS WORDS ARGUMENT...
     status=$1 words=$2
     shift 2
     rm -f "$json" "$plan"
-    timeout 100 "$replay" "$@" >"$scratch/stdout" 2>"$scratch/stderr" </dev/null
-    got=$?
-    cat "$scratch/stdout" "$scratch/stderr"
-    [ "$got" -eq "$status" ] || complain "status $got, want $status" || return
-    lines=$(wc -l <"$scratch/stderr")
-    [ "$lines" -eq "$((status != 0))" ] || complain "$lines lines on stderr" || return
-    for word in $words; do
-        grep -qF -e "$word" "$scratch/stderr" || complain "stderr lacks '$word'" || return
-    done
+    ends_with "$status" "$words" timeout 100 "$replay" "$@"
 }
 
-# Python's EXPRESSION over the JSON file, as r, is true.
 holds() { # EXPRESSION
-    python3 - "$json" "$1" <<'END'
-import json, sys
-r = json.load(open(sys.argv[1]))
-print(r)
-sys.exit(not eval("(" + sys.argv[2] + ")"))
-END
+    json_holds "$json" "$1"
 }
 
 # The rows of PROBLEM with offsets, without an overlap, at most CAPACITY high.

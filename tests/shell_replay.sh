@@ -22,30 +22,15 @@ $header
 72,10:00:00.000005,allocate,0x7f00,2097152,55aa00f0
 END
 
-# Run it; expect STATUS, and on failure one line on stderr with each of WORDS (a list).
 runs() { # STATUS WORDS ARGUMENT...
     status=$1 words=$2
     shift 2
     rm -f "$json"
-    timeout 60 "$replay" "$@" >"$scratch/stdout" 2>"$scratch/stderr" </dev/null
-    got=$?
-    cat "$scratch/stdout" "$scratch/stderr"
-    [ "$got" -eq "$status" ] || complain "status $got, want $status" || return
-    lines=$(wc -l <"$scratch/stderr")
-    [ "$lines" -eq "$((status != 0))" ] || complain "$lines lines on stderr" || return
-    for word in $words; do
-        grep -qF -e "$word" "$scratch/stderr" || complain "stderr lacks '$word'" || return
-    done
+    ends_with "$status" "$words" timeout 60 "$replay" "$@"
 }
 
-# Python's EXPRESSION over the JSON file, as r, is true.
 holds() { # EXPRESSION
-    python3 - "$json" "$1" <<'END'
-import json, sys
-r = json.load(open(sys.argv[1]))
-print(r)
-sys.exit(not eval("(" + sys.argv[2] + ")"))
-END
+    json_holds "$json" "$1"
 }
 
 helps() {

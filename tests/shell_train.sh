@@ -141,12 +141,7 @@ larger() {
 }
 
 holds() { # PYTHON-EXPRESSION over r, the report
-    python3 - "$scratch/larger.json" "$1" <<'END'
-import json, sys
-r = json.load(open(sys.argv[1]))
-print({k: v for k, v in r.items() if not isinstance(v, dict)})
-assert eval(sys.argv[2], {"r": r})
-END
+    json_holds "$scratch/larger.json" "$1"
 }
 
 saves_first() { # a reader that goes away takes neither weights nor report with it

@@ -56,6 +56,32 @@ complain() {
     return 1
 }
 
+# Run COMMAND; expect STATUS, and on failure one line on stderr with each of WORDS (a list). What it
+# prints is in $scratch/stdout and $scratch/stderr.
+ends_with() { # STATUS WORDS COMMAND...
+    want_status=$1 want_words=$2
+    shift 2
+    "$@" >"$scratch/stdout" 2>"$scratch/stderr" </dev/null
+    got=$?
+    cat "$scratch/stdout" "$scratch/stderr"
+    [ "$got" -eq "$want_status" ] || complain "status $got, want $want_status" || return
+    lines=$(wc -l <"$scratch/stderr")
+    [ "$lines" -eq "$((want_status != 0))" ] || complain "$lines lines on stderr" || return
+    for word in $want_words; do
+        grep -qF -e "$word" "$scratch/stderr" || complain "stderr lacks '$word'" || return
+    done
+}
+
+# Python's EXPRESSION over the JSON file, as r, is true.
+json_holds() { # FILE EXPRESSION
+    python3 - "$@" <<'END'
+import json, sys
+r = json.load(open(sys.argv[1]))
+print(r)
+sys.exit(not eval("(" + sys.argv[2] + ")"))
+END
+}
+
 # Text enough to train on: records in the form of fortune(6), of different lengths.
 write_text() { # FILE
     awk 'BEGIN {
