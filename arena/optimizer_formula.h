@@ -16,18 +16,7 @@
 
 #include "compiler.h"
 #include "optimizer_impl.h"
-
-/* base^n by squaring: the same bits everywhere, which pow() does not promise. */
-ASHLAR_SHARED_FN double ashlar_power(double base, uint64_t n) {
-    double result = 1;
-    for (; n != 0; n >>= 1) {
-        if ((n & 1) != 0) {
-            result *= base;
-        }
-        base *= base;
-    }
-    return result;
-}
+#include "power.h"
 
 /* GradScaler's update: `is_good` unless a gradient was not finite. */
 ASHLAR_SHARED_FN void ashlar_optimizer_rescale(const ashlar_optimizer_config *config,

@@ -24,17 +24,20 @@
 
 enum { ASHLAR_OPTIMIZER_CHUNK = 4096 /* elements */ };
 
-/* What is done to an element: each has one function in optimizer_formula_template.h. */
-#define ASHLAR_ALGORITHM_MAP(X)                                            \
-    X(SGD, sgd)                           /* no moments */                 \
-    X(MOMENTUM, momentum)                 /* SGD's, with moment1 */        \
-    X(NESTEROV, nesterov)                 /* the same */                   \
-    X(ADAM, adam)                         /* and AdamW: both moments */    \
-    X(ADAGRAD, adagrad)                   /* moment2 */                    \
-    X(RMSPROP, rmsprop)                   /* moment2 */                    \
-    X(RMSPROP_MOMENTUM, rmsprop_momentum) /* both */
+/*
+ * What is done to an element: name, function in optimizer_formula_template.h, whether it has the
+ * first and the second moment.
+ */
+#define ASHLAR_ALGORITHM_MAP(X)                    \
+    X(SGD, sgd, false, false)                      \
+    X(MOMENTUM, momentum, true, false) /* SGD's */ \
+    X(NESTEROV, nesterov, true, false)             \
+    X(ADAM, adam, true, true) /* and AdamW */      \
+    X(ADAGRAD, adagrad, false, true)               \
+    X(RMSPROP, rmsprop, false, true)               \
+    X(RMSPROP_MOMENTUM, rmsprop_momentum, true, true)
 
-#define ASHLAR_ALGORITHM_ENUM(name, function) ASHLAR_ALGORITHM_##name,
+#define ASHLAR_ALGORITHM_ENUM(name, function, moment1, moment2) ASHLAR_ALGORITHM_##name,
 typedef enum ashlar_algorithm {
     ASHLAR_ALGORITHM_MAP(ASHLAR_ALGORITHM_ENUM)
     ASHLAR_ALGORITHM_COUNT
@@ -91,6 +94,7 @@ typedef struct ashlar_optimizer_job {
     size_t run_count;
     size_t first, end;
     size_t first_chunk, end_chunk; /* chunks that have such elements: [first_chunk, end_chunk) */
+    size_t elements;               /* that count: how much work it is */
     ashlar_optimizer_cell *cell;
     double *partials; /* indexed by the chunk's number in the whole table */
     double learning_rate;  /* of UPDATE */
