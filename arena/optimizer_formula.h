@@ -71,17 +71,18 @@ typedef struct ashlar_optimizer_factors {
     double rest2;      /* of the squared gradient */
     double root_scale; /* of moment2's root: 1 / sqrt(bias2), or 1 */
     double epsilon;
+    bool is_first; /* masters are made from their parameters before */
 } ashlar_optimizer_factors;
 
 ASHLAR_SHARED_FN ashlar_optimizer_factors
 ashlar_optimizer_factor(const ashlar_optimizer_rule *rule, const ashlar_optimizer_cell *cell,
                         const ashlar_optimizer_run *run, double learning_rate) {
     const ashlar_optimizer_config *config = &rule->config;
-    const bool is_first = cell->state.step == 1;
     const double rate = learning_rate * run->rate_scale;
     const double decay = run->is_decayed ? config->weight_decay : 0;
     const bool is_decoupled = config->kind == ASHLAR_OPTIMIZER_ADAMW;
     ashlar_optimizer_factors f;
+    f.is_first = cell->state.step == 1;
     f.scale = cell->factor;
     f.penalty = is_decoupled ? 0 : decay;
     f.shrink = is_decoupled ? rate * decay : 0;
@@ -104,7 +105,7 @@ ashlar_optimizer_factor(const ashlar_optimizer_rule *rule, const ashlar_optimize
     } else if (config->kind == ASHLAR_OPTIMIZER_RMSPROP) {
         f.keep2 = config->smoothing;
         f.rest2 = 1 - config->smoothing;
-    } else if (!is_first) {
+    } else if (!f.is_first) {
         f.rest1 = 1 - config->dampening; /* the first step takes the whole gradient */
     }
     return f;

@@ -50,9 +50,10 @@ typedef struct ashlar_optimizer_rule {
 } ashlar_optimizer_rule;
 
 /*
- * Elements that are treated alike, side by side in every array. `elements` may be any number;
- * addresses are aligned to their elements (an arena's to 256 B). fp16 and bf16 parameters have
- * fp32 moments and an fp32 master; fp64 ones have fp64 moments.
+ * Elements that are treated alike, side by side in every array. `elements` may be any number, and
+ * addresses are aligned to their elements only: in an arena nearly all runs begin at multiples of
+ * 256 B and have whole lines of it, but options may differ inside a group. fp16 and bf16
+ * parameters have fp32 moments and an fp32 master; fp64 ones have fp64 moments.
  */
 typedef struct ashlar_optimizer_run {
     void *parameters;      /* [elements] of dtype, updated */
@@ -84,8 +85,8 @@ enum {
 
 /*
  * One launch. `runs` is a part of a table that is device memory, as are `cell` and `partials`. Of
- * the first run the elements from `first` count, of the last one those before `end`; both are
- * multiples of 64, or the run's ends. run_count 0: nothing to sum (the sum is 0) or update.
+ * the first run the elements from `first` count, of the last one those before `end`; neither need
+ * be where a chunk ends. run_count 0: nothing to sum (the sum is 0) or update.
  */
 typedef struct ashlar_optimizer_job {
     ashlar_optimizer_rule rule;

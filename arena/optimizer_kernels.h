@@ -15,7 +15,7 @@ typedef struct ashlar_optimizer_kernels {
     double (*sum[ASHLAR_DTYPE_COUNT])(const void *values, size_t count);
 
     /* Update every element of `part`, a piece of a run whose arrays begin with the piece. */
-    void (*update[ASHLAR_DTYPE_COUNT][ASHLAR_ALGORITHM_COUNT])(
+    void (*update[ASHLAR_ALGORITHM_COUNT][ASHLAR_DTYPE_COUNT])(
         const ashlar_optimizer_factors *factors, const ashlar_optimizer_run *part);
 } ashlar_optimizer_kernels;
 

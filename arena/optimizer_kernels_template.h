@@ -4,23 +4,6 @@
  * takes away again).
  */
 
-static double ASHLAR_REAL_NAME(sum)(const void *array, size_t count) {
-    const ASHLAR_REAL *values = array;
-    double lanes[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        for (size_t lane = 0; lane < LANES; lane++) {
-            const double value = (double)values[i + lane];
-            lanes[lane] += value * value;
-        }
-    }
-    for (size_t lane = 0; i < count; i++, lane++) {
-        const double value = (double)values[i];
-        lanes[lane] += value * value;
-    }
-    return add_lanes(lanes);
-}
-
 /* The arrays are apart from each other, and those of moments it does not have are not touched. */
 #define ASHLAR_LOOP(name, function, has_moment1, has_moment2)                                    \
     static void ASHLAR_REAL_NAME(loop_##function)(                                               \
