@@ -93,7 +93,7 @@ static void update_piece(void *context, size_t i) {
     for (size_t run = find_run(job, chunk); chunk < end; chunk++) {
         const part p = find_part(job, chunk, &run);
         if (p.run != known) {
-            factors = ashlar_optimizer_factor(&job->rule, job->cell, p.run, job->learning_rate);
+            factors = ashlar_formula_factors(&job->rule, job->cell, p.run, job->learning_rate);
             known = p.run;
         }
         update_part(s, &p, &factors);
@@ -118,7 +118,7 @@ void ashlar_optimizer_cpu_run_with(const ashlar_optimizer_job *job,
         add_partials(job);
     }
     if ((job->parts & ASHLAR_OPTIMIZER_DECIDE) != 0) {
-        ashlar_optimizer_decide(&job->rule.config, job->rule.algorithm, job->gradient_scale,
+        ashlar_formula_decide(&job->rule.config, job->rule.algorithm, job->gradient_scale,
                                 job->cell);
     }
     if ((job->parts & ASHLAR_OPTIMIZER_UPDATE) != 0 && job->cell->state.is_skipped == 0) {

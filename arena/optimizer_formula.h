@@ -19,7 +19,7 @@
 #include "power.h"
 
 /* GradScaler's update: `is_good` unless a gradient was not finite. */
-ASHLAR_SHARED_FN void ashlar_optimizer_rescale(const ashlar_optimizer_config *config,
+ASHLAR_SHARED_FN void ashlar_formula_rescale(const ashlar_optimizer_config *config,
                                                ashlar_optimizer_state *state, bool is_good) {
     if (!is_good) {
         const double smaller = state->loss_scale * config->scale_backoff;
@@ -33,7 +33,7 @@ ASHLAR_SHARED_FN void ashlar_optimizer_rescale(const ashlar_optimizer_config *co
 }
 
 /* DECIDE, from cell->sum. A skipped step leaves the factors alone: nobody reads them. */
-ASHLAR_SHARED_FN void ashlar_optimizer_decide(const ashlar_optimizer_config *config,
+ASHLAR_SHARED_FN void ashlar_formula_decide(const ashlar_optimizer_config *config,
                                               ashlar_algorithm algorithm, double gradient_scale,
                                               ashlar_optimizer_cell *cell) {
     ashlar_optimizer_state *state = &cell->state;
@@ -55,7 +55,7 @@ ASHLAR_SHARED_FN void ashlar_optimizer_decide(const ashlar_optimizer_config *con
         state->skipped++;
     }
     if (is_scaled) {
-        ashlar_optimizer_rescale(config, state, is_good);
+        ashlar_formula_rescale(config, state, is_good);
     }
 }
 
@@ -75,7 +75,7 @@ typedef struct ashlar_optimizer_factors {
 } ashlar_optimizer_factors;
 
 ASHLAR_SHARED_FN ashlar_optimizer_factors
-ashlar_optimizer_factor(const ashlar_optimizer_rule *rule, const ashlar_optimizer_cell *cell,
+ashlar_formula_factors(const ashlar_optimizer_rule *rule, const ashlar_optimizer_cell *cell,
                         const ashlar_optimizer_run *run, double learning_rate) {
     const ashlar_optimizer_config *config = &rule->config;
     const double rate = learning_rate * run->rate_scale;

@@ -33,20 +33,3 @@ void ashlar_optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_ru
         job->end_chunk = last->first_chunk + count_chunks(last->elements);
     }
 }
-
-ashlar_algorithm ashlar_optimizer_algorithm(const ashlar_optimizer_config *config) {
-    switch (config->kind) {
-    case ASHLAR_OPTIMIZER_ADAGRAD:
-        return ASHLAR_ALGORITHM_ADAGRAD;
-    case ASHLAR_OPTIMIZER_RMSPROP:
-        return config->momentum > 0 ? ASHLAR_ALGORITHM_RMSPROP_MOMENTUM
-                                    : ASHLAR_ALGORITHM_RMSPROP;
-    case ASHLAR_OPTIMIZER_SGD:
-        if (config->momentum > 0) {
-            return config->nesterov ? ASHLAR_ALGORITHM_NESTEROV : ASHLAR_ALGORITHM_MOMENTUM;
-        }
-        return ASHLAR_ALGORITHM_SGD;
-    default:
-        return ASHLAR_ALGORITHM_ADAM;
-    }
-}

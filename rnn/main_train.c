@@ -36,14 +36,14 @@ static command defaults(void) {
                   .batch = 16,
                   .max_length = 256,
                   .steps = 800,
-                  .adamw = ashlar_adamw_default(),
                   .seed = 1,
                   .buckets = 1},
         .sample_bytes = 400,
         .threads = (size_t)ashlar_blas_threads(),
     };
-    c.train.adamw.learning_rate = 0.004;
-    c.train.adamw.clip_norm = 1.0;
+    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.train.optimizer);
+    c.train.optimizer.learning_rate = 0.004;
+    c.train.optimizer.clip_norm = 1.0;
     return c;
 }
 
@@ -61,9 +61,10 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"layers", "N", count, &t->layers, 1, 64, "LSTM layers"},
         {"hidden", "N", count, &t->hidden, 1, 16384, "width of a layer"},
         {"embedding", "N", count, &t->embedding, 1, 16384, "width of a symbol's vector"},
-        {"learning-rate", "X", real, &t->adamw.learning_rate, 1e-12, 10, "of AdamW"},
-        {"weight-decay", "X", real, &t->adamw.weight_decay, 0, 10, "of AdamW"},
-        {"clip", "X", real, &t->adamw.clip_norm, 0, 1e9, "gradient norm to clip at, 0: not at all"},
+        {"learning-rate", "X", real, &t->optimizer.learning_rate, 1e-12, 10, "of AdamW"},
+        {"weight-decay", "X", real, &t->optimizer.weight_decay, 0, 10, "of AdamW"},
+        {"clip", "X", real, &t->optimizer.clip_norm, 0, 1e9,
+         "gradient norm to clip at, 0: not at all"},
         {"seed", "N", ASHLAR_OPTION_SEED, &t->seed, 0, 0, "of weights, batches and sample"},
         {"buckets", "N", count, &t->buckets, 1, 1e6, "ranges of lengths with a memory plan each"},
         {"no-plan", NULL, ASHLAR_OPTION_FLAG, &t->without_plan, 0, 0,

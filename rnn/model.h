@@ -56,8 +56,7 @@ typedef struct ashlar_step_sizes {
 
 /* What a step leaves in device memory for the host to read. */
 typedef struct ashlar_step_results {
-    double loss;      /* mean over the batch's tokens, nats */
-    double grad_norm; /* before clipping */
+    double loss; /* mean over the batch's tokens, nats */
 } ashlar_step_results;
 
 /*

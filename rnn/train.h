@@ -14,7 +14,7 @@ typedef struct ashlar_train_config {
     size_t batch;      /* sequences per step */
     size_t max_length; /* longest sequence in steps; longer ones are cut into pieces */
     size_t steps;
-    ashlar_adamw adamw;
+    ashlar_optimizer_config optimizer;
     uint64_t seed;
     size_t buckets;        /* ranges of lengths with a plan each; 0 and 1: one plan */
     bool without_plan;     /* steps are served by the allocator's ordinary path */

@@ -22,7 +22,7 @@ static const ashlar_train_config config = {
     .batch = 503,
     .max_length = 504,
     .steps = 505,
-    .adamw = {.learning_rate = 0.0625, .weight_decay = 0.125, .clip_norm = 0.375},
+    .optimizer = {.learning_rate = 0.0625, .weight_decay = 0.125, .clip_norm = 0.375},
     .seed = 18446744073709551615u,
     .buckets = 506,
 };
