@@ -75,8 +75,7 @@ static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
 static ashlar_status fill_block(ashlar_optimizer *o, ashlar_stream stream) {
     ashlar_optimizer_cell cell = {.factor = 1, .bias1 = 1, .bias2 = 1};
     cell.state.loss_scale = is_scaled(o) ? o->rule.config.loss_scale : 1;
-    ashlar_status status =
-        ashlar_copy_to_device(o->device, o->cell, &cell, sizeof cell, stream);
+    ashlar_status status = ashlar_copy_to_device(o->device, o->cell, &cell, sizeof cell, stream);
     if (status == ASHLAR_OK) {
         status = ashlar_copy_to_device(o->device, o->runs, o->table.runs,
                                        o->table.count * sizeof *o->runs, stream);
@@ -103,8 +102,8 @@ ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimize
     }
     o->arena = arena;
     o->device = ashlar_allocator_device(ashlar_arena_allocator(arena));
-    o->rule = (ashlar_optimizer_rule){.algorithm = ashlar_optimizer_algorithm(config),
-                                      .config = *config};
+    o->rule =
+        (ashlar_optimizer_rule){.algorithm = ashlar_optimizer_algorithm(config), .config = *config};
     status = ashlar_optimizer_table_init(&o->table, arena, &o->rule);
     if (status == ASHLAR_OK) {
         status = open_device(o);
@@ -199,8 +198,8 @@ ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE |
-                                                ASHLAR_OPTIMIZER_UPDATE);
+    ashlar_optimizer_job job =
+        begin_job(o, ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
     job.learning_rate = learning_rate;
     job.gradient_scale = gradient_scale;
     ashlar_optimizer_table_cut(&o->table, o->runs, 0,
@@ -267,8 +266,9 @@ ashlar_status ashlar_optimizer_write(ashlar_optimizer *o, const ashlar_optimizer
         copy.loss_scale = 1;
     }
     if (!(copy.loss_scale >= (double)FLT_MIN && copy.loss_scale <= (double)FLT_MAX)) {
-        return ashlar_fail(ASHLAR_EINVAL, "optimizer: loss_scale %g; give a positive number that "
-                                          "fp32 can hold",
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "optimizer: loss_scale %g; give a positive number that "
+                           "fp32 can hold",
                            copy.loss_scale);
     }
     return ashlar_copy_to_device(o->device, &o->cell->state, &copy, sizeof copy, stream);

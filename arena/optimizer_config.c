@@ -53,10 +53,9 @@ ashlar_algorithm ashlar_optimizer_algorithm(const ashlar_optimizer_config *confi
 
 unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config) {
     static const unsigned moments[ASHLAR_ALGORITHM_COUNT] = {
-#define X(name, function, moment1, moment2)                                     \
-    [ASHLAR_ALGORITHM_##name] =                                                 \
-        ((moment1) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) : 0) |            \
-        ((moment2) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2) : 0),
+#define X(name, function, moment1, moment2)                                                  \
+    [ASHLAR_ALGORITHM_##name] = ((moment1) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) : 0) | \
+                                ((moment2) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2) : 0),
         ASHLAR_ALGORITHM_MAP(X)
 #undef X
     };
@@ -102,8 +101,8 @@ static ashlar_status check_kind(const ashlar_optimizer_config *c) {
     const bool is_adagrad = c->kind == ASHLAR_OPTIMIZER_ADAGRAD;
     const limit limits[] = {
         {"learning_rate", c->learning_rate, is_positive(c->learning_rate), "a number above 0"},
-        {"weight_decay", c->weight_decay, c->weight_decay >= 0 && c->weight_decay <= (double)FLT_MAX,
-         "0 or more"},
+        {"weight_decay", c->weight_decay,
+         c->weight_decay >= 0 && c->weight_decay <= (double)FLT_MAX, "0 or more"},
         {"clip_norm", c->clip_norm, c->clip_norm >= 0, "0 (no clipping) or more"},
         {"epsilon", c->epsilon, is_sgd || is_positive(c->epsilon),
          "a number above 0 that fp32 can hold"},
@@ -114,8 +113,8 @@ static ashlar_status check_kind(const ashlar_optimizer_config *c) {
         {"dampening", c->dampening, !is_sgd || (c->dampening >= 0 && c->dampening <= 1), "0 to 1"},
         {"smoothing", c->smoothing, !is_rmsprop || (c->smoothing >= 0 && c->smoothing <= 1),
          "0 to 1"},
-        {"rate_decay", c->rate_decay, !is_adagrad || (c->rate_decay >= 0 && isfinite(c->rate_decay)),
-         "0 or more"},
+        {"rate_decay", c->rate_decay,
+         !is_adagrad || (c->rate_decay >= 0 && isfinite(c->rate_decay)), "0 or more"},
         {"nesterov with momentum", c->momentum, !is_sgd || !c->nesterov || c->momentum > 0,
          "a momentum above 0"},
         {"nesterov with dampening", c->dampening, !is_sgd || !c->nesterov || c->dampening <= 0,

@@ -64,8 +64,7 @@ static void sum_piece(void *context, size_t i) {
     cut_piece(s, i, &chunk, &end);
     for (size_t run = find_run(s->job, chunk); chunk < end; chunk++) {
         const part p = find_part(s->job, chunk, &run);
-        const void *values =
-            at(p.run->gradients, p.first, ashlar_dtype_bytes(p.run->dtype));
+        const void *values = at(p.run->gradients, p.first, ashlar_dtype_bytes(p.run->dtype));
         s->job->partials[chunk] = s->kernels->sum[p.run->dtype](values, p.count);
     }
 }
@@ -119,7 +118,7 @@ void ashlar_optimizer_cpu_run_with(const ashlar_optimizer_job *job,
     }
     if ((job->parts & ASHLAR_OPTIMIZER_DECIDE) != 0) {
         ashlar_formula_decide(&job->rule.config, job->rule.algorithm, job->gradient_scale,
-                                job->cell);
+                              job->cell);
     }
     if ((job->parts & ASHLAR_OPTIMIZER_UPDATE) != 0 && job->cell->state.is_skipped == 0) {
         ashlar_workers_run(s.pieces, update_piece, &s);

@@ -13,7 +13,7 @@ typedef struct ASHLAR_REAL_NAME(ashlar_factors) {
 } ASHLAR_REAL_NAME(ashlar_factors);
 
 ASHLAR_SHARED_FN ASHLAR_REAL_NAME(ashlar_factors)
-ASHLAR_REAL_NAME(ashlar_factors_of)(const ashlar_optimizer_factors *f) {
+    ASHLAR_REAL_NAME(ashlar_factors_of)(const ashlar_optimizer_factors *f) {
     ASHLAR_REAL_NAME(ashlar_factors) r;
     r.scale = (ASHLAR_REAL)f->scale;
     r.penalty = (ASHLAR_REAL)f->penalty;
@@ -30,65 +30,72 @@ ASHLAR_REAL_NAME(ashlar_factors_of)(const ashlar_optimizer_factors *f) {
 
 /* The gradient that an update goes by. */
 ASHLAR_SHARED_FN ASHLAR_REAL ASHLAR_REAL_NAME(ashlar_slope)(
-    const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL parameter) {
+    const ASHLAR_REAL_NAME(ashlar_factors) * f, ASHLAR_REAL gradient, ASHLAR_REAL parameter) {
     return f->scale * gradient + f->penalty * parameter;
 }
 
-ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_sgd)(
-    const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL *p,
-    ASHLAR_REAL *m, ASHLAR_REAL *v) {
+ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_sgd)(const ASHLAR_REAL_NAME(ashlar_factors) *
+                                                              f,
+                                                          ASHLAR_REAL gradient, ASHLAR_REAL *p,
+                                                          ASHLAR_REAL *m, ASHLAR_REAL *v) {
     (void)m;
     (void)v;
     *p -= f->rate * ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
 }
 
-ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_momentum)(
-    const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL *p,
-    ASHLAR_REAL *m, ASHLAR_REAL *v) {
+ASHLAR_SHARED_FN void
+ASHLAR_REAL_NAME(ashlar_update_momentum)(const ASHLAR_REAL_NAME(ashlar_factors) * f,
+                                         ASHLAR_REAL gradient, ASHLAR_REAL *p, ASHLAR_REAL *m,
+                                         ASHLAR_REAL *v) {
     (void)v;
     *m = f->keep1 * *m + f->rest1 * ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     *p -= f->rate * *m;
 }
 
-ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_nesterov)(
-    const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL *p,
-    ASHLAR_REAL *m, ASHLAR_REAL *v) {
+ASHLAR_SHARED_FN void
+ASHLAR_REAL_NAME(ashlar_update_nesterov)(const ASHLAR_REAL_NAME(ashlar_factors) * f,
+                                         ASHLAR_REAL gradient, ASHLAR_REAL *p, ASHLAR_REAL *m,
+                                         ASHLAR_REAL *v) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     (void)v;
     *m = f->keep1 * *m + f->rest1 * g;
     *p -= f->rate * (g + f->keep1 * *m);
 }
 
-ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_adam)(
-    const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL *p,
-    ASHLAR_REAL *m, ASHLAR_REAL *v) {
+ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_adam)(const ASHLAR_REAL_NAME(ashlar_factors) *
+                                                               f,
+                                                           ASHLAR_REAL gradient, ASHLAR_REAL *p,
+                                                           ASHLAR_REAL *m, ASHLAR_REAL *v) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     *m = f->keep1 * *m + f->rest1 * g;
     *v = f->keep2 * *v + f->rest2 * g * g;
     *p -= f->rate * *m / (ASHLAR_REAL_ROOT(*v) * f->root_scale + f->epsilon) + f->shrink * *p;
 }
 
-ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_adagrad)(
-    const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL *p,
-    ASHLAR_REAL *m, ASHLAR_REAL *v) {
+ASHLAR_SHARED_FN void
+ASHLAR_REAL_NAME(ashlar_update_adagrad)(const ASHLAR_REAL_NAME(ashlar_factors) * f,
+                                        ASHLAR_REAL gradient, ASHLAR_REAL *p, ASHLAR_REAL *m,
+                                        ASHLAR_REAL *v) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     (void)m;
     *v += g * g;
     *p -= f->rate * g / (ASHLAR_REAL_ROOT(*v) + f->epsilon);
 }
 
-ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_rmsprop)(
-    const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL *p,
-    ASHLAR_REAL *m, ASHLAR_REAL *v) {
+ASHLAR_SHARED_FN void
+ASHLAR_REAL_NAME(ashlar_update_rmsprop)(const ASHLAR_REAL_NAME(ashlar_factors) * f,
+                                        ASHLAR_REAL gradient, ASHLAR_REAL *p, ASHLAR_REAL *m,
+                                        ASHLAR_REAL *v) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     (void)m;
     *v = f->keep2 * *v + f->rest2 * g * g;
     *p -= f->rate * g / (ASHLAR_REAL_ROOT(*v) + f->epsilon);
 }
 
-ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_rmsprop_momentum)(
-    const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL *p,
-    ASHLAR_REAL *m, ASHLAR_REAL *v) {
+ASHLAR_SHARED_FN void
+ASHLAR_REAL_NAME(ashlar_update_rmsprop_momentum)(const ASHLAR_REAL_NAME(ashlar_factors) * f,
+                                                 ASHLAR_REAL gradient, ASHLAR_REAL *p,
+                                                 ASHLAR_REAL *m, ASHLAR_REAL *v) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     *v = f->keep2 * *v + f->rest2 * g * g;
     *m = f->keep1 * *m + g / (ASHLAR_REAL_ROOT(*v) + f->epsilon);

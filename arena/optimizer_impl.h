@@ -97,7 +97,7 @@ typedef struct ashlar_optimizer_job {
     size_t first_chunk, end_chunk; /* chunks that have such elements: [first_chunk, end_chunk) */
     size_t elements;               /* that count: how much work it is */
     ashlar_optimizer_cell *cell;
-    double *partials; /* indexed by the chunk's number in the whole table */
+    double *partials;      /* indexed by the chunk's number in the whole table */
     double learning_rate;  /* of UPDATE */
     double gradient_scale; /* of DECIDE */
 } ashlar_optimizer_job;

@@ -18,22 +18,22 @@ static double add_lanes(const double lanes[static LANES]) {
     return sum;
 }
 
-#define SUM(name, element, real)                                 \
-    static double sum_##name(const void *array, size_t count) {  \
-        const element *values = array;                           \
-        double lanes[LANES] = {0};                               \
-        size_t i = 0;                                            \
-        for (; i + LANES <= count; i += LANES) {                 \
-            for (size_t lane = 0; lane < LANES; lane++) {        \
+#define SUM(name, element, real)                                     \
+    static double sum_##name(const void *array, size_t count) {      \
+        const element *values = array;                               \
+        double lanes[LANES] = {0};                                   \
+        size_t i = 0;                                                \
+        for (; i + LANES <= count; i += LANES) {                     \
+            for (size_t lane = 0; lane < LANES; lane++) {            \
                 const double value = (double)real(values[i + lane]); \
-                lanes[lane] += value * value;                    \
-            }                                                    \
-        }                                                        \
-        for (size_t lane = 0; i < count; i++, lane++) {          \
-            const double value = (double)real(values[i]);        \
-            lanes[lane] += value * value;                        \
-        }                                                        \
-        return add_lanes(lanes);                                 \
+                lanes[lane] += value * value;                        \
+            }                                                        \
+        }                                                            \
+        for (size_t lane = 0; i < count; i++, lane++) {              \
+            const double value = (double)real(values[i]);            \
+            lanes[lane] += value * value;                            \
+        }                                                            \
+        return add_lanes(lanes);                                     \
     }
 
 SUM(f32, float, )
@@ -57,18 +57,17 @@ typedef struct narrow_type {
     void (*narrow)(uint16_t *restrict to, const float *restrict from, size_t count);
 } narrow_type;
 
-#define NARROW_TYPE(name)                                                                       \
-    static void widen_##name(float *restrict to, const uint16_t *restrict from, size_t count) { \
-        for (size_t i = 0; i < count; i++) {                                                    \
-            to[i] = ashlar_float_from_##name(from[i]);                                          \
-        }                                                                                       \
-    }                                                                                           \
-    static void narrow_##name(uint16_t *restrict to, const float *restrict from,                \
-                              size_t count) {                                                   \
-        for (size_t i = 0; i < count; i++) {                                                    \
-            to[i] = ashlar_##name##_from_float(from[i]);                                        \
-        }                                                                                       \
-    }                                                                                           \
+#define NARROW_TYPE(name)                                                                        \
+    static void widen_##name(float *restrict to, const uint16_t *restrict from, size_t count) {  \
+        for (size_t i = 0; i < count; i++) {                                                     \
+            to[i] = ashlar_float_from_##name(from[i]);                                           \
+        }                                                                                        \
+    }                                                                                            \
+    static void narrow_##name(uint16_t *restrict to, const float *restrict from, size_t count) { \
+        for (size_t i = 0; i < count; i++) {                                                     \
+            to[i] = ashlar_##name##_from_float(from[i]);                                         \
+        }                                                                                        \
+    }                                                                                            \
     static const narrow_type type_##name = {widen_##name, narrow_##name};
 
 NARROW_TYPE(f16)
@@ -102,26 +101,30 @@ static void update_narrow(const narrow_type *type, const ashlar_optimizer_factor
     }
 }
 
-#define UPDATE_NARROW(name, function, moment1, moment2)                          \
-    static void update_##function##_f16(const ashlar_optimizer_factors *factors, \
-                                        const ashlar_optimizer_run *part) {      \
-        update_narrow(&type_f16, factors, part, update_##function##_f32);        \
-    }                                                                            \
-    static void update_##function##_bf16(const ashlar_optimizer_factors *factors,\
-                                         const ashlar_optimizer_run *part) {     \
-        update_narrow(&type_bf16, factors, part, update_##function##_f32);       \
+#define UPDATE_NARROW(name, function, moment1, moment2)                           \
+    static void update_##function##_f16(const ashlar_optimizer_factors *factors,  \
+                                        const ashlar_optimizer_run *part) {       \
+        update_narrow(&type_f16, factors, part, update_##function##_f32);         \
+    }                                                                             \
+    static void update_##function##_bf16(const ashlar_optimizer_factors *factors, \
+                                         const ashlar_optimizer_run *part) {      \
+        update_narrow(&type_bf16, factors, part, update_##function##_f32);        \
     }
 ASHLAR_ALGORITHM_MAP(UPDATE_NARROW)
 
 /* ---- the table ---- */
 
-#define ROW(function) \
-    {[ASHLAR_F32] = update_##function##_f32, [ASHLAR_F64] = update_##function##_f64, \
-     [ASHLAR_F16] = update_##function##_f16, [ASHLAR_BF16] = update_##function##_bf16}
+#define ROW(function)                                                                    \
+    {                                                                                    \
+        [ASHLAR_F32] = update_##function##_f32, [ASHLAR_F64] = update_##function##_f64,  \
+        [ASHLAR_F16] = update_##function##_f16, [ASHLAR_BF16] = update_##function##_bf16 \
+    }
 #define ENTRY(name, function, moment1, moment2) [ASHLAR_ALGORITHM_##name] = ROW(function),
 
 const ashlar_optimizer_kernels ASHLAR_KERNELS = {
-    .sum = {[ASHLAR_F32] = sum_f32, [ASHLAR_F64] = sum_f64, [ASHLAR_F16] = sum_f16,
+    .sum = {[ASHLAR_F32] = sum_f32,
+            [ASHLAR_F64] = sum_f64,
+            [ASHLAR_F16] = sum_f16,
             [ASHLAR_BF16] = sum_bf16},
     .update = {ASHLAR_ALGORITHM_MAP(ENTRY)},
 };

@@ -38,10 +38,10 @@ static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
         }
         const size_t begin = run->offset[ASHLAR_LAYOUT_STORAGE];
         table->runs[table->count] = describe(arena, run, regions);
-        table->places[table->count] = (ashlar_optimizer_place){
-            .begin = begin,
-            .end = begin + run->elements * ashlar_dtype_bytes(run->dtype),
-            .elements_before = elements};
+        table->places[table->count] =
+            (ashlar_optimizer_place){.begin = begin,
+                                     .end = begin + run->elements * ashlar_dtype_bytes(run->dtype),
+                                     .elements_before = elements};
         table->count++;
         elements += run->elements;
         if (run->options.rate_scale > table->largest_scale) {

@@ -32,8 +32,7 @@ ashlar_status ashlar_schedule_check(const ashlar_schedule *s) {
                            names[s->kind], (unsigned long long)s->total_steps,
                            (unsigned long long)s->warmup_steps, s->floor);
     }
-    if (s->kind == ASHLAR_SCHEDULE_STEP &&
-        !(s->step_size >= 1 && s->gamma > 0 && s->gamma <= 1)) {
+    if (s->kind == ASHLAR_SCHEDULE_STEP && !(s->step_size >= 1 && s->gamma > 0 && s->gamma <= 1)) {
         return ashlar_fail(ASHLAR_EINVAL,
                            "schedule %s: times %g every %llu steps; give at least 1 step, and a "
                            "factor above 0 that is at most 1",

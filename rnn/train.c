@@ -58,7 +58,10 @@ static ashlar_status build_model(ashlar_trainer *t) {
                                        .embedding = t->config.embedding,
                                        .hidden = t->config.hidden,
                                        .layers = t->config.layers};
-    ashlar_status status = ashlar_allocator_create(t->device, &t->allocator);
+    ashlar_status status = ashlar_schedule_check(&t->config.schedule);
+    if (status == ASHLAR_OK) {
+        status = ashlar_allocator_create(t->device, &t->allocator);
+    }
     if (status == ASHLAR_OK) {
         ashlar_program_print_reports(t->allocator);
         status = ashlar_stream_create(t->device, &t->stream);
@@ -73,6 +76,9 @@ static ashlar_status build_model(ashlar_trainer *t) {
     if (status == ASHLAR_OK) {
         status = ashlar_optimizer_create(t->model->arena, &t->config.optimizer, t->stream,
                                          &t->optimizer);
+    }
+    if (status == ASHLAR_OK) {
+        t->model->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
     }
     if (status == ASHLAR_OK) {
         void *results = NULL;
@@ -152,15 +158,15 @@ static ashlar_phase_calls end_phase(const ashlar_trainer *t, ashlar_driver_count
 }
 
 /* One step on the batch at hand, to updated weights and its results read back. */
-static ashlar_status step_batch(ashlar_trainer *t, outcome *out) {
+static ashlar_status step_batch(ashlar_trainer *t, size_t step, outcome *out) {
     ashlar_step_sizes sizes;
     ashlar_status status = ashlar_model_sizes(t->model, t->batch.steps, t->config.batch, &sizes);
     if (status == ASHLAR_OK) {
         status = ashlar_model_step(t->model, &t->batch, t->config.batch, &sizes, t->results);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_optimizer_step(t->optimizer, t->config.optimizer.learning_rate, 1,
-                                       t->stream);
+        const double rate = ashlar_schedule_rate(&t->config.schedule, step);
+        status = ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_optimizer_read(t->optimizer, &out->optimizer, t->stream);
@@ -173,23 +179,29 @@ static ashlar_status step_batch(ashlar_trainer *t, outcome *out) {
 }
 
 /* The same on the plan of its length. */
-static ashlar_status step_on_plan(ashlar_trainer *t, outcome *out) {
+static ashlar_status step_on_plan(ashlar_trainer *t, size_t step, outcome *out) {
     const uint64_t key = ashlar_warmup_key(&t->warmup, t->batch.steps);
     ashlar_status status = ashlar_step_begin(t->allocator, t->stream, key);
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = step_batch(t, out);
+    status = step_batch(t, step, out);
     const ashlar_status ended = ashlar_step_end(t->allocator);
     return status == ASHLAR_OK ? ended : status;
+}
+
+/* With loss scaling a gradient that is no number is a step to skip, not the end. */
+static bool is_lost(const ashlar_trainer *t, const outcome *out) {
+    return !isfinite(out->results.loss) ||
+           (t->config.optimizer.loss_scale <= 0 && !isfinite(out->optimizer.norm));
 }
 
 /* One step, from the text on. */
 static ashlar_status run_step(ashlar_trainer *t, size_t step, outcome *out) {
     ashlar_batcher_next(t->batcher, &t->batch);
     const ashlar_status status =
-        t->config.without_plan ? step_batch(t, out) : step_on_plan(t, out);
-    if (status == ASHLAR_OK && !(isfinite(out->results.loss) && isfinite(out->optimizer.norm))) {
+        t->config.without_plan ? step_batch(t, step, out) : step_on_plan(t, step, out);
+    if (status == ASHLAR_OK && is_lost(t, out)) {
         return ashlar_fail(ASHLAR_EFORMAT,
                            "step %zu: the loss is no number any more; use a smaller "
                            "--learning-rate",
@@ -230,6 +242,7 @@ static ashlar_status run_steps(ashlar_trainer *t,
         if (status != ASHLAR_OK) {
             return status;
         }
+        report->steps_skipped = step_outcome.optimizer.skipped;
         account(t, step, step_outcome.results.loss, report);
         report->seconds = ashlar_program_now_s() - start;
         report->tokens_per_s = (double)report->tokens / report->seconds;

@@ -51,8 +51,7 @@ static inline bool region_has(ashlar_region region, size_t tensor) {
 
 static inline ashlar_dtype type_in(ashlar_region region, size_t tensor) {
     const ashlar_dtype dtype = cases[tensor].dtype;
-    const bool is_storage =
-        region == ASHLAR_REGION_PARAMETERS || region == ASHLAR_REGION_GRADIENTS;
+    const bool is_storage = region == ASHLAR_REGION_PARAMETERS || region == ASHLAR_REGION_GRADIENTS;
     return is_storage || dtype == ASHLAR_F64 ? dtype : ASHLAR_F32;
 }
 
@@ -109,8 +108,8 @@ static inline bool open_arena(const char *spec, const tensor_case *tensors, size
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        CHECK(ashlar_arena_add(arena, cases[i].name, cases[i].dtype, 1, &cases[i].elements,
-                               NULL) == ASHLAR_OK);
+        CHECK(ashlar_arena_add(arena, cases[i].name, cases[i].dtype, 1, &cases[i].elements, NULL) ==
+              ASHLAR_OK);
         CHECK(ashlar_arena_set_options(arena, i, &cases[i].options) == ASHLAR_OK);
     }
     return ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK;
@@ -160,8 +159,7 @@ static inline void check_padding(void) {
             for (; view != NULL && base + at < view; at++) {
                 wrong += base[at] != 0;
             }
-            at += view == NULL ? 0
-                               : cases[t].elements * ashlar_dtype_bytes(type_in(region, t));
+            at += view == NULL ? 0 : cases[t].elements * ashlar_dtype_bytes(type_in(region, t));
         }
         for (; base != NULL && at < ashlar_arena_region_bytes(arena, region); at++) {
             wrong += base[at] != 0;

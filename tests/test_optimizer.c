@@ -6,6 +6,8 @@
 
 #include <float.h>
 
+#include "optimizer_impl.h"
+
 static reference r; /* too large for a stack */
 
 static ashlar_optimizer_config defaults(ashlar_optimizer_kind kind) {
@@ -135,8 +137,8 @@ static void the_defaults_are_those_of_pytorch(void) {
 }
 
 static void only_moments_that_are_used_are_asked_for(void) {
-    const unsigned least = 1u << ASHLAR_REGION_PARAMETERS | 1u << ASHLAR_REGION_GRADIENTS |
-                           1u << ASHLAR_REGION_MASTER;
+    const unsigned least =
+        1u << ASHLAR_REGION_PARAMETERS | 1u << ASHLAR_REGION_GRADIENTS | 1u << ASHLAR_REGION_MASTER;
     const unsigned first = 1u << ASHLAR_REGION_MOMENT1, second = 1u << ASHLAR_REGION_MOMENT2;
     const unsigned plain[] = {0, first | second, first | second, second, second};
     const unsigned with_momentum[] = {first, first | second, first | second, second,
@@ -213,12 +215,27 @@ static void an_arena_whose_tensors_are_all_frozen_stays(void) {
     close_optimizer();
 }
 
+/* A cell, the runs, and a partial sum for each chunk. */
+static void the_block_has_room_for_everything(void) {
+    static const tensor_case tensors[] = {{"a", ASHLAR_F32, ELEMENTS_MAX, {0}},
+                                          {"b", ASHLAR_F32, 100 * 4096, {.has_no_decay = true}}};
+    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_SGD);
+    REQUIRE(open_arena("memory=64MiB", tensors, 2, ashlar_optimizer_regions(&config)));
+    const size_t before = stats_now().live_bytes;
+    REQUIRE(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_OK);
+    CHECK_ZU(stats_now().live_bytes - before, sizeof(ashlar_optimizer_cell) +
+                                                  2 * sizeof(ashlar_optimizer_run) +
+                                                  (2 + 100) * sizeof(double));
+    close_optimizer();
+}
+
 static void work_is_queued_with_its_own_copy_of_the_values(void) {
     static image eager;
     for (int pass = 0; pass < 2; pass++) {
         ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
-        REQUIRE(open_optimizer_of(pass == 0 ? "memory=16MiB" : "memory=16MiB,mode=adversarial,seed=3",
-                                  all_cases, 4, &config));
+        REQUIRE(
+            open_optimizer_of(pass == 0 ? "memory=16MiB" : "memory=16MiB,mode=adversarial,seed=3",
+                              all_cases, 4, &config));
         ashlar_optimizer_state state = {.step = 99};
         draw(ASHLAR_REGION_GRADIENTS, 2, 1);
         CHECK(ashlar_optimizer_step(optimizer, 0.1, 1, streams[0]) == ASHLAR_OK);
@@ -250,6 +267,7 @@ int main(void) {
     RUN(padding_survives_extreme_values);
     RUN(a_rate_of_zero_changes_no_parameter);
     RUN(an_arena_whose_tensors_are_all_frozen_stays);
+    RUN(the_block_has_room_for_everything);
     RUN(work_is_queued_with_its_own_copy_of_the_values);
     return check_report();
 }

@@ -14,8 +14,9 @@ enum { RUNS = 9, ROOM = 40000 };
 
 /* More than one chunk, less, exactly one; ends that are no multiple of any vector. */
 static const size_t lengths[RUNS] = {40000, 1, 4096, 8192, 17, 39999, 15, 4097, 63};
-static const ashlar_dtype types[RUNS] = {ASHLAR_F32, ASHLAR_F32, ASHLAR_F64, ASHLAR_F16, ASHLAR_F16,
-                                         ASHLAR_BF16, ASHLAR_F64, ASHLAR_F32, ASHLAR_BF16};
+static const ashlar_dtype types[RUNS] = {ASHLAR_F32, ASHLAR_F32, ASHLAR_F64,
+                                         ASHLAR_F16, ASHLAR_F16, ASHLAR_BF16,
+                                         ASHLAR_F64, ASHLAR_F32, ASHLAR_BF16};
 
 /* Everything a job works on; compared as a whole. */
 typedef struct world {
@@ -87,8 +88,8 @@ static void draw_world(world *w) {
 
 static ashlar_optimizer_job job_on(world *w, ashlar_algorithm algorithm) {
     static const ashlar_optimizer_kind kinds[ASHLAR_ALGORITHM_COUNT] = {
-        ASHLAR_OPTIMIZER_SGD,   ASHLAR_OPTIMIZER_SGD,     ASHLAR_OPTIMIZER_SGD,
-        ASHLAR_OPTIMIZER_ADAMW, ASHLAR_OPTIMIZER_ADAGRAD, ASHLAR_OPTIMIZER_RMSPROP,
+        ASHLAR_OPTIMIZER_SGD,    ASHLAR_OPTIMIZER_SGD,     ASHLAR_OPTIMIZER_SGD,
+        ASHLAR_OPTIMIZER_ADAMW,  ASHLAR_OPTIMIZER_ADAGRAD, ASHLAR_OPTIMIZER_RMSPROP,
         ASHLAR_OPTIMIZER_RMSPROP};
     ashlar_optimizer_job job = {.parts = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE |
                                          ASHLAR_OPTIMIZER_UPDATE,

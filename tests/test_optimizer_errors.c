@@ -35,8 +35,8 @@ static void check_field(size_t field, const char *name, unsigned kinds, const do
     }
 }
 
-#define FIELD(name, kinds, bad, good)                                                   \
-    check_field(offsetof(ashlar_optimizer_config, name), #name, kinds, bad,             \
+#define FIELD(name, kinds, bad, good)                                       \
+    check_field(offsetof(ashlar_optimizer_config, name), #name, kinds, bad, \
                 sizeof(bad) / sizeof(bad)[0], good, sizeof(good) / sizeof(good)[0])
 
 enum {
@@ -151,6 +151,12 @@ static void rates_that_options_make_too_large_are_refused(void) {
     CHECK(ashlar_optimizer_update(optimizer, 0, 0, 0.99 * most, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_optimizer_update(optimizer, 0, 0, 1.01 * most, streams[0]) == ASHLAR_EINVAL);
     close_optimizer();
+    config.kind = ASHLAR_OPTIMIZER_ADAM; /* whose first rate is divided by 1 - beta1 */
+    REQUIRE(open_optimizer(&config));
+    CHECK(ashlar_optimizer_update(optimizer, 0, 0, 0.09 * most, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_update(optimizer, 0, 0, 0.11 * most, streams[0]) == ASHLAR_EINVAL);
+    close_optimizer();
+    config.kind = ASHLAR_OPTIMIZER_SGD;
     config.weight_decay = 2;
     REQUIRE(open_optimizer(&config));
     CHECK(ashlar_optimizer_update(optimizer, 0, 0, 0.49 * most, streams[0]) == ASHLAR_OK);
@@ -162,8 +168,8 @@ static void ranges_that_are_none_are_refused(void) {
     const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     REQUIRE(open_optimizer(&config));
     const size_t all = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
-    const size_t ranges[][2] = {{128, 256}, {0, 128}, {0, all + 256}, {all, 256}, {all + 256, 0},
-                                {256, SIZE_MAX - 255}};
+    const size_t ranges[][2] = {{128, 256}, {0, 128},       {0, all + 256},
+                                {all, 256}, {all + 256, 0}, {256, SIZE_MAX - 255}};
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
         const size_t offset = ranges[i][0], bytes = ranges[i][1];
         CHECK(ashlar_optimizer_sum(optimizer, offset, bytes, streams[0]) == ASHLAR_EINVAL);
@@ -262,8 +268,9 @@ static void failures_of_create_leave_nothing_behind(void) {
             ashlar_host_fail_at(0);
             ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
             /* The software driver's own want of host memory is one of the device. */
-            CHECK(status == ASHLAR_OK ||
-                  status == (way == 1 ? ASHLAR_EDRIVER : n <= 4 ? ASHLAR_EHOSTMEM : ASHLAR_ENOMEM));
+            CHECK(status == ASHLAR_OK || status == (way == 1 ? ASHLAR_EDRIVER
+                                                    : n <= 4 ? ASHLAR_EHOSTMEM
+                                                             : ASHLAR_ENOMEM));
             CHECK((optimizer != NULL) == (status == ASHLAR_OK));
             close_optimizer();
         }

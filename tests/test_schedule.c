@@ -16,8 +16,7 @@ static ashlar_schedule cosine(void) {
 }
 
 static ashlar_schedule step(void) {
-    return (ashlar_schedule){
-        .kind = ASHLAR_SCHEDULE_STEP, .rate = 2, .step_size = 3, .gamma = 0.5};
+    return (ashlar_schedule){.kind = ASHLAR_SCHEDULE_STEP, .rate = 2, .step_size = 3, .gamma = 0.5};
 }
 
 static void check_rates(const ashlar_schedule *s, const double *want, size_t count) {

@@ -28,8 +28,8 @@ static void reference_steps(reference *r, const ashlar_train_config *c, ashlar_b
         ashlar_batcher_next(batcher, batch);
         CHECK(ashlar_model_sizes(model, batch->steps, c->batch, &sizes) == ASHLAR_OK);
         CHECK(ashlar_model_step(model, batch, c->batch, &sizes, results) == ASHLAR_OK);
-        CHECK(ashlar_optimizer_step(optimizer, c->optimizer.learning_rate, 1, streams[1]) ==
-              ASHLAR_OK);
+        const double rate = ashlar_schedule_rate(&c->schedule, i + 1);
+        CHECK(ashlar_optimizer_step(optimizer, rate, 1, streams[1]) == ASHLAR_OK);
         wait_for(streams[1]);
         r->losses[i] = results->loss;
         r->tokens[i] = (double)batch->tokens;
@@ -208,7 +208,7 @@ static void the_plan_changes_no_loss_and_serves_every_block(void) {
 static void the_loss_falls(void) {
     static shown seen;
     ashlar_train_config config = small_config(60);
-    config.optimizer.learning_rate = 0.02;
+    config.schedule.rate = 0.02;
     ashlar_train_report report;
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);

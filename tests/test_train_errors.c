@@ -97,6 +97,20 @@ static void gradients_that_are_no_numbers_are_an_error(void) {
     close_text();
 }
 
+static void with_loss_scaling_such_steps_are_skipped(void) {
+    ashlar_train_config config = small_config(5);
+    ashlar_train_report report;
+    ashlar_trainer *trainer = NULL;
+    config.optimizer.loss_scale = 1024;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(ashlar_trainer_create(device, corpus, &config, &trainer) == ASHLAR_OK);
+    CHECK(ashlar_trainer_run(trainer, spoil_the_next_step, trainer, &report) == ASHLAR_OK);
+    CHECK(report.steps_skipped == 3); /* from the third on */
+    CHECK(*ashlar_trainer_model(trainer)->loss_scale == 1024 / 8);
+    ashlar_trainer_destroy(trainer);
+    close_text();
+}
+
 static double now_seconds(void) {
     struct timespec time;
     CHECK(clock_gettime(CLOCK_MONOTONIC, &time) == 0);
@@ -150,7 +164,7 @@ static void a_weight_that_left_the_arena_is_reported(void) {
 static void a_learning_rate_that_diverges_is_an_error(void) {
     static shown seen;
     ashlar_train_config config = small_config(40);
-    config.optimizer.learning_rate = 1e30;
+    config.schedule.rate = 1e30;
     ashlar_train_report report = {.steps = 77};
     REQUIRE(open_text("memory=256MiB"));
     CHECK(train(&config, &seen, &report) == ASHLAR_EFORMAT);
@@ -249,6 +263,7 @@ static void each_call_of_a_step_may_fail(void) {
 int main(void) {
     RUN(batches_are_staged_in_one_page_locked_block);
     RUN(gradients_that_are_no_numbers_are_an_error);
+    RUN(with_loss_scaling_such_steps_are_skipped);
     RUN(seconds_are_those_that_have_passed);
     RUN(a_weight_that_left_the_arena_is_reported);
     RUN(a_learning_rate_that_diverges_is_an_error);

@@ -30,6 +30,7 @@ static inline ashlar_train_config small_config(size_t steps) {
     ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config.optimizer);
     config.optimizer.learning_rate = 0.01;
     config.optimizer.clip_norm = 1;
+    config.schedule.rate = config.optimizer.learning_rate;
     return config;
 }
 
