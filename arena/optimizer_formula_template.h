@@ -30,78 +30,63 @@ ASHLAR_SHARED_FN ASHLAR_REAL_NAME(ashlar_factors)
 
 /* The gradient that an update goes by. */
 ASHLAR_SHARED_FN ASHLAR_REAL ASHLAR_REAL_NAME(ashlar_slope)(
-    const ASHLAR_REAL_NAME(ashlar_factors) * f, ASHLAR_REAL gradient, ASHLAR_REAL parameter) {
+    const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL parameter) {
     return f->scale * gradient + f->penalty * parameter;
 }
 
-ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_sgd)(const ASHLAR_REAL_NAME(ashlar_factors) *
-                                                              f,
-                                                          ASHLAR_REAL gradient, ASHLAR_REAL *p,
-                                                          ASHLAR_REAL *m, ASHLAR_REAL *v) {
+#define ASHLAR_UPDATE(name)                                                              \
+    ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_##name)(                        \
+        const ASHLAR_REAL_NAME(ashlar_factors) *f, ASHLAR_REAL gradient, ASHLAR_REAL *p, \
+        ASHLAR_REAL *m, ASHLAR_REAL *v)
+
+ASHLAR_UPDATE(sgd) {
     (void)m;
     (void)v;
     *p -= f->rate * ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
 }
 
-ASHLAR_SHARED_FN void
-ASHLAR_REAL_NAME(ashlar_update_momentum)(const ASHLAR_REAL_NAME(ashlar_factors) * f,
-                                         ASHLAR_REAL gradient, ASHLAR_REAL *p, ASHLAR_REAL *m,
-                                         ASHLAR_REAL *v) {
+ASHLAR_UPDATE(momentum) {
     (void)v;
     *m = f->keep1 * *m + f->rest1 * ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     *p -= f->rate * *m;
 }
 
-ASHLAR_SHARED_FN void
-ASHLAR_REAL_NAME(ashlar_update_nesterov)(const ASHLAR_REAL_NAME(ashlar_factors) * f,
-                                         ASHLAR_REAL gradient, ASHLAR_REAL *p, ASHLAR_REAL *m,
-                                         ASHLAR_REAL *v) {
+ASHLAR_UPDATE(nesterov) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     (void)v;
     *m = f->keep1 * *m + f->rest1 * g;
     *p -= f->rate * (g + f->keep1 * *m);
 }
 
-ASHLAR_SHARED_FN void ASHLAR_REAL_NAME(ashlar_update_adam)(const ASHLAR_REAL_NAME(ashlar_factors) *
-                                                               f,
-                                                           ASHLAR_REAL gradient, ASHLAR_REAL *p,
-                                                           ASHLAR_REAL *m, ASHLAR_REAL *v) {
+ASHLAR_UPDATE(adam) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     *m = f->keep1 * *m + f->rest1 * g;
     *v = f->keep2 * *v + f->rest2 * g * g;
     *p -= f->rate * *m / (ASHLAR_REAL_ROOT(*v) * f->root_scale + f->epsilon) + f->shrink * *p;
 }
 
-ASHLAR_SHARED_FN void
-ASHLAR_REAL_NAME(ashlar_update_adagrad)(const ASHLAR_REAL_NAME(ashlar_factors) * f,
-                                        ASHLAR_REAL gradient, ASHLAR_REAL *p, ASHLAR_REAL *m,
-                                        ASHLAR_REAL *v) {
+ASHLAR_UPDATE(adagrad) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     (void)m;
     *v += g * g;
     *p -= f->rate * g / (ASHLAR_REAL_ROOT(*v) + f->epsilon);
 }
 
-ASHLAR_SHARED_FN void
-ASHLAR_REAL_NAME(ashlar_update_rmsprop)(const ASHLAR_REAL_NAME(ashlar_factors) * f,
-                                        ASHLAR_REAL gradient, ASHLAR_REAL *p, ASHLAR_REAL *m,
-                                        ASHLAR_REAL *v) {
+ASHLAR_UPDATE(rmsprop) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     (void)m;
     *v = f->keep2 * *v + f->rest2 * g * g;
     *p -= f->rate * g / (ASHLAR_REAL_ROOT(*v) + f->epsilon);
 }
 
-ASHLAR_SHARED_FN void
-ASHLAR_REAL_NAME(ashlar_update_rmsprop_momentum)(const ASHLAR_REAL_NAME(ashlar_factors) * f,
-                                                 ASHLAR_REAL gradient, ASHLAR_REAL *p,
-                                                 ASHLAR_REAL *m, ASHLAR_REAL *v) {
+ASHLAR_UPDATE(rmsprop_momentum) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     *v = f->keep2 * *v + f->rest2 * g * g;
     *m = f->keep1 * *m + g / (ASHLAR_REAL_ROOT(*v) + f->epsilon);
     *p -= f->rate * *m;
 }
 
+#undef ASHLAR_UPDATE
 #undef ASHLAR_REAL
 #undef ASHLAR_REAL_NAME
 #undef ASHLAR_REAL_ROOT

@@ -7,7 +7,7 @@
 /* The arrays are apart from each other, and those of moments it does not have are not touched. */
 #define ASHLAR_LOOP(name, function, has_moment1, has_moment2)                                    \
     static void ASHLAR_REAL_NAME(loop_##function)(                                               \
-        const ASHLAR_REAL_NAME(ashlar_factors) * factors, const ASHLAR_REAL *restrict gradients, \
+        const ASHLAR_REAL_NAME(ashlar_factors) *factors, const ASHLAR_REAL *restrict gradients,  \
         ASHLAR_REAL *restrict parameters, ASHLAR_REAL *restrict moment1,                         \
         ASHLAR_REAL *restrict moment2, size_t count) {                                           \
         const ASHLAR_REAL_NAME(ashlar_factors) f = *factors;                                     \
@@ -28,8 +28,8 @@
     static void ASHLAR_REAL_NAME(update_##function)(const ashlar_optimizer_factors *factors,     \
                                                     const ashlar_optimizer_run *part) {          \
         const ASHLAR_REAL_NAME(ashlar_factors) f = ASHLAR_REAL_NAME(ashlar_factors_of)(factors); \
-        ASHLAR_REAL_NAME(loop_##function)                                                        \
-        (&f, part->gradients, part->parameters, part->moment1, part->moment2, part->elements);   \
+        ASHLAR_REAL_NAME(loop_##function)(&f, part->gradients, part->parameters, part->moment1,  \
+                                          part->moment2, part->elements);                        \
     }
 ASHLAR_ALGORITHM_MAP(ASHLAR_LOOP)
 #undef ASHLAR_LOOP

@@ -105,20 +105,19 @@ static size_t elements_before(const ashlar_optimizer_table *table, size_t i, siz
 void ashlar_optimizer_table_cut(const ashlar_optimizer_table *table,
                                 const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
                                 ashlar_optimizer_job *job) {
-    const size_t chunk = ASHLAR_OPTIMIZER_CHUNK;
+    const size_t chunk = ASHLAR_OPTIMIZER_CHUNK, stop = offset + bytes;
     const size_t first = find(table, offset);
-    size_t last = bytes == 0 ? table->count : find(table, offset + bytes - 1);
-    if (last == table->count || table->places[last].begin >= offset + bytes) {
-        last--; /* may be SIZE_MAX, which is before 0 */
-    }
+    size_t end = find(table, stop);
+    end += end < table->count && table->places[end].begin < stop;
     ashlar_optimizer_cover(job, NULL, 0);
-    if (bytes == 0 || first == last + 1) {
+    if (bytes == 0 || first == end) {
         return;
     }
+    const size_t last = end - 1;
     job->runs = runs + first;
-    job->run_count = last - first + 1;
+    job->run_count = end - first;
     job->first = elements_before(table, first, offset);
-    job->end = elements_before(table, last, offset + bytes);
+    job->end = elements_before(table, last, stop);
     job->first_chunk = table->runs[first].first_chunk + job->first / chunk;
     job->end_chunk = table->runs[last].first_chunk + (job->end + chunk - 1) / chunk;
     job->elements = table->places[last].elements_before + job->end -
