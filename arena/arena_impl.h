@@ -107,9 +107,9 @@ ashlar_arena_binding *ashlar_arena_find_binding(const ashlar_arena *arena, void 
  * Say in words what of the arena lies at [ptr, ptr + bytes): "40 bytes into tensor x (gradients)".
  * True: something does; else the text is "none of the arena's memory".
  */
-enum { ASHLAR_PLACE_BYTES = 256 };
+enum { ASHLAR_WHERE_BYTES = 256 };
 bool ashlar_arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
-                           char text[static ASHLAR_PLACE_BYTES]);
+                           char text[static ASHLAR_WHERE_BYTES]);
 
 /*
  * Place every group and tensor: the arithmetic of commit, without device memory. Errors:

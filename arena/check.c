@@ -41,7 +41,7 @@ static void find_around(const ashlar_arena *arena, ashlar_layout layout, size_t 
 
 /* Describe [begin, end) of a region; `is_outside`: it begins before the region. */
 static void describe_inside(const ashlar_arena *arena, ashlar_region region, size_t begin,
-                            size_t end, bool is_outside, char text[static ASHLAR_PLACE_BYTES]) {
+                            size_t end, bool is_outside, char text[static ASHLAR_WHERE_BYTES]) {
     const ashlar_layout layout = ashlar_region_layout(region);
     const char *name = ashlar_region_text(region);
     size_t on, before;
@@ -49,21 +49,21 @@ static void describe_inside(const ashlar_arena *arena, ashlar_region region, siz
     const char *on_name = on < arena->tensor_count ? arena->tensors[on].name : NULL;
     const char *start = is_outside ? "outside the arena" : "padding";
     if (on_name != NULL && (is_outside || begin_of(arena, layout, on) > begin)) {
-        (void)snprintf(text, ASHLAR_PLACE_BYTES, "%s, and reaches onto tensor %s (%s)", start,
+        (void)snprintf(text, ASHLAR_WHERE_BYTES, "%s, and reaches onto tensor %s (%s)", start,
                        on_name, name);
     } else if (on_name != NULL) {
-        (void)snprintf(text, ASHLAR_PLACE_BYTES, "%zu bytes into tensor %s (%s)",
+        (void)snprintf(text, ASHLAR_WHERE_BYTES, "%zu bytes into tensor %s (%s)",
                        begin - begin_of(arena, layout, on), on_name, name);
     } else if (before < arena->tensor_count) {
-        (void)snprintf(text, ASHLAR_PLACE_BYTES, "padding behind tensor %s (%s)",
+        (void)snprintf(text, ASHLAR_WHERE_BYTES, "padding behind tensor %s (%s)",
                        arena->tensors[before].name, name);
     } else {
-        (void)snprintf(text, ASHLAR_PLACE_BYTES, "%s, before the first tensor (%s)", start, name);
+        (void)snprintf(text, ASHLAR_WHERE_BYTES, "%s, before the first tensor (%s)", start, name);
     }
 }
 
 bool ashlar_arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
-                           char text[static ASHLAR_PLACE_BYTES]) {
+                           char text[static ASHLAR_WHERE_BYTES]) {
     const uintptr_t begin = (uintptr_t)ptr;
     const uintptr_t end = bytes <= UINTPTR_MAX - begin ? begin + bytes : UINTPTR_MAX;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
@@ -75,7 +75,7 @@ bool ashlar_arena_describe(const ashlar_arena *arena, const void *ptr, size_t by
             return true;
         }
     }
-    (void)snprintf(text, ASHLAR_PLACE_BYTES, "none of the arena's memory");
+    (void)snprintf(text, ASHLAR_WHERE_BYTES, "none of the arena's memory");
     return false;
 }
 
@@ -193,7 +193,7 @@ static ashlar_status check_regions(const ashlar_arena *arena) {
 static ashlar_status report_pointer(const ashlar_arena *arena, const ashlar_arena_binding *binding,
                                     const void *want) {
     const ashlar_layout layout = ashlar_region_layout(binding->region);
-    char place[ASHLAR_PLACE_BYTES] = "NULL";
+    char place[ASHLAR_WHERE_BYTES] = "NULL";
     if (*binding->pointer != NULL) {
         (void)ashlar_arena_describe(arena, *binding->pointer,
                                     ashlar_arena_tensor_bytes(arena, layout, binding->tensor),

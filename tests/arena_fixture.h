@@ -86,8 +86,7 @@ static inline bool run_with_fault(const fault_case *of, int fn, unsigned long n)
         ashlar_driver_fail_at(driver, fn, n, CU_UNKNOWN);
     }
     const ashlar_status status = of->run();
-    const bool has_fired =
-        fn < 0 ? !is_still_armed(n) : atomic_load(&driver->fail_countdown) == 0;
+    const bool has_fired = fn < 0 ? !is_still_armed(n) : atomic_load(&driver->fail_countdown) == 0;
     ashlar_driver_fail_at(driver, 0, 0, CU_SUCCESS);
     of->check(status);
     CHECK(has_fired || status == ASHLAR_OK);

@@ -16,8 +16,8 @@ static void a_bound_pointer_is_set(void) {
 
 /* Type by region: bf16 parameters and gradients, F32 moments and masters. */
 static void a_bound_view_is_filled_in(void) {
-    static const ashlar_dtype types[ASHLAR_REGION_COUNT] = {
-        ASHLAR_BF16, ASHLAR_BF16, ASHLAR_F32, ASHLAR_F32, ASHLAR_F32};
+    static const ashlar_dtype types[ASHLAR_REGION_COUNT] = {ASHLAR_BF16, ASHLAR_BF16, ASHLAR_F32,
+                                                            ASHLAR_F32, ASHLAR_F32};
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
         ashlar_tensor_view half, five;

@@ -9,6 +9,7 @@
 #include <ashlar/config.h>
 #include <ashlar/device.h>
 #include <ashlar/dtype.h>
+#include <ashlar/flatten.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/pack.h>
 #include <ashlar/plan.h>
