@@ -16,6 +16,7 @@
 #include <ashlar/plan_file.h>
 #include <ashlar/plan_list.h>
 #include <ashlar/pool.h>
+#include <ashlar/reduce.h>
 #include <ashlar/replica.h>
 #include <ashlar/rnn.h>
 #include <ashlar/status.h>
