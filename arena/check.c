@@ -65,7 +65,7 @@ static void describe_inside(const ashlar_arena *arena, ashlar_region region, siz
 bool ashlar_arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
                            char text[static ASHLAR_WHERE_BYTES]) {
     const uintptr_t begin = (uintptr_t)ptr;
-    const uintptr_t end = bytes <= UINTPTR_MAX - begin ? begin + bytes : UINTPTR_MAX;
+    const uintptr_t end = begin + bytes; /* may wrap: then no region is behind it */
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const uintptr_t base = (uintptr_t)arena->regions[i];
         const size_t size = ashlar_arena_region_bytes(arena, (ashlar_region)i);

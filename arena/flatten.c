@@ -231,9 +231,8 @@ static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_s
     }
     for (size_t i = 0; i < g->freed_count && status == ASHLAR_OK && !g->is_unmarked; i++) {
         status = ashlar_record_stream(owner, g->freed[i], stream);
-        if (status ==
-            ASHLAR_EPOINTER) { /* a live block: guard=unmap, which knows one stream each */
-            g->is_unmarked = true;
+        if (status == ASHLAR_EPOINTER) {
+            g->is_unmarked = true; /* it is live: guard=unmap, where a block has one stream */
             status = ASHLAR_OK;
         }
     }

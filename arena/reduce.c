@@ -34,7 +34,7 @@ struct ashlar_reducer {
     bool *is_final; /* [tensor_count] */
     size_t next;
     ashlar_status failure;                         /* of sending bucket `next` */
-    ashlar_stream streams[ASHLAR_REDUCER_STREAMS]; /* [stream_count], none of them `stream` */
+    ashlar_stream streams[ASHLAR_REDUCER_STREAMS]; /* [stream_count], all different */
     size_t stream_count;
 };
 
@@ -202,12 +202,8 @@ static ashlar_status check_final(const ashlar_reducer *r, size_t tensor) {
                                : ASHLAR_OK;
 }
 
-/* The bits of `stream` in a bucket: none for the collectives' own. */
-static ashlar_status number_stream(ashlar_reducer *r, ashlar_stream stream, uint64_t *bits) {
-    if (stream == r->stream) {
-        *bits = 0;
-        return ASHLAR_OK;
-    }
+/* The bit of `stream` in a bucket. */
+static ashlar_status number_stream(ashlar_reducer *r, ashlar_stream stream, uint64_t *bit) {
     size_t i = 0;
     while (i < r->stream_count && r->streams[i] != stream) {
         i++;
@@ -220,15 +216,15 @@ static ashlar_status number_stream(ashlar_reducer *r, ashlar_stream stream, uint
     if (i == r->stream_count) {
         r->streams[r->stream_count++] = stream;
     }
-    *bits = (uint64_t)1 << i;
+    *bit = (uint64_t)1 << i;
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar_reducer_final(ashlar_reducer *r, size_t tensor, ashlar_stream stream) {
-    uint64_t bits = 0;
+    uint64_t bit = 0;
     ashlar_status status = check_final(r, tensor);
     if (status == ASHLAR_OK) {
-        status = number_stream(r, stream, &bits);
+        status = number_stream(r, stream, &bit);
     }
     if (status != ASHLAR_OK) {
         return status;
@@ -236,7 +232,7 @@ ashlar_status ashlar_reducer_final(ashlar_reducer *r, size_t tensor, ashlar_stre
     bucket *of = &r->buckets[r->arena->groups[r->arena->tensors[tensor].group].bucket];
     r->is_final[tensor] = true;
     of->missing--;
-    of->streams |= bits;
+    of->streams |= bit;
     return send_ready(r);
 }
 

@@ -86,6 +86,15 @@ static void a_view_that_reaches_into_the_arena_from_outside_is_found(void) {
     tear_down_arena();
 }
 
+static void a_view_that_reaches_onto_the_first_byte_from_outside_is_found(void) {
+    REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
+    CHECK(ashlar_arena_add(arena, "first", ASHLAR_F32, 1, &(size_t){9}, NULL) == ASHLAR_OK);
+    REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK);
+    check_place(ASHLAR_REGION_PARAMETERS, 0, view_of(ASHLAR_REGION_PARAMETERS, 0) - 35,
+                "outside the arena, and reaches onto tensor first (parameters)");
+    tear_down_arena();
+}
+
 /* ---- views ---- */
 
 static void a_view_of_another_type_is_found(void) {
@@ -201,6 +210,9 @@ static void a_tensor_whose_shape_changed_is_found(void) {
     two->info.bytes = 48;
     check_finds(message);
     *two = old;
+    arena->tensors[HALF].info.dtype = ASHLAR_F16; /* of the same size */
+    check_finds("tensor half has another shape or type than its place");
+    arena->tensors[HALF].info.dtype = ASHLAR_BF16;
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
     tear_down_arena();
 }
@@ -277,6 +289,7 @@ int main(void) {
     RUN(a_view_moved_onto_another_tensor_is_found_with_both_names);
     RUN(a_view_moved_into_padding_is_found);
     RUN(a_view_that_reaches_into_the_arena_from_outside_is_found);
+    RUN(a_view_that_reaches_onto_the_first_byte_from_outside_is_found);
     RUN(a_view_of_another_type_is_found);
     RUN(a_view_of_another_shape_is_found_in_each_dimension);
     RUN(the_address_of_a_view_is_watched_too);

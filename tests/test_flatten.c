@@ -88,14 +88,16 @@ static void neighbours_on_both_sides_are_one_copy(void) {
 static void tied_tensors_are_copied_once_and_stay_tied(void) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     void *tied[3];
-    unsigned char *block = take(280, streams[0]);
+    unsigned char *block = take(280, streams[0]), *other = take(64, streams[0]);
     queue_write(streams[0], block, 280, 7);
     for (size_t i = 0; i < 3; i++) {
         tied[i] = block;
-        items[i] = (ashlar_flatten_item){FOUR, &tied[i]};
+        items[2 * i] = (ashlar_flatten_item){FOUR, &tied[i]};
     }
-    CHECK(flatten(ASHLAR_REGION_PARAMETERS, 3, NULL, streams[0]) == ASHLAR_OK);
-    CHECK(gathered.tied == 2 && gathered.copies == 1 && gathered.copied_bytes == 280 &&
+    pointers[THREE] = other; /* between them, and tied by naming one pointer twice */
+    items[1] = items[3] = (ashlar_flatten_item){THREE, &pointers[THREE]};
+    CHECK(flatten(ASHLAR_REGION_PARAMETERS, 5, NULL, streams[0]) == ASHLAR_OK);
+    CHECK(gathered.tied == 3 && gathered.copies == 2 && gathered.copied_bytes == 280 + 64 &&
           gathered.merged == 0);
     wait_for(streams[0]);
     for (size_t i = 0; i < 3; i++) {
@@ -104,6 +106,7 @@ static void tied_tensors_are_copied_once_and_stay_tied(void) {
     }
     CHECK(holds(tied[2], 280, 7));
     give(block);
+    give(other);
     tear_down_arena();
 }
 

@@ -207,6 +207,13 @@ static void a_bucket_waits_once_for_each_other_stream(void) {
     CHECK_ZU(sent_count, BUCKETS);
     CHECK(ashlar_reducer_finish(reducer, streams[3]) == ASHLAR_OK); /* its own: no wait */
     CHECK_ZU(CALLS(stream_wait_event) - waits, 4);
+    /* The next step knows nothing of these streams. */
+    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
+    for (size_t i = 0; i < TENSORS; i++) {
+        CHECK(ashlar_reducer_final(reducer, i, streams[0]) == ASHLAR_OK);
+    }
+    CHECK_ZU(CALLS(stream_wait_event) - waits, 4 + BUCKETS);
+    CHECK(ashlar_reducer_finish(reducer, streams[3]) == ASHLAR_OK);
     tear_down_reducer();
 }
 
@@ -505,6 +512,18 @@ static void broadcasts_and_gathers_end_at_their_first_failure(void) {
     }
 }
 
+static void a_step_whose_end_was_not_ordered_says_so(void) {
+    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
+    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
+    for (size_t i = TENSORS; i-- > 0;) {
+        CHECK(final(i) == ASHLAR_OK);
+    }
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN);
+    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EDRIVER);
+    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
+    tear_down_reducer();
+}
+
 static bool prepare(void) {
     sent_count = fail_at = 0;
     return set_up_arena("memory=64MiB", 3);
@@ -575,6 +594,7 @@ int main(void) {
     RUN(neighbouring_buckets_of_one_type_are_one_broadcast);
     RUN(parts_are_gathered_behind_their_update);
     RUN(after_a_collective_failed_nothing_more_is_sent_in_that_step);
+    RUN(a_step_whose_end_was_not_ordered_says_so);
     RUN(broadcasts_and_gathers_end_at_their_first_failure);
     RUN(whatever_fails_is_told_and_the_next_step_is_whole);
     return check_report();

@@ -18,7 +18,7 @@ static bool set_up_two(const char *spec, unsigned regions) {
            ashlar_stream_create(other, &other_streams[0]) == ASHLAR_OK &&
            ashlar_stream_create(other, &other_streams[1]) == ASHLAR_OK &&
            ashlar_arena_create(&arena) == ASHLAR_OK && declare_all(arena) &&
-           ashlar_arena_set_buckets(arena, 300, 3) == ASHLAR_OK &&
+           ashlar_arena_set_buckets(arena, 1, 3) == ASHLAR_OK &&
            ashlar_arena_set_options(arena, TWO, &frozen) == ASHLAR_OK &&
            ashlar_arena_set_options(arena, FIVE, &slow) == ASHLAR_OK &&
            ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK;
@@ -89,7 +89,8 @@ static void a_replica_has_the_layout_of_its_source(void) {
         CHECK_ZU(ashlar_arena_region_bytes(replica, (ashlar_region)region),
                  ashlar_arena_region_bytes(arena, (ashlar_region)region));
     }
-    CHECK_ZU(ashlar_arena_bucket_count(replica), ashlar_arena_bucket_count(arena));
+    CHECK_ZU(ashlar_arena_bucket_count(arena), 5);
+    CHECK_ZU(ashlar_arena_bucket_count(replica), 5);
     for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
         ashlar_arena_bucket mine, theirs;
         ashlar_arena_bucket_read(arena, i, &mine);
@@ -234,11 +235,11 @@ static void a_replica_outlives_its_source(void) {
 
 static void an_arena_of_another_layout_refreshes_nothing(void) {
     REQUIRE(set_up_two("devices=2,memory=64MiB", 1));
-    const size_t shapes[][2] = {{70, 2}, {70, 3}, {69, 2}}; /* of four and five */
+    const size_t shapes[][2] = {{70, 2}, {70, 3}, {69, 2}, {70, 2}}; /* of four and five */
     CHECK(replicate(1) == ASHLAR_OK);
     CHECK(ashlar_arena_refresh(arena, streams[0], arena, streams[0]) == ASHLAR_EINVAL);
     CHECK(ashlar_arena_refresh(arena, streams[0], replica, other_streams[0]) == ASHLAR_OK);
-    for (size_t k = 0; k < 3; k++) {
+    for (size_t k = 0; k < 4; k++) {
         ashlar_arena *third = NULL;
         const ashlar_tensor_spec one = {
             .name = "x", .dtype = ASHLAR_F32, .rank = 1, .shape = {3}, .group_offset = 16};
@@ -248,14 +249,15 @@ static void an_arena_of_another_layout_refreshes_nothing(void) {
         REQUIRE(ashlar_arena_create(&third) == ASHLAR_OK);
         CHECK(ashlar_arena_add_group(third, 28, &one, 1, NULL) == ASHLAR_OK);
         CHECK(ashlar_arena_add_group(third, 112, pair, 2, NULL) == ASHLAR_OK);
-        CHECK(ashlar_arena_add(third, "u", ASHLAR_BF16, 2, (size_t[]){5, 7}, NULL) == ASHLAR_OK);
+        CHECK(ashlar_arena_add(third, "u", k == 3 ? ASHLAR_F16 : ASHLAR_BF16, 2, (size_t[]){5, 7},
+                               NULL) == ASHLAR_OK);
         CHECK(ashlar_arena_add(third, "v", ASHLAR_F32, 1, &shapes[k][0], NULL) == ASHLAR_OK);
         CHECK(ashlar_arena_add(third, "w", ASHLAR_F64, 1, &shapes[k][1], NULL) == ASHLAR_OK);
-        CHECK(ashlar_arena_set_buckets(third, 300, 3) == ASHLAR_OK);
+        CHECK(ashlar_arena_set_buckets(third, 1, 3) == ASHLAR_OK);
         CHECK(ashlar_arena_refresh(third, streams[0], arena, streams[0]) == ASHLAR_EINVAL);
         CHECK(ashlar_arena_refresh(arena, streams[0], third, streams[0]) == ASHLAR_EINVAL);
         CHECK(ashlar_arena_commit(third, allocator, streams[0], 1) == ASHLAR_OK);
-        /* Names make no difference, shapes do, although all places are the same. */
+        /* Names make no difference, shapes and types do, although all places are the same. */
         const ashlar_status want = k == 0 ? ASHLAR_OK : ASHLAR_EINVAL;
         CHECK(ashlar_arena_refresh(third, streams[0], arena, streams[0]) == want);
         void *const place = ashlar_arena_region(third, ASHLAR_REGION_PARAMETERS);
