@@ -172,11 +172,14 @@ static void memory_of_somebody_else_is_refused(void) {
     ashlar_allocator *other = NULL;
     REQUIRE(ashlar_allocator_create(device, &other) == ASHLAR_OK);
     unsigned char *mine = take(280, streams[0]), *freed = take(280, streams[0]);
-    unsigned char *last = take(62 * MIB, streams[0]); /* all that is left: nothing lies behind */
+    /* All that is left of the segment: nothing lies behind. */
+    const unsigned char *base = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
+    const size_t last_bytes = 64 * MIB - (size_t)(freed + 512 - base);
+    unsigned char *last = take(last_bytes, streams[0]);
     void *foreign = NULL, *const before = mine;
     REQUIRE(ashlar_alloc(other, 280, streams[0], &foreign) == ASHLAR_OK);
     give(freed);
-    void *const wrong[] = {foreign, freed, (void *)8, &arena, last + 62 * MIB};
+    void *const wrong[] = {foreign, freed, (void *)8, &arena, last + last_bytes};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         pointers[FOUR] = wrong[i];
         pointers[TWO] = mine;
