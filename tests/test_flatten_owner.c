@@ -272,6 +272,10 @@ static void blocks_of_a_guarded_allocator_are_found_and_freed(void) {
         REQUIRE(set_up_guarded_arena((ashlar_guard)guard));
         CHECK_ZU(scatter(ASHLAR_REGION_PARAMETERS, streams[0]), TENSORS);
         wait_for(streams[0]);
+        static unsigned char host; /* long work, so that polling does not come to its end */
+        for (int i = 0; i < 500; i++) {
+            queue_write(streams[2], &host, 1, 1);
+        }
         CHECK(gather() == ASHLAR_OK);
         wait_for(streams[0]);
         give(take(512, streams[0])); /* which looks for what can be unmapped */
