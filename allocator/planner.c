@@ -13,8 +13,8 @@ const ashlar_plan_options ashlar_plan_defaults = {.search_ms = 200, .build_after
 
 /* ---- regions ---- */
 
-ashlar_region *ashlar_planner_region(const ashlar_allocator *a, const ashlar_order *order) {
-    ashlar_region *region = a->planner.regions;
+ashlar_plan_region *ashlar_planner_region(const ashlar_allocator *a, const ashlar_order *order) {
+    ashlar_plan_region *region = a->planner.regions;
     while (region != NULL && (region->order != order || region->is_retired)) {
         region = region->next;
     }
@@ -22,8 +22,8 @@ ashlar_region *ashlar_planner_region(const ashlar_allocator *a, const ashlar_ord
 }
 
 void ashlar_planner_tidy_locked(ashlar_allocator *a) {
-    for (ashlar_region **link = &a->planner.regions; *link != NULL;) {
-        ashlar_region *region = *link;
+    for (ashlar_plan_region **link = &a->planner.regions; *link != NULL;) {
+        ashlar_plan_region *region = *link;
         if (!region->is_retired || region->is_busy || ashlar_region_is_live(region)) {
             link = &region->next;
             continue;
@@ -34,7 +34,7 @@ void ashlar_planner_tidy_locked(ashlar_allocator *a) {
 }
 
 static void retire(ashlar_allocator *a, const ashlar_order *order) {
-    ashlar_region *region = ashlar_planner_region(a, order);
+    ashlar_plan_region *region = ashlar_planner_region(a, order);
     if (region != NULL) {
         region->is_retired = true;
         ashlar_planner_tidy_locked(a); /* so that the next one may have its memory */
@@ -120,7 +120,7 @@ static void link_plans(const ashlar_allocator *a) {
 /* Replace the region of a stream by one for all its plans as they are now. */
 static ashlar_status renew_region(ashlar_allocator *a, ashlar_cache *own, ashlar_order *order) {
     needs n;
-    ashlar_region *region = NULL;
+    ashlar_plan_region *region = NULL;
     ashlar_status status = find_needs(a, order, &n);
     if (status == ASHLAR_OK) {
         retire(a, order);
@@ -162,7 +162,7 @@ static bool is_used(const ashlar_allocator *a, const ashlar_order *order) {
 }
 
 void ashlar_planner_retire_unused_locked(ashlar_allocator *a) {
-    for (ashlar_region *region = a->planner.regions; region != NULL; region = region->next) {
+    for (ashlar_plan_region *region = a->planner.regions; region != NULL; region = region->next) {
         region->is_retired = region->is_retired || !is_used(a, region->order);
     }
     ashlar_planner_tidy_locked(a);
@@ -179,7 +179,7 @@ static void drop_plans_of(ashlar_allocator *a, const ashlar_order *order) {
 
 static bool is_any_busy(const ashlar_allocator *a, const ashlar_plan *plan) {
     for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
-        const ashlar_region *region = ashlar_planner_region(a, plan->parts[part].order);
+        const ashlar_plan_region *region = ashlar_planner_region(a, plan->parts[part].order);
         if (region != NULL && region->is_busy) {
             return true;
         }
@@ -352,7 +352,7 @@ void ashlar_planner_forget_stream_locked(ashlar_allocator *a, const ashlar_order
 void ashlar_planner_finish(ashlar_allocator *a) {
     ashlar_planner_free_keys(a);
     while (a->planner.regions != NULL) {
-        ashlar_region *next = a->planner.regions->next;
+        ashlar_plan_region *next = a->planner.regions->next;
         ashlar_region_free(a->planner.regions);
         a->planner.regions = next;
     }

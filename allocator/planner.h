@@ -6,7 +6,7 @@
 
 #include "plan.h"
 
-typedef struct ashlar_region ashlar_region;
+typedef struct ashlar_plan_region ashlar_plan_region;
 
 /* The steps of one key on one stream. Lock: the allocator's. */
 typedef struct ashlar_step_key ashlar_step_key;
@@ -30,7 +30,7 @@ struct ashlar_step_key {
 typedef struct ashlar_planner {
     ashlar_plan_options options;
     ashlar_step_key *keys;
-    ashlar_region *regions;
+    ashlar_plan_region *regions;
     ashlar_plan_stats stats; /* the counts of it */
     size_t run_count;        /* steps under way */
     size_t recording_count;  /* those of them that are recorded */

@@ -6,7 +6,7 @@
 
 /* ---- making ---- */
 
-void ashlar_region_free(ashlar_region *region) {
+void ashlar_region_free(ashlar_plan_region *region) {
     if (region != NULL) {
         ashlar_host_free(region->seats_memory);
         ashlar_host_free((void *)region->late);
@@ -14,8 +14,8 @@ void ashlar_region_free(ashlar_region *region) {
     }
 }
 
-static ashlar_region *new_region(size_t count) {
-    ashlar_region *region = ashlar_host_calloc(1, sizeof *region);
+static ashlar_plan_region *new_region(size_t count) {
+    ashlar_plan_region *region = ashlar_host_calloc(1, sizeof *region);
     if (region == NULL) {
         return NULL;
     }
@@ -46,7 +46,7 @@ static ashlar_status reserve_map(ashlar_allocator *a, const ashlar_block *block,
     return status;
 }
 
-static void seat(ashlar_allocator *a, ashlar_region *region, const size_t *offsets) {
+static void seat(ashlar_allocator *a, ashlar_plan_region *region, const size_t *offsets) {
     ashlar_block *block = region->block;
     block->state = ASHLAR_BLOCK_REGION;
     block->requested = 0;
@@ -88,9 +88,9 @@ static ashlar_status take_block(ashlar_allocator *a, ashlar_cache *own, ashlar_o
 
 ashlar_status ashlar_region_create_locked(ashlar_allocator *a, ashlar_cache *own,
                                           ashlar_order *order, size_t bytes, const size_t *offsets,
-                                          size_t count, ashlar_region **out) {
+                                          size_t count, ashlar_plan_region **out) {
     ASHLAR_ASSERT(count > 0 && bytes > 0);
-    ashlar_region *region = new_region(count);
+    ashlar_plan_region *region = new_region(count);
     if (region == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a plan's region");
     }
@@ -111,7 +111,7 @@ ashlar_status ashlar_region_create_locked(ashlar_allocator *a, ashlar_cache *own
     return ASHLAR_OK;
 }
 
-void ashlar_region_destroy_locked(ashlar_allocator *a, ashlar_region *region) {
+void ashlar_region_destroy_locked(ashlar_allocator *a, ashlar_plan_region *region) {
     for (size_t i = 0; i < region->seat_count; i++) {
         ASHLAR_ASSERT(!ashlar_seat_is_taken(&region->seats[i]));
         ashlar_page_map_set(&a->heap.map, region->seats[i].offset, NULL);
@@ -121,7 +121,7 @@ void ashlar_region_destroy_locked(ashlar_allocator *a, ashlar_region *region) {
     ashlar_region_free(region);
 }
 
-void ashlar_region_rehome_locked(ashlar_region *region, ashlar_order *order) {
+void ashlar_region_rehome_locked(ashlar_plan_region *region, ashlar_order *order) {
     region->order = order;
     region->block->order = order;
     for (size_t i = 0; i < region->seat_count; i++) {
@@ -131,7 +131,7 @@ void ashlar_region_rehome_locked(ashlar_region *region, ashlar_order *order) {
 
 /* ---- asking ---- */
 
-ashlar_block *ashlar_region_seat(const ashlar_region *region, size_t offset) {
+ashlar_block *ashlar_region_seat(const ashlar_plan_region *region, size_t offset) {
     const size_t wanted = region->block->offset + offset;
     size_t low = 0, high = region->seat_count;
     while (high - low > 1) {
@@ -142,7 +142,7 @@ ashlar_block *ashlar_region_seat(const ashlar_region *region, size_t offset) {
     return &region->seats[low];
 }
 
-void ashlar_region_clean(ashlar_region *region) {
+void ashlar_region_clean(ashlar_plan_region *region) {
     size_t kept = 0;
     for (size_t i = 0; i < region->late_count; i++) {
         if (ashlar_seat_is_taken(region->late[i])) {
@@ -152,13 +152,13 @@ void ashlar_region_clean(ashlar_region *region) {
     region->late_count = kept;
 }
 
-bool ashlar_region_is_live(ashlar_region *region) {
+bool ashlar_region_is_live(ashlar_plan_region *region) {
     ashlar_region_clean(region);
     return region->late_count > 0;
 }
 
 /* While no step is in it, what is taken is late: there may be far more seats than that. */
-static size_t taken_bytes(const ashlar_region *region) {
+static size_t taken_bytes(const ashlar_plan_region *region) {
     size_t bytes = 0;
     for (size_t i = 0; i < region->late_count && !region->is_busy; i++) {
         bytes += ashlar_seat_is_taken(region->late[i]) ? region->late[i]->bytes : 0;
@@ -171,7 +171,7 @@ static size_t taken_bytes(const ashlar_region *region) {
 
 size_t ashlar_regions_idle_bytes(const ashlar_allocator *a) {
     size_t bytes = 0;
-    for (const ashlar_region *region = a->planner.regions; region != NULL; region = region->next) {
+    for (const ashlar_plan_region *region = a->planner.regions; region != NULL; region = region->next) {
         bytes += region->block->bytes - taken_bytes(region);
     }
     return bytes;
@@ -179,7 +179,7 @@ size_t ashlar_regions_idle_bytes(const ashlar_allocator *a) {
 
 size_t ashlar_regions_idle_seats(const ashlar_allocator *a) {
     size_t count = 0;
-    for (const ashlar_region *region = a->planner.regions; region != NULL; region = region->next) {
+    for (const ashlar_plan_region *region = a->planner.regions; region != NULL; region = region->next) {
         for (size_t i = 0; i < region->seat_count; i++) {
             count += !ashlar_seat_is_taken(&region->seats[i]);
         }
@@ -193,7 +193,7 @@ static ashlar_status broken(const ashlar_block *seat, const char *what) {
     return ashlar_fail(ASHLAR_EFORMAT, "region check: seat at offset %zu: %s", seat->offset, what);
 }
 
-static bool is_late(const ashlar_region *region, const ashlar_block *seat) {
+static bool is_late(const ashlar_plan_region *region, const ashlar_block *seat) {
     size_t i = 0;
     while (i < region->late_count && region->late[i] != seat) {
         i++;
@@ -201,7 +201,7 @@ static bool is_late(const ashlar_region *region, const ashlar_block *seat) {
     return i < region->late_count;
 }
 
-static ashlar_status check_seat(const ashlar_allocator *a, const ashlar_region *region,
+static ashlar_status check_seat(const ashlar_allocator *a, const ashlar_plan_region *region,
                                 const ashlar_block *seat, size_t begin, size_t *end) {
     const ashlar_block *block = region->block;
     if (seat->offset < begin || seat->offset >= block->offset + block->bytes) {
@@ -224,7 +224,7 @@ static ashlar_status check_seat(const ashlar_allocator *a, const ashlar_region *
                                                     : broken(seat, "live, but not known to be");
 }
 
-static ashlar_status check_region(const ashlar_allocator *a, const ashlar_region *region) {
+static ashlar_status check_region(const ashlar_allocator *a, const ashlar_plan_region *region) {
     ashlar_status status = region->block->state == ASHLAR_BLOCK_REGION
                                ? ASHLAR_OK
                                : broken(region->block, "the heap's block is no region");
@@ -241,7 +241,7 @@ static ashlar_status check_region(const ashlar_allocator *a, const ashlar_region
 
 ashlar_status ashlar_regions_check_locked(const ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
-    for (const ashlar_region *region = a->planner.regions; region != NULL && status == ASHLAR_OK;
+    for (const ashlar_plan_region *region = a->planner.regions; region != NULL && status == ASHLAR_OK;
          region = region->next) {
         status = check_region(a, region);
     }

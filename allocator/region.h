@@ -18,11 +18,11 @@
 #include "allocator_impl.h"
 #include "plan.h"
 
-typedef struct ashlar_region ashlar_region;
+typedef struct ashlar_plan_region ashlar_plan_region;
 
 /* Lock: the allocator's; `late` is that of the step that is in the region, while there is one. */
-struct ashlar_region {
-    ashlar_region *next;
+struct ashlar_plan_region {
+    ashlar_plan_region *next;
     ashlar_order *order; /* whose work uses it */
     ashlar_block *block; /* the heap's, state REGION */
     ashlar_block *seats; /* [seat_count], linked by next */
@@ -45,25 +45,25 @@ struct ashlar_region {
 ASHLAR_MUST_CHECK ashlar_status ashlar_region_create_locked(ashlar_allocator *allocator,
                                                             ashlar_cache *own, ashlar_order *order,
                                                             size_t bytes, const size_t *offsets,
-                                                            size_t count, ashlar_region **out);
+                                                            size_t count, ashlar_plan_region **out);
 
 /* Give its memory back to the heap. Requires that no seat is live. Lock: held. */
-void ashlar_region_destroy_locked(ashlar_allocator *allocator, ashlar_region *region);
+void ashlar_region_destroy_locked(ashlar_allocator *allocator, ashlar_plan_region *region);
 
 /* Forget it with the heap; the allocator ends. */
-void ashlar_region_free(ashlar_region *region);
+void ashlar_region_free(ashlar_plan_region *region);
 
 /* The seat at an offset of the region's, which there is. */
-ashlar_block *ashlar_region_seat(const ashlar_region *region, size_t offset);
+ashlar_block *ashlar_region_seat(const ashlar_plan_region *region, size_t offset);
 
 /* Take what has been freed off the late list. */
-void ashlar_region_clean(ashlar_region *region);
+void ashlar_region_clean(ashlar_plan_region *region);
 
 /* Whether any seat is live. Cost: O(late_count). Requires that no step is in it. */
-bool ashlar_region_is_live(ashlar_region *region);
+bool ashlar_region_is_live(ashlar_plan_region *region);
 
 /* Make `order` the one whose work uses the region. Lock: held. */
-void ashlar_region_rehome_locked(ashlar_region *region, ashlar_order *order);
+void ashlar_region_rehome_locked(ashlar_plan_region *region, ashlar_order *order);
 
 /* A seat's block is freed, and its stream's later work may have it. Any thread. */
 static inline void ashlar_seat_vacate(ashlar_block *seat) {

@@ -13,7 +13,7 @@ static void expire(ashlar_run *run, uint32_t end) {
         const ashlar_slot *slot = run->plan->expiry[run->expired++];
         ashlar_block *seat = slot->seat;
         if (seat->slot == slot && ashlar_seat_is_taken(seat)) {
-            ashlar_region *region = run->regions[slot->part];
+            ashlar_plan_region *region = run->regions[slot->part];
             seat->slot = NULL;
             region->late[region->late_count++] = seat;
             run->late_count++;
@@ -71,7 +71,7 @@ void ashlar_run_stop(ashlar_run *run) {
 
 /* Whether a slot's addresses meet no late block. Takes what was freed off the list. */
 static bool is_clear(ashlar_run *run, const ashlar_slot *slot) {
-    ashlar_region *region = run->regions[slot->part];
+    ashlar_plan_region *region = run->regions[slot->part];
     const size_t begin = slot->seat->offset, end = begin + slot->bytes;
     run->late_count -= region->late_count;
     ashlar_region_clean(region);

@@ -24,7 +24,7 @@ struct ashlar_run {
     uint64_t hits_before;               /* planned_count of the cache when the step began */
     ashlar_plan *plan;
     ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX];  /* of the parts; ASHLAR_NO_STREAM: not now */
-    ashlar_region *regions[ASHLAR_PLAN_STREAMS_MAX]; /* NULL: the part plans nothing */
+    ashlar_plan_region *regions[ASHLAR_PLAN_STREAMS_MAX]; /* NULL: the part plans nothing */
     uint32_t skipped[ASHLAR_RUN_SKIPPED_MAX];        /* the newest last */
     uint32_t skipped_count;
     uint64_t unplanned;

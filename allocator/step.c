@@ -17,7 +17,7 @@ static void watch(ashlar_allocator *a, bool begins) {
 
 static bool may_use(const ashlar_allocator *a, const ashlar_plan *plan) {
     for (uint32_t part = 0; part < plan->part_count; part++) {
-        const ashlar_region *region = ashlar_planner_region(a, plan->parts[part].order);
+        const ashlar_plan_region *region = ashlar_planner_region(a, plan->parts[part].order);
         if (region != NULL && region->is_busy) {
             return false;
         }
@@ -43,7 +43,7 @@ static ashlar_stream name_of(const ashlar_order *order) {
 static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *plan) {
     ashlar_run *run = own->run;
     for (uint32_t part = 0; part < plan->part_count; part++) {
-        ashlar_region *region = ashlar_planner_region(a, plan->parts[part].order);
+        ashlar_plan_region *region = ashlar_planner_region(a, plan->parts[part].order);
         run->streams[part] = name_of(plan->parts[part].order);
         run->regions[part] = region;
         if (region != NULL) {

@@ -34,7 +34,7 @@ static bool knows(const ashlar_step_key *key, const ashlar_order *order) {
 
 /* Whether steps that have to do with a stream are recorded, planned or replayed now. */
 static bool is_order_busy(const ashlar_allocator *a, const ashlar_order *order) {
-    const ashlar_region *region = ashlar_planner_region(a, order);
+    const ashlar_plan_region *region = ashlar_planner_region(a, order);
     const ashlar_step_key *at = a->planner.keys;
     while (at != NULL && (!ashlar_step_key_is_in_use(at) || !knows(at, order))) {
         at = at->next;
@@ -57,7 +57,7 @@ static void replace_order(ashlar_order **at, const ashlar_order *from, ashlar_or
 
 /* All plans of a stream that is gone are `to`'s: its work is put behind that stream's. */
 static ashlar_status rehome(ashlar_allocator *a, ashlar_order *from, ashlar_order *to) {
-    ashlar_region *region = ashlar_planner_region(a, from);
+    ashlar_plan_region *region = ashlar_planner_region(a, from);
     if (region != NULL && !ashlar_order_is_past(from, ashlar_order_stamp(from))) {
         const ashlar_status status = ashlar_order_wait_on(from, &a->caller, to->stream);
         if (status != ASHLAR_OK) {

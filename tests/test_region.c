@@ -4,7 +4,7 @@
 #include "region.h"
 
 /* A plan of two blocks that live together and one after them: seats at 0, 4096 and in between. */
-static ashlar_region *set_up_region(void) {
+static ashlar_plan_region *set_up_region(void) {
     if (!set_up_plans()) {
         return NULL;
     }
@@ -21,7 +21,7 @@ static ashlar_region *set_up_region(void) {
 }
 
 static void seats_are_found_by_their_offsets(void) {
-    const ashlar_region *region = set_up_region();
+    const ashlar_plan_region *region = set_up_region();
     REQUIRE(region != NULL && region->seat_count == 3 && region->next == NULL);
     for (size_t i = 0; i < region->seat_count; i++) {
         ashlar_block *seat = &region->seats[i];
@@ -33,7 +33,7 @@ static void seats_are_found_by_their_offsets(void) {
 }
 
 static void what_is_taken_is_counted_in_a_step_and_after(void) {
-    ashlar_region *region = set_up_region();
+    ashlar_plan_region *region = set_up_region();
     REQUIRE(region != NULL);
     const size_t bytes = region->block->bytes;
     CHECK_ZU(ashlar_regions_idle_bytes(allocator), bytes);
@@ -52,7 +52,7 @@ static void what_is_taken_is_counted_in_a_step_and_after(void) {
 }
 
 static void walks_see_the_blocks_of_seats(void) {
-    ashlar_region *region = set_up_region();
+    ashlar_plan_region *region = set_up_region();
     REQUIRE(region != NULL);
     begin(1);
     shadow *a = get(4000, WORK), *b = get(4000, WORK);
@@ -76,7 +76,7 @@ static void check_finds(const char *what) {
 
 /* Each thing that is broken is mended before the next. */
 static void the_check_finds_each_broken_invariant(void) {
-    ashlar_region *region = set_up_region();
+    ashlar_plan_region *region = set_up_region();
     REQUIRE(region != NULL);
     begin(1);
     shadow *a = get(4000, WORK), *b = get(4000, WORK);
