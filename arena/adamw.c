@@ -94,9 +94,13 @@ static bool is_in_range(const ashlar_adamw *adamw, const update *u) {
 }
 
 static ashlar_status check_arena(const ashlar_arena *arena) {
-    if (arena->region_count != ASHLAR_REGION_COUNT) {
-        return ashlar_fail(ASHLAR_EINVAL, "adamw: the arena has %zu regions; commit it with %d",
-                           arena->region_count, ASHLAR_REGION_COUNT);
+    const unsigned wanted = ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS) |
+                            ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS) |
+                            ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) |
+                            ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2);
+    if ((ashlar_arena_regions(arena) & wanted) != wanted) {
+        return ashlar_fail(ASHLAR_EINVAL, "adamw: the arena lacks gradients or moments; commit it "
+                           "with ASHLAR_REGIONS_ALL");
     }
     for (size_t i = 0; i < arena->tensor_count; i++) {
         if (arena->tensors[i].info.dtype != ASHLAR_F32) {
@@ -123,7 +127,7 @@ ashlar_status ashlar_adamw_step(ashlar_arena *arena, const ashlar_adamw *adamw, 
         .gradients = arena->regions[ASHLAR_REGION_GRADIENTS],
         .moment1 = arena->regions[ASHLAR_REGION_MOMENT1],
         .moment2 = arena->regions[ASHLAR_REGION_MOMENT2],
-        .count = arena->region_bytes / sizeof(float),
+        .count = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS) / sizeof(float),
         .norm = norm,
         .clip_norm = adamw->clip_norm,
         .rate = (float)(adamw->learning_rate / (1 - pow(adamw->beta1, (double)step))),

@@ -7,26 +7,34 @@ static const struct {
     const char *text;
     ashlar_tag tag;
 } region_facts[ASHLAR_REGION_COUNT] = {
-#define X(name, text, tag) [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag},
+#define X(name, text, tag, layout) [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag},
     ASHLAR_REGION_MAP(X)
 #undef X
 };
+
+const char *ashlar_region_text(ashlar_region region) {
+    return (unsigned)region < ASHLAR_REGION_COUNT ? region_facts[region].text : NULL;
+}
 
 ashlar_status ashlar_arena_create(ashlar_arena **out) {
     ashlar_arena *arena = ashlar_host_calloc(1, sizeof *arena);
     if (arena == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an arena");
     }
+    *arena = (ashlar_arena){.bucket_bytes = SIZE_MAX, .world_size = 1};
     *out = arena;
     return ASHLAR_OK;
 }
 
-/* Give the regions taken so far back. */
-static void free_regions(ashlar_arena *arena, ashlar_allocator *allocator) {
+/* Give the regions of a set back. */
+static void free_regions(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        if (ashlar_free(allocator, arena->regions[i]) != ASHLAR_OK) {
-            continue; /* somebody freed a region behind our back: it is gone either way */
+        if ((regions & ASHLAR_REGION_BIT(i)) == 0) {
+            continue;
         }
+        /* If somebody freed a region behind our back, it is gone either way. */
+        const ashlar_status status = ashlar_free(allocator, arena->regions[i]);
+        (void)status;
         arena->regions[i] = NULL;
     }
 }
@@ -36,28 +44,49 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
         return;
     }
     if (arena->allocator != NULL) {
-        free_regions(arena, arena->allocator);
+        free_regions(arena, arena->allocator, ashlar_arena_regions(arena));
     }
     for (size_t i = 0; i < arena->tensor_count; i++) {
         ashlar_host_free(arena->tensors[i].name);
     }
     ashlar_host_free(arena->tensors);
     ashlar_host_free(arena->groups);
+    ashlar_host_free(arena->names);
     ashlar_host_free(arena->bindings);
+    ashlar_host_free(arena->order);
+    ashlar_host_free(arena->buckets);
     ashlar_host_free(arena);
 }
 
+size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region) {
+    return (unsigned)region < ASHLAR_REGION_COUNT ? arena->bytes[ashlar_region_layout(region)] : 0;
+}
+
+static ashlar_status take_region(ashlar_arena *arena, ashlar_allocator *allocator,
+                                 ashlar_stream stream, ashlar_region region) {
+    const size_t bytes = ashlar_arena_region_bytes(arena, region);
+    ashlar_status status = ashlar_alloc_tagged(allocator, bytes, region_facts[region].tag, stream,
+                                               &arena->regions[region]);
+    if (status == ASHLAR_OK) {
+        status = ashlar_fill(ashlar_allocator_device(allocator), arena->regions[region], 0, bytes,
+                             stream);
+    }
+    return status;
+}
+
+/* Take those of `regions` that are not there and can have a byte; all of them, or none. */
 static ashlar_status take_regions(ashlar_arena *arena, ashlar_allocator *allocator,
-                                  ashlar_stream stream, size_t count, size_t bytes) {
-    ashlar_device *device = ashlar_allocator_device(allocator);
-    for (size_t i = 0; i < count; i++) {
-        ashlar_status status = ashlar_alloc_tagged(allocator, bytes, region_facts[i].tag, stream,
-                                                   &arena->regions[i]);
-        if (status == ASHLAR_OK) {
-            status = ashlar_fill(device, arena->regions[i], 0, bytes, stream);
+                                  ashlar_stream stream, unsigned regions) {
+    const unsigned before = ashlar_arena_regions(arena);
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const unsigned bit = ASHLAR_REGION_BIT(i);
+        if ((regions & bit) == 0 || (before & bit) != 0 ||
+            ashlar_arena_region_bytes(arena, (ashlar_region)i) == 0) {
+            continue;
         }
+        const ashlar_status status = take_region(arena, allocator, stream, (ashlar_region)i);
         if (status != ASHLAR_OK) {
-            free_regions(arena, allocator);
+            free_regions(arena, allocator, ashlar_arena_regions(arena) & ~before);
             return status;
         }
     }
@@ -65,27 +94,45 @@ static ashlar_status take_regions(ashlar_arena *arena, ashlar_allocator *allocat
 }
 
 ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocator,
-                                  ashlar_stream stream, size_t region_count) {
-    if (arena->tensor_count == 0 || arena->region_count != 0) {
+                                  ashlar_stream stream, unsigned regions) {
+    if (arena->tensor_count == 0 || arena->allocator != NULL) {
         return ashlar_fail(ASHLAR_EINVAL, arena->tensor_count == 0
                                               ? "commit of an arena without tensors"
                                               : "the arena is committed already");
     }
-    if (region_count < 1 || region_count > ASHLAR_REGION_COUNT) {
-        return ashlar_fail(ASHLAR_EINVAL, "region_count: %zu; an arena has 1 to %d regions",
-                           region_count, ASHLAR_REGION_COUNT);
+    if ((regions & ASHLAR_REGIONS_INFERENCE) == 0 || regions > ASHLAR_REGIONS_ALL) {
+        return ashlar_fail(ASHLAR_EINVAL, "regions: 0x%x is no set of regions with that of the "
+                           "parameters; use ASHLAR_REGIONS_ALL for training", regions);
     }
-    size_t bytes = 0;
-    ashlar_status status = ashlar_arena_place(arena, &bytes);
-    if (status == ASHLAR_OK) {
-        status = take_regions(arena, allocator, stream, region_count, bytes);
+    ashlar_status status = ashlar_arena_place(arena);
+    if (status != ASHLAR_OK) {
+        return status;
     }
+    status = take_regions(arena, allocator, stream, regions);
     if (status == ASHLAR_OK) {
         arena->allocator = allocator;
-        arena->region_bytes = bytes;
-        arena->region_count = region_count;
+    } else {
+        ashlar_arena_unplace(arena);
     }
     return status;
+}
+
+ashlar_status ashlar_arena_extend(ashlar_arena *arena, ashlar_stream stream, unsigned regions) {
+    if (arena->allocator == NULL || regions > ASHLAR_REGIONS_ALL) {
+        return ashlar_fail(ASHLAR_EINVAL, "extend: %s", arena->allocator == NULL
+                                                            ? "the arena is not committed"
+                                                            : "no set of regions");
+    }
+    return take_regions(arena, arena->allocator, stream, regions);
+}
+
+ashlar_status ashlar_arena_zero(ashlar_arena *arena, ashlar_region region, ashlar_stream stream) {
+    void *base = ashlar_arena_region(arena, region);
+    if (base == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "zero: the arena has no region %d", (int)region);
+    }
+    return ashlar_fill(ashlar_allocator_device(arena->allocator), base, 0,
+                       ashlar_arena_region_bytes(arena, region), stream);
 }
 
 size_t ashlar_arena_tensor_count(const ashlar_arena *arena) {
@@ -100,12 +147,12 @@ size_t ashlar_arena_elements(const ashlar_arena *arena) {
     return sum;
 }
 
-size_t ashlar_arena_region_bytes(const ashlar_arena *arena) {
-    return arena->region_bytes;
-}
-
-size_t ashlar_arena_region_count(const ashlar_arena *arena) {
-    return arena->region_count;
+unsigned ashlar_arena_regions(const ashlar_arena *arena) {
+    unsigned regions = 0;
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        regions |= arena->regions[i] != NULL ? ASHLAR_REGION_BIT(i) : 0;
+    }
+    return regions;
 }
 
 ashlar_allocator *ashlar_arena_allocator(const ashlar_arena *arena) {
@@ -114,98 +161,28 @@ ashlar_allocator *ashlar_arena_allocator(const ashlar_arena *arena) {
 
 void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor, ashlar_tensor_info *info) {
     *info = arena->tensors[tensor].info;
-    if (arena->region_count == 0) {
-        info->offset = 0; /* a commit that failed may have placed it */
-    }
+}
+
+size_t ashlar_arena_bucket_count(const ashlar_arena *arena) {
+    return arena->bucket_count;
+}
+
+void ashlar_arena_bucket_read(const ashlar_arena *arena, size_t i, ashlar_arena_bucket *out) {
+    *out = arena->buckets[i];
 }
 
 void *ashlar_arena_region(const ashlar_arena *arena, ashlar_region region) {
-    return (size_t)region < arena->region_count ? arena->regions[region] : NULL;
+    return (unsigned)region < ASHLAR_REGION_COUNT ? arena->regions[region] : NULL;
 }
 
 void *ashlar_arena_view(const ashlar_arena *arena, ashlar_region region, size_t tensor) {
     char *base = ashlar_arena_region(arena, region);
-    return base != NULL && tensor < arena->tensor_count ? base + arena->tensors[tensor].info.offset
-                                                        : NULL;
-}
-
-ashlar_status ashlar_arena_bind(ashlar_arena *arena, ashlar_region region, size_t tensor,
-                                void **pointer) {
-    void *view = ashlar_arena_view(arena, region, tensor);
-    if (view == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "bind: no region %d or no tensor %zu in this arena",
-                           (int)region, tensor);
+    if (base == NULL || tensor >= arena->tensor_count) {
+        return NULL;
     }
-    ashlar_arena_binding *grown =
-        ashlar_host_realloc(arena->bindings, arena->binding_count + 1, sizeof *grown);
-    if (grown == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to bind tensor %s",
-                           arena->tensors[tensor].info.name);
-    }
-    arena->bindings = grown;
-    grown[arena->binding_count++] =
-        (ashlar_arena_binding){.pointer = pointer, .region = region, .tensor = tensor};
-    *pointer = view;
-    return ASHLAR_OK;
-}
-
-/* Each region is one live block that is large enough, as the allocator knows it. */
-static ashlar_status check_regions(const ashlar_arena *arena) {
-    for (size_t i = 0; i < arena->region_count; i++) {
-        size_t bytes = 0;
-        if (ashlar_usable_bytes(arena->allocator, arena->regions[i], &bytes) != ASHLAR_OK) {
-            return ashlar_fail(ASHLAR_EMOVED, "the %s have lost their block: %s",
-                               region_facts[i].text, ashlar_error_detail());
-        }
-        if (bytes < arena->region_bytes) {
-            return ashlar_fail(ASHLAR_EMOVED, "the %s need %zu bytes, their block has %zu",
-                               region_facts[i].text, arena->region_bytes, bytes);
-        }
-    }
-    return ASHLAR_OK;
-}
-
-/* Tensors in declaration order lie in address order, apart, inside the region. */
-static ashlar_status check_layout(const ashlar_arena *arena) {
-    size_t end = 0;
-    for (size_t i = 0; i < arena->group_count; i++) {
-        const ashlar_arena_group *group = &arena->groups[i];
-        if (group->offset < end || group->offset - end >= ASHLAR_ARENA_ALIGN ||
-            group->offset % ASHLAR_ARENA_ALIGN != 0) {
-            return ashlar_fail(ASHLAR_EMOVED,
-                               "group %zu lies at offset %zu, the one before ends at "
-                               "%zu",
-                               i, group->offset, end);
-        }
-        end = group->offset + group->bytes;
-    }
-    for (size_t i = 0; i < arena->tensor_count; i++) {
-        const ashlar_arena_entry *tensor = &arena->tensors[i];
-        const ashlar_arena_group *group = &arena->groups[tensor->group];
-        if (tensor->info.offset != group->offset + tensor->group_offset) {
-            return ashlar_fail(ASHLAR_EMOVED, "tensor %s left its group", tensor->info.name);
-        }
-    }
-    return end <= arena->region_bytes
-               ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EMOVED, "the last group ends at %zu, the region at %zu", end,
-                             arena->region_bytes);
-}
-
-ashlar_status ashlar_arena_check(const ashlar_arena *arena) {
-    if (arena->region_count == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "check: the arena is not committed");
-    }
-    for (size_t i = 0; i < arena->binding_count; i++) {
-        const ashlar_arena_binding *binding = &arena->bindings[i];
-        const void *want = ashlar_arena_view(arena, binding->region, binding->tensor);
-        if (*binding->pointer != want) {
-            return ashlar_fail(ASHLAR_EMOVED, "tensor %s (%s) was placed at %p, its view points to "
-                               "%p; keep the arena's address and copy into it",
-                               arena->tensors[binding->tensor].info.name,
-                               region_facts[binding->region].text, want, *binding->pointer);
-        }
-    }
-    const ashlar_status status = check_layout(arena);
-    return status == ASHLAR_OK ? check_regions(arena) : status;
+    const ashlar_tensor_info *info = &arena->tensors[tensor].info;
+    const ashlar_layout layout = ashlar_region_layout(region);
+    return layout == ASHLAR_LAYOUT_MASTER && !ashlar_dtype_is_narrow(info->dtype)
+               ? NULL
+               : base + info->offset[layout];
 }

@@ -1,10 +1,14 @@
 /*
  * arena_impl.h - what an arena is inside the library (internal).
  *
- * Invariants after commit:
- *   every group's offset is a multiple of ASHLAR_ARENA_ALIGN, and groups do not overlap
- *   tensor.offset == its group's offset + its offset in the group
- *   region_bytes is a multiple of ASHLAR_ARENA_ALIGN and holds every group
+ * Invariants after commit, with the groups in declaration order and every layout L:
+ *   offset[L] of group i + 1  = offset[L] of group i
+ *                               + ashlar_layout_bytes(its dtype, its padded, L)
+ *   bytes[L]                  = the same sum over all groups
+ *   padded                   >= bytes, a multiple of ASHLAR_ARENA_ALIGN
+ *   tensor.offset[L]          = its group's offset[L]
+ *                               + ashlar_layout_bytes(its dtype, its group_offset, L)
+ *   buckets                   cover the groups from the last to the first, without gaps
  */
 #ifndef ASHLAR_ARENA_IMPL_H
 #define ASHLAR_ARENA_IMPL_H
@@ -12,8 +16,11 @@
 #include <ashlar/arena.h>
 
 typedef struct ashlar_arena_group {
-    size_t bytes;  /* declared */
-    size_t offset; /* placed by commit */
+    size_t bytes; /* declared, in the storage layout */
+    ashlar_dtype dtype;
+    size_t padded; /* from here on: placed by commit */
+    size_t bucket; /* counted from the arena's end */
+    size_t offset[ASHLAR_LAYOUT_COUNT];
 } ashlar_arena_group;
 
 typedef struct ashlar_arena_entry {
@@ -31,21 +38,61 @@ typedef struct ashlar_arena_binding {
 
 struct ashlar_arena {
     ashlar_arena_group *groups;
-    size_t group_count;
-    ashlar_arena_entry *tensors;  /* those of one group are neighbours */
-    size_t tensor_count;
+    size_t group_count, group_room;
+    ashlar_arena_entry *tensors; /* those of one group are neighbours */
+    size_t tensor_count, tensor_room;
+    size_t *names; /* [name_room] open addressing over names: tensor + 1, 0 is free */
+    size_t name_room; /* a power of two, above tensor_count * 3 / 2; or 0 */
     ashlar_arena_binding *bindings;
     size_t binding_count;
-    ashlar_allocator *allocator; /* NULL before commit */
-    size_t region_bytes;
-    size_t region_count;
-    void *regions[ASHLAR_REGION_COUNT]; /* region_count blocks of region_bytes each */
+    size_t bucket_bytes; /* asked for */
+    size_t world_size;
+
+    /* From commit on. */
+    ashlar_allocator *allocator; /* NULL before */
+    size_t *order;               /* [tensor_count] tensors by address */
+    ashlar_arena_bucket *buckets;
+    size_t bucket_count;
+    size_t bytes[ASHLAR_LAYOUT_COUNT];
+    void *regions[ASHLAR_REGION_COUNT]; /* a block of bytes[its layout] each; NULL: not there */
 };
 
+/* The layout of a region. Requires a valid region. */
+ashlar_layout ashlar_region_layout(ashlar_region region);
+
 /*
- * Place every group and tensor: the arithmetic of commit, without memory. *total is the bytes of a
- * region. Errors: ASHLAR_EOVERFLOW; then nothing is placed.
+ * Storage bytes of `dtype`, whole elements, in another layout. Errors: SIZE_MAX where it does not
+ * fit.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_arena_place(ashlar_arena *arena, size_t *total);
+size_t ashlar_layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout);
+
+/*
+ * Place every group and tensor: the arithmetic of commit, without device memory. Errors:
+ * ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM; then nothing is placed.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_arena_place(ashlar_arena *arena);
+void ashlar_arena_unplace(ashlar_arena *arena); /* the opposite */
+
+/*
+ * A run: the longest stretch of neighbours by address with one type and equal options, with the
+ * padding between and behind them. Element i of it lies at offset[L] + i * bytes of an element in
+ * layout L, in every region, so that a kernel goes over it as over a flat array.
+ *
+ * Without options that differ inside a group, runs begin at multiples of ASHLAR_ARENA_ALIGN, and
+ * have whole lines of it.
+ */
+typedef struct ashlar_arena_run {
+    ashlar_dtype dtype;
+    ashlar_tensor_options options; /* rate_scale is not 0 here */
+    size_t elements;
+    size_t offset[ASHLAR_LAYOUT_COUNT];
+    size_t first, count; /* tensors order[first] .. order[first + count - 1] */
+} ashlar_arena_run;
+
+/*
+ * Write the runs in address order; together they are the whole arena. Requires a committed arena
+ * and room for a run of each tensor. Returns their number.
+ */
+size_t ashlar_arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs);
 
 #endif /* ASHLAR_ARENA_IMPL_H */

@@ -10,14 +10,14 @@ _Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
 
 /* The parameter region on the host, to be filled or written. */
 static ashlar_status take_image(const ashlar_arena *arena, char **image) {
-    if (ashlar_arena_region_count(arena) == 0) {
+    if (ashlar_arena_regions(arena) == 0) {
         return ashlar_fail(ASHLAR_EINVAL, "checkpoint: the arena is not committed");
     }
-    const size_t bytes = ashlar_arena_region_bytes(arena);
+    const size_t bytes = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
     *image = ashlar_host_calloc(bytes, 1);
-    return *image != NULL ? ASHLAR_OK
-                          : ashlar_fail(ASHLAR_EHOSTMEM,
-                                        "checkpoint: no host memory for %zu bytes", bytes);
+    return *image != NULL
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for %zu bytes", bytes);
 }
 
 /* Describe every tensor, its data in `image`. */
@@ -26,8 +26,10 @@ static void describe(const ashlar_arena *arena, const char *image,
     for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(arena, i, &info);
-        entries[i] = (ashlar_safetensors_entry){
-            .name = info.name, .dtype = info.dtype, .rank = info.rank, .data = image + info.offset};
+        entries[i] = (ashlar_safetensors_entry){.name = info.name,
+                                                .dtype = info.dtype,
+                                                .rank = info.rank,
+                                                .data = image + info.offset[ASHLAR_LAYOUT_STORAGE]};
         memcpy(entries[i].shape, info.shape, info.rank * sizeof info.shape[0]);
     }
 }
@@ -36,13 +38,13 @@ static ashlar_status read_region(const ashlar_arena *arena, char *image, ashlar_
     ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
     const ashlar_status status =
         ashlar_copy_to_host(device, image, ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS),
-                            ashlar_arena_region_bytes(arena), stream);
+                            ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), stream);
     return status == ASHLAR_OK ? ashlar_stream_synchronize(device, stream) : status;
 }
 
 ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path,
-                                     const ashlar_safetensors_pair *metadata,
-                                     size_t metadata_count, ashlar_stream stream) {
+                                     const ashlar_safetensors_pair *metadata, size_t metadata_count,
+                                     ashlar_stream stream) {
     char *image = NULL;
     ashlar_status status = take_image(arena, &image);
     if (status != ASHLAR_OK) {
@@ -80,7 +82,7 @@ static ashlar_status gather(const ashlar_arena *arena, const ashlar_safetensors 
                                entry == NULL ? "is not in the file"
                                              : "has another type or shape in the file");
         }
-        memcpy(image + info.offset, entry->data, info.bytes);
+        memcpy(image + info.offset[ASHLAR_LAYOUT_STORAGE], entry->data, info.bytes);
     }
     if (ashlar_safetensors_count(file) != count) {
         return ashlar_fail(ASHLAR_EFORMAT, "checkpoint: the file has %zu tensors, the model %zu",
@@ -98,8 +100,9 @@ ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_safetenso
     }
     if (status == ASHLAR_OK) {
         ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
-        status = ashlar_copy_to_device(device, ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS),
-                                       image, ashlar_arena_region_bytes(arena), stream);
+        status = ashlar_copy_to_device(
+            device, ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS), image,
+            ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), stream);
         if (status == ASHLAR_OK) {
             status = ashlar_stream_synchronize(device, stream);
         }

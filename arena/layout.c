@@ -1,19 +1,25 @@
-/* Declaring tensors and placing them: all of the arena that is arithmetic. */
+/* Declaring tensors: names, shapes, groups and options. */
 #include "arena_impl.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "checked.h"
 #include "error.h"
 #include "host.h"
 
-/* One more than `count` items of `array`. */
-static bool grow(void **array, size_t count, size_t extra, size_t item_bytes) {
-    void *grown = ashlar_host_realloc(*array, count + extra, item_bytes);
+/* Make room for `extra` items behind the `count` that `array` holds. */
+static bool make_room(void **array, size_t count, size_t extra, size_t *room, size_t item_bytes) {
+    if (*room - count >= extra) {
+        return true;
+    }
+    const size_t wanted = count + extra + count / 2;
+    void *grown = ashlar_host_realloc(*array, wanted, item_bytes);
     if (grown == NULL) {
         return false;
     }
     *array = grown;
+    *room = wanted;
     return true;
 }
 
@@ -21,20 +27,70 @@ static ashlar_status no_host_memory(const char *name) {
     return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to declare tensor %s", name);
 }
 
+/* ---- names ---- */
+
+/* FNV-1a (Fowler, Noll, Vo). */
+static size_t hash_of(const char *name) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *name != '\0'; name++) {
+        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+/* Where `name` stands among the names, or would stand. Requires room. */
+static size_t *name_slot(const ashlar_arena *arena, const char *name) {
+    const size_t mask = arena->name_room - 1;
+    size_t i = hash_of(name) & mask;
+    while (arena->names[i] != 0 &&
+           strcmp(arena->tensors[arena->names[i] - 1].name, name) != 0) {
+        i = (i + 1) & mask;
+    }
+    return &arena->names[i];
+}
+
+/* Room for `extra` more names, at most two thirds of it taken. */
+static bool make_name_room(ashlar_arena *arena, size_t extra) {
+    size_t room = arena->name_room == 0 ? 16 : arena->name_room;
+    while (room <= (arena->tensor_count + extra) + (arena->tensor_count + extra) / 2) {
+        room *= 2;
+    }
+    if (room == arena->name_room) {
+        return true;
+    }
+    size_t *names = ashlar_host_calloc(room, sizeof *names);
+    if (names == NULL) {
+        return false;
+    }
+    ashlar_host_free(arena->names);
+    arena->names = names;
+    arena->name_room = room;
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        *name_slot(arena, arena->tensors[i].name) = i + 1;
+    }
+    return true;
+}
+
+ashlar_status ashlar_arena_find(const ashlar_arena *arena, const char *name, size_t *tensor) {
+    const size_t found = arena->name_room == 0 ? 0 : *name_slot(arena, name);
+    if (found == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "the arena has no tensor %s", name);
+    }
+    *tensor = found - 1;
+    return ASHLAR_OK;
+}
+
 static bool name_is_taken(const ashlar_arena *arena, const ashlar_tensor_spec *specs, size_t count,
                           const char *name) {
-    for (size_t i = 0; i < arena->tensor_count; i++) {
-        if (strcmp(arena->tensors[i].info.name, name) == 0) {
-            return true;
-        }
-    }
     for (size_t i = 0; i < count; i++) {
         if (strcmp(specs[i].name, name) == 0) {
             return true;
         }
     }
-    return false;
+    return arena->name_room != 0 && *name_slot(arena, name) != 0;
 }
+
+/* ---- one declaration ---- */
 
 /* Check one spec and compute its size. */
 static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, size_t *bytes) {
@@ -89,7 +145,7 @@ static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, siz
 
 static ashlar_status check_specs(const ashlar_arena *arena, size_t bytes,
                                  const ashlar_tensor_spec *specs, size_t count) {
-    if (arena->region_count != 0) {
+    if (arena->allocator != NULL) {
         return ashlar_fail(ASHLAR_EINVAL, "the arena is committed; declare every tensor before");
     }
     if (count == 0) {
@@ -98,6 +154,11 @@ static ashlar_status check_specs(const ashlar_arena *arena, size_t bytes,
     for (size_t i = 0; i < count; i++) {
         if (name_is_taken(arena, specs, i, specs[i].name)) {
             return ashlar_fail(ASHLAR_EINVAL, "tensor %s is declared twice", specs[i].name);
+        }
+        if (specs[i].dtype != specs[0].dtype) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "tensors %s and %s have two types; a group has one", specs[0].name,
+                               specs[i].name);
         }
         const ashlar_status status = check_place(specs, i, bytes);
         if (status != ASHLAR_OK) {
@@ -130,19 +191,24 @@ static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec)
     return ASHLAR_OK;
 }
 
+static bool make_all_room(ashlar_arena *arena, size_t count) {
+    void *tensors = arena->tensors, *groups = arena->groups;
+    const bool has_room = make_room(&tensors, arena->tensor_count, count, &arena->tensor_room,
+                                    sizeof *arena->tensors) &&
+                          make_room(&groups, arena->group_count, 1, &arena->group_room,
+                                    sizeof *arena->groups);
+    arena->tensors = tensors; /* the larger array holds the old contents either way */
+    arena->groups = groups;
+    return has_room && make_name_room(arena, count);
+}
+
 ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
                                      const ashlar_tensor_spec *specs, size_t count, size_t *first) {
     ashlar_status status = check_specs(arena, bytes, specs, count);
     if (status != ASHLAR_OK) {
         return status;
     }
-    void *tensors = arena->tensors, *groups = arena->groups;
-    const bool has_room =
-        grow(&tensors, arena->tensor_count, count, sizeof *arena->tensors) &&
-        grow(&groups, arena->group_count, 1, sizeof *arena->groups);
-    arena->tensors = tensors; /* the larger array holds the old contents either way */
-    arena->groups = groups;
-    if (!has_room) {
+    if (!make_all_room(arena, count)) {
         return no_host_memory(specs[0].name);
     }
     const size_t before = arena->tensor_count;
@@ -155,7 +221,11 @@ ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
         }
         return status;
     }
-    arena->groups[arena->group_count++] = (ashlar_arena_group){.bytes = bytes};
+    for (size_t i = before; i < arena->tensor_count; i++) {
+        *name_slot(arena, arena->tensors[i].name) = i + 1;
+    }
+    arena->groups[arena->group_count++] =
+        (ashlar_arena_group){.bytes = bytes, .dtype = specs[0].dtype};
     if (first != NULL) {
         *first = before;
     }
@@ -176,24 +246,26 @@ ashlar_status ashlar_arena_add(ashlar_arena *arena, const char *name, ashlar_dty
     return ashlar_arena_add_group(arena, bytes, &spec, 1, tensor);
 }
 
-ashlar_status ashlar_arena_place(ashlar_arena *arena, size_t *total) {
-    size_t end = 0;
-    for (size_t i = 0; i < arena->group_count; i++) { /* pass 1: can it fit at all? */
-        if (!ashlar_add(end, arena->groups[i].bytes, &end) ||
-            !ashlar_align_up(end, ASHLAR_ARENA_ALIGN, &end)) {
-            return ashlar_fail(ASHLAR_EOVERFLOW, "the arena's tensors are too large together");
-        }
+ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
+                                       const ashlar_tensor_options *options) {
+    if (tensor >= arena->tensor_count) {
+        return ashlar_fail(ASHLAR_EINVAL, "options: the arena has no tensor %zu", tensor);
     }
-    *total = end;
-    size_t offset = 0;
-    for (size_t i = 0; i < arena->group_count; i++) { /* pass 2: nothing can fail now */
-        arena->groups[i].offset = offset;
-        const size_t align_mask = ASHLAR_ARENA_ALIGN - 1;
-        offset = (offset + arena->groups[i].bytes + align_mask) & ~align_mask;
+    if (!(options->rate_scale >= 0) || !isfinite(options->rate_scale)) {
+        return ashlar_fail(ASHLAR_EINVAL, "tensor %s: rate_scale %g; it must be above 0, or 0 "
+                           "for 1", arena->tensors[tensor].name, options->rate_scale);
     }
-    for (size_t i = 0; i < arena->tensor_count; i++) {
-        ashlar_arena_entry *tensor = &arena->tensors[i];
-        tensor->info.offset = arena->groups[tensor->group].offset + tensor->group_offset;
+    arena->tensors[tensor].info.options = *options;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_arena_set_buckets(ashlar_arena *arena, size_t bucket_bytes,
+                                       size_t world_size) {
+    if (arena->allocator != NULL || bucket_bytes == 0 || world_size == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "buckets of %zu bytes for a world of %zu: both are at "
+                           "least 1, and asked for before commit", bucket_bytes, world_size);
     }
+    arena->bucket_bytes = bucket_bytes;
+    arena->world_size = world_size;
     return ASHLAR_OK;
 }

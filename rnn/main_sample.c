@@ -88,7 +88,7 @@ static ashlar_status load(const ashlar_safetensors *file, ashlar_allocator *allo
     ashlar_model *model = NULL;
     ashlar_status status = read_config(file, &config);
     if (status == ASHLAR_OK) {
-        status = ashlar_model_create(allocator, NULL, &config, 1, &model);
+        status = ashlar_model_create(allocator, NULL, &config, ASHLAR_REGIONS_INFERENCE, &model);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_checkpoint_load(model->arena, file, model->stream);

@@ -51,7 +51,7 @@ static ashlar_status bind(ashlar_arena *arena, ashlar_region region, const tenso
     return ASHLAR_OK;
 }
 
-static ashlar_status build(ashlar_model *model, size_t regions) {
+static ashlar_status build(ashlar_model *model, unsigned regions) {
     const ashlar_rnn_config rnn = {.input = model->config.embedding,
                                    .hidden = model->config.hidden,
                                    .layers = model->config.layers,
@@ -70,14 +70,14 @@ static ashlar_status build(ashlar_model *model, size_t regions) {
     if (status == ASHLAR_OK) {
         status = bind(model->arena, ASHLAR_REGION_PARAMETERS, &t, &model->parameters);
     }
-    if (status == ASHLAR_OK && regions > ASHLAR_REGION_GRADIENTS) {
+    if (status == ASHLAR_OK && (regions & ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS)) != 0) {
         status = bind(model->arena, ASHLAR_REGION_GRADIENTS, &t, &model->gradients);
     }
     return status;
 }
 
 ashlar_status ashlar_model_create(ashlar_allocator *allocator, ashlar_stream stream,
-                                  const ashlar_model_config *config, size_t regions,
+                                  const ashlar_model_config *config, unsigned regions,
                                   ashlar_model **out) {
     ashlar_model *model = ashlar_host_calloc(1, sizeof *model);
     if (model == NULL) {
@@ -128,7 +128,7 @@ static void raise_forget_bias(const ashlar_model *model, float *image) {
 }
 
 ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed) {
-    const size_t bytes = ashlar_arena_region_bytes(model->arena);
+    const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
     float *image = ashlar_host_calloc(bytes, 1); /* padding stays zero */
     if (image == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of weights", bytes);
@@ -141,7 +141,7 @@ ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed) {
     for (size_t i = 0; i < ashlar_arena_tensor_count(model->arena); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(model->arena, i, &info);
-        float *values = image + info.offset / sizeof *values;
+        float *values = image + info.offset[ASHLAR_LAYOUT_STORAGE] / sizeof *values;
         const double bound = init_bound(model, i);
         for (size_t j = 0; j < info.elements; j++) {
             values[j] = (float)(bound * (2 * ashlar_random_uniform(&random) - 1));

@@ -63,7 +63,7 @@ typedef struct ashlar_step_results {
 /*
  * Build the model and take its weights from `allocator`: zeros, to be initialised or loaded.
  *
- * regions   of the arena: 1 for inference, ASHLAR_REGION_COUNT for training
+ * regions   of the arena: ASHLAR_REGIONS_INFERENCE, or ASHLAR_REGIONS_ALL for training
  *
  * Ownership: *out is the caller's; the allocator and the stream must outlive it.
  * Errors:    ASHLAR_EINVAL, ASHLAR_EOVERFLOW (config), ASHLAR_ENOTSUP (a CUDA device),
@@ -72,7 +72,7 @@ typedef struct ashlar_step_results {
 ASHLAR_MUST_CHECK ashlar_status ashlar_model_create(ashlar_allocator *allocator,
                                                     ashlar_stream stream,
                                                     const ashlar_model_config *config,
-                                                    size_t regions, ashlar_model **out);
+                                                    unsigned regions, ashlar_model **out);
 void ashlar_model_destroy(ashlar_model *model); /* NULL is allowed */
 
 /*

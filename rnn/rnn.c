@@ -19,6 +19,10 @@ ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *
                            "rnn: there is no back end for CUDA devices yet; use the "
                            "software device, ASHLAR_DEVICE=soft");
     }
+    if (ashlar_dtype_is_narrow(config->dtype)) {
+        return ashlar_fail(ASHLAR_ENOTSUP, "rnn: F16 and BF16 are for a CUDA device; use F32 or "
+                           "F64 on a software device");
+    }
     ashlar_rnn *rnn = ashlar_host_calloc(1, sizeof *rnn);
     if (rnn == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an rnn");

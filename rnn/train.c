@@ -57,7 +57,7 @@ static ashlar_status build_model(ashlar_trainer *t) {
         status = ashlar_stream_create(t->device, &t->stream);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_model_create(t->allocator, t->stream, &model, ASHLAR_REGION_COUNT,
+        status = ashlar_model_create(t->allocator, t->stream, &model, ASHLAR_REGIONS_ALL,
                                      &t->model);
     }
     if (status == ASHLAR_OK) {

@@ -52,7 +52,7 @@ static inline void make_batch(made_batch *made, size_t steps, size_t count,
 }
 
 /* With caches of that size; of 0 bytes, there are none, and no plans. */
-static inline bool open_model_cached(const char *spec, size_t regions, uint64_t cache_bytes) {
+static inline bool open_model_cached(const char *spec, unsigned regions, uint64_t cache_bytes) {
     void *memory = NULL;
     if (!set_up_cached(spec, cache_bytes) ||
         ashlar_model_create(allocator, streams[1], &model_config, regions, &model) != ASHLAR_OK) {
@@ -65,7 +65,7 @@ static inline bool open_model_cached(const char *spec, size_t regions, uint64_t 
     return true;
 }
 
-static inline bool open_model(const char *spec, size_t regions) {
+static inline bool open_model(const char *spec, unsigned regions) {
     return open_model_cached(spec, regions, 0);
 }
 
@@ -96,7 +96,7 @@ static inline float *region_of(ashlar_region region) {
 
 /* Elements of a region, padding included. */
 static inline size_t region_count(void) {
-    return ashlar_arena_region_bytes(model->arena) / sizeof(float);
+    return ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS) / sizeof(float);
 }
 
 #endif /* ASHLAR_MODEL_FIXTURE_H */

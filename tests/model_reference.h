@@ -45,7 +45,7 @@ static inline void close_reference(reference *r) {
 static inline double *tensor_in(double *values, size_t tensor) {
     ashlar_tensor_info info;
     ashlar_arena_tensor(model->arena, tensor, &info);
-    return values + info.offset / sizeof(float);
+    return values + info.offset[ASHLAR_LAYOUT_STORAGE] / sizeof(float);
 }
 
 typedef struct reference_step {

@@ -18,7 +18,7 @@ static void check_gradients(const double *want) {
 static void check_against_reference(size_t steps, size_t count, const int32_t *lengths) {
     made_batch made;
     reference r;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGION_COUNT));
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, steps, count, lengths);
     open_reference(&r);
     run_step(&made);
@@ -42,7 +42,7 @@ static void loss_and_gradients_are_those_of_the_reference(void) {
 static void the_reference_is_the_slope_of_its_loss(void) {
     made_batch made;
     reference r, moved;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGION_COUNT));
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     open_reference(&r);
     open_reference(&moved);
@@ -51,7 +51,7 @@ static void the_reference_is_the_slope_of_its_loss(void) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(model->arena, tensor, &info);
         for (size_t i = 0; i < info.elements; i += 1 + info.elements / 5) {
-            const size_t at = info.offset / sizeof(float) + i;
+            const size_t at = info.offset[ASHLAR_LAYOUT_STORAGE] / sizeof(float) + i;
             const double here = moved.parameters[at], h = 1e-5;
             moved.parameters[at] = here + h;
             run_reference(&moved, &made);
@@ -69,7 +69,7 @@ static void the_reference_is_the_slope_of_its_loss(void) {
 
 static void padding_a_batch_longer_changes_nothing(void) {
     made_batch made, longer;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGION_COUNT));
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     longer = made; /* time comes first: the longer grid begins with the shorter one */
     longer.batch.inputs = longer.inputs;
@@ -91,8 +91,8 @@ static void padding_a_batch_longer_changes_nothing(void) {
 
 static void gradients_are_overwritten_and_other_regions_left_alone(void) {
     made_batch made;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGION_COUNT));
-    const size_t bytes = ashlar_arena_region_bytes(model->arena);
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
     make_batch(&made, 6, 4, LENGTHS);
     run_step(&made);
     char *first = malloc(2 * bytes), *parameters = first + bytes;
@@ -112,7 +112,7 @@ static void gradients_are_overwritten_and_other_regions_left_alone(void) {
 /* Nothing is added to a place that no symbol and no tensor has: padding, and unused embeddings. */
 static void gradients_are_exactly_zero_where_nothing_adds_to_them(void) {
     made_batch made;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGION_COUNT));
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     for (size_t i = 0; i < CELLS_MAX; i++) {
         made.inputs[i] = 2;
@@ -147,8 +147,8 @@ static void sizes_and_order_of_execution_do_not_change_a_bit(void) {
     made_batch made;
     make_batch(&made, 6, 4, LENGTHS);
     for (size_t i = 0; i < 3; i++) {
-        REQUIRE(open_model(specs[i], ASHLAR_REGION_COUNT));
-        const size_t bytes = ashlar_arena_region_bytes(model->arena);
+        REQUIRE(open_model(specs[i], ASHLAR_REGIONS_ALL));
+        const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
         REQUIRE(bytes <= LARGEST);
         ashlar_step_sizes sizes;
         CHECK(ashlar_model_sizes(model, 20, 4, &sizes) == ASHLAR_OK);
@@ -173,7 +173,7 @@ static void sizes_and_order_of_execution_do_not_change_a_bit(void) {
 /* Host memory that is not page-locked is the caller's again when the call returns. */
 static void the_batch_is_read_before_the_call_returns(void) {
     made_batch made;
-    REQUIRE(open_model("memory=64MiB,mode=adversarial,seed=1", ASHLAR_REGION_COUNT));
+    REQUIRE(open_model("memory=64MiB,mode=adversarial,seed=1", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     run_step(&made);
     const double loss = results->loss;

@@ -13,7 +13,7 @@ static const int32_t LENGTHS[] = {5, 2, 6, 1};
 static void every_buffer_has_its_size_and_tag_and_goes_back(void) {
     made_batch made;
     ashlar_step_sizes s;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGION_COUNT));
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
     const ashlar_stats before = stats_now();
@@ -44,7 +44,7 @@ static void no_buffer_is_held_longer_than_it_is_needed(void) {
     const ashlar_rnn_backend noting = {.sizes = ashlar_rnn_backend_cpu.sizes, .queue = note_live};
     made_batch made;
     ashlar_step_sizes s;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGION_COUNT));
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     model->rnn->backend = &noting;
     make_batch(&made, 6, 4, LENGTHS);
     CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
@@ -63,7 +63,8 @@ static void activations_go_back_as_soon_as_they_can(void) {
     made_batch made;
     ashlar_step_sizes s;
     REQUIRE(set_up("memory=64MiB"));
-    REQUIRE(ashlar_model_create(allocator, streams[1], &wide, 4, &model) == ASHLAR_OK);
+    REQUIRE(ashlar_model_create(allocator, streams[1], &wide, ASHLAR_REGIONS_ALL, &model) ==
+            ASHLAR_OK);
     void *memory = take(sizeof *results, streams[1]);
     make_batch(&made, 6, 4, LENGTHS);
     for (size_t i = 0; i < CELLS_MAX; i++) {
@@ -108,7 +109,8 @@ static void sizes_that_overflow_are_refused(void) {
                                             .layers = 1};
         ashlar_step_sizes s = {.grid = 77};
         REQUIRE(set_up("memory=64MiB"));
-        REQUIRE(ashlar_model_create(allocator, streams[1], &config, 1, &model) == ASHLAR_OK);
+        REQUIRE(ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE,
+                                    &model) == ASHLAR_OK);
         const size_t steps[] = {SIZE_MAX / 4 / (i == 0 ? 1 : 64) + 1, SIZE_MAX, SIZE_MAX / 8};
         const size_t batches[] = {1, 1, 16};
         for (size_t j = 0; j < 3; j++) {
@@ -137,7 +139,7 @@ static void a_failing_call_at_any_point_gives_every_buffer_back(void) {
                          ASHLAR_DRIVER_FN_memset_d8_async, ASHLAR_DRIVER_FN_ctx_push_current};
     const size_t want_failures[] = {8, 3, 1, 12};
     made_batch made;
-    REQUIRE(open_model("memory=64MiB,mode=adversarial,seed=1", ASHLAR_REGION_COUNT));
+    REQUIRE(open_model("memory=64MiB,mode=adversarial,seed=1", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     run_step(&made);
     const double loss = results->loss;
@@ -162,7 +164,7 @@ static void a_failing_call_at_any_point_gives_every_buffer_back(void) {
 
 static void failing_host_memory_at_any_point_gives_every_buffer_back(void) {
     made_batch made;
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGION_COUNT));
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
     run_step(&made);
     const double loss = results->loss;
@@ -184,7 +186,7 @@ static void each_allocation_may_be_the_one_that_fails(void) {
     make_batch(&made, 6, 4, LENGTHS);
     size_t failures = 0;
     for (ashlar_status status = ASHLAR_ENOMEM; status != ASHLAR_OK && failures < 50; failures++) {
-        REQUIRE(open_model("memory=256MiB", ASHLAR_REGION_COUNT));
+        REQUIRE(open_model("memory=256MiB", ASHLAR_REGIONS_ALL));
         const size_t big = (size_t)5 << 20;
         const ashlar_step_sizes sizes = {.grid = big, .lengths = big, .x = big, .y = big,
                                          .logits = big, .reserve = big, .work = big};
@@ -225,7 +227,7 @@ static void a_buffer_that_cannot_be_given_back_is_reported(void) {
                   {ASHLAR_RNN_BACKWARD_WEIGHTS, offsetof(ashlar_rnn_buffers, reserve)}};
     made_batch made;
     make_batch(&made, 6, 4, LENGTHS);
-    REQUIRE(open_model("memory=64MiB", ASHLAR_REGION_COUNT));
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     const ashlar_rnn_backend thief = {.sizes = ashlar_rnn_backend_cpu.sizes, .queue = thief_queue};
     model->rnn->backend = &thief;
     const uint64_t live_blocks = stats_now().live_blocks;

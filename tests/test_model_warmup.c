@@ -16,7 +16,7 @@ static bool open_with_staging_cached(const char *spec, uint64_t cache_bytes) {
     staging = (made_batch){.batch = {.inputs = staging.inputs,
                                      .targets = staging.targets,
                                      .lengths = staging.lengths}};
-    return open_model_cached(spec, ASHLAR_REGION_COUNT, cache_bytes);
+    return open_model_cached(spec, ASHLAR_REGIONS_ALL, cache_bytes);
 }
 
 static bool open_with_staging(const char *spec) {
@@ -78,7 +78,7 @@ static void the_run_is_a_step_of_the_maximum_length(void) {
     enum { LARGEST = 65536 };
     static char gradients[LARGEST], parameters[LARGEST];
     REQUIRE(open_with_staging("memory=64MiB,mode=adversarial,seed=3"));
-    const size_t bytes = ashlar_arena_region_bytes(model->arena);
+    const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
     REQUIRE(bytes <= LARGEST);
     memcpy(parameters, region_of(ASHLAR_REGION_PARAMETERS), bytes);
     memset(staging.inputs, 0x7f, sizeof staging.inputs);
@@ -332,7 +332,7 @@ static void check_shape(const ashlar_model_config *config, size_t max_steps, siz
     ashlar_batch made = {.inputs = grid, .targets = grid, .lengths = lengths};
     const ashlar_rnn_backend idle = {.sizes = ashlar_rnn_backend_cpu.sizes, .queue = queue_nothing};
     REQUIRE(set_up_cached("memory=4GiB,mode=adversarial", cache_bytes));
-    REQUIRE(ashlar_model_create(allocator, streams[1], config, 2, &model) == ASHLAR_OK);
+    REQUIRE(ashlar_model_create(allocator, streams[1], config, 3, &model) == ASHLAR_OK);
     model->rnn->backend = &idle;
     void *memory = take(sizeof *results, streams[1]);
     const ashlar_warmup_options as = lengths_to(max_steps);

@@ -190,7 +190,8 @@ enum { BYTES = 600, TEXT_MAX = 4096 };
 static bool open_byte_model(void) {
     const ashlar_model_config config = {.classes = 256, .embedding = 2, .hidden = 3, .layers = 1};
     return set_up("memory=64MiB") &&
-           ashlar_model_create(allocator, streams[1], &config, 1, &model) == ASHLAR_OK;
+           ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE, &model) ==
+                ASHLAR_OK;
 }
 
 static void close_byte_model(void) {

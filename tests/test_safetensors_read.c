@@ -85,7 +85,7 @@ static const struct {
     {"{\"t\":" T("\"F32\"", "[2]", "[0,8]") "}", 8, NULL}, /* good: the frame of the others */
     {"{\"t\":" T("\"F32\"", "[2]", "[0,8]") "}", 7, "outside the file"},
     {"{\"t\":" T("\"F32\"", "[2]", "[0,8]") "}", 9, "9 bytes of data, 8 described"},
-    {"{\"t\":" T("\"BF16\"", "[2]", "[0,4]") "}", 4, "dtype that is none of F32 F64"},
+    {"{\"t\":" T("\"F8_E4M3\"", "[4]", "[0,4]") "}", 4, "dtype that is none of F32 F64"},
     {"{\"t\":" T("\"F3\"", "[2]", "[0,8]") "}", 8, "dtype"},
     {"{\"t\":" T("32", "[2]", "[0,8]") "}", 8, "dtype"},
     {"{\"t\":" T("\"F32\"", "[3]", "[0,8]") "}", 8, "does not match its data_offsets"},

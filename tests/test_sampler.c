@@ -170,7 +170,8 @@ static void a_number_beyond_the_sum_of_the_probabilities_is_the_last_class(void)
     ashlar_random_init(&random, seed);
     CHECK(ashlar_random_uniform(&random) > 31 * (double)(1.0f / 31));
     REQUIRE(set_up("memory=64MiB"));
-    REQUIRE(ashlar_model_create(allocator, streams[1], &config, 1, &model) == ASHLAR_OK);
+    REQUIRE(ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE, &model) ==
+                ASHLAR_OK);
     REQUIRE(open_sampler(1, seed)); /* weights are zeros: equal classes */
     CHECK(ashlar_sampler_next(sampler, &symbol) == ASHLAR_OK);
     CHECK(symbol == 30);

@@ -45,7 +45,8 @@ static void run_reference(reference *r, const ashlar_train_config *c) {
     ashlar_model *model = NULL;
     REQUIRE(ashlar_batcher_create(corpus, &supply, &batcher) == ASHLAR_OK);
     REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
-    REQUIRE(ashlar_model_create(allocator, streams[1], &config, 4, &model) == ASHLAR_OK);
+    REQUIRE(ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_ALL, &model) ==
+            ASHLAR_OK);
     CHECK(ashlar_model_init_weights(model, c->seed) == ASHLAR_OK);
     reference_steps(r, c, batcher, model, &batch);
     r->parameters = ashlar_arena_elements(model->arena);

@@ -1,12 +1,23 @@
 /*
  * arena.h - all parameters of a model in one contiguous range, with gradients and optimizer
- * moments in mirrored ranges of the same offsets.
+ * moments in mirrored ranges.
  *
  * Use: create, add every tensor, commit once, then bind or view. Layout is fixed by commit.
  *
- *   group    what is placed at a multiple of 256 B: a single tensor, or several that must lie
- *            side by side in an order of their own (one RNN stack in cuDNN's packed order)
- *   region   one range with the layout: parameters, gradients, first and second moment
+ *   group    what is placed at a multiple of 256 B: a single tensor, or several of one type that
+ *            must lie side by side in an order of their own (one RNN stack in cuDNN's packed order)
+ *   region   one range with the layout: parameters, gradients, first and second moments, masters
+ *   bucket   a stretch of whole groups of one type, for one collective; see
+ *            ashlar_arena_set_buckets()
+ *
+ * Parameters and gradients have their tensor's type. Moments are F32, or F64 for an F64 tensor, and
+ * the master region holds the F32 values of F16 and BF16 parameters and nothing else. So every
+ * region has one of three layouts, which differ only where there are narrow tensors:
+ *
+ *     group:   padded elements = bytes rounded up to 256 B (and its bucket's end) / element bytes
+ *     storage: offset = sum of padded elements * element bytes of the groups before
+ *     state:   offset = sum of padded elements * (8 for F64, else 4)
+ *     master:  offset = sum of padded elements * 4 over the F16 and BF16 groups
  *
  * Padding between groups is zero from commit on and nothing here ever writes it, so that a norm,
  * a fill, a copy or an update may run over a whole region as one flat array.
@@ -34,20 +45,41 @@ enum {
     ASHLAR_RANK_MAX = 4,
 };
 
-/* Name, text, tag of the region's block. */
-#define ASHLAR_REGION_MAP(X)                     \
-    X(PARAMETERS, "parameters", WEIGHTS)         \
-    X(GRADIENTS, "gradients", GRADIENTS)         \
-    X(MOMENT1, "first moments", MOMENTS)         \
-    X(MOMENT2, "second moments", MOMENTS)
+/* Which offsets a region has. */
+typedef enum ashlar_layout {
+    ASHLAR_LAYOUT_STORAGE,
+    ASHLAR_LAYOUT_STATE,
+    ASHLAR_LAYOUT_MASTER,
+    ASHLAR_LAYOUT_COUNT
+} ashlar_layout;
 
-#define ASHLAR_REGION_ENUM(name, text, tag) ASHLAR_REGION_##name,
+/* Name, text, tag of the region's block, layout. */
+#define ASHLAR_REGION_MAP(X)                              \
+    X(PARAMETERS, "parameters", WEIGHTS, STORAGE)         \
+    X(GRADIENTS, "gradients", GRADIENTS, STORAGE)         \
+    X(MOMENT1, "first moments", MOMENTS, STATE)           \
+    X(MOMENT2, "second moments", MOMENTS, STATE)          \
+    X(MASTER, "masters", WEIGHTS, MASTER)
+
+#define ASHLAR_REGION_ENUM(name, text, tag, layout) ASHLAR_REGION_##name,
 typedef enum ashlar_region {
     ASHLAR_REGION_MAP(ASHLAR_REGION_ENUM)
     ASHLAR_REGION_COUNT
 } ashlar_region;
 
-/* One tensor of a group, as declared. */
+/* Sets of regions: one bit each. */
+#define ASHLAR_REGION_BIT(region) (1u << (region))
+#define ASHLAR_REGIONS_INFERENCE ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS)
+#define ASHLAR_REGIONS_ALL (ASHLAR_REGION_BIT(ASHLAR_REGION_COUNT) - 1)
+
+/* How an optimizer treats a tensor; all zero is the usual way. */
+typedef struct ashlar_tensor_options {
+    bool is_frozen;    /* never updated, and its gradient is not part of the norm */
+    bool has_no_decay; /* weight decay does not apply */
+    double rate_scale; /* times the learning rate, above 0; 0 stands for 1 */
+} ashlar_tensor_options;
+
+/* One tensor of a group, as declared. All of a group have one type. */
 typedef struct ashlar_tensor_spec {
     const char *name;              /* unique in the arena; copied */
     ashlar_dtype dtype;
@@ -64,7 +96,9 @@ typedef struct ashlar_tensor_info {
     size_t shape[ASHLAR_RANK_MAX];
     size_t elements;
     size_t bytes;
-    size_t offset; /* bytes from the start of every region; 0 before commit */
+    size_t offset[ASHLAR_LAYOUT_COUNT]; /* bytes from the region's start; 0 before commit, and in
+                                           ASHLAR_LAYOUT_MASTER of a tensor that has no master */
+    ashlar_tensor_options options;
 } ashlar_tensor_info;
 
 /* Ownership: *out is the caller's. Errors: ASHLAR_EHOSTMEM. */
@@ -97,24 +131,73 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_add_group(ashlar_arena *
                                                                   size_t count, size_t *first);
 
 /*
- * Lay everything out, take the first `region_count` regions from `allocator`, one block each, and
- * fill them with zeros on `stream`.
+ * Say how an optimizer treats `tensor`. An optimizer takes what holds when it is made.
  *
- * region_count   1 (parameters only, for inference) .. ASHLAR_REGION_COUNT
+ * Errors: ASHLAR_EINVAL (no such tensor; rate_scale negative or not finite).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_options(
+    ashlar_arena *arena, size_t tensor, const ashlar_tensor_options *options);
+
+/*
+ * Ask for buckets, before commit. Without it the arena has one bucket for each stretch of groups of
+ * one type, and ends are padded to 256 B only.
  *
- * Errors: ASHLAR_EINVAL (nothing declared, committed before, region_count), ASHLAR_EOVERFLOW and
- *         those of ashlar_alloc() and ashlar_fill(). Nothing is committed then.
+ * bucket_bytes   a bucket is closed as soon as it has so many bytes, or where the type changes,
+ *                counted from the arena's end, for that is where gradients become final first; 1..
+ * world_size     every bucket is padded to a multiple of 256 B times this, so that it can be
+ *                divided into equal shards; 1..
+ *
+ * Errors: ASHLAR_EINVAL (after commit, a value of 0).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_set_buckets(ashlar_arena *arena,
+                                                                    size_t bucket_bytes,
+                                                                    size_t world_size);
+
+/*
+ * Lay everything out, take `regions` from `allocator`, one block each, and fill them with zeros on
+ * `stream`.
+ *
+ * regions   a set of ASHLAR_REGION_BIT()s with that of the parameters; the master region of an
+ *           arena without F16 and BF16 tensors takes nothing and is not there
+ *
+ * Errors: ASHLAR_EINVAL (nothing declared, committed before, regions), ASHLAR_EOVERFLOW,
+ *         ASHLAR_EHOSTMEM and those of ashlar_alloc() and ashlar_fill(). Nothing is committed then.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_commit(ashlar_arena *arena,
                                                                ashlar_allocator *allocator,
                                                                ashlar_stream stream,
-                                                               size_t region_count);
+                                                               unsigned regions);
+
+/*
+ * Take further regions after commit, filled with zeros on `stream`; those that are there stay.
+ *
+ * Errors: ASHLAR_EINVAL (not committed, no set of regions), and those of ashlar_alloc() and
+ *         ashlar_fill(). None is added then.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_extend(ashlar_arena *arena,
+                                                               ashlar_stream stream,
+                                                               unsigned regions);
+
+/* Fill a whole region with zeros: one fill. Errors: ASHLAR_EINVAL (it is not there), and those of
+ * ashlar_fill(). Stream: queued. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_zero(ashlar_arena *arena,
+                                                             ashlar_region region,
+                                                             ashlar_stream stream);
 
 ASHLAR_API size_t ashlar_arena_tensor_count(const ashlar_arena *arena);
 ASHLAR_API size_t ashlar_arena_elements(const ashlar_arena *arena); /* without padding */
-ASHLAR_API size_t ashlar_arena_region_bytes(const ashlar_arena *arena); /* with it; after commit */
-ASHLAR_API size_t ashlar_arena_region_count(const ashlar_arena *arena); /* 0 before commit */
+ASHLAR_API unsigned ashlar_arena_regions(const ashlar_arena *arena); /* 0 before commit */
 ASHLAR_API ashlar_allocator *ashlar_arena_allocator(const ashlar_arena *arena); /* after commit */
+
+/* With padding; 0 before commit, and for a region that could have no byte. */
+ASHLAR_API size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region);
+
+/* "parameters" and so on; NULL for a value that is no region. Threads: any. */
+ASHLAR_API const char *ashlar_region_text(ashlar_region region);
+
+/* Find a tensor by name. Cost: O(1). Errors: ASHLAR_EINVAL (there is none of that name). */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_find(const ashlar_arena *arena,
+                                                             const char *name, size_t *tensor);
 
 /* Requires tensor < ashlar_arena_tensor_count(). info->name lives as long as the arena. */
 ASHLAR_API void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor,
@@ -122,10 +205,41 @@ ASHLAR_API void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor,
 
 /*
  * Device address of a region, or of one tensor in it. NULL for a region or tensor that is not
- * there, and before commit.
+ * there (F32 and F64 tensors have no master), and before commit.
  */
 ASHLAR_API void *ashlar_arena_region(const ashlar_arena *arena, ashlar_region region);
 ASHLAR_API void *ashlar_arena_view(const ashlar_arena *arena, ashlar_region region, size_t tensor);
+
+/*
+ * One bucket, in the order in which backward makes gradients final: bucket 0 lies at the arena's
+ * end. Together they are the whole storage layout, without gaps.
+ */
+typedef struct ashlar_arena_bucket {
+    size_t offset;       /* bytes, in ASHLAR_LAYOUT_STORAGE; a multiple of 256 */
+    size_t bytes;        /* a multiple of 256 * world_size */
+    ashlar_dtype dtype;  /* of every element */
+    size_t first_tensor; /* whose gradients it holds: */
+    size_t tensor_count; /*     first_tensor .. first_tensor + tensor_count - 1 */
+} ashlar_arena_bucket;
+
+ASHLAR_API size_t ashlar_arena_bucket_count(const ashlar_arena *arena); /* 0 before commit */
+
+/* Requires i < ashlar_arena_bucket_count(). */
+ASHLAR_API void ashlar_arena_bucket_read(const ashlar_arena *arena, size_t i,
+                                         ashlar_arena_bucket *out);
+
+/*
+ * Print a map of the arena: a line for each region and each bucket, and one for each tensor in
+ * address order with offset, bytes, padding behind it, type, shape, options and name.
+ *
+ * buffer   of `bytes` bytes; NULL if that is 0: then only *needed is written
+ * needed   bytes of the text with its terminator; may be NULL
+ *
+ * Errors:  ASHLAR_EINVAL (not committed; 0 < bytes < *needed, told in the detail).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_format_map(const ashlar_arena *arena,
+                                                                   char *buffer, size_t bytes,
+                                                                   size_t *needed);
 
 /*
  * Write the view into *pointer and watch it: ashlar_arena_check() says when the program has let

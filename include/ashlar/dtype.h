@@ -4,12 +4,15 @@
 #ifndef ASHLAR_DTYPE_H
 #define ASHLAR_DTYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Name, bytes of one element, name in the safetensors format. */
-#define ASHLAR_DTYPE_MAP(X) \
-    X(F32, 4, "F32")        \
-    X(F64, 8, "F64")
+#define ASHLAR_DTYPE_MAP(X)                                                  \
+    X(F32, 4, "F32")                                                         \
+    X(F64, 8, "F64")                                                         \
+    X(F16, 2, "F16")   /* IEEE 754 binary16 */                               \
+    X(BF16, 2, "BF16") /* the upper half of an F32 */
 
 #define ASHLAR_DTYPE_ENUM(name, bytes, text) ASHLAR_##name,
 #define ASHLAR_DTYPE_BYTES(name, bytes, text) bytes,
@@ -24,6 +27,11 @@ static inline size_t ashlar_dtype_bytes(ashlar_dtype dtype) {
         ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_BYTES)
     };
     return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? table[dtype] : 0;
+}
+
+/* Whether the type is too narrow to train in: its moments and masters are F32. Threads: any. */
+static inline bool ashlar_dtype_is_narrow(ashlar_dtype dtype) {
+    return dtype == ASHLAR_F16 || dtype == ASHLAR_BF16;
 }
 
 #endif /* ASHLAR_DTYPE_H */
