@@ -34,7 +34,9 @@ typedef void (*cu_host_fn)(void *user_data);
     X(NO_DEVICE, 100)                   \
     X(INVALID_DEVICE, 101)              \
     X(INVALID_CONTEXT, 201)             \
+    X(NO_BINARY_FOR_GPU, 209)           \
     X(PEER_ACCESS_UNSUPPORTED, 217)     \
+    X(UNSUPPORTED_PTX_VERSION, 222)     \
     X(ILLEGAL_STATE, 401)               \
     X(INVALID_HANDLE, 400)              \
     X(NOT_FOUND, 500)                   \

@@ -27,7 +27,8 @@ ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
     const ashlar_status status = ashlar_planner_refuse_busy_locked(a);
     if (status == ASHLAR_OK) {
         ashlar_planner_free_keys(a);
-        for (ashlar_plan_region *region = a->planner.regions; region != NULL; region = region->next) {
+        for (ashlar_plan_region *region = a->planner.regions; region != NULL;
+             region = region->next) {
             region->is_retired = true;
         }
         ashlar_planner_tidy_locked(a);
@@ -90,7 +91,8 @@ static void add_stream(const ashlar_allocator *a, const ashlar_plan_region *regi
 void ashlar_plan_read(ashlar_allocator *a, ashlar_plan_stats *out) {
     pthread_mutex_lock(&a->lock);
     *out = a->planner.stats;
-    for (const ashlar_plan_region *region = a->planner.regions; region != NULL; region = region->next) {
+    for (const ashlar_plan_region *region = a->planner.regions; region != NULL;
+         region = region->next) {
         add_stream(a, region, out);
     }
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {

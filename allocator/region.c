@@ -171,7 +171,8 @@ static size_t taken_bytes(const ashlar_plan_region *region) {
 
 size_t ashlar_regions_idle_bytes(const ashlar_allocator *a) {
     size_t bytes = 0;
-    for (const ashlar_plan_region *region = a->planner.regions; region != NULL; region = region->next) {
+    for (const ashlar_plan_region *region = a->planner.regions; region != NULL;
+         region = region->next) {
         bytes += region->block->bytes - taken_bytes(region);
     }
     return bytes;
@@ -179,7 +180,8 @@ size_t ashlar_regions_idle_bytes(const ashlar_allocator *a) {
 
 size_t ashlar_regions_idle_seats(const ashlar_allocator *a) {
     size_t count = 0;
-    for (const ashlar_plan_region *region = a->planner.regions; region != NULL; region = region->next) {
+    for (const ashlar_plan_region *region = a->planner.regions; region != NULL;
+         region = region->next) {
         for (size_t i = 0; i < region->seat_count; i++) {
             count += !ashlar_seat_is_taken(&region->seats[i]);
         }
@@ -241,8 +243,8 @@ static ashlar_status check_region(const ashlar_allocator *a, const ashlar_plan_r
 
 ashlar_status ashlar_regions_check_locked(const ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
-    for (const ashlar_plan_region *region = a->planner.regions; region != NULL && status == ASHLAR_OK;
-         region = region->next) {
+    for (const ashlar_plan_region *region = a->planner.regions;
+         region != NULL && status == ASHLAR_OK; region = region->next) {
         status = check_region(a, region);
     }
     return status;

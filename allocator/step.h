@@ -101,6 +101,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_planner_forget_keys(ashlar_allocator *all
 void ashlar_planner_tidy_locked(ashlar_allocator *allocator);
 
 /* The region of the plans of a stream, or NULL. Lock: held. */
-ashlar_plan_region *ashlar_planner_region(const ashlar_allocator *allocator, const ashlar_order *order);
+ashlar_plan_region *ashlar_planner_region(const ashlar_allocator *allocator,
+                                          const ashlar_order *order);
 
 #endif /* ASHLAR_STEP_H */

@@ -10,23 +10,25 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t ashlar_float_bits(float value) {
+#include "compiler.h"
+
+ASHLAR_SHARED_FN uint32_t ashlar_float_bits(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-static inline float ashlar_float_from_bits(uint32_t bits) {
+ASHLAR_SHARED_FN float ashlar_float_from_bits(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-static inline float ashlar_float_from_bf16(uint16_t bits) {
+ASHLAR_SHARED_FN float ashlar_float_from_bf16(uint16_t bits) {
     return ashlar_float_from_bits((uint32_t)bits << 16);
 }
 
-static inline uint16_t ashlar_bf16_from_float(float value) {
+ASHLAR_SHARED_FN uint16_t ashlar_bf16_from_float(float value) {
     const uint32_t bits = ashlar_float_bits(value);
     const uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u);
     const uint32_t quiet = bits | 0x400000u;
@@ -37,7 +39,7 @@ static inline uint16_t ashlar_bf16_from_float(float value) {
  * The exponent of binary16 is 112 smaller. Shifted into place and times 2^112, normal and subnormal
  * values alike come out exact; what was infinite or NaN there gets the largest exponent again.
  */
-static inline float ashlar_float_from_f16(uint16_t bits) {
+ASHLAR_SHARED_FN float ashlar_float_from_f16(uint16_t bits) {
     const uint32_t magnitude = (uint32_t)(bits & 0x7fffu) << 13;
     const float scaled = ashlar_float_from_bits(magnitude) * 0x1p112f;
     const uint32_t is_special = (bits & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0;
@@ -49,7 +51,7 @@ static inline float ashlar_float_from_f16(uint16_t bits) {
  * Normal results round in the integer; below 2^-14 the addition of 0.5 lets the float unit round at
  * the place where a subnormal of binary16 ends (0.5's last bit is 2^-24).
  */
-static inline uint16_t ashlar_f16_from_float(float value) {
+ASHLAR_SHARED_FN uint16_t ashlar_f16_from_float(float value) {
     const uint32_t bits = ashlar_float_bits(value);
     const uint32_t sign = bits >> 16 & 0x8000u;
     const uint32_t magnitude = bits & 0x7fffffffu;

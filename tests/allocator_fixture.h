@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <ashlar/allocator.h>
 
@@ -41,10 +42,25 @@ static inline size_t free_memory_of(ashlar_device *of) {
     return free_bytes;
 }
 
+/*
+ * The device that `spec` describes. With ASHLAR_TEST_DEVICE=cuda, the one of the fake libcuda
+ * instead, which has a software device of its own (ASHLAR_SOFT), so that its memory can be looked
+ * into all the same.
+ */
+static inline bool open_test_device(const char *spec) {
+    const char *name = getenv("ASHLAR_TEST_DEVICE");
+    if (name != NULL && strcmp(name, "cuda") == 0) {
+        return ashlar_driver_open_cuda(&driver) == ASHLAR_OK &&
+               ashlar_device_open("cuda", &device) == ASHLAR_OK;
+    }
+    return ashlar_soft_configure(spec) == ASHLAR_OK &&
+           ashlar_driver_open_soft(&driver) == ASHLAR_OK &&
+           ashlar_device_open("soft", &device) == ASHLAR_OK;
+}
+
 /* Device, streams; the allocator is left to the case. */
 static inline bool set_up_device(const char *spec) {
-    if (ashlar_soft_configure(spec) != ASHLAR_OK || ashlar_driver_open_soft(&driver) != ASHLAR_OK ||
-        ashlar_device_open("soft", &device) != ASHLAR_OK) {
+    if (!open_test_device(spec)) {
         return false;
     }
     for (int i = 0; i < STREAMS; i++) {

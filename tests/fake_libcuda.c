@@ -4,8 +4,9 @@
  *
  * Linked with its own copy of the software device. The environment variable FAKE_CUDA makes it
  * misbehave: "nodevice" (a driver without a device), "stub" (the toolkit's library for linking),
- * "old" (a driver without cuMemCreate), "broken" (cuInit fails). `newest` is the CUDA version of
- * the driver that it plays.
+ * "old" (a driver without cuMemCreate), "broken" (cuInit fails), "nobinary" and "oldptx" (a module
+ * that is for other devices, or newer drivers). `newest` is the CUDA version of the driver that it
+ * plays. Kernels are fake_kernels.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,10 @@ cu_result ashlar_fake_find(int newest, const char *symbol, void **address, int v
     };
     table.init = fake_init;
     table.device_get_count = fake_device_get_count;
+    table.module_load_data = ashlar_fake_module_load_data;
+    table.module_unload = ashlar_fake_module_unload;
+    table.module_get_function = ashlar_fake_module_get_function;
+    table.launch_kernel = ashlar_fake_launch_kernel;
     *address = NULL;
     *found = 1;       /* CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND */
     if (flags != 1) { /* CU_GET_PROC_ADDRESS_LEGACY_STREAM: the table's meaning of stream NULL */

@@ -1,0 +1,190 @@
+/*
+ * optimizer_cuda_template.h - the loops over a piece of one element type (internal; included by
+ * optimizer_cuda.cu, once for each type). It wants defined, and takes away again:
+ *
+ *   ASHLAR_STORED         C type of a stored element
+ *   ASHLAR_REAL           what is computed in: float, or double
+ *   ASHLAR_NAME(name)     `name` with the stored type behind it
+ *   ASHLAR_FORMULA(name)  `name` with the real type behind it, as in optimizer_formula_template.h
+ *   ASHLAR_WIDEN(stored), ASHLAR_NARROW(real)
+ *   ASHLAR_HAS_MASTER     true or false
+ *
+ * Where the arrays are aligned to it, a thread takes a unit at a time: 16 bytes of reals.
+ */
+
+enum {
+    ASHLAR_NAME(unit_count) = 16 / sizeof(ASHLAR_REAL),
+    ASHLAR_NAME(line_count) = 16 / sizeof(ASHLAR_STORED),
+};
+
+typedef struct __align__(16) ASHLAR_NAME(line) {
+    ASHLAR_STORED at[ASHLAR_NAME(line_count)];
+} ASHLAR_NAME(line);
+
+typedef struct __align__(16 / sizeof(ASHLAR_REAL) * sizeof(ASHLAR_STORED)) ASHLAR_NAME(stored) {
+    ASHLAR_STORED at[ASHLAR_NAME(unit_count)];
+} ASHLAR_NAME(stored);
+
+typedef struct __align__(16) ASHLAR_NAME(reals) {
+    ASHLAR_REAL at[ASHLAR_NAME(unit_count)];
+} ASHLAR_NAME(reals);
+
+/* ---- SUM ---- */
+
+/* squares[i] = element i of the piece, squared. */
+static __device__ void ASHLAR_NAME(square)(const piece *p, double *squares) {
+    const ASHLAR_STORED *gradients = (const ASHLAR_STORED *)p->run.gradients + p->first;
+    unsigned done = 0;
+    if (is_aligned(gradients, sizeof(ASHLAR_NAME(line)))) {
+        const unsigned lines = p->count / ASHLAR_NAME(line_count);
+        for (unsigned i = threadIdx.x; i < lines; i += ASHLAR_CHUNK_THREADS) {
+            const ASHLAR_NAME(line) line = ((const ASHLAR_NAME(line) *)(const void *)gradients)[i];
+            for (unsigned k = 0; k < ASHLAR_NAME(line_count); k++) {
+                const double value = (double)ASHLAR_WIDEN(line.at[k]);
+                squares[i * ASHLAR_NAME(line_count) + k] = value * value;
+            }
+        }
+        done = lines * ASHLAR_NAME(line_count);
+    }
+    for (unsigned i = done + threadIdx.x; i < p->count; i += ASHLAR_CHUNK_THREADS) {
+        const double value = (double)ASHLAR_WIDEN(gradients[i]);
+        squares[i] = value * value;
+    }
+}
+
+/* ---- UPDATE ---- */
+
+/* Where a piece begins in each array, which are apart from each other; NULL: there is none. */
+typedef struct ASHLAR_NAME(arrays) {
+    ASHLAR_STORED *__restrict__ parameters;
+    const ASHLAR_STORED *__restrict__ gradients;
+    ASHLAR_REAL *__restrict__ moment1;
+    ASHLAR_REAL *__restrict__ moment2;
+    ASHLAR_REAL *__restrict__ master;
+    bool is_first; /* the master holds nothing yet */
+} ASHLAR_NAME(arrays);
+
+static __device__ __forceinline__ ASHLAR_NAME(arrays)
+ASHLAR_NAME(find)(const piece *p, bool has1, bool has2) {
+    ASHLAR_NAME(arrays) a;
+    a.parameters = (ASHLAR_STORED *)p->run.parameters + p->first;
+    a.gradients = (const ASHLAR_STORED *)p->run.gradients + p->first;
+    a.moment1 = has1 ? (ASHLAR_REAL *)p->run.moment1 + p->first : NULL;
+    a.moment2 = has2 ? (ASHLAR_REAL *)p->run.moment2 + p->first : NULL;
+    a.master = ASHLAR_HAS_MASTER ? (ASHLAR_REAL *)(void *)p->run.master + p->first : NULL;
+    a.is_first = p->factors.is_first;
+    return a;
+}
+
+static __device__ __forceinline__ bool ASHLAR_NAME(has_units)(const ASHLAR_NAME(arrays) *a) {
+    return is_aligned(a->parameters, sizeof(ASHLAR_NAME(stored))) &&
+           is_aligned(a->gradients, sizeof(ASHLAR_NAME(stored))) && is_aligned(a->moment1, 16) &&
+           is_aligned(a->moment2, 16) && is_aligned(a->master, 16);
+}
+
+/* What a thread has in hand: a unit, or one element in the first place of each. */
+typedef struct ASHLAR_NAME(hand) {
+    ASHLAR_NAME(stored) gradient, parameter;
+    ASHLAR_NAME(reals) value, moment1, moment2;
+} ASHLAR_NAME(hand);
+
+/* Element k of what is in hand. */
+#define ASHLAR_UPDATE(function, f, h, k)                                                     \
+    ASHLAR_FORMULA(ashlar_update_##function)                                                 \
+    (f, ASHLAR_WIDEN((h)->gradient.at[k]), &(h)->value.at[k], &(h)->moment1.at[k],           \
+     &(h)->moment2.at[k])
+
+static __device__ __forceinline__ void
+ASHLAR_NAME(take_unit)(const ASHLAR_NAME(arrays) *a, unsigned i, ASHLAR_NAME(hand) *h) {
+    h->gradient = ((const ASHLAR_NAME(stored) *)(const void *)a->gradients)[i];
+    if (a->moment1 != NULL) {
+        h->moment1 = ((const ASHLAR_NAME(reals) *)(const void *)a->moment1)[i];
+    }
+    if (a->moment2 != NULL) {
+        h->moment2 = ((const ASHLAR_NAME(reals) *)(const void *)a->moment2)[i];
+    }
+    if (ASHLAR_HAS_MASTER && !a->is_first) {
+        h->value = ((const ASHLAR_NAME(reals) *)(const void *)a->master)[i];
+        return;
+    }
+    h->parameter = ((const ASHLAR_NAME(stored) *)(const void *)a->parameters)[i];
+    for (unsigned k = 0; k < ASHLAR_NAME(unit_count); k++) {
+        h->value.at[k] = ASHLAR_WIDEN(h->parameter.at[k]);
+    }
+}
+
+static __device__ __forceinline__ void
+ASHLAR_NAME(give_unit)(const ASHLAR_NAME(arrays) *a, unsigned i, ASHLAR_NAME(hand) *h) {
+    for (unsigned k = 0; k < ASHLAR_NAME(unit_count); k++) {
+        h->parameter.at[k] = ASHLAR_NARROW(h->value.at[k]);
+    }
+    ((ASHLAR_NAME(stored) *)(void *)a->parameters)[i] = h->parameter;
+    if (ASHLAR_HAS_MASTER) {
+        ((ASHLAR_NAME(reals) *)(void *)a->master)[i] = h->value;
+    }
+    if (a->moment1 != NULL) {
+        ((ASHLAR_NAME(reals) *)(void *)a->moment1)[i] = h->moment1;
+    }
+    if (a->moment2 != NULL) {
+        ((ASHLAR_NAME(reals) *)(void *)a->moment2)[i] = h->moment2;
+    }
+}
+
+static __device__ __forceinline__ void
+ASHLAR_NAME(take_one)(const ASHLAR_NAME(arrays) *a, unsigned i, ASHLAR_NAME(hand) *h) {
+    h->gradient.at[0] = a->gradients[i];
+    h->moment1.at[0] = a->moment1 != NULL ? a->moment1[i] : 0;
+    h->moment2.at[0] = a->moment2 != NULL ? a->moment2[i] : 0;
+    h->value.at[0] =
+        ASHLAR_HAS_MASTER && !a->is_first ? a->master[i] : ASHLAR_WIDEN(a->parameters[i]);
+}
+
+static __device__ __forceinline__ void
+ASHLAR_NAME(give_one)(const ASHLAR_NAME(arrays) *a, unsigned i, const ASHLAR_NAME(hand) *h) {
+    a->parameters[i] = ASHLAR_NARROW(h->value.at[0]);
+    if (ASHLAR_HAS_MASTER) {
+        a->master[i] = h->value.at[0];
+    }
+    if (a->moment1 != NULL) {
+        a->moment1[i] = h->moment1.at[0];
+    }
+    if (a->moment2 != NULL) {
+        a->moment2[i] = h->moment2.at[0];
+    }
+}
+
+#define ASHLAR_LOOP(name, function, has1, has2)                                              \
+    static __device__ __forceinline__ void ASHLAR_NAME(function)(const piece *p) {           \
+        const ASHLAR_FORMULA(ashlar_factors) f =                                             \
+            ASHLAR_FORMULA(ashlar_factors_of)(&p->factors);                                  \
+        const ASHLAR_NAME(arrays) a = ASHLAR_NAME(find)(p, has1, has2);                      \
+        const unsigned units = ASHLAR_NAME(has_units)(&a) ? p->count / UNIT : 0;             \
+        for (unsigned i = threadIdx.x; i < units; i += ASHLAR_CHUNK_THREADS) {               \
+            ASHLAR_NAME(hand) h;                                                             \
+            ASHLAR_NAME(take_unit)(&a, i, &h);                                               \
+            for (unsigned k = 0; k < UNIT; k++) {                                            \
+                ASHLAR_UPDATE(function, &f, &h, k);                                          \
+            }                                                                                \
+            ASHLAR_NAME(give_unit)(&a, i, &h);                                               \
+        }                                                                                    \
+        for (unsigned i = units * UNIT + threadIdx.x; i < p->count;                          \
+             i += ASHLAR_CHUNK_THREADS) {                                                    \
+            ASHLAR_NAME(hand) h;                                                             \
+            ASHLAR_NAME(take_one)(&a, i, &h);                                                \
+            ASHLAR_UPDATE(function, &f, &h, 0);                                              \
+            ASHLAR_NAME(give_one)(&a, i, &h);                                                \
+        }                                                                                    \
+    }
+#define UNIT ASHLAR_NAME(unit_count)
+ASHLAR_ALGORITHM_MAP(ASHLAR_LOOP)
+#undef UNIT
+#undef ASHLAR_LOOP
+#undef ASHLAR_UPDATE
+
+#undef ASHLAR_STORED
+#undef ASHLAR_REAL
+#undef ASHLAR_NAME
+#undef ASHLAR_FORMULA
+#undef ASHLAR_WIDEN
+#undef ASHLAR_NARROW
+#undef ASHLAR_HAS_MASTER
