@@ -109,7 +109,8 @@ typedef struct ashlar_optimizer ashlar_optimizer;
  * sums.
  *
  * Ownership: *out is the caller's; the arena must outlive it. destroy returns the block in the
- *            order of `stream`; NULL is allowed there.
+ *            order of `stream`; NULL is allowed there. On a CUDA device it waits for all queued
+ *            work: that may need the kernels' code.
  * Stream:    queued on `stream`; so must be what is queued by the calls below, or behind it.
  * Errors:    ASHLAR_EINVAL (config; an arena that is not committed, or lacks a region; the
  *            environment's ASHLAR_THREADS), ASHLAR_ENOTSUP (a CUDA device, in a build without CUDA
