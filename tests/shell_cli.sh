@@ -51,11 +51,11 @@ helps() {
     cat "$scratch/stderr"
     [ ! -s "$scratch/stderr" ] || return
     lines=$(wc -l <"$scratch/help")
-    [ "$lines" -ge 12 ] && [ "$lines" -le 24 ] || complain "$lines lines" || return
+    [ "$lines" -ge 12 ] && [ "$lines" -le 32 ] || complain "$lines lines" || return
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --data --steps --layers --hidden --embedding --batch --max-length --seed \
-        --learning-rate --clip --buckets --no-plan --plan --device --json --save --snapshot --sample --quiet --help; do
+        --learning-rate --clip --buckets --no-plan --plan --device --json --save --save-every --resume --losses --snapshot --sample --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }
