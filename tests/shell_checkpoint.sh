@@ -87,6 +87,7 @@ else
     skip 'the_safetensors_package_finds_the_same_tensors' 'safetensors and numpy are not installed'
 fi
 if has_package safetensors torch; then
+    # shellcheck disable=SC2086 # words
     "$print" outputs "$file" $symbols >"$outputs" # of F32 weights again
     # shellcheck disable=SC2086 # words
     check 'torch_has_the_same_outputs' other torch "$file" "$outputs" $symbols
@@ -109,19 +110,19 @@ goes_on() { # OPTION...: for all of the trainings
 }
 
 goes_on_in_adversarial_mode() {
-    (ASHLAR_SOFT=mode=adversarial,seed=4 && export ASHLAR_SOFT && goes_on)
+    (ASHLAR_SOFT=mode=adversarial,seed=4 && export ASHLAR_SOFT && goes_on --threads 1)
 }
 
 # Text of an odd number of pieces, of which forty steps are several epochs.
 goes_on_over_epochs() {
-    head -n 61 "$data" >"$scratch/odd.txt" && data=$scratch/odd.txt && goes_on &&
+    head -n 61 "$data" >"$scratch/odd.txt" && data=$scratch/odd.txt && goes_on --threads 1 &&
         json_holds "$scratch/report" 'r["sequences"] % 2 == 1 and r["epochs"] > 2'
     got=$?
     data=$scratch/data.txt
-    return $got
+    return "$got"
 }
 
-check 'forty_steps_are_twenty_and_twenty_more' goes_on
+check 'forty_steps_are_twenty_and_twenty_more' goes_on --threads 1
 check 'also_in_adversarial_mode' goes_on_in_adversarial_mode
 check 'also_when_an_epoch_ends_in_between' goes_on_over_epochs
 check 'also_without_a_plan' goes_on --no-plan
