@@ -174,6 +174,9 @@ static void files_of_another_model_are_refused_and_nothing_changes(void) {
     other[4] = (tensor){"last", ASHLAR_F32, 3, {2, 1, 3}}; /* the same as far as it goes */
     check_refused(other, TENSORS, "'last' is F32 [2, 1, 3] there");
     other[4] = MODEL[4];
+    other[3] = (tensor){"brain", ASHLAR_BF16, 2, {9, 1}};
+    check_refused(other, TENSORS, "'brain' is BF16 [9, 1] there, and BF16 [9] in this model");
+    other[3] = MODEL[3];
     other[2].dtype = ASHLAR_BF16; /* as many bytes */
     check_refused(other, TENSORS, "'half' is BF16 [5, 3] there, and F16 [5, 3] in this model");
     other[2] = MODEL[2];
@@ -227,6 +230,10 @@ static void damaged_state_is_refused(void) {
         CHECK(write_tensors(all, TENSORS + 1) == ASHLAR_OK);
         check_unchanged(arena, STATE, message);
     }
+    all[TENSORS] = (tensor){"optimizer.master.first", ASHLAR_F32, 2, {3, 7}}; /* of an F32 tensor */
+    CHECK(write_tensors(all, TENSORS + 1) == ASHLAR_OK);
+    check_unchanged(arena, STATE, "'optimizer.master.first' is the state of another optimizer");
+    CHECK(load(arena, 0) == ASHLAR_OK);
     finish();
 }
 
