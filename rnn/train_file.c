@@ -46,8 +46,8 @@ static void add_real(facts *f, const char *key, double value) {
 /* --- what must be the same ------------------------------------------------------------------ */
 
 /*
- * Eight bytes at a time, as FNV-1a does with one; it need not withstand anybody. The last step, at a
- * record's end, tells texts that are cut elsewhere.
+ * Eight bytes at a time, as FNV-1a does with one; it need not withstand anybody. The last step, at
+ * a record's end, tells texts that are cut elsewhere.
  */
 static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
     const uint64_t prime = UINT64_C(0x100000001b3);
