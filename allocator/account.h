@@ -19,6 +19,8 @@
 
 #include <ashlar/allocator.h>
 
+#include "compiler.h"
+
 /* Changes since the last publication, and the value at which a change is a new peak. */
 typedef struct ashlar_change {
     int64_t live; /* requested bytes of blocks not yet freed */
@@ -41,9 +43,11 @@ typedef struct ashlar_counters {
 static inline void ashlar_count_alloc(ashlar_counters *c, size_t requested, unsigned tag) {
     ashlar_change *const of_tag = &c->tags[tag];
     of_tag->live += (int64_t)requested;
-    of_tag->peak = of_tag->live > of_tag->peak ? of_tag->live : of_tag->peak;
+    if (!ASHLAR_LIKELY(of_tag->live <= of_tag->peak)) {
+        of_tag->peak = of_tag->live;
+    }
     c->all.live += (int64_t)requested;
-    if (c->all.live > c->all.peak) {
+    if (!ASHLAR_LIKELY(c->all.live <= c->all.peak)) {
         c->all.peak = c->all.live;
         c->has_peak = true;
         c->is_at_peak = true;

@@ -49,21 +49,22 @@ typedef struct census {
 static void count_blocks(const ashlar_allocator *a, census *found) {
     for (const ashlar_block *block = a->heap.first; block != NULL;
          block = ashlar_block_after(block)) {
+        const size_t live_bytes = ashlar_block_live_bytes(block);
         if (block->state == ASHLAR_BLOCK_FREE) {
             found->free_blocks++;
         } else if (block->state == ASHLAR_BLOCK_UNMAPPED || block->state == ASHLAR_BLOCK_REGION) {
             continue;
-        } else if (block->requested == 0 && ashlar_block_is_shared(block)) {
+        } else if (live_bytes == 0 && ashlar_block_is_shared(block)) {
             found->shared_bytes += block->bytes;
             found->cached_blocks++;
-        } else if (block->requested == 0) {
+        } else if (live_bytes == 0) {
             found->cached_bytes += block->bytes;
             found->cached_blocks++;
         } else {
-            found->live_bytes += block->requested;
+            found->live_bytes += live_bytes;
             found->block_bytes += block->bytes;
             found->live_blocks++;
-            found->tags[block->tag] += block->requested;
+            found->tags[block->tag] += live_bytes;
         }
     }
 }

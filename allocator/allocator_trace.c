@@ -68,9 +68,9 @@ ashlar_status ashlar_trace_write(ashlar_allocator *a, ashlar_trace_format format
 
 static ashlar_snapshot_state state_of(const ashlar_block *block) {
     if (block->state != ASHLAR_BLOCK_FREE) {
-        return block->requested != 0           ? ASHLAR_SNAPSHOT_LIVE
-               : ashlar_block_is_shared(block) ? ASHLAR_SNAPSHOT_PENDING
-                                               : ASHLAR_SNAPSHOT_CACHED;
+        return ashlar_block_live_bytes(block) != 0 ? ASHLAR_SNAPSHOT_LIVE
+               : ashlar_block_is_shared(block)     ? ASHLAR_SNAPSHOT_PENDING
+                                                   : ASHLAR_SNAPSHOT_CACHED;
     }
     return ashlar_order_is_past(block->order, block->tick) ? ASHLAR_SNAPSHOT_IDLE
                                                            : ASHLAR_SNAPSHOT_PENDING;
@@ -81,7 +81,7 @@ static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_bl
     return (ashlar_snapshot_block){
         .address = heap->range.base + block->offset,
         .bytes = block->bytes,
-        .requested_bytes = block->requested,
+        .requested_bytes = ashlar_block_live_bytes(block),
         .stream = state != ASHLAR_SNAPSHOT_IDLE ? block->order->stream : NULL,
         .tag = state == ASHLAR_SNAPSHOT_LIVE ? (ashlar_tag)block->tag : ASHLAR_TAG_USER,
         .state = state,

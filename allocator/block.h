@@ -46,14 +46,17 @@ struct ashlar_block {
     _Alignas(ASHLAR_CACHE_LINE) size_t offset; /* from the range's base, a multiple of
                                                   ASHLAR_BLOCK_ALIGN */
     size_t bytes;        /* > 0, a multiple of ASHLAR_BLOCK_ALIGN */
-    size_t requested;    /* live: bytes asked for, 1 .. bytes; otherwise 0 */
+    union {
+        size_t requested; /* live: bytes asked for, 1 .. bytes; otherwise 0, but for a seat that
+                           * was freed and that streams still use: ASHLAR_SEAT_AWAITED */
+        _Atomic size_t taken; /* the same, as hits on a plan write and read it: not 0 */
+    };
     ashlar_order *order; /* live: the stream it was taken for; free: of its last use, or NULL */
     unsigned char state; /* an ashlar_block_state */
     unsigned char tag;   /* live: an ashlar_tag */
     uint16_t list;       /* live: the list it has in a cache's magazines; free: its bin */
     unsigned char marks; /* ASHLAR_BLOCK_SHARED, ASHLAR_BLOCK_SEAT */
     bool starts_segment; /* never merges with the block below it */
-    _Atomic bool is_served; /* of a seat: in use by the caller, or by streams after it was freed */
     ashlar_block *older; /* free: the list of its bin; live: that of a cache; NULL at the end;
                             of a region: its first seat */
     union {
@@ -70,6 +73,13 @@ struct ashlar_block {
 };
 
 _Static_assert(sizeof(ashlar_block) == (size_t)2 * ASHLAR_CACHE_LINE, "two lines");
+
+#define ASHLAR_SEAT_AWAITED SIZE_MAX
+
+/* Bytes asked for by whoever has the block now; 0: nobody. */
+static inline size_t ashlar_block_live_bytes(const ashlar_block *block) {
+    return block->requested == ASHLAR_SEAT_AWAITED ? 0 : block->requested;
+}
 
 static inline bool ashlar_block_is_shared(const ashlar_block *block) {
     return (block->marks & ASHLAR_BLOCK_SHARED) != 0;

@@ -21,6 +21,20 @@
 #define ASHLAR_RETURN_ADDRESS() NULL
 #endif
 
+/* What a loop that waits for another thread does in each turn. */
+#if defined(__x86_64__) && defined(__GNUC__)
+#define ASHLAR_PAUSE() __builtin_ia32_pause()
+#else
+#define ASHLAR_PAUSE() ((void)0)
+#endif
+
+/* A small function that CUDA C compiles for the device too. */
+#if defined(__CUDACC__)
+#define ASHLAR_SHARED_FN static inline __host__ __device__
+#else
+#define ASHLAR_SHARED_FN static inline
+#endif
+
 /* What two threads must not share if neither is to wait for the other. */
 #define ASHLAR_CACHE_LINE 64
 

@@ -30,7 +30,7 @@ static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, si
     /* Other threads' hits write what is read here. */
     ashlar_caches_claim_locked(a, ashlar_cache_recent);
     const ashlar_block *block = find_around(&a->heap, offset);
-    const size_t requested = block != NULL ? block->requested : 0;
+    const size_t requested = block != NULL ? ashlar_block_live_bytes(block) : 0;
     ashlar_caches_release_locked(a, ashlar_cache_recent);
     if (block == NULL || block->state == ASHLAR_BLOCK_UNMAPPED) {
         return ashlar_fail(ASHLAR_EPOINTER, "%p: not a block of this allocator", ptr);
@@ -49,7 +49,7 @@ ashlar_status ashlar_find_live_locked(ashlar_allocator *a, const void *ptr, ashl
     if (offset < a->fixed.range_bytes) {
         block = ashlar_page_map_get(&a->fixed.map, offset);
     }
-    if (block == NULL || block->requested == 0) {
+    if (block == NULL || ashlar_block_live_bytes(block) == 0) {
         return bad_pointer_locked(a, ptr, offset);
     }
     *out = block;
@@ -78,6 +78,9 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
                         ashlar_order *order) {
     ashlar_magazines *m = NULL;
     if (ashlar_block_is_shared(block)) {
+        if (ashlar_block_is_seat(block)) {
+            atomic_store_explicit(&block->taken, ASHLAR_SEAT_AWAITED, memory_order_relaxed);
+        }
         ashlar_shared_put_locked(a, block, order);
         return;
     }
@@ -112,7 +115,9 @@ static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     count_free_locked(a, own, block->requested, block->tag);
     ashlar_note_block_locked(a, ASHLAR_TRACE_FREE, block, order);
     ashlar_step_note_free_locked(a, block, order == block->order);
-    block->requested = 0;
+    if (!ashlar_block_is_seat(block)) {
+        block->requested = 0;
+    }
     give_locked(a, own, block, order);
     ASHLAR_CHECK3(ashlar_is_sound_locked(a, own));
 }

@@ -14,7 +14,8 @@
  */
 static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashlar_block *block,
                             size_t bytes, ashlar_tag tag, uint64_t *count, void **out) {
-    block->requested = bytes;
+    /* Atomic for a seat, which other threads ask whether it is taken. */
+    atomic_store_explicit(&block->taken, bytes, memory_order_relaxed);
     block->tag = (unsigned char)tag;
     ++*count;
     ashlar_count_alloc(&cache->counters, bytes, (unsigned)tag);
@@ -118,9 +119,8 @@ static ASHLAR_NOINLINE ashlar_status free_seat_at_peak(ashlar_cache *cache, ashl
 }
 
 /* A block that is marked, for another stream's use or as a plan's. */
-static ASHLAR_NOINLINE ashlar_status free_marked(ashlar_allocator *a, void *ptr,
-                                                 ashlar_block *block) {
-    ashlar_cache *cache = ashlar_cache_recent;
+static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_cache *cache,
+                                        ashlar_block *block) {
     if (!ASHLAR_LIKELY(block->marks == ASHLAR_BLOCK_SEAT && ashlar_cache_enter(cache))) {
         return ashlar_free_slow(a, ptr);
     }
@@ -171,7 +171,7 @@ ashlar_status ashlar_free(ashlar_allocator *a, void *ptr) {
         return ashlar_free_slow(a, ptr);
     }
     if (!ASHLAR_LIKELY(block->marks == 0)) {
-        return free_marked(a, ptr, block);
+        return free_marked(a, ptr, cache, block);
     }
     if (!ASHLAR_LIKELY(ashlar_cache_enter(cache))) {
         return ashlar_free_slow(a, ptr);

@@ -43,9 +43,10 @@ static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
     size_t count = 0;
     for (const ashlar_block *block = a->heap.first; block != NULL;
          block = ashlar_block_after(block)) {
-        if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {
+        const size_t requested = ashlar_block_live_bytes(block);
+        if (block->state == ASHLAR_BLOCK_USED && requested != 0) {
             if (count < capacity) {
-                leaks[count] = (leak){a->fixed.base + block->offset, block->requested, block->tag};
+                leaks[count] = (leak){a->fixed.base + block->offset, requested, block->tag};
             }
             count++;
         }

@@ -1,5 +1,7 @@
 #include "plan.h"
 
+#include <string.h>
+
 #include <ashlar/pack.h>
 
 #include "checked.h"
@@ -103,7 +105,7 @@ static void sort_by_end(ashlar_plan *plan, uint32_t *starts) {
 }
 
 ashlar_block ashlar_seat_idle;
-ashlar_block ashlar_seats_many = {.is_served = true};
+ashlar_block ashlar_seats_many = {.requested = ASHLAR_SEAT_AWAITED};
 
 void ashlar_plan_link(ashlar_plan *plan) {
     uint32_t before = 0;
@@ -113,6 +115,19 @@ void ashlar_plan_link(ashlar_plan *plan) {
                                 : to == before + 1 ? plan->expiry[before]->seat
                                                    : &ashlar_seats_many;
         before = to;
+    }
+}
+
+void ashlar_plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams) {
+    const size_t bytes = plan->part_count * sizeof *streams;
+    if (plan->has_streams && memcmp(plan->streams, streams, bytes) == 0) {
+        return;
+    }
+    memcpy(plan->streams, streams, bytes);
+    plan->has_streams = true;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        ashlar_slot *slot = &plan->slots[i];
+        slot->who = ashlar_slot_who(streams[slot->part], slot->tag);
     }
 }
 

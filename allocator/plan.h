@@ -25,12 +25,21 @@ struct ashlar_slot {
     };
     ashlar_block *before; /* the seat of the one slot that ends just here: it has to be dead;
                            * ashlar_seat_idle: none does; ashlar_seats_many: several do */
+    uintptr_t who; /* ashlar_slot_who() of the requests that it is for, in the step under way */
     uint32_t end;         /* the slot is dead from allocation `end` on */
     unsigned char tag;
     unsigned char part;
 };
 
-_Static_assert(sizeof(ashlar_slot) == 32, "two slots a cache line");
+_Static_assert(sizeof(ashlar_slot) == 40, "a step's slots stay in the nearest cache");
+
+/*
+ * A request's stream and tag in one comparison. Handles are addresses or small numbers, whose
+ * highest byte is zero, or ASHLAR_NO_STREAM: no two pairs meet.
+ */
+static inline uintptr_t ashlar_slot_who(ashlar_stream stream, unsigned tag) {
+    return (uintptr_t)stream ^ (uintptr_t)tag << 56;
+}
 
 /* The largest request that a slot stands for. */
 static inline size_t ashlar_slot_room(const ashlar_slot *slot) {
@@ -54,6 +63,8 @@ typedef struct ashlar_plan {
     uint32_t *landings; /* [landing_count], rising: slots that a merged step comes to from afar */
     uint32_t landing_count;
     ashlar_plan_part parts[ASHLAR_PLAN_STREAMS_MAX];
+    ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX]; /* of the parts, as the slots have them */
+    bool has_streams;                               /* false: they have none so far */
     uint32_t part_count;
 } ashlar_plan;
 
@@ -74,6 +85,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_plan_make(const ashlar_recording *recordi
 ASHLAR_MUST_CHECK ashlar_status ashlar_plan_restore(const ashlar_recording *recording,
                                                     const size_t *offsets, ashlar_plan **out);
 void ashlar_plan_free(ashlar_plan *plan); /* NULL is allowed */
+
+/*
+ * Have every slot stand for requests of these streams, by part; ASHLAR_NO_STREAM: of none. Cost:
+ * O(slots), where it is not so already.
+ */
+void ashlar_plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams);
 
 /* What stands for no seat, never taken; and for several, always taken: they need a closer look. */
 extern ashlar_block ashlar_seat_idle, ashlar_seats_many;

@@ -211,13 +211,13 @@ static ashlar_status check_seat(const ashlar_allocator *a, const ashlar_region *
         return broken(seat, "not in the page map");
     }
     if (!ashlar_seat_is_taken(seat)) {
-        return seat->requested == 0 ? ASHLAR_OK : broken(seat, "free, but bytes are asked for");
+        return ASHLAR_OK;
     }
     if (seat->offset < *end) {
         return broken(seat, "live, as is one that reaches into it");
     }
     *end = seat->offset + seat->bytes;
-    if (*end > block->offset + block->bytes || seat->requested > seat->bytes) {
+    if (*end > block->offset + block->bytes || ashlar_block_live_bytes(seat) > seat->bytes) {
         return broken(seat, "larger than its region, or than its block");
     }
     return region->is_busy || is_late(region, seat) ? ASHLAR_OK

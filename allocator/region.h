@@ -67,13 +67,13 @@ void ashlar_region_rehome_locked(ashlar_region *region, ashlar_order *order);
 
 /* A seat's block is freed, and its stream's later work may have it. Any thread. */
 static inline void ashlar_seat_vacate(ashlar_block *seat) {
-    seat->requested = 0;
     /* Release: whoever hands the seat out again writes what was read here. */
-    atomic_store_explicit(&seat->is_served, false, memory_order_release);
+    atomic_store_explicit(&seat->taken, 0, memory_order_release);
 }
 
+/* In use by the caller, or by streams after it was freed. */
 static inline bool ashlar_seat_is_taken(const ashlar_block *seat) {
-    return atomic_load_explicit(&seat->is_served, memory_order_acquire);
+    return atomic_load_explicit(&seat->taken, memory_order_acquire) != 0;
 }
 
 /*

@@ -36,7 +36,7 @@ static void hold(ashlar_run *run) {
     run->next = run->late_count > 0 ? &no_slot : run->next;
 }
 
-void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
+void ashlar_run_start(ashlar_run *run, ashlar_plan *plan) {
     run->plan = plan;
     run->next = plan->slots;
     run->expired = 0;
@@ -44,6 +44,7 @@ void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan) {
     run->unplanned = 0;
     memset(run->misses, 0, sizeof run->misses);
     run->late_count = 0;
+    ashlar_plan_name_streams(plan, run->streams);
     for (uint32_t part = 0; part < plan->part_count; part++) {
         if (run->regions[part] != NULL) {
             ashlar_region_clean(run->regions[part]);

@@ -22,7 +22,7 @@ struct ashlar_run {
                        * that were not had just been found dead, see ashlar_run_serve() */
     size_t late_count;                  /* on the late lists of all its regions */
     uint64_t hits_before;               /* planned_count of the cache when the step began */
-    const ashlar_plan *plan;
+    ashlar_plan *plan;
     ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX];  /* of the parts; ASHLAR_NO_STREAM: not now */
     ashlar_region *regions[ASHLAR_PLAN_STREAMS_MAX]; /* NULL: the part plans nothing */
     uint32_t skipped[ASHLAR_RUN_SKIPPED_MAX];        /* the newest last */
@@ -38,11 +38,11 @@ struct ashlar_run {
     uint32_t depth; /* steps begun and not ended, each within the one before */
 };
 
+/* What the caller writes to `taken` next makes the seat taken. */
 static inline ashlar_block *ashlar_run_seat(const ashlar_slot *slot) {
     ashlar_block *seat = slot->seat;
     seat->slot = slot;
     seat->bytes = slot->bytes;
-    atomic_store_explicit(&seat->is_served, true, memory_order_relaxed);
     return seat;
 }
 
@@ -54,8 +54,7 @@ static inline ashlar_block *ashlar_run_seat(const ashlar_slot *slot) {
 static inline ashlar_block *ashlar_run_serve(ashlar_run *run, size_t bytes, unsigned tag,
                                              ashlar_stream stream) {
     const ashlar_slot *slot = run->next;
-    if (!ASHLAR_LIKELY(bytes - 1 < slot->bytes && slot->tag == tag &&
-                       run->streams[slot->part] == stream &&
+    if (!ASHLAR_LIKELY(bytes - 1 < slot->bytes && slot->who == ashlar_slot_who(stream, tag) &&
                        !ashlar_seat_is_taken(slot->before))) {
         return NULL;
     }
@@ -67,8 +66,8 @@ static inline ashlar_block *ashlar_run_serve(ashlar_run *run, size_t bytes, unsi
 ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes, unsigned tag,
                                          ashlar_stream stream);
 
-/* Begin at the plan's first slot; its regions are the run's. */
-void ashlar_run_start(ashlar_run *run, const ashlar_plan *plan);
+/* Begin at the plan's first slot; its streams and regions are the run's. */
+void ashlar_run_start(ashlar_run *run, ashlar_plan *plan);
 
 /* The step is over: what of it is still live is late from now on. */
 void ashlar_run_stop(ashlar_run *run);

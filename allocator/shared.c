@@ -75,7 +75,7 @@ ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream
 /* ---- freeing ---- */
 
 void ashlar_shared_put_locked(ashlar_allocator *a, ashlar_block *block, ashlar_order *order) {
-    ASHLAR_ASSERT(ashlar_block_is_shared(block) && block->requested == 0);
+    ASHLAR_ASSERT(ashlar_block_is_shared(block) && ashlar_block_live_bytes(block) == 0);
     if (find_use(block, order) == NULL) {
         /* Freed on a stream that was not marked: its use comes after the first stream's. */
         ashlar_use *of_home = find_use(block, block->order);
@@ -265,7 +265,7 @@ bool ashlar_shared_waits_for_locked(const ashlar_allocator *a, const ashlar_orde
 }
 
 static void rehome(ashlar_block *block, const ashlar_order *from, ashlar_order *to) {
-    const bool is_freed = block->requested == 0;
+    const bool is_freed = ashlar_block_live_bytes(block) == 0;
     ashlar_use *moved = find_use(block, from), *there = find_use(block, to);
     if (moved == NULL) {
         return;

@@ -40,7 +40,7 @@ static ashlar_stream name_of(const ashlar_order *order) {
     return is_open ? order->stream : ASHLAR_NO_STREAM;
 }
 
-static void begin_replay(ashlar_allocator *a, ashlar_cache *own, const ashlar_plan *plan) {
+static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *plan) {
     ashlar_run *run = own->run;
     for (uint32_t part = 0; part < plan->part_count; part++) {
         ashlar_region *region = ashlar_planner_region(a, plan->parts[part].order);
@@ -314,5 +314,8 @@ void ashlar_step_forget_order(ashlar_cache *cache, const ashlar_order *order) {
         if (run->plan->parts[part].order == order) {
             run->streams[part] = ASHLAR_NO_STREAM;
         }
+    }
+    if (count > 0) {
+        ashlar_plan_name_streams(run->plan, run->streams);
     }
 }

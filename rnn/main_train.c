@@ -11,6 +11,7 @@
 #include "program.h"
 #include "progress.h"
 #include "report.h"
+#include "train_rule.h"
 
 static const char program[] = "ashlar-train";
 
@@ -18,6 +19,7 @@ static const char program[] = "ashlar-train";
 typedef struct command {
     ashlar_option_list data;
     ashlar_train_config train;
+    ashlar_train_rule rule;
     const char *device;
     const char *json;
     const char *losses;
@@ -36,18 +38,22 @@ static command defaults(void) {
                   .batch = 16,
                   .max_length = 256,
                   .steps = 800,
-                  .adamw = ashlar_adamw_default(),
                   .seed = 1,
                   .buckets = 1},
+        .rule = {.optimizer = ashlar_optimizer_name(ASHLAR_OPTIMIZER_ADAMW),
+                 .schedule = "constant",
+                 .step_size = 1000,
+                 .gamma = 0.1},
         .sample_bytes = 400,
         .threads = (size_t)ashlar_blas_threads(),
     };
-    c.train.adamw.learning_rate = 0.004;
-    c.train.adamw.clip_norm = 1.0;
+    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.train.optimizer);
+    c.train.optimizer.learning_rate = 0.004;
+    c.train.optimizer.clip_norm = 1.0;
     return c;
 }
 
-enum { OPTION_COUNT = 25 };
+enum { OPTION_COUNT = 34 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
@@ -61,9 +67,21 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"layers", "N", count, &t->layers, 1, 64, "LSTM layers"},
         {"hidden", "N", count, &t->hidden, 1, 16384, "width of a layer"},
         {"embedding", "N", count, &t->embedding, 1, 16384, "width of a symbol's vector"},
-        {"learning-rate", "X", real, &t->adamw.learning_rate, 1e-12, 10, "of AdamW"},
-        {"weight-decay", "X", real, &t->adamw.weight_decay, 0, 10, "of AdamW"},
-        {"clip", "X", real, &t->adamw.clip_norm, 0, 1e9, "gradient norm to clip at, 0: not at all"},
+        {"optimizer", "NAME", text, &c->rule.optimizer, 0, 0, "sgd, adam, adamw, adagrad, rmsprop"},
+        {"learning-rate", "X", real, &t->optimizer.learning_rate, 1e-12, 10, "the highest one"},
+        {"weight-decay", "X", real, &t->optimizer.weight_decay, 0, 10, "of any optimizer"},
+        {"momentum", "X", real, &t->optimizer.momentum, 0, 0.9999, "of sgd and rmsprop"},
+        {"nesterov", NULL, ASHLAR_OPTION_FLAG, &t->optimizer.nesterov, 0, 0,
+         "look ahead, sgd with momentum"},
+        {"clip", "X", real, &t->optimizer.clip_norm, 0, 1e9,
+         "gradient norm to clip at, 0: not at all"},
+        {"loss-scale", "X", real, &t->optimizer.loss_scale, 0, 1e30,
+         "scale gradients by this at first, 0: not"},
+        {"schedule", "NAME", text, &c->rule.schedule, 0, 0, "of the rate: constant, cosine, step"},
+        {"warmup-steps", "N", count, &c->rule.warmup_steps, 0, 1e9, "in which the rate rises"},
+        {"rate-floor", "X", real, &c->rule.floor, 0, 1, "cosine: share of the rate at the end"},
+        {"rate-every", "N", count, &c->rule.step_size, 1, 1e9, "step: so often, multiply the rate"},
+        {"rate-factor", "X", real, &c->rule.gamma, 1e-9, 1, "step: by this"},
         {"seed", "N", ASHLAR_OPTION_SEED, &t->seed, 0, 0, "of weights, batches and sample"},
         {"buckets", "N", count, &t->buckets, 1, 1e6, "ranges of lengths with a memory plan each"},
         {"no-plan", NULL, ASHLAR_OPTION_FLAG, &t->without_plan, 0, 0,
@@ -91,7 +109,8 @@ static void print_help(void) {
     list_options(&fresh, options);
     printf("Usage: %s --data PATH [OPTION]...   train a character LSTM on text\n", program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
-    printf("Environment: ASHLAR_DEVICE, ASHLAR_SOFT. Exit: 0, 1 failed, 2 a bad option.\n");
+    printf("Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS.\n"
+           "Exit: 0, 1 failed, 2 a bad option.\n");
 }
 
 static void print_start(const command *c, const ashlar_corpus *corpus) {
@@ -286,7 +305,8 @@ static int run_command(int argc, char **argv) {
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
     if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
-        (!c.wants_help && check_command(&c) != ASHLAR_OK)) {
+        (!c.wants_help && (ashlar_train_rule_apply(&c.rule, &c.train) != ASHLAR_OK ||
+                           check_command(&c) != ASHLAR_OK))) {
         return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
     }
     if (c.wants_help) {

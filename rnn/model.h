@@ -40,6 +40,7 @@ typedef struct ashlar_model {
     ashlar_arena *arena;
     ashlar_model_views parameters;
     ashlar_model_views gradients; /* NULL pointers in a model for inference */
+    const double *loss_scale;     /* device memory: times the loss's gradient; NULL stands for 1 */
 } ashlar_model;
 
 /* Bytes of every buffer of one step. Fields that depend on the length only through the back end
@@ -56,8 +57,7 @@ typedef struct ashlar_step_sizes {
 
 /* What a step leaves in device memory for the host to read. */
 typedef struct ashlar_step_results {
-    double loss;      /* mean over the batch's tokens, nats */
-    double grad_norm; /* before clipping */
+    double loss; /* mean over the batch's tokens, nats */
 } ashlar_step_results;
 
 /*

@@ -190,7 +190,8 @@ static ashlar_status forward(step *s) {
                  .classes = s->model->config.classes,
                  .logits = s->b.logits,
                  .targets = s->b.targets,
-                 .dlogits = s->b.logits},
+                 .dlogits = s->b.logits,
+                 .scale = s->model->loss_scale},
         .loss = &s->results->loss,
     };
     return launch(s, run_loss, &loss, sizeof loss);

@@ -67,11 +67,12 @@ typedef struct ashlar_loss_args {
     const void *logits;     /* [T, B, V] */
     const int32_t *targets; /* [T, B], each 0..V-1 up to its length (asserted) */
     void *dlogits;          /* [T, B, V], may be logits; 0 past the lengths; NULL = not wanted */
+    const double *scale;    /* what dlogits is multiplied by; NULL stands for 1 */
 } ashlar_loss_args;
 
 /*
  * The mean over all valid positions of -log softmax(logits)[target], in nats; dlogits is the
- * gradient of that mean.
+ * gradient of that mean times the scale.
  */
 double ashlar_loss_f32(const ashlar_loss_args *args);
 double ashlar_loss_f64(const ashlar_loss_args *args);

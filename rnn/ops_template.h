@@ -179,7 +179,7 @@ double REAL(ashlar_loss)(const ashlar_loss_args *args) {
     for (size_t b = 0; b < args->batch; b++) {
         valid += (size_t)args->lengths[b];
     }
-    const real weight = (real)(1.0 / (double)valid);
+    const real weight = (real)((args->scale == NULL ? 1.0 : *args->scale) / (double)valid);
     double loss = 0;
     for (size_t at = 0; at < args->steps * args->batch; at++) {
         const real *const row = logits + at * classes;

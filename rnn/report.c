@@ -104,9 +104,10 @@ static void put_config(ashlar_json_writer *w, const ashlar_train_config *c) {
     put_uint(w, "embedding", c->embedding);
     put_uint(w, "batch", c->batch);
     put_uint(w, "max_length", c->max_length);
-    put_real(w, "learning_rate", c->adamw.learning_rate);
-    put_real(w, "weight_decay", c->adamw.weight_decay);
-    put_real(w, "clip_norm", c->adamw.clip_norm);
+    put_text(w, "optimizer", ashlar_optimizer_name(c->optimizer.kind));
+    put_real(w, "learning_rate", c->optimizer.learning_rate);
+    put_real(w, "weight_decay", c->optimizer.weight_decay);
+    put_real(w, "clip_norm", c->optimizer.clip_norm);
     put_uint(w, "seed", c->seed);
     put_uint(w, "buckets", c->buckets);
     ashlar_json_put_key(w, "plan");
@@ -119,6 +120,7 @@ static void put_config(ashlar_json_writer *w, const ashlar_train_config *c) {
 static void put_training(ashlar_json_writer *w, const ashlar_train_report *r) {
     put_uint(w, "steps", r->steps);
     put_uint(w, "resumed", r->resumed);
+    put_uint(w, "steps_skipped", r->steps_skipped);
     put_uint(w, "parameters", r->parameters);
     put_real(w, "loss_first", r->loss_first);
     put_real(w, "loss_last", r->loss_last);

@@ -9,6 +9,12 @@
 #include "program.h"
 #include "train_file.h"
 
+/* What the host reads back of a step. */
+typedef struct outcome {
+    ashlar_step_results results;
+    ashlar_optimizer_state optimizer;
+} outcome;
+
 struct ashlar_trainer {
     ashlar_train_config config;
     ashlar_device *device;
@@ -21,6 +27,7 @@ struct ashlar_trainer {
     ashlar_warmup_options warmup; /* lengths, and the keys of their steps */
     void *staging;                /* page-locked: inputs, targets, lengths of one batch */
     ashlar_batch batch;           /* pointers into staging */
+    ashlar_optimizer *optimizer;
     ashlar_step_results *results; /* device */
     bool *seen_lengths;           /* [max steps + 1] */
     ashlar_train_state state;     /* after the last step */
@@ -47,17 +54,27 @@ static ashlar_status build_model(ashlar_trainer *t) {
                                        .embedding = t->config.embedding,
                                        .hidden = t->config.hidden,
                                        .layers = t->config.layers};
-    ashlar_status status = ashlar_allocator_create(t->device, &t->allocator);
+    ashlar_status status = ashlar_schedule_check(&t->config.schedule);
+    if (status == ASHLAR_OK) {
+        status = ashlar_allocator_create(t->device, &t->allocator);
+    }
     if (status == ASHLAR_OK) {
         ashlar_program_print_reports(t->allocator);
         status = ashlar_stream_create(t->device, &t->stream);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_model_create(t->allocator, t->stream, &model, ASHLAR_REGIONS_ALL,
-                                     &t->model);
+        status = ashlar_model_create(t->allocator, t->stream, &model,
+                                     ashlar_optimizer_regions(&t->config.optimizer), &t->model);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_model_init_weights(t->model, t->config.seed);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_optimizer_create(t->model->arena, &t->config.optimizer, t->stream,
+                                         &t->optimizer);
+    }
+    if (status == ASHLAR_OK) {
+        t->model->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
     }
     if (status == ASHLAR_OK) {
         void *results = NULL;
@@ -93,6 +110,9 @@ static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
     if (status == ASHLAR_OK && t->config.resume_file != NULL) {
         const ashlar_train_parts parts = parts_of(t);
         status = ashlar_train_file_load(t->config.resume_file, &parts, &t->state);
+        if (status == ASHLAR_OK) {
+            status = ashlar_optimizer_write(t->optimizer, &t->state.optimizer, t->stream);
+        }
     }
     return status;
 }
@@ -119,6 +139,7 @@ void ashlar_trainer_destroy(ashlar_trainer *t) {
     if (t == NULL) {
         return;
     }
+    ashlar_optimizer_destroy(t->optimizer);
     ashlar_model_destroy(t->model);
     if (t->results != NULL) {
         const ashlar_status unused = ashlar_free(t->allocator, t->results);
@@ -154,40 +175,50 @@ static ashlar_phase_calls end_phase(const ashlar_trainer *t, ashlar_driver_count
 }
 
 /* One step on the batch at hand, to updated weights and its results read back. */
-static ashlar_status step_batch(ashlar_trainer *t, size_t step, ashlar_step_results *results) {
+static ashlar_status step_batch(ashlar_trainer *t, size_t step, outcome *out) {
     ashlar_step_sizes sizes;
     ashlar_status status = ashlar_model_sizes(t->model, t->batch.steps, t->config.batch, &sizes);
     if (status == ASHLAR_OK) {
         status = ashlar_model_step(t->model, &t->batch, t->config.batch, &sizes, t->results);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_adamw_step(t->model->arena, &t->config.adamw, step, &t->results->grad_norm,
-                                   t->stream);
+        const double rate = ashlar_schedule_rate(&t->config.schedule, step);
+        status = ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_copy_to_host(t->device, results, t->results, sizeof *results, t->stream);
+        status = ashlar_optimizer_read(t->optimizer, &out->optimizer, t->stream);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_copy_to_host(t->device, &out->results, t->results, sizeof out->results,
+                                     t->stream);
     }
     return status == ASHLAR_OK ? ashlar_stream_synchronize(t->device, t->stream) : status;
 }
 
 /* The same on the plan of its length. */
-static ashlar_status step_on_plan(ashlar_trainer *t, size_t step, ashlar_step_results *results) {
+static ashlar_status step_on_plan(ashlar_trainer *t, size_t step, outcome *out) {
     const uint64_t key = ashlar_warmup_key(&t->warmup, t->batch.steps);
     ashlar_status status = ashlar_step_begin(t->allocator, t->stream, key);
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = step_batch(t, step, results);
+    status = step_batch(t, step, out);
     const ashlar_status ended = ashlar_step_end(t->allocator);
     return status == ASHLAR_OK ? ended : status;
 }
 
+/* With loss scaling a gradient that is no number is a step to skip, not the end. */
+static bool is_lost(const ashlar_trainer *t, const outcome *out) {
+    return !isfinite(out->results.loss) ||
+           (t->config.optimizer.loss_scale <= 0 && !isfinite(out->optimizer.norm));
+}
+
 /* One step, from the text on. */
-static ashlar_status run_step(ashlar_trainer *t, size_t step, ashlar_step_results *results) {
+static ashlar_status run_step(ashlar_trainer *t, size_t step, outcome *out) {
     ashlar_batcher_next(t->batcher, &t->batch);
     const ashlar_status status =
-        t->config.without_plan ? step_batch(t, step, results) : step_on_plan(t, step, results);
-    if (status == ASHLAR_OK && !(isfinite(results->loss) && isfinite(results->grad_norm))) {
+        t->config.without_plan ? step_batch(t, step, out) : step_on_plan(t, step, out);
+    if (status == ASHLAR_OK && is_lost(t, out)) {
         return ashlar_fail(ASHLAR_EFORMAT,
                            "step %zu: the loss is no number any more; use a smaller "
                            "--learning-rate",
@@ -232,13 +263,16 @@ static ashlar_status run_steps(ashlar_trainer *t,
                                void (*show)(void *context, const ashlar_train_progress *),
                                void *context, ashlar_train_report *report) {
     const double start = ashlar_program_now_s();
+    const uint64_t skipped = t->state.optimizer.skipped; /* before this run */
     for (size_t step = report->resumed + 1; step <= t->config.steps; step++) {
-        ashlar_step_results results;
-        ashlar_status status = run_step(t, step, &results);
+        outcome step_outcome;
+        ashlar_status status = run_step(t, step, &step_outcome);
         if (status != ASHLAR_OK) {
             return status;
         }
-        account(t, step, results.loss, report);
+        t->state.optimizer = step_outcome.optimizer;
+        report->steps_skipped = t->state.optimizer.skipped - skipped;
+        account(t, step, step_outcome.results.loss, report);
         report->seconds = ashlar_program_now_s() - start;
         report->tokens_per_s = (double)report->tokens / report->seconds;
         const ashlar_train_progress progress = {
@@ -246,7 +280,7 @@ static ashlar_status run_steps(ashlar_trainer *t,
             .steps = t->config.steps,
             .resumed = report->resumed,
             .loss = report->loss_last,
-            .loss_step = results.loss,
+            .loss_step = step_outcome.results.loss,
             .epoch = report->epochs,
             .length = t->batch.steps,
             .tokens_per_s = report->tokens_per_s,

@@ -5,6 +5,7 @@
 #define ASHLAR_TRAIN_H
 
 #include <ashlar/optimizer.h>
+#include <ashlar/schedule.h>
 
 #include "batcher.h"
 #include "model.h"
@@ -14,7 +15,8 @@ typedef struct ashlar_train_config {
     size_t batch;      /* sequences per step */
     size_t max_length; /* longest sequence in steps; longer ones are cut into pieces */
     size_t steps;
-    ashlar_adamw adamw;
+    ashlar_optimizer_config optimizer;
+    ashlar_schedule schedule; /* whose rate is each step's learning rate */
     uint64_t seed;
     size_t buckets;        /* ranges of lengths with a plan each; 0 and 1: one plan */
     bool without_plan;     /* steps are served by the allocator's ordinary path */
@@ -69,6 +71,7 @@ typedef struct ashlar_train_report {
     size_t sequences;        /* pieces that one epoch has */
     uint64_t tokens;         /* trained on, padding left out */
     double epochs;
+    uint64_t steps_skipped; /* by loss scaling */
     double loss_first; /* of this run's first step */
     double loss_last;  /* mean of the last ASHLAR_TRAIN_RECENT steps, weighted by tokens, those
                           before the run too */

@@ -12,7 +12,7 @@
 #include "error.h"
 #include "program.h"
 
-enum { FACTS_MAX = 24, FACT_BYTES = 768 };
+enum { FACTS_MAX = 40, FACT_BYTES = 768 };
 
 /* The metadata of a file, as it is built up. */
 typedef struct facts {
@@ -73,6 +73,41 @@ static void add_text(facts *f, const ashlar_corpus *corpus) {
                    ashlar_corpus_count(corpus), ashlar_corpus_bytes(corpus), sum);
 }
 
+static void add_optimizer(facts *f, const ashlar_optimizer_config *o) {
+    (void)snprintf(add_fact(f, "ashlar.optimizer"), FACT_BYTES, "%s",
+                   ashlar_optimizer_name(o->kind));
+    add_real(f, "ashlar.learning_rate", o->learning_rate);
+    add_real(f, "ashlar.momentum", o->momentum);
+    add_real(f, "ashlar.dampening", o->dampening);
+    add_count(f, "ashlar.nesterov", o->nesterov);
+    add_real(f, "ashlar.beta1", o->beta1);
+    add_real(f, "ashlar.beta2", o->beta2);
+    add_real(f, "ashlar.smoothing", o->smoothing);
+    add_real(f, "ashlar.rate_decay", o->rate_decay);
+    add_real(f, "ashlar.epsilon", o->epsilon);
+    add_real(f, "ashlar.weight_decay", o->weight_decay);
+    add_real(f, "ashlar.clip", o->clip_norm);
+    add_real(f, "ashlar.loss_scale", o->loss_scale);
+    add_real(f, "ashlar.scale_growth", o->scale_growth);
+    add_real(f, "ashlar.scale_backoff", o->scale_backoff);
+    add_count(f, "ashlar.scale_interval", o->scale_interval);
+}
+
+/* Only what the kind's course depends on: the number of steps may be another one. */
+static void add_schedule(facts *f, const ashlar_schedule *s) {
+    add_count(f, "ashlar.schedule", (uint64_t)s->kind);
+    add_real(f, "ashlar.schedule_rate", s->rate);
+    add_count(f, "ashlar.warmup_steps", s->warmup_steps);
+    if (s->kind == ASHLAR_SCHEDULE_COSINE) {
+        add_count(f, "ashlar.schedule_steps", s->total_steps);
+        add_real(f, "ashlar.rate_floor", s->floor);
+    }
+    if (s->kind == ASHLAR_SCHEDULE_STEP) {
+        add_count(f, "ashlar.rate_every", s->step_size);
+        add_real(f, "ashlar.rate_factor", s->gamma);
+    }
+}
+
 static void add_config(facts *f, const ashlar_train_parts *parts) {
     const ashlar_train_config *c = parts->config;
     add_count(f, ASHLAR_METADATA_LAYERS, c->layers);
@@ -81,12 +116,8 @@ static void add_config(facts *f, const ashlar_train_parts *parts) {
     add_count(f, "ashlar.batch", c->batch);
     add_count(f, "ashlar.max_length", c->max_length);
     add_count(f, "ashlar.seed", c->seed);
-    add_real(f, "ashlar.learning_rate", c->adamw.learning_rate);
-    add_real(f, "ashlar.beta1", c->adamw.beta1);
-    add_real(f, "ashlar.beta2", c->adamw.beta2);
-    add_real(f, "ashlar.epsilon", c->adamw.epsilon);
-    add_real(f, "ashlar.weight_decay", c->adamw.weight_decay);
-    add_real(f, "ashlar.clip", c->adamw.clip_norm);
+    add_optimizer(f, &c->optimizer);
+    add_schedule(f, &c->schedule);
     add_text(f, parts->corpus);
 }
 
@@ -134,6 +165,32 @@ static void add_recent(facts *f, const ashlar_train_state *state) {
         at += (size_t)snprintf(text + at, FACT_BYTES - at, "%s%a %a", i > 0 ? " " : "",
                                state->nats[i], state->tokens[i]);
     }
+}
+
+/* In their order, the real ones as hexadecimal digits; the norm may be infinite or no number. */
+static void add_optimizer_state(facts *f, const ashlar_optimizer_state *s) {
+    (void)snprintf(add_fact(f, "ashlar.optimizer_state"), FACT_BYTES,
+                   "%" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu32 " %a %a", s->step, s->skipped,
+                   s->good_steps, s->is_skipped, s->loss_scale, s->norm);
+}
+
+/* What is read and printed again must be the same: so nothing is left over, or cut off. */
+static ashlar_status read_optimizer_state(const char *path, const ashlar_checkpoint *file,
+                                          ashlar_optimizer_state *out) {
+    const char *text = ashlar_checkpoint_metadata(file, "ashlar.optimizer_state");
+    facts again = {.count = 0};
+    ashlar_optimizer_state s = {.step = 0};
+    if (text == NULL ||
+        sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu32 " %" SCNu32 " %la %la", &s.step, &s.skipped,
+               &s.good_steps, &s.is_skipped, &s.loss_scale, &s.norm) != 6) {
+        return fail_missing(path, "ashlar.optimizer_state");
+    }
+    add_optimizer_state(&again, &s);
+    if (strcmp(text, again.pairs[0].value) != 0 || !isfinite(s.loss_scale) || s.loss_scale <= 0) {
+        return fail_missing(path, "ashlar.optimizer_state");
+    }
+    *out = s;
+    return ASHLAR_OK;
 }
 
 static ashlar_status read_step(const char *path, const ashlar_checkpoint *file, uint64_t steps,
@@ -198,6 +255,7 @@ ashlar_status ashlar_train_file_save(const char *path, const ashlar_train_parts 
     add_count(&all, "ashlar.step", state->step);
     add_random(&all, parts->batcher);
     add_recent(&all, state);
+    add_optimizer_state(&all, &state->optimizer);
     return ashlar_checkpoint_save(parts->model->arena, path, ASHLAR_CHECKPOINT_STATE, all.pairs,
                                   all.count, parts->model->stream);
 }
@@ -213,6 +271,9 @@ static ashlar_status load(const char *path, const ashlar_train_parts *parts,
     }
     if (status == ASHLAR_OK) {
         status = read_recent(path, file, &state);
+    }
+    if (status == ASHLAR_OK) {
+        status = read_optimizer_state(path, file, &state.optimizer);
     }
     if (status == ASHLAR_OK) {
         status = find_place(path, file, parts->batcher, state.step);

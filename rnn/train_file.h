@@ -5,7 +5,8 @@
  * kinds of facts, all under "ashlar.":
  *
  *     what must be the same to go on    the model, the batches, the optimizer, the seed, the text
- *     where the training is             step, random (the generator of batches), recent (losses)
+ *     where the training is             step, random (the generator of batches), recent (losses),
+ *                                       optimizer_state
  *
  * Real numbers are written so that reading them gives every bit back.
  */
@@ -27,6 +28,7 @@ typedef struct ashlar_train_state {
     uint64_t step;                      /* steps done */
     double nats[ASHLAR_TRAIN_RECENT];   /* loss * tokens of step s at s % ASHLAR_TRAIN_RECENT, */
     double tokens[ASHLAR_TRAIN_RECENT]; /* of the last steps; 0 where there were not so many */
+    ashlar_optimizer_state optimizer;
 } ashlar_train_state;
 
 /* Write everything. Waits for the model's stream. Errors: those of ashlar_checkpoint_save(). */

@@ -61,7 +61,7 @@ static inline bool open_model_cached(const char *spec, unsigned regions, uint64_
     CHECK(ashlar_model_init_weights(model, 3) == ASHLAR_OK);
     CHECK(ashlar_alloc(allocator, sizeof *results, streams[1], &memory) == ASHLAR_OK);
     results = memory;
-    *results = (ashlar_step_results){.loss = -1, .grad_norm = -1};
+    *results = (ashlar_step_results){.loss = -1};
     return true;
 }
 

@@ -79,7 +79,7 @@ static inline void reference_arguments(reference *r, const made_batch *made, ref
                                      tensor_in(r->gradients, TENSOR_WEIGHT),
                                      tensor_in(r->gradients, TENSOR_BIAS)};
     s->loss = (ashlar_loss_args){steps,  count,         made->lengths, CLASSES,
-                                 logits, made->targets, logits};
+                                 logits, made->targets, logits, NULL};
 }
 
 static inline void close_reference_step(const reference_step *s) {

@@ -51,11 +51,13 @@ helps() {
     cat "$scratch/stderr"
     [ ! -s "$scratch/stderr" ] || return
     lines=$(wc -l <"$scratch/help")
-    [ "$lines" -ge 12 ] && [ "$lines" -le 32 ] || complain "$lines lines" || return
+    [ "$lines" -ge 12 ] && [ "$lines" -le 40 ] || complain "$lines lines" || return
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --data --steps --layers --hidden --embedding --batch --max-length --seed \
-        --learning-rate --clip --buckets --no-plan --plan --device --json --save --save-every --resume --losses --snapshot --sample --quiet --help; do
+        --optimizer --learning-rate --momentum --nesterov --loss-scale --schedule --warmup-steps \
+        --rate-floor --rate-every --rate-factor --clip --buckets --no-plan --plan --device --json --save \
+        --save-every --resume --losses --snapshot --sample --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }

@@ -252,6 +252,23 @@ static void loss_gradient_matches_finite_differences(void) {
     printf("# %d derivatives, worst error %.2g\n", (int)VALID * CLASSES, worst);
 }
 
+static void loss_gradient_is_multiplied_by_the_scale(void) {
+    loss_case c;
+    float plain32[LOGITS];
+    double plain[LOGITS];
+    const double scale = 1024;
+    open_loss(&c);
+    const double loss = ashlar_loss_f64(&c.wide), loss32 = ashlar_loss_f32(&c.narrow);
+    memcpy(plain, c.dlogits, sizeof plain);
+    memcpy(plain32, c.dlogits32, sizeof plain32);
+    c.wide.scale = c.narrow.scale = &scale;
+    CHECK(ashlar_loss_f64(&c.wide) == loss && ashlar_loss_f32(&c.narrow) == loss32);
+    for (size_t i = 0; i < LOGITS; i++) {
+        CHECK(c.dlogits[i] == scale * plain[i]);
+        CHECK(c.dlogits32[i] == (float)scale * plain32[i]);
+    }
+}
+
 static void loss_gradient_may_replace_the_logits(void) {
     loss_case apart, in_place;
     open_loss(&apart);
@@ -335,6 +352,7 @@ int main(void) {
     RUN(linear_backward_overwrites_dx_and_adds_the_rest);
     RUN(loss_is_the_mean_over_valid_positions);
     RUN(loss_gradient_matches_finite_differences);
+    RUN(loss_gradient_is_multiplied_by_the_scale);
     RUN(loss_gradient_may_replace_the_logits);
     RUN(huge_logits_stay_finite);
     RUN(softmax_sums_to_one_and_follows_the_temperature);

@@ -22,7 +22,7 @@ static const ashlar_train_config config = {
     .batch = 503,
     .max_length = 504,
     .steps = 505,
-    .adamw = {.learning_rate = 0.0625, .weight_decay = 0.125, .clip_norm = 0.375},
+    .optimizer = {.kind = ASHLAR_OPTIMIZER_RMSPROP, .learning_rate = 0.0625, .weight_decay = 0.125, .clip_norm = 0.375},
     .seed = 18446744073709551615u,
     .buckets = 506,
 };
@@ -32,6 +32,7 @@ static ashlar_train_report a_report(void) {
     ashlar_train_report r = {
         .device = {.kind = ASHLAR_DEVICE_SOFT, .ordinal = 6, .name = "some \"device\""},
         .steps = 601,
+        .steps_skipped = 660,
         .parameters = 602,
         .max_length = 603,
         .lengths_distinct = 604,
@@ -195,6 +196,7 @@ static void the_json_holds_every_number_of_the_training(void) {
     check_text(document, "device_name", "some \"device\"");
     check_uint(document, "steps", 601);
     check_uint(document, "parameters", 602);
+    check_uint(document, "steps_skipped", 660);
     check_real(document, "loss_first", 5.5451);
     check_real(document, "loss_last", 1.2345);
     check_uint(document, "tokens", 606000);
@@ -266,6 +268,7 @@ static void the_json_holds_the_configuration(void) {
     check_uint(c, "seed", UINT64_MAX);
     check_uint(c, "buckets", 506);
     check_bool(c, "plan", true);
+    check_text(c, "optimizer", "rmsprop");
     check_text(c, "blas", ashlar_blas_name());
     check_uint(c, "threads", (uint64_t)ashlar_blas_threads());
     ashlar_json_free(document);

@@ -17,6 +17,9 @@ typedef struct reference {
 static void reference_steps(reference *r, const ashlar_train_config *c, ashlar_batcher *batcher,
                             ashlar_model *model, ashlar_batch *batch) {
     void *memory = NULL;
+    ashlar_optimizer *optimizer = NULL;
+    REQUIRE(ashlar_optimizer_create(model->arena, &c->optimizer, streams[1], &optimizer) ==
+            ASHLAR_OK);
     CHECK(ashlar_alloc(model->allocator, sizeof(ashlar_step_results), streams[1], &memory) ==
           ASHLAR_OK);
     ashlar_step_results *results = memory;
@@ -25,7 +28,8 @@ static void reference_steps(reference *r, const ashlar_train_config *c, ashlar_b
         ashlar_batcher_next(batcher, batch);
         CHECK(ashlar_model_sizes(model, batch->steps, c->batch, &sizes) == ASHLAR_OK);
         CHECK(ashlar_model_step(model, batch, c->batch, &sizes, results) == ASHLAR_OK);
-        CHECK(ashlar_adamw_step(model->arena, &c->adamw, i + 1, NULL, streams[1]) == ASHLAR_OK);
+        const double rate = ashlar_schedule_rate(&c->schedule, i + 1);
+        CHECK(ashlar_optimizer_step(optimizer, rate, 1, streams[1]) == ASHLAR_OK);
         wait_for(streams[1]);
         r->losses[i] = results->loss;
         r->tokens[i] = (double)batch->tokens;
@@ -33,6 +37,7 @@ static void reference_steps(reference *r, const ashlar_train_config *c, ashlar_b
         r->epochs[i] = batch->epoch;
     }
     CHECK(ashlar_free(model->allocator, memory) == ASHLAR_OK);
+    ashlar_optimizer_destroy(optimizer);
 }
 
 static void run_reference(reference *r, const ashlar_train_config *c) {
@@ -142,19 +147,19 @@ static void driver_calls_are_counted_by_phase(void) {
     REQUIRE(ashlar_trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
     ashlar_device_counts_read(device, &after);
     CHECK_ZU(report.training.management, 0);
-    CHECK_ZU(report.training.work, STEPS * 14);
+    CHECK_ZU(report.training.work, STEPS * 15);
     CHECK_ZU(report.training.wait, STEPS);
     CHECK_ZU(report.warmup.work, 12);
     CHECK_ZU(report.warmup.wait, 2);
     CHECK(report.warmup.management > 0);
-    CHECK_ZU(report.setup.work, 4 + 1); /* regions cleared, weights copied */
+    CHECK_ZU(report.setup.work, 4 + 1 + 2); /* regions cleared, weights and the optimizer copied */
     CHECK_ZU(report.setup.wait, 1);
     CHECK_ZU(report.setup.management + report.warmup.management,
              after.memory + after.order + after.query - before.memory - before.order -
                  before.query);
     CHECK(report.setup.management >= after.order - before.order && after.order > before.order);
     CHECK(report.stats.is_sealed && report.stats.driver_calls_sealed == 0);
-    CHECK(report.stats.live_blocks == 5 && report.stats.alloc_count > STEPS * 12);
+    CHECK(report.stats.live_blocks == 6 && report.stats.alloc_count > STEPS * 12);
     ashlar_trainer_destroy(trainer);
     CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc)); /* the staging went back */
     CHECK(CALLS(stream_create) == CALLS(stream_destroy) + STREAMS);
@@ -182,7 +187,7 @@ static void the_plan_changes_no_loss_and_serves_every_block(void) {
         CHECK_ZU(m->steps_replayed, i == 1 ? 0 : STEPS);
         CHECK_ZU(reports[i].training.management, 0);
         CHECK_ZU(reports[i].stats.served_planned > 0, i != 1);
-        CHECK_ZU(reports[i].stats.live_blocks, 5);
+        CHECK_ZU(reports[i].stats.live_blocks, 6);
         CHECK(m->bound_bytes > MIB && m->reserved_bytes >= m->bound_bytes);
     }
     for (size_t step = 0; step < STEPS; step++) {
@@ -203,7 +208,7 @@ static void the_plan_changes_no_loss_and_serves_every_block(void) {
 static void the_loss_falls(void) {
     static shown seen;
     ashlar_train_config config = small_config(60);
-    config.adamw.learning_rate = 0.02;
+    config.schedule.rate = 0.02;
     ashlar_train_report report;
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);

@@ -17,7 +17,7 @@ static struct {
     struct {
         const void *src;
         size_t bytes;
-    } uploads[8]; /* the first ones, the weights' number 0 */
+    } uploads[9]; /* the first ones, the weights' number 0 */
     size_t upload_count;
 } given;
 
@@ -29,7 +29,7 @@ static cu_result note_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
 }
 
 static cu_result note_upload(cu_ptr dst, const void *src, size_t bytes, cu_stream stream) {
-    if (given.upload_count < 8) {
+    if (given.upload_count < 9) {
         given.uploads[given.upload_count].src = src;
         given.uploads[given.upload_count++].bytes = bytes;
     }
@@ -53,11 +53,11 @@ static void batches_are_staged_in_one_page_locked_block(void) {
     CHECK_ZU(given.staging_bytes, 2 * grid + row);
     for (size_t step = 0; step < 2; step++) { /* the warm-up, and the one after it */
         for (size_t i = 0; i < 3; i++) {
-            const size_t upload = 1 + 3 * step + i;
+            const size_t upload = 3 + 3 * step + i; /* weights and the optimizer came before */
             CHECK(given.uploads[upload].src == given.staging + i * grid);
             CHECK(step == 1 || given.uploads[upload].bytes == (i < 2 ? grid : row));
         }
-        CHECK_ZU(given.uploads[3 + 3 * step].bytes, row);
+        CHECK_ZU(given.uploads[5 + 3 * step].bytes, row);
     }
     close_text();
 }
@@ -93,6 +93,20 @@ static void gradients_that_are_no_numbers_are_an_error(void) {
     REQUIRE(ashlar_trainer_create(device, corpus, &config, &trainer) == ASHLAR_OK);
     CHECK(ashlar_trainer_run(trainer, spoil_the_next_step, trainer, &report) == ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "step 3:");
+    ashlar_trainer_destroy(trainer);
+    close_text();
+}
+
+static void with_loss_scaling_such_steps_are_skipped(void) {
+    ashlar_train_config config = small_config(5);
+    ashlar_train_report report;
+    ashlar_trainer *trainer = NULL;
+    config.optimizer.loss_scale = 1024;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(ashlar_trainer_create(device, corpus, &config, &trainer) == ASHLAR_OK);
+    CHECK(ashlar_trainer_run(trainer, spoil_the_next_step, trainer, &report) == ASHLAR_OK);
+    CHECK(report.steps_skipped == 3); /* from the third on */
+    CHECK(*ashlar_trainer_model(trainer)->loss_scale == 1024 / 8);
     ashlar_trainer_destroy(trainer);
     close_text();
 }
@@ -150,7 +164,7 @@ static void a_weight_that_left_the_arena_is_reported(void) {
 static void a_learning_rate_that_diverges_is_an_error(void) {
     static shown seen;
     ashlar_train_config config = small_config(40);
-    config.adamw.learning_rate = 1e30;
+    config.schedule.rate = 1e30;
     ashlar_train_report report = {.steps = 77};
     REQUIRE(open_text("memory=256MiB"));
     CHECK(train(&config, &seen, &report) == ASHLAR_EFORMAT);
@@ -173,7 +187,7 @@ static void bad_configurations_are_refused(void) {
         if (i < 5) {
             *fields[i] = 0;
         } else {
-            config.adamw.beta1 = 2;
+            config.optimizer.beta1 = 2;
         }
         CHECK(train(&config, &seen, &report) == ASHLAR_EINVAL);
         CHECK(seen.count == 0 && report.steps == 77);
@@ -241,7 +255,7 @@ static void each_call_of_a_step_may_fail(void) {
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
             close_text();
         }
-        const uint64_t want[] = {8 + 9, 1 + 3 + 3, 1, 4 + 1 + 1, 1 + 1, 1, 1};
+        const uint64_t want[] = {8 + 9, 1 + 3 + 2 + 3, 2, 4 + 1 + 1, 1 + 1, 1, 1};
         CHECK_ZU(n - 2, want[i]);
     }
 }
@@ -249,6 +263,7 @@ static void each_call_of_a_step_may_fail(void) {
 int main(void) {
     RUN(batches_are_staged_in_one_page_locked_block);
     RUN(gradients_that_are_no_numbers_are_an_error);
+    RUN(with_loss_scaling_such_steps_are_skipped);
     RUN(seconds_are_those_that_have_passed);
     RUN(a_weight_that_left_the_arena_is_reported);
     RUN(a_learning_rate_that_diverges_is_an_error);

@@ -26,10 +26,11 @@ static inline ashlar_train_config small_config(size_t steps) {
                                   .batch = BATCH,
                                   .max_length = MAX_LENGTH,
                                   .steps = steps,
-                                  .adamw = ashlar_adamw_default(),
                                   .seed = 5};
-    config.adamw.learning_rate = 0.01;
-    config.adamw.clip_norm = 1;
+    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config.optimizer);
+    config.optimizer.learning_rate = 0.01;
+    config.optimizer.clip_norm = 1;
+    config.schedule.rate = config.optimizer.learning_rate;
     return config;
 }
 

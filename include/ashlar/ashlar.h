@@ -17,6 +17,7 @@
 #include <ashlar/plan_list.h>
 #include <ashlar/pool.h>
 #include <ashlar/rnn.h>
+#include <ashlar/schedule.h>
 #include <ashlar/status.h>
 #include <ashlar/trace.h>
 #include <ashlar/warmup.h>

@@ -1,5 +1,5 @@
 /*
- * optimizer.h - one optimizer step over a whole arena at once.
+ * optimizer.h - one optimizer step over a whole arena at once, or over any range of it.
  */
 #ifndef ASHLAR_OPTIMIZER_H
 #define ASHLAR_OPTIMIZER_H
@@ -10,42 +10,184 @@
 
 ASHLAR_BEGIN_DECLS
 
-/* The update runs in fp32, where epsilon must not be 0 nor the learning rate infinite. */
-typedef struct ashlar_adamw {
-    double learning_rate; /* > 0 */
-    double beta1, beta2;  /* [0, 1) */
-    double epsilon;       /* > 0 */
-    double weight_decay;  /* >= 0, decoupled from the gradient */
-    double clip_norm;     /* scale gradients down to this 2-norm; 0: do not clip */
-} ashlar_adamw;
+/* Name, text. */
+#define ASHLAR_OPTIMIZER_MAP(X) \
+    X(SGD, "sgd")               \
+    X(ADAM, "adam")             \
+    X(ADAMW, "adamw")           \
+    X(ADAGRAD, "adagrad")       \
+    X(RMSPROP, "rmsprop")
 
-/* 1e-3, 0.9, 0.999, 1e-8, 0.01, no clipping. Threads: any. */
-ASHLAR_API ashlar_adamw ashlar_adamw_default(void);
+#define ASHLAR_OPTIMIZER_ENUM(name, text) ASHLAR_OPTIMIZER_##name,
+typedef enum ashlar_optimizer_kind {
+    ASHLAR_OPTIMIZER_MAP(ASHLAR_OPTIMIZER_ENUM)
+    ASHLAR_OPTIMIZER_COUNT
+} ashlar_optimizer_kind;
 
 /*
- * Queue the update number `step` (from 1) of every parameter of the arena on `stream`:
+ * What an optimizer does at step t (from 1) to a parameter p with gradient G; what a kind does not
+ * mention is ignored. The formulas, names and defaults are those of torch.optim (PyTorch 2):
  *
- *     s  = min(1, clip_norm / |g|)                    |g| over all gradients
- *     m  = beta1 m + (1 - beta1) s g                  v = beta2 v + (1 - beta2) (s g)^2
- *     p -= learning_rate (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + epsilon)
- *                         + weight_decay p)
+ *   norm  = |G| gradient_scale / loss_scale         over every tensor that is not frozen
+ *   g     = G gradient_scale / loss_scale min(1, clip_norm / norm)
+ *   g    += weight_decay p                          not ADAMW; nor tensors without decay
  *
- * (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, algorithm 2, with a
- * constant schedule multiplier; clipping as in Pascanu et al. 2013). Where |g| is not finite
- * nothing is updated. Gradients stay as they are.
+ *   SGD      b = momentum b + (1 - dampening) g     at t = 1: b = g
+ *            p -= rate b, or with nesterov  rate (g + momentum b)
+ *   ADAM     m = beta1 m + (1 - beta1) g            v = beta2 v + (1 - beta2) g^2
+ *            p -= rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)
+ *   ADAMW    the same, and p -= rate weight_decay p (Loshchilov and Hutter 2019)
+ *   ADAGRAD  v += g^2
+ *            p -= rate / (1 + (t - 1) rate_decay) g / (sqrt(v) + epsilon)
+ *   RMSPROP  v = smoothing v + (1 - smoothing) g^2  d = g / (sqrt(v) + epsilon)
+ *            b = momentum b + d                     p -= rate b
  *
- * norm   device address of one double that gets |g| before clipping; NULL: not wanted
- *
- * Stream:  queued; results are there when the stream has come to them.
- * Errors:  ASHLAR_EINVAL (a value outside its range, step 0, an arena without all four regions, or
- *          with a tensor that is not fp32), ASHLAR_ENOTSUP (the arena is on a CUDA device),
- *          ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
- * Cost:    one launch: a pass that reads the gradients, a pass that updates. Deterministic.
+ * rate is the step's learning rate times the tensor's own scale. Arithmetic is in fp32, for fp64
+ * tensors in fp64; fp16 and bf16 parameters are the rounded image of an fp32 master.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_adamw_step(ashlar_arena *arena,
-                                                             const ashlar_adamw *adamw,
-                                                             uint64_t step, double *norm,
-                                                             ashlar_stream stream);
+typedef struct ashlar_optimizer_config {
+    ashlar_optimizer_kind kind;
+    double learning_rate; /* > 0; what a program that has no schedule passes to each step */
+    double momentum;      /* [0, 1); SGD, RMSPROP */
+    double dampening;     /* [0, 1]; SGD with momentum */
+    bool nesterov;        /* SGD with momentum, without dampening */
+    double beta1, beta2;  /* [0, 1) */
+    double smoothing;     /* [0, 1]; PyTorch's alpha */
+    double rate_decay;    /* >= 0 */
+    double epsilon;       /* > 0, also when rounded to fp32: padding must stay 0 */
+    double weight_decay;  /* >= 0 */
+    double clip_norm;     /* scale gradients down to this 2-norm; 0: do not clip */
+
+    /* As PyTorch's GradScaler. Powers of two lose no digit. */
+    double loss_scale;       /* the first one; 0: no loss scaling */
+    double scale_growth;     /* >= 1: times this after scale_interval good steps in a row */
+    double scale_backoff;    /* (0, 1): times this after a skipped step */
+    uint32_t scale_interval; /* >= 1 */
+} ashlar_optimizer_config;
+
+/* What an optimizer keeps in device memory beside the moments. */
+typedef struct ashlar_optimizer_state {
+    uint64_t step;       /* steps done, without the skipped ones */
+    uint64_t skipped;    /* steps that were skipped */
+    double norm;         /* of the last step's gradients, unscaled, before clipping */
+    double loss_scale;   /* of the next step; 1 without loss scaling */
+    uint32_t good_steps; /* in a row, since loss_scale changed */
+    uint32_t is_skipped; /* 1: the last step was */
+} ashlar_optimizer_state;
+
+/* "sgd" and so on; "unknown" for a value that is no kind. Threads: any. */
+ASHLAR_API const char *ashlar_optimizer_name(ashlar_optimizer_kind kind);
+
+/*
+ * PyTorch's defaults of a kind: a learning rate of 1e-3 (ADAGRAD, RMSPROP: 1e-2), betas of 0.9 and
+ * 0.999, smoothing 0.99, epsilon 1e-8 (ADAGRAD: 1e-10), weight decay 0.01 for ADAMW and 0 for the
+ * others, no momentum, no clipping; no loss scaling, but 2, 0.5 and 2000 if it is switched on.
+ *
+ * Requires a valid kind. Threads: any.
+ */
+ASHLAR_API void ashlar_optimizer_defaults(ashlar_optimizer_kind kind,
+                                          ashlar_optimizer_config *config);
+
+/* Whether every value that the kind uses is in its range. Threads: any. Errors: ASHLAR_EINVAL. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_optimizer_check(const ashlar_optimizer_config *config);
+
+/*
+ * What to commit an arena with for this optimizer: a set of ASHLAR_REGION_BIT()s with parameters,
+ * gradients, masters and the moments that it uses: SGD b in the first; ADAM and ADAMW both;
+ * ADAGRAD v in the second; RMSPROP v in the second and b in the first. b is there only with
+ * momentum. Threads: any.
+ */
+ASHLAR_API unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config);
+
+/* One optimizer of one arena. Threads: one at a time, and not beside changes of the arena. */
+typedef struct ashlar_optimizer ashlar_optimizer;
+
+/*
+ * Make an optimizer that has done no step, for the tensors and options as they are now. It takes
+ * one block of device memory: its state, the runs of tensors that are treated alike, and partial
+ * sums.
+ *
+ * Ownership: *out is the caller's; the arena must outlive it. destroy returns the block in the
+ *            order of `stream`; NULL is allowed there.
+ * Stream:    queued on `stream`; so must be what is queued by the calls below, or behind it.
+ * Errors:    ASHLAR_EINVAL (config; an arena that is not committed, or lacks a region; the
+ *            environment's ASHLAR_THREADS), ASHLAR_ENOTSUP (a CUDA device, in a build without CUDA
+ *            kernels), ASHLAR_EOVERFLOW, ASHLAR_EHOSTMEM, and those of ashlar_alloc() and
+ *            ashlar_copy_to_device().
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *config,
+                        ashlar_stream stream, ashlar_optimizer **out);
+ASHLAR_API void ashlar_optimizer_destroy(ashlar_optimizer *optimizer);
+
+/*
+ * Queue one step over the whole arena: the norm, the decision, the update.
+ *
+ * learning_rate    >= 0
+ * gradient_scale   > 0; multiplies the gradients, as 1 / micro-batches after accumulation does.
+ *                  With loss scaling they are also divided by the scale.
+ *
+ * Where a gradient that counts is not finite, nothing changes but `norm`, `skipped`, `is_skipped`
+ * and, with loss scaling, `loss_scale` and `good_steps`. Gradients stay as they are. The masters of
+ * fp16 and bf16 parameters begin with the parameters that the first step finds.
+ *
+ * Stream:  queued; nothing waits for the host, also not to scale, clip or skip.
+ * Errors:  ASHLAR_EINVAL (a value outside its range, or a rate that fp32 cannot hold),
+ *          ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could not queue it).
+ * Cost:    on a software device one launch, shared by all cores: a pass over the gradients, then
+ *          one over everything. Deterministic: the same bits whatever the number of threads.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_step(ashlar_optimizer *optimizer,
+                                                                 double learning_rate,
+                                                                 double gradient_scale,
+                                                                 ashlar_stream stream);
+
+/*
+ * The same in parts, for ranks that each own a part of the arena. A step is
+ *
+ *     sum        of the squares of the range's gradients, as they are stored, to
+ *                ashlar_optimizer_sum_address(), where the ranks add theirs up
+ *     decide     the norm from that sum; step or skip; the factors. Once a step.
+ *     update     any ranges, each element at most once a step
+ *
+ * offset, bytes   a range of the storage layout, multiples of ASHLAR_ARENA_ALIGN; bytes may be 0
+ *
+ * Stream, Errors: as above.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_sum(ashlar_optimizer *optimizer,
+                                                                size_t offset, size_t bytes,
+                                                                ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_decide(ashlar_optimizer *optimizer,
+                                                                   double gradient_scale,
+                                                                   ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_update(ashlar_optimizer *optimizer,
+                                                                   size_t offset, size_t bytes,
+                                                                   double learning_rate,
+                                                                   ashlar_stream stream);
+
+/*
+ * Device addresses: the sum of squares, one double to read and write; and the loss scale of the
+ * next step, by which back-propagation multiplies the loss's gradient (1 without loss scaling).
+ */
+ASHLAR_API double *ashlar_optimizer_sum_address(const ashlar_optimizer *optimizer);
+ASHLAR_API const double *ashlar_optimizer_loss_scale_address(const ashlar_optimizer *optimizer);
+
+/*
+ * Queue a copy of the state to or from the host. What read writes is there after
+ * ashlar_stream_synchronize(); write has read *state when it returns. Together with the moments
+ * and masters it is all that a resumed training needs to go on to the last bit. A write of step 0
+ * makes the next step the first one.
+ *
+ * Errors: ASHLAR_EINVAL (write: with loss scaling a loss_scale that fp32 cannot hold, or 0), and
+ *         those of ashlar_copy_to_host() and ashlar_copy_to_device().
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_read(const ashlar_optimizer *optimizer,
+                                                                 ashlar_optimizer_state *state,
+                                                                 ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_optimizer_write(ashlar_optimizer *optimizer, const ashlar_optimizer_state *state,
+                       ashlar_stream stream);
 
 ASHLAR_END_DECLS
 
