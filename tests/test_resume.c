@@ -185,6 +185,9 @@ static void a_save_that_fails_ends_the_training(void) {
     CHECK_ZU(seen.count, 4);
     config.save_every = 0; /* not at all */
     CHECK(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
+    config.save_every = 4; /* nowhere */
+    config.save_file = NULL;
+    CHECK(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
     close_case();
 }
 
