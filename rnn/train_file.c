@@ -95,7 +95,12 @@ static void add_optimizer(facts *f, const ashlar_optimizer_config *o) {
 
 /* Only what the kind's course depends on: the number of steps may be another one. */
 static void add_schedule(facts *f, const ashlar_schedule *s) {
-    add_count(f, "ashlar.schedule", (uint64_t)s->kind);
+    static const char *const names[] = {
+#define X(value, text) [ASHLAR_SCHEDULE_##value] = text,
+        ASHLAR_SCHEDULE_MAP(X)
+#undef X
+    };
+    (void)snprintf(add_fact(f, "ashlar.schedule"), FACT_BYTES, "%s", names[s->kind]);
     add_real(f, "ashlar.schedule_rate", s->rate);
     add_count(f, "ashlar.warmup_steps", s->warmup_steps);
     if (s->kind == ASHLAR_SCHEDULE_COSINE) {

@@ -58,6 +58,11 @@ static void another_configuration_is_refused_and_named(void) {
     c.optimizer.kind = ASHLAR_OPTIMIZER_ADAM;
     check_refused(&c, ASHLAR_EFORMAT, "ashlar.optimizer is adamw there, and adam here");
     c.optimizer.kind = ASHLAR_OPTIMIZER_ADAMW;
+    c.schedule.kind = ASHLAR_SCHEDULE_STEP;
+    c.schedule.step_size = 1;
+    c.schedule.gamma = 1;
+    check_refused(&c, ASHLAR_EFORMAT, "ashlar.schedule is constant there, and step here");
+    c.schedule.kind = ASHLAR_SCHEDULE_CONSTANT;
     c.steps = 5;
     check_refused(&c, ASHLAR_EINVAL, "5 steps are done already");
     c.steps = 4;
