@@ -12,15 +12,14 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "file_stale.h"
 #include "host.h"
 
-enum { SUFFIX_BYTES = 48 }; /* ".<process>.<number>.tmp" */
-
 struct ashlar_file {
-    int fd;                /* of the temporary; -1: closed */
+    int fd;                /* of the temporary; -1: not open */
     mode_t mode;           /* permissions of the file to be replaced; 0: there is none */
     char target[PATH_MAX]; /* links resolved where the file exists */
-    char temporary[PATH_MAX + SUFFIX_BYTES]; /* "": none, or not ours */
+    char temporary[PATH_MAX + ASHLAR_FILE_SUFFIX_BYTES]; /* "": none, or not ours */
 };
 
 static ashlar_status fail_errno(const char *verb, const char *path) {
@@ -57,11 +56,17 @@ static ashlar_status resolve_target(ashlar_file *file, const char *path) {
 /* Open a temporary that nobody else has, with the old file's permissions or a new file's. */
 static ashlar_status open_temporary(ashlar_file *file) {
     static atomic_uint next_number;
+    bool is_ours;
     do {
         (void)snprintf(file->temporary, sizeof file->temporary, "%s.%ld.%u.tmp", file->target,
                        (long)getpid(), atomic_fetch_add(&next_number, 1));
         file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    } while (file->fd < 0 && errno == EEXIST); /* left by a crash of a process of this number */
+        /* One that exists is of a process of this number elsewhere, or was left by one. */
+        is_ours = file->fd >= 0 ? ashlar_file_lock(file->fd) : errno != EEXIST;
+        if (file->fd >= 0 && !is_ours) {
+            (void)close(file->fd);
+        }
+    } while (!is_ours);
     if (file->fd < 0) {
         const ashlar_status status = fail_errno("create", file->temporary);
         file->temporary[0] = '\0'; /* not ours to remove */
@@ -81,6 +86,7 @@ ashlar_status ashlar_file_create(const char *path, ashlar_file **out) {
     file->fd = -1;
     ashlar_status status = resolve_target(file, path);
     if (status == ASHLAR_OK) {
+        ashlar_file_remove_stale(file->target);
         status = open_temporary(file);
     }
     if (status != ASHLAR_OK) {
@@ -137,11 +143,7 @@ ashlar_status ashlar_file_commit(ashlar_file *file) {
     if (fsync(file->fd) != 0) {
         status = fail_errno("make durable", file->temporary);
     }
-    const int fd = file->fd;
-    file->fd = -1;
-    if (close(fd) != 0 && status == ASHLAR_OK) {
-        status = fail_errno("close", file->temporary);
-    }
+    /* Not closed yet: that would give up the lock, and others may remove what has none. */
     if (status == ASHLAR_OK && rename(file->temporary, file->target) != 0) {
         status = fail_errno("replace", file->target);
     }

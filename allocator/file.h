@@ -4,6 +4,10 @@
  * The bytes go to a temporary file beside the target, which the commit makes durable and renames
  * over it. Whoever opens the target meanwhile, or after a crash, finds the old file or the new.
  *
+ * A process that is killed leaves its temporary, TARGET.<process>.<number>.tmp. The next
+ * ashlar_file_create() of the same target removes it (see file_stale.h), so there are never more of
+ * them than writers were killed since.
+ *
  * Threads: one at a time per file.
  */
 #ifndef ASHLAR_FILE_H

@@ -1,112 +1,152 @@
-#include "checkpoint.h"
+/* checkpoint.c - what the tensors of a checkpoint are called, and saving one. */
+#include "checkpoint_impl.h"
 
 #include <string.h>
 
+#include "arena_impl.h"
 #include "error.h"
 #include "host.h"
+#include "safetensors.h"
 
 _Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
                "every tensor can be written");
 
-/* The parameter region on the host, to be filled or written. */
-static ashlar_status take_image(const ashlar_arena *arena, char **image) {
-    if (ashlar_arena_regions(arena) == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "checkpoint: the arena is not committed");
+const char *ashlar_checkpoint_prefix(ashlar_region region) {
+    static const char *const prefixes[ASHLAR_REGION_COUNT] = {
+        [ASHLAR_REGION_PARAMETERS] = "",
+        [ASHLAR_REGION_MOMENT1] = "optimizer.moment1.",
+        [ASHLAR_REGION_MOMENT2] = "optimizer.moment2.",
+        [ASHLAR_REGION_MASTER] = "optimizer.master.",
+    };
+    return prefixes[region];
+}
+
+bool ashlar_checkpoint_has(ashlar_region region, ashlar_dtype dtype) {
+    return ashlar_region_layout(region) != ASHLAR_LAYOUT_MASTER || ashlar_dtype_is_narrow(dtype);
+}
+
+ashlar_dtype ashlar_checkpoint_dtype(ashlar_region region, ashlar_dtype dtype) {
+    const bool is_kept =
+        ashlar_region_layout(region) == ASHLAR_LAYOUT_STORAGE || dtype == ASHLAR_F64;
+    return is_kept ? dtype : ASHLAR_F32;
+}
+
+/* One save: a host image of each region, and a description of each tensor in it. */
+typedef struct saving {
+    const ashlar_arena *arena;
+    char *images[ASHLAR_REGION_COUNT]; /* NULL: not saved */
+    ashlar_safetensors_entry *entries; /* [count] */
+    size_t count;
+    char *names; /* the entries' names, one behind the other */
+} saving;
+
+/* The regions that `flags` ask for and the arena has. */
+static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
+    unsigned regions = 0;
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const bool is_asked = i == ASHLAR_REGION_PARAMETERS || (flags & ASHLAR_CHECKPOINT_STATE);
+        if (is_asked && ashlar_checkpoint_prefix((ashlar_region)i) != NULL) {
+            regions |= ASHLAR_REGION_BIT(i);
+        }
     }
-    const size_t bytes = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
-    *image = ashlar_host_calloc(bytes, 1);
-    return *image != NULL
-               ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for %zu bytes", bytes);
+    return regions & ashlar_arena_regions(arena);
 }
 
-/* Describe every tensor, its data in `image`. */
-static void describe(const ashlar_arena *arena, const char *image,
-                     ashlar_safetensors_entry *entries) {
-    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
-        ashlar_tensor_info info;
-        ashlar_arena_tensor(arena, i, &info);
-        entries[i] = (ashlar_safetensors_entry){.name = info.name,
-                                                .dtype = info.dtype,
-                                                .rank = info.rank,
-                                                .data = image + info.offset[ASHLAR_LAYOUT_STORAGE]};
-        memcpy(entries[i].shape, info.shape, info.rank * sizeof info.shape[0]);
+/* Queue one region's copy to the host. */
+static ashlar_status read_region(saving *s, ashlar_region region, ashlar_stream stream) {
+    const size_t bytes = ashlar_arena_region_bytes(s->arena, region);
+    s->images[region] = ashlar_host_calloc(bytes, 1);
+    if (s->images[region] == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for the %zu bytes of %s",
+                           bytes, ashlar_region_text(region));
     }
+    return ashlar_copy_to_host(ashlar_allocator_device(ashlar_arena_allocator(s->arena)),
+                               s->images[region], ashlar_arena_region(s->arena, region), bytes,
+                               stream);
 }
 
-static ashlar_status read_region(const ashlar_arena *arena, char *image, ashlar_stream stream) {
-    ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
-    const ashlar_status status =
-        ashlar_copy_to_host(device, image, ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS),
-                            ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), stream);
-    return status == ASHLAR_OK ? ashlar_stream_synchronize(device, stream) : status;
-}
-
-ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path,
-                                     const ashlar_safetensors_pair *metadata, size_t metadata_count,
-                                     ashlar_stream stream) {
-    char *image = NULL;
-    ashlar_status status = take_image(arena, &image);
-    if (status != ASHLAR_OK) {
-        return status;
+static ashlar_status read_regions(saving *s, unsigned regions, ashlar_stream stream) {
+    ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(s->arena));
+    ashlar_status status = ASHLAR_OK;
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
+        if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
+            status = read_region(s, (ashlar_region)i, stream);
+        }
     }
-    const size_t count = ashlar_arena_tensor_count(arena);
-    ashlar_safetensors_entry *entries = ashlar_host_calloc(count, sizeof *entries);
-    status = entries != NULL
-                 ? read_region(arena, image, stream)
-                 : ashlar_fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for %zu names", count);
-    if (status == ASHLAR_OK) {
-        describe(arena, image, entries);
-        status = ashlar_safetensors_write(path, entries, count, metadata, metadata_count);
-    }
-    ashlar_host_free(entries);
-    ashlar_host_free(image);
-    return status;
+    /* Also after a failure: what is queued writes into images that are about to go. */
+    const ashlar_status waited = ashlar_stream_synchronize(device, stream);
+    return status == ASHLAR_OK ? waited : status;
 }
 
-static bool is_same_shape(const ashlar_tensor_info *info, const ashlar_safetensors_entry *entry) {
-    return entry->dtype == info->dtype && entry->rank == info->rank &&
-           memcmp(entry->shape, info->shape, info->rank * sizeof info->shape[0]) == 0;
+/* Describe what one tensor has in one region. *name moves on behind the name that is written. */
+static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *info, char **name) {
+    const char *prefix = ashlar_checkpoint_prefix(region);
+    ashlar_safetensors_entry *entry = &s->entries[s->count++];
+    *entry = (ashlar_safetensors_entry){
+        .name = *name,
+        .dtype = ashlar_checkpoint_dtype(region, info->dtype),
+        .rank = info->rank,
+        .data = s->images[region] + info->offset[ashlar_region_layout(region)],
+    };
+    memcpy(entry->shape, info->shape, info->rank * sizeof info->shape[0]);
+    memcpy(*name, prefix, strlen(prefix));
+    memcpy(*name + strlen(prefix), info->name, strlen(info->name) + 1);
+    *name += strlen(prefix) + strlen(info->name) + 1;
 }
 
-/* Gather the file's tensors into an image of the region. */
-static ashlar_status gather(const ashlar_arena *arena, const ashlar_safetensors *file,
-                            char *image) {
-    const size_t count = ashlar_arena_tensor_count(arena);
+/* Take memory for the description of each tensor in each region, more than enough. */
+static ashlar_status take_entries(saving *s) {
+    const size_t count = ashlar_arena_tensor_count(s->arena);
+    size_t name_bytes = 0; /* the sums cannot wrap: all names are in memory already, more than 1 B
+                              for each */
     for (size_t i = 0; i < count; i++) {
         ashlar_tensor_info info;
-        ashlar_arena_tensor(arena, i, &info);
-        const ashlar_safetensors_entry *entry = ashlar_safetensors_find(file, info.name);
-        if (entry == NULL || !is_same_shape(&info, entry)) {
-            return ashlar_fail(ASHLAR_EFORMAT, "checkpoint: tensor %s %s", info.name,
-                               entry == NULL ? "is not in the file"
-                                             : "has another type or shape in the file");
-        }
-        memcpy(image + info.offset[ASHLAR_LAYOUT_STORAGE], entry->data, info.bytes);
+        ashlar_arena_tensor(s->arena, i, &info);
+        name_bytes += strlen(info.name) + sizeof "optimizer.moment1.";
     }
-    if (ashlar_safetensors_count(file) != count) {
-        return ashlar_fail(ASHLAR_EFORMAT, "checkpoint: the file has %zu tensors, the model %zu",
-                           ashlar_safetensors_count(file), count);
-    }
-    return ASHLAR_OK;
+    s->entries = ashlar_host_calloc(count, ASHLAR_REGION_COUNT * sizeof *s->entries);
+    s->names = ashlar_host_calloc(name_bytes, ASHLAR_REGION_COUNT);
+    return s->entries != NULL && s->names != NULL
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for %zu names", count);
 }
 
-ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_safetensors *file,
-                                     ashlar_stream stream) {
-    char *image = NULL;
-    ashlar_status status = take_image(arena, &image);
-    if (status == ASHLAR_OK) {
-        status = gather(arena, file, image);
-    }
-    if (status == ASHLAR_OK) {
-        ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
-        status = ashlar_copy_to_device(
-            device, ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS), image,
-            ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), stream);
-        if (status == ASHLAR_OK) {
-            status = ashlar_stream_synchronize(device, stream);
+static void describe_all(saving *s, unsigned regions) {
+    char *name = s->names;
+    for (unsigned region = 0; region < ASHLAR_REGION_COUNT; region++) {
+        for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {
+            ashlar_tensor_info info;
+            ashlar_arena_tensor(s->arena, i, &info);
+            if ((regions & ASHLAR_REGION_BIT(region)) != 0 &&
+                ashlar_checkpoint_has((ashlar_region)region, info.dtype)) {
+                describe(s, (ashlar_region)region, &info, &name);
+            }
         }
     }
-    ashlar_host_free(image);
+}
+
+ashlar_status ashlar_checkpoint_save(const ashlar_arena *arena, const char *path, unsigned flags,
+                                     const ashlar_checkpoint_pair *metadata, size_t metadata_count,
+                                     ashlar_stream stream) {
+    if (ashlar_arena_regions(arena) == 0 || (flags & ~(unsigned)ASHLAR_CHECKPOINT_STATE) != 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "checkpoint: %s",
+                           ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
+                                                            : "no flags for a save");
+    }
+    const unsigned regions = saved_regions(arena, flags);
+    saving s = {.arena = arena};
+    ashlar_status status = take_entries(&s);
+    if (status == ASHLAR_OK) {
+        status = read_regions(&s, regions, stream);
+    }
+    if (status == ASHLAR_OK) {
+        describe_all(&s, regions);
+        status = ashlar_safetensors_write(path, s.entries, s.count, metadata, metadata_count);
+    }
+    for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        ashlar_host_free(s.images[i]);
+    }
+    ashlar_host_free(s.entries);
+    ashlar_host_free(s.names);
     return status;
 }

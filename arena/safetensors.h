@@ -15,6 +15,7 @@
 
 #include <stddef.h>
 
+#include <ashlar/checkpoint.h>
 #include <ashlar/dtype.h>
 #include <ashlar/status.h>
 
@@ -31,10 +32,7 @@ typedef struct ashlar_safetensors_entry {
     const void *data;                          /* the elements; NULL if there are none */
 } ashlar_safetensors_entry;
 
-typedef struct ashlar_safetensors_pair {
-    const char *key; /* UTF-8, both */
-    const char *value;
-} ashlar_safetensors_pair;
+typedef ashlar_checkpoint_pair ashlar_safetensors_pair; /* one text of the metadata */
 
 /*
  * Write a file, whole or not at all (see file.h). Tensors of wider types come first, so that each

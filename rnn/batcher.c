@@ -209,11 +209,17 @@ static void fill_column(const ashlar_batcher *batcher, ashlar_batch *batch, size
     }
 }
 
-void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
+/* Hand out a batch: its number in the window. */
+static size_t take_batch(ashlar_batcher *batcher) {
     if (batcher->batches_left == 0) {
         fill_window(batcher);
     }
-    const size_t which = batcher->batch_order[--batcher->batches_left];
+    batcher->handed_out += (double)batcher->batch;
+    return batcher->batch_order[--batcher->batches_left];
+}
+
+void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
+    const size_t which = take_batch(batcher);
     const drawn_piece *drawn = batcher->drawn + which * batcher->batch;
     batch->steps = drawn[0].steps;
     batch->tokens = 0;
@@ -225,8 +231,17 @@ void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
         batch->lengths[i] = (int32_t)drawn[i].steps;
         batch->tokens += drawn[i].steps;
     }
-    batcher->handed_out += (double)batcher->batch;
     batch->epoch = batcher->handed_out / (double)batcher->piece_count;
+}
+
+void ashlar_batcher_skip(ashlar_batcher *batcher, uint64_t batches) {
+    for (; batches > 0; batches--) {
+        (void)take_batch(batcher);
+    }
+}
+
+ashlar_random ashlar_batcher_random(const ashlar_batcher *batcher) {
+    return batcher->random;
 }
 
 size_t ashlar_batcher_max_steps(const ashlar_batcher *batcher) {

@@ -24,6 +24,7 @@
 #include <ashlar/status.h>
 
 #include "corpus.h"
+#include "random.h"
 
 enum {
     ASHLAR_BATCHER_MARK = 0,      /* the symbol at both ends of a record */
@@ -75,5 +76,11 @@ size_t ashlar_batcher_grid_bytes(const ashlar_batcher *batcher);
 
 /* Fill in the next batch. */
 void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
+
+/* Pass over the next `batches` batches, as if they had been handed out. */
+void ashlar_batcher_skip(ashlar_batcher *batcher, uint64_t batches);
+
+/* The generator as it is now: a batcher at the same place of the same supply has the same. */
+ashlar_random ashlar_batcher_random(const ashlar_batcher *batcher);
 
 #endif /* ASHLAR_BATCHER_H */

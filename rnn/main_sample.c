@@ -2,8 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ashlar/checkpoint.h>
+
 #include "blas.h"
-#include "checkpoint.h"
 #include "error.h"
 #include "options.h"
 #include "program.h"
@@ -53,9 +54,9 @@ static void print_help(void) {
 }
 
 /* One whole number of the file's metadata, within what ashlar-train would accept. */
-static ashlar_status read_count(const ashlar_safetensors *file, const char *key, size_t max,
+static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, size_t max,
                                 size_t *out) {
-    const char *text = ashlar_safetensors_metadata(file, key);
+    const char *text = ashlar_checkpoint_metadata(file, key);
     char *end = NULL;
     const unsigned long long value =
         text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
@@ -69,7 +70,7 @@ static ashlar_status read_count(const ashlar_safetensors *file, const char *key,
     return ASHLAR_OK;
 }
 
-static ashlar_status read_config(const ashlar_safetensors *file, ashlar_model_config *config) {
+static ashlar_status read_config(const ashlar_checkpoint *file, ashlar_model_config *config) {
     config->classes = ASHLAR_BATCHER_SYMBOLS;
     ashlar_status status = read_count(file, ASHLAR_METADATA_LAYERS, 64, &config->layers);
     if (status == ASHLAR_OK) {
@@ -82,7 +83,7 @@ static ashlar_status read_config(const ashlar_safetensors *file, ashlar_model_co
 }
 
 /* The model with its weights, from an open file. */
-static ashlar_status load(const ashlar_safetensors *file, ashlar_allocator *allocator,
+static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *allocator,
                           ashlar_model **out) {
     ashlar_model_config config;
     ashlar_model *model = NULL;
@@ -91,7 +92,8 @@ static ashlar_status load(const ashlar_safetensors *file, ashlar_allocator *allo
         status = ashlar_model_create(allocator, NULL, &config, ASHLAR_REGIONS_INFERENCE, &model);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_checkpoint_load(model->arena, file, model->stream);
+        status = ashlar_checkpoint_load(model->arena, file, ASHLAR_CHECKPOINT_CONVERT,
+                                        model->stream);
     }
     if (status != ASHLAR_OK) {
         ashlar_model_destroy(model);
@@ -102,10 +104,10 @@ static ashlar_status load(const ashlar_safetensors *file, ashlar_allocator *allo
 }
 
 static ashlar_status sample(const command *c, ashlar_device *device) {
-    ashlar_safetensors *file = NULL;
+    ashlar_checkpoint *file = NULL;
     ashlar_allocator *allocator = NULL;
     ashlar_model *model = NULL;
-    ashlar_status status = ashlar_safetensors_open(c->model, &file);
+    ashlar_status status = ashlar_checkpoint_open(c->model, &file);
     if (status == ASHLAR_OK) {
         status = ashlar_allocator_create(device, &allocator);
     }
@@ -119,7 +121,7 @@ static ashlar_status sample(const command *c, ashlar_device *device) {
     }
     ashlar_model_destroy(model);
     ashlar_allocator_destroy(allocator);
-    ashlar_safetensors_close(file);
+    ashlar_checkpoint_close(file);
     return status;
 }
 

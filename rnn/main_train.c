@@ -1,11 +1,11 @@
 /* ashlar-train: train a character LSTM on text files. */
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include <ashlar/trace.h>
 
 #include "blas.h"
-#include "checkpoint.h"
 #include "error.h"
 #include "options.h"
 #include "program.h"
@@ -22,7 +22,7 @@ typedef struct command {
     ashlar_train_rule rule;
     const char *device;
     const char *json;
-    const char *save;
+    const char *losses;
     const char *snapshot;
     size_t sample_bytes;
     size_t threads;
@@ -53,7 +53,7 @@ static command defaults(void) {
     return c;
 }
 
-enum { OPTION_COUNT = 31 };
+enum { OPTION_COUNT = 34 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
@@ -90,7 +90,10 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"threads", "N", count, &c->threads, 1, 1024, "threads of a matrix product"},
         {"device", "NAME", text, &c->device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
         {"sample", "N", count, &c->sample_bytes, 0, 1e9, "bytes of text to make at the end"},
-        {"save", "FILE", text, &c->save, 0, 0, "write the weights there (safetensors)"},
+        {"save", "FILE", text, &t->save_file, 0, 0, "write the training there (safetensors)"},
+        {"save-every", "N", count, &t->save_every, 0, 1e9, "steps; 0: only at the end"},
+        {"resume", "FILE", text, &t->resume_file, 0, 0, "go on with a training that was saved"},
+        {"losses", "FILE", text, &c->losses, 0, 0, "write each step's loss there"},
         {"json", "FILE", text, &c->json, 0, 0, "write the report there"},
         {"snapshot", "FILE", text, &c->snapshot, 0, 0,
          "write what the memory holds there (pickle)"},
@@ -110,20 +113,6 @@ static void print_help(void) {
            "Exit: 0, 1 failed, 2 a bad option.\n");
 }
 
-static ashlar_status save(const ashlar_model *model, const char *path) {
-    char layers[24], hidden[24], embedding[24];
-    snprintf(layers, sizeof layers, "%zu", model->config.layers);
-    snprintf(hidden, sizeof hidden, "%zu", model->config.hidden);
-    snprintf(embedding, sizeof embedding, "%zu", model->config.embedding);
-    const ashlar_safetensors_pair metadata[] = {
-        {ASHLAR_METADATA_LAYERS, layers},
-        {ASHLAR_METADATA_HIDDEN, hidden},
-        {ASHLAR_METADATA_EMBEDDING, embedding},
-    };
-    return ashlar_checkpoint_save(model->arena, path, metadata,
-                                  sizeof metadata / sizeof metadata[0], model->stream);
-}
-
 static void print_start(const command *c, const ashlar_corpus *corpus) {
     printf("Text: %zu records, %zu bytes from %zu files (%zu skipped). Model: %zu layers of %zu. "
            "Products: %s, %d threads.\n",
@@ -140,7 +129,8 @@ static void print_start(const command *c, const ashlar_corpus *corpus) {
 static ashlar_status finish(const command *c, ashlar_trainer *trainer,
                             const ashlar_train_report *report) {
     ashlar_model *model = ashlar_trainer_model(trainer);
-    ashlar_status first = c->save != NULL ? save(model, c->save) : ASHLAR_OK;
+    const char *file = c->train.save_file;
+    ashlar_status first = file != NULL ? ashlar_trainer_save(trainer, file) : ASHLAR_OK;
     if (first == ASHLAR_OK && c->json != NULL) {
         first = ashlar_report_write(c->json, &c->train, report);
     }
@@ -160,15 +150,51 @@ static ashlar_status finish(const command *c, ashlar_trainer *trainer,
     return first;
 }
 
+/* Where each step is shown. */
+typedef struct showing {
+    ashlar_progress progress;
+    bool is_quiet;
+    FILE *losses; /* NULL: not wanted */
+} showing;
+
+static void show(void *context, const ashlar_train_progress *now) {
+    showing *s = context;
+    if (!s->is_quiet) {
+        ashlar_progress_show(&s->progress, now);
+    }
+    if (s->losses != NULL) { /* flushed, for whoever watches a long training */
+        fprintf(s->losses, "%zu %.17g\n", now->step, now->loss_step);
+        fflush(s->losses);
+    }
+}
+
+static ashlar_status fail_losses(const char *path) {
+    const int error = errno;
+    return ashlar_fail(ASHLAR_EIO, "--losses: cannot write %s: %s", path, strerror(error));
+}
+
+static ashlar_status run_trainer(const command *c, ashlar_trainer *trainer,
+                                 ashlar_train_report *report) {
+    showing s = {.is_quiet = c->is_quiet};
+    ashlar_progress_init(&s.progress, stdout);
+    s.losses = c->losses != NULL ? fopen(c->losses, "we") : NULL;
+    if (c->losses != NULL && s.losses == NULL) {
+        return fail_losses(c->losses);
+    }
+    ashlar_status status = ashlar_trainer_run(trainer, show, &s, report);
+    const bool is_bad = s.losses != NULL && ferror(s.losses) != 0;
+    if (s.losses != NULL && (fclose(s.losses) != 0 || is_bad) && status == ASHLAR_OK) {
+        status = fail_losses(c->losses);
+    }
+    return status;
+}
+
 static ashlar_status train(const command *c, ashlar_device *device, const ashlar_corpus *corpus) {
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
-    ashlar_progress progress;
-    ashlar_progress_init(&progress, stdout);
     ashlar_status status = ashlar_trainer_create(device, corpus, &c->train, &trainer);
     if (status == ASHLAR_OK) {
-        status = ashlar_trainer_run(trainer, c->is_quiet ? NULL : ashlar_progress_show, &progress,
-                                    &report);
+        status = run_trainer(c, trainer, &report);
     }
     if (status == ASHLAR_OK) {
         status = finish(c, trainer, &report);
@@ -192,22 +218,30 @@ typedef struct output {
     const char *path; /* NULL: not wanted */
 } output;
 
-enum { OUTPUT_COUNT = 4 };
+enum { OUTPUT_COUNT = 5 };
 
 static void list_outputs(const command *c, output outputs[static OUTPUT_COUNT]) {
     outputs[0] = (output){"json", c->json};
-    outputs[1] = (output){"save", c->save};
+    outputs[1] = (output){"save", c->train.save_file};
     outputs[2] = (output){"snapshot", c->snapshot};
     outputs[3] = (output){"plan", c->train.plan_file};
+    outputs[4] = (output){"losses", c->losses};
 }
 
-/* An output is neither a text to train on nor one of those after it. */
+/* An output is neither a text to train on, nor one of those after it, nor, but for --save, the
+ * training that is resumed. */
 static ashlar_status check_output(const command *c, const output *o, const output *end) {
     for (size_t i = 0; o->path != NULL && i < c->data.count; i++) {
         if (is_same_file(o->path, c->data.items[i])) {
             return ashlar_fail(ASHLAR_EINVAL, "--%s: %s is the text to train on; name another file",
                                o->option, o->path);
         }
+    }
+    const char *resume = c->train.resume_file;
+    if (o->path != NULL && resume != NULL && o->path != c->train.save_file &&
+        is_same_file(o->path, resume)) {
+        return ashlar_fail(ASHLAR_EINVAL, "--%s and --resume: both name %s; give each its own file",
+                           o->option, o->path);
     }
     for (const output *other = o + 1; o->path != NULL && other < end; other++) {
         if (other->path != NULL && is_same_file(o->path, other->path)) {
@@ -227,6 +261,9 @@ static ashlar_status check_command(const command *c) {
     }
     if (c->train.plan_file != NULL && c->train.without_plan) {
         return ashlar_fail(ASHLAR_EINVAL, "--plan and --no-plan: leave out one of them");
+    }
+    if (c->train.save_every != 0 && c->train.save_file == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "--save-every: where to? name a file with --save");
     }
     list_outputs(c, outputs);
     ashlar_status status = ASHLAR_OK;

@@ -12,7 +12,8 @@ void ashlar_progress_init(ashlar_progress *progress, FILE *out) {
 static void print_bar(FILE *out, const ashlar_train_progress *now) {
     enum { COLUMNS = 24 };
     const size_t filled = now->step * COLUMNS / now->steps;
-    const double left = now->seconds / (double)now->step * (double)(now->steps - now->step);
+    const double each = now->seconds / (double)(now->step - now->resumed);
+    const double left = each * (double)(now->steps - now->step);
     fputs("\r[", out);
     for (size_t i = 0; i < COLUMNS; i++) {
         fputc(i < filled ? '#' : '.', out);
@@ -27,7 +28,7 @@ static void print_bar(FILE *out, const ashlar_train_progress *now) {
 void ashlar_progress_show(void *context, const ashlar_train_progress *now) {
     ashlar_progress *p = context;
     const double interval = p->is_terminal ? terminal_interval : plain_interval;
-    const bool is_edge = now->step == 1 || now->step == now->steps;
+    const bool is_edge = now->step == now->resumed + 1 || now->step == now->steps;
     if (!is_edge && now->seconds - p->shown_at < interval) {
         return;
     }

@@ -57,10 +57,13 @@ static void print_calls(FILE *out, const ashlar_train_report *r) {
 void ashlar_report_print(FILE *out, const ashlar_train_config *config,
                          const ashlar_train_report *r) {
     const ashlar_stats *stats = &r->stats;
+    char resumed[32];
+    (void)snprintf(resumed, sizeof resumed, " after %zu", r->resumed);
     fprintf(out,
-            "\n%zu steps on %s (%s:%d), %llu symbols in %.1f s: %.0f per second.\n"
+            "\n%zu steps%s on %s (%s:%d), %llu symbols in %.1f s: %.0f per second.\n"
             "The loss went from %.4f to %.4f nats per symbol.\n",
-            r->steps, r->device.name, r->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda",
+            r->steps, r->resumed > 0 ? resumed : "", r->device.name,
+            r->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda",
             r->device.ordinal, (unsigned long long)r->tokens, r->seconds, r->tokens_per_s,
             r->loss_first, r->loss_last);
     fprintf(
@@ -116,6 +119,7 @@ static void put_config(ashlar_json_writer *w, const ashlar_train_config *c) {
 
 static void put_training(ashlar_json_writer *w, const ashlar_train_report *r) {
     put_uint(w, "steps", r->steps);
+    put_uint(w, "resumed", r->resumed);
     put_uint(w, "steps_skipped", r->steps_skipped);
     put_uint(w, "parameters", r->parameters);
     put_real(w, "loss_first", r->loss_first);

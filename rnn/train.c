@@ -7,12 +7,7 @@
 #include "host.h"
 #include "model_warmup.h"
 #include "program.h"
-
-/* The last few steps, for a loss that does not jump with every batch. */
-typedef struct recent {
-    double nats[ASHLAR_TRAIN_RECENT]; /* loss * tokens */
-    double tokens[ASHLAR_TRAIN_RECENT];
-} recent;
+#include "train_file.h"
 
 /* What the host reads back of a step. */
 typedef struct outcome {
@@ -24,6 +19,7 @@ struct ashlar_trainer {
     ashlar_train_config config;
     ashlar_device *device;
     ashlar_driver_counts at_start;
+    const ashlar_corpus *corpus;
     ashlar_batcher *batcher;
     ashlar_allocator *allocator;
     ashlar_stream stream;
@@ -34,7 +30,7 @@ struct ashlar_trainer {
     ashlar_optimizer *optimizer;
     ashlar_step_results *results; /* device */
     bool *seen_lengths;           /* [max steps + 1] */
-    recent recent;
+    ashlar_train_state state;     /* after the last step */
 };
 
 /* One page-locked block for a batch of the largest shape. */
@@ -89,6 +85,11 @@ static ashlar_status build_model(ashlar_trainer *t) {
     return status;
 }
 
+/* What a file of the training is made of. */
+static ashlar_train_parts parts_of(ashlar_trainer *t) {
+    return (ashlar_train_parts){&t->config, t->corpus, t->batcher, t->model};
+}
+
 static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
     const ashlar_batcher_config batcher = {
         .batch = t->config.batch, .max_steps = t->config.max_length, .seed = t->config.seed};
@@ -103,7 +104,17 @@ static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", max_steps);
     }
     status = take_staging(t);
-    return status == ASHLAR_OK ? build_model(t) : status;
+    if (status == ASHLAR_OK) {
+        status = build_model(t);
+    }
+    if (status == ASHLAR_OK && t->config.resume_file != NULL) {
+        const ashlar_train_parts parts = parts_of(t);
+        status = ashlar_train_file_load(t->config.resume_file, &parts, &t->state);
+        if (status == ASHLAR_OK) {
+            status = ashlar_optimizer_write(t->optimizer, &t->state.optimizer, t->stream);
+        }
+    }
+    return status;
 }
 
 ashlar_status ashlar_trainer_create(ashlar_device *device, const ashlar_corpus *corpus,
@@ -114,6 +125,7 @@ ashlar_status ashlar_trainer_create(ashlar_device *device, const ashlar_corpus *
     }
     t->config = *config;
     t->device = device;
+    t->corpus = corpus;
     const ashlar_status status = build(t, corpus);
     if (status != ASHLAR_OK) {
         ashlar_trainer_destroy(t);
@@ -139,6 +151,11 @@ void ashlar_trainer_destroy(ashlar_trainer *t) {
     ashlar_batcher_destroy(t->batcher);
     ashlar_host_free(t->seen_lengths);
     ashlar_host_free(t);
+}
+
+ashlar_status ashlar_trainer_save(ashlar_trainer *t, const char *path) {
+    const ashlar_train_parts parts = parts_of(t);
+    return ashlar_train_file_save(path, &parts, &t->state);
 }
 
 ashlar_model *ashlar_trainer_model(ashlar_trainer *t) {
@@ -210,11 +227,12 @@ static ashlar_status run_step(ashlar_trainer *t, size_t step, outcome *out) {
     return status;
 }
 
-static double recent_loss(const recent *r) {
+/* Of the last few steps, so that it does not jump with every batch. */
+static double recent_loss(const ashlar_train_state *s) {
     double nats = 0, tokens = 0;
     for (size_t i = 0; i < ASHLAR_TRAIN_RECENT; i++) {
-        nats += r->nats[i];
-        tokens += r->tokens[i];
+        nats += s->nats[i];
+        tokens += s->tokens[i];
     }
     return nats / tokens;
 }
@@ -222,34 +240,47 @@ static double recent_loss(const recent *r) {
 /* Take one step into the report. */
 static void account(ashlar_trainer *t, size_t step, double loss, ashlar_train_report *report) {
     const size_t slot = step % ASHLAR_TRAIN_RECENT;
-    t->recent.tokens[slot] = (double)t->batch.tokens;
-    t->recent.nats[slot] = loss * (double)t->batch.tokens;
-    report->loss_first = step == 1 ? loss : report->loss_first;
-    report->loss_last = recent_loss(&t->recent);
+    t->state.step = step;
+    t->state.tokens[slot] = (double)t->batch.tokens;
+    t->state.nats[slot] = loss * (double)t->batch.tokens;
+    report->loss_first = step == report->resumed + 1 ? loss : report->loss_first;
+    report->loss_last = recent_loss(&t->state);
     report->tokens += t->batch.tokens;
     report->epochs = t->batch.epoch;
     report->lengths_distinct += !t->seen_lengths[t->batch.steps];
     t->seen_lengths[t->batch.steps] = true;
 }
 
+/* The last step is left to whoever saves the end: it would be written twice. */
+static ashlar_status save_now_and_then(ashlar_trainer *t) {
+    const ashlar_train_config *c = &t->config;
+    const bool is_due = c->save_file != NULL && c->save_every != 0 &&
+                        t->state.step % c->save_every == 0 && t->state.step != c->steps;
+    return is_due ? ashlar_trainer_save(t, c->save_file) : ASHLAR_OK;
+}
+
 static ashlar_status run_steps(ashlar_trainer *t,
                                void (*show)(void *context, const ashlar_train_progress *),
                                void *context, ashlar_train_report *report) {
     const double start = ashlar_program_now_s();
-    for (size_t step = 1; step <= t->config.steps; step++) {
+    const uint64_t skipped = t->state.optimizer.skipped; /* before this run */
+    for (size_t step = report->resumed + 1; step <= t->config.steps; step++) {
         outcome step_outcome;
-        const ashlar_status status = run_step(t, step, &step_outcome);
+        ashlar_status status = run_step(t, step, &step_outcome);
         if (status != ASHLAR_OK) {
             return status;
         }
-        report->steps_skipped = step_outcome.optimizer.skipped;
+        t->state.optimizer = step_outcome.optimizer;
+        report->steps_skipped = t->state.optimizer.skipped - skipped;
         account(t, step, step_outcome.results.loss, report);
         report->seconds = ashlar_program_now_s() - start;
         report->tokens_per_s = (double)report->tokens / report->seconds;
         const ashlar_train_progress progress = {
             .step = step,
             .steps = t->config.steps,
+            .resumed = report->resumed,
             .loss = report->loss_last,
+            .loss_step = step_outcome.results.loss,
             .epoch = report->epochs,
             .length = t->batch.steps,
             .tokens_per_s = report->tokens_per_s,
@@ -257,6 +288,10 @@ static ashlar_status run_steps(ashlar_trainer *t,
         };
         if (show != NULL) {
             show(context, &progress);
+        }
+        status = save_now_and_then(t);
+        if (status != ASHLAR_OK) {
+            return status;
         }
     }
     return ASHLAR_OK;
@@ -307,7 +342,8 @@ ashlar_status ashlar_trainer_run(ashlar_trainer *t,
                                  void *context, ashlar_train_report *out) {
     const size_t max_steps = ashlar_batcher_max_steps(t->batcher);
     ashlar_train_report report = {
-        .steps = t->config.steps,
+        .steps = t->config.steps - t->state.step,
+        .resumed = t->state.step,
         .parameters = ashlar_arena_elements(t->model->arena),
         .max_length = max_steps,
         .sequences = ashlar_batcher_piece_count(t->batcher),

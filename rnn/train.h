@@ -21,12 +21,17 @@ typedef struct ashlar_train_config {
     size_t buckets;        /* ranges of lengths with a plan each; 0 and 1: one plan */
     bool without_plan;     /* steps are served by the allocator's ordinary path */
     const char *plan_file; /* where the plans are kept; NULL: nowhere */
+    const char *resume_file; /* a training to go on with; NULL: begin anew */
+    const char *save_file;   /* written every `save_every` steps; NULL or 0: not */
+    size_t save_every;
 } ashlar_train_config;
 
 /* What one step was, for whoever shows progress. */
 typedef struct ashlar_train_progress {
     size_t step, steps; /* this one, from 1; of so many */
+    size_t resumed;     /* steps that were done before this run */
     double loss;        /* mean of the recent steps, nats per symbol */
+    double loss_step;   /* of this one */
     double epoch;
     size_t length; /* T of this step */
     double tokens_per_s;
@@ -58,7 +63,8 @@ typedef struct ashlar_step_memory {
 
 typedef struct ashlar_train_report {
     ashlar_device_info device;
-    size_t steps;
+    size_t steps;            /* of this run, as all counts and times are */
+    size_t resumed;          /* steps done before, if it went on with a file */
     size_t parameters;       /* elements, without padding */
     size_t max_length;       /* steps of the longest sequence there is: what was warmed up */
     size_t lengths_distinct; /* different T among the steps */
@@ -66,8 +72,9 @@ typedef struct ashlar_train_report {
     uint64_t tokens;         /* trained on, padding left out */
     double epochs;
     uint64_t steps_skipped; /* by loss scaling */
-    double loss_first; /* of the first step */
-    double loss_last;  /* mean of the last ASHLAR_TRAIN_RECENT steps, weighted by tokens */
+    double loss_first; /* of this run's first step */
+    double loss_last;  /* mean of the last ASHLAR_TRAIN_RECENT steps, weighted by tokens, those
+                          before the run too */
     double seconds;
     double tokens_per_s;
     ashlar_phase_calls setup, warmup, training;
@@ -82,6 +89,10 @@ typedef struct ashlar_trainer ashlar_trainer;
 
 /*
  * Set everything up: model, weights, page-locked staging; no step yet.
+ *
+ * config->steps counts from the beginning of the training, also where a file is resumed. Then each
+ * step's loss is, to the last bit, that of a run that was never interrupted, on the same machine,
+ * with the same library and number of threads for matrix products.
  *
  * Ownership: *out is the caller's; device and corpus must outlive it.
  * Errors:    ASHLAR_EINVAL (config), and those of the parts.
@@ -103,6 +114,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_run(ashlar_trainer *trainer,
                                                    void (*show)(void *context,
                                                                 const ashlar_train_progress *),
                                                    void *context, ashlar_train_report *report);
+
+/*
+ * Write the training as it is after its last step, for resume_file. Not before a first step.
+ *
+ * Errors: those of ashlar_train_file_save().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_save(ashlar_trainer *trainer, const char *path);
 
 ashlar_model *ashlar_trainer_model(ashlar_trainer *trainer);
 

@@ -56,7 +56,8 @@ helps() {
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --data --steps --layers --hidden --embedding --batch --max-length --seed \
         --optimizer --learning-rate --momentum --nesterov --loss-scale --schedule --warmup-steps \
-        --rate-floor --rate-every --rate-factor --clip --buckets --no-plan --plan --device --json --save --snapshot --sample --quiet --help; do
+        --rate-floor --rate-every --rate-factor --clip --buckets --no-plan --plan --device --json --save \
+        --save-every --resume --losses --snapshot --sample --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }
@@ -78,6 +79,15 @@ check 'one_file_for_save_and_snapshot_is_refused' refuses 2 '--save and --snapsh
 check 'snapshot_over_the_text_is_refused' refuses 2 "$data" --data "$data" --snapshot "$data"
 check 'snapshot_into_a_missing_folder_is_refused_at_once' \
     refuses 1 "$absent/memory" --data "$data" --snapshot "$absent/memory" --steps 1000000
+check 'losses_into_a_missing_folder_are_refused_at_once' \
+    refuses 1 "$absent/losses" --data "$data" --losses "$absent/losses" --steps 1000000
+check 'one_file_for_losses_and_json_is_refused' refuses 2 '--json and --losses' --data "$data" \
+    --losses "$scratch/both" --json "$scratch/both"
+check 'a_file_that_is_resumed_is_not_the_report' refuses 2 '--json and --resume' --data "$data" \
+    --resume "$scratch/both" --json "$scratch/both"
+check 'resuming_a_missing_file_is_refused' \
+    refuses 1 "$absent" --data "$data" --resume "$absent"
+check 'resuming_what_is_no_training_is_refused' refuses 1 "$data" --data "$data" --resume "$data"
 check 'no_sequences_in_a_batch_is_usage' refuses 2 '--batch' --data "$data" --batch 0
 check 'a_batch_that_is_no_number_is_usage' refuses 2 '--batch 8x' --data "$data" --batch 8x
 check 'a_batch_beyond_any_integer_is_usage' \
@@ -97,5 +107,11 @@ check 'a_bad_ASHLAR_SOFT_is_named' \
 check 'more_memory_than_the_device_has_is_said' \
     refuses_environment ASHLAR_SOFT=memory=16MiB 1 'memory' --data "$data" --device soft \
     --layers 2 --hidden 1024
+
+saves_nowhere() { # without the --save of `refuses`
+    "$train" --data "$data" --steps 2 --save-every 1 2>"$scratch/stderr"
+    [ $? -eq 2 ] && grep -q -e '--save-every: .*--save' "$scratch/stderr"
+}
+check 'saving_every_so_often_needs_a_file' saves_nowhere
 check 'help_fits_a_screen_and_names_every_option' helps
 check_report

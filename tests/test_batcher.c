@@ -328,6 +328,43 @@ static void no_host_memory_at_any_call_leaks_nothing(void) {
     ashlar_batcher_destroy(batcher);
 }
 
+static bool is_same_batch(const fixture *a, const fixture *b, size_t count) {
+    const size_t bytes = a->batch.steps * count * sizeof(int32_t);
+    return a->batch.steps == b->batch.steps && a->batch.tokens == b->batch.tokens &&
+           a->batch.epoch == b->batch.epoch &&
+           memcmp(a->batch.inputs, b->batch.inputs, bytes) == 0 &&
+           memcmp(a->batch.targets, b->batch.targets, bytes) == 0 &&
+           memcmp(a->batch.lengths, b->batch.lengths, count * sizeof(int32_t)) == 0;
+}
+
+static bool is_same_random(const ashlar_batcher *a, const ashlar_batcher *b) {
+    const ashlar_random x = ashlar_batcher_random(a), y = ashlar_batcher_random(b);
+    return memcmp(&x, &y, sizeof x) == 0;
+}
+
+/* Into windows and epochs at every place. */
+static void passing_over_batches_is_as_handing_them_out(void) {
+    enum { SKIPS = 60, BATCH = 7, WINDOW = 5 };
+    for (size_t skipped = 0; skipped < SKIPS; skipped++) {
+        fixture one, two;
+        REQUIRE(set_up(&one, BATCH, 25, WINDOW, 3) && set_up(&two, BATCH, 25, WINDOW, 3));
+        for (size_t i = 0; i < skipped; i++) {
+            ashlar_batcher_next(one.batcher, &one.batch);
+        }
+        CHECK(skipped == 0 || !is_same_random(one.batcher, two.batcher));
+        ashlar_batcher_skip(two.batcher, skipped);
+        CHECK(is_same_random(one.batcher, two.batcher));
+        for (size_t i = 0; i < 2 * WINDOW; i++) {
+            ashlar_batcher_next(one.batcher, &one.batch);
+            ashlar_batcher_next(two.batcher, &two.batch);
+            CHECK(is_same_batch(&one, &two, BATCH));
+        }
+        CHECK(skipped < SKIPS - 1 || one.batch.epoch > 2);
+        tear_down(&one);
+        tear_down(&two);
+    }
+}
+
 int main(void) {
     if (!open_corpus()) {
         printf("Bail out! no test corpus: %s\n", ashlar_error_detail());
@@ -343,6 +380,7 @@ int main(void) {
     RUN(one_step_is_enough_for_a_piece);
     RUN(the_seed_decides_the_batches);
     RUN(bad_sizes_are_refused);
+    RUN(passing_over_batches_is_as_handing_them_out);
     RUN(no_host_memory_at_any_call_leaks_nothing);
     ashlar_corpus_destroy(corpus);
     return check_report();

@@ -4,6 +4,7 @@
 #include "file.h"
 
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -93,7 +94,8 @@ static void permissions_and_links_are_kept(void) {
     CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0640);
 }
 
-static void a_leftover_of_a_crash_is_no_obstacle(void) {
+/* Of a process of our number on another machine, say, that is still writing: it has the lock. */
+static void a_temporary_of_the_next_name_is_no_obstacle(void) {
     char name[128];
     char last[128] = "";
     ashlar_file *file;
@@ -115,13 +117,13 @@ static void a_leftover_of_a_crash_is_no_obstacle(void) {
     REQUIRE(number != NULL);
     const unsigned long next = strtoul(number + 1, NULL, 10) + 1;
     (void)snprintf(name, sizeof name, "%s.%ld.%lu.tmp", path, (long)getpid(), next);
-    FILE *leftover = fopen(name, "wb");
-    REQUIRE(leftover != NULL);
-    (void)fclose(leftover);
+    FILE *other = fopen(name, "wb");
+    REQUIRE(other != NULL && flock(fileno(other), LOCK_EX) == 0);
     REQUIRE(ashlar_file_create(path, &file) == ASHLAR_OK);
     CHECK(names_in_folder() == 2);
     CHECK(ashlar_file_commit(file) == ASHLAR_OK);
     CHECK(access(name, F_OK) == 0 && unlink(name) == 0);
+    (void)fclose(other);
 }
 
 static void a_missing_folder_is_named(void) {
@@ -145,7 +147,7 @@ int main(void) {
     RUN(a_disk_that_fills_leaves_the_old_file);
     RUN(a_rename_that_fails_removes_the_temporary);
     RUN(permissions_and_links_are_kept);
-    RUN(a_leftover_of_a_crash_is_no_obstacle);
+    RUN(a_temporary_of_the_next_name_is_no_obstacle);
     RUN(a_missing_folder_is_named);
     remove_folder();
     return check_report();

@@ -6,6 +6,7 @@
 
 #include <ashlar/allocator.h>
 #include <ashlar/arena.h>
+#include <ashlar/checkpoint.h>
 #include <ashlar/config.h>
 #include <ashlar/device.h>
 #include <ashlar/dtype.h>

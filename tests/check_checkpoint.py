@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Checkpoints as others read and write them, for shell_checkpoint.sh.
+
+  check_checkpoint.py tensors FILE DUMP        FILE's tensors are those that DUMP lists
+  check_checkpoint.py forge FILE OUT DTYPE     write FILE's parameters anew, as another writer would
+  check_checkpoint.py outputs FILE OUTPUTS SYMBOL...   a plain LSTM of FILE's weights has OUTPUTS
+  check_checkpoint.py safetensors FILE DUMP    as tensors, read by the safetensors package
+  check_checkpoint.py torch FILE OUTPUTS SYMBOL...     as outputs, by torch.nn.LSTM
+  check_checkpoint.py metadata FILE EXPRESSION         Python's EXPRESSION over the metadata, as m
+
+Written from the format's public description alone (https://github.com/huggingface/safetensors,
+"Format"): nothing of it is shared with ashlar. Plain Python, no packages, but for the two named.
+"""
+import json
+import math
+import struct
+import sys
+
+SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+
+
+def no_duplicates(pairs):
+    assert len(dict(pairs)) == len(pairs), "a key is there twice"
+    return dict(pairs)
+
+
+def read(path):
+    """Metadata, and {name: (dtype, shape, bytes)}; whatever the description forbids fails."""
+    data = open(path, "rb").read()
+    (length,) = struct.unpack("<Q", data[:8])
+    assert length <= 100_000_000 and 8 + length <= len(data), length
+    header = data[8 : 8 + length]
+    assert header[:1] == b"{", header[:10]
+    header = json.loads(header.decode("utf-8"), object_pairs_hook=no_duplicates)
+    buffer = data[8 + length :]
+    metadata = header.pop("__metadata__", {})
+    assert all(isinstance(text, str) for text in metadata.values()), metadata
+    tensors, spans = {}, []
+    for name, about in header.items():
+        assert set(about) == {"dtype", "shape", "data_offsets"}, about
+        begin, end = about["data_offsets"]
+        size = SIZES[about["dtype"]] * math.prod(about["shape"])
+        assert end - begin == size, about
+        tensors[name] = (about["dtype"], about["shape"], buffer[begin:end])
+        spans.append((begin, end))
+    at = 0
+    for begin, end in sorted(spans):
+        assert begin == at, "a hole or an overlap"
+        at = end
+    assert at == len(buffer), "bytes that no tensor has"
+    return metadata, tensors
+
+
+def values(tensor):
+    dtype, _, data = tensor
+    if dtype == "BF16":
+        halves = struct.unpack("<%dH" % (len(data) // 2), data)
+        return [struct.unpack("<f", struct.pack("<I", half << 16))[0] for half in halves]
+    letter = {"F64": "d", "F32": "f", "F16": "e"}[dtype]
+    return list(struct.unpack("<%d%s" % (len(data) // SIZES[dtype], letter), data))
+
+
+def pack(numbers, dtype):
+    if dtype == "BF16":  # cut off, not rounded: any values will do
+        return b"".join(struct.pack("<f", number)[2:] for number in numbers)
+    return struct.pack("<%d%s" % (len(numbers), {"F64": "d", "F32": "f", "F16": "e"}[dtype]), *numbers)
+
+
+def read_dump(path):
+    lines = [line.split() for line in open(path)]
+    dump = {name: (dtype, [int(n) for n in shape.split(",")], bytes.fromhex(data))
+            for name, dtype, shape, data in lines}
+    assert len(dump) == len(lines)
+    return dump
+
+
+def check_tensors(found, dump):
+    assert set(found) == set(dump), set(found) ^ set(dump)
+    for name, tensor in dump.items():
+        assert found[name] == tensor, name
+    assert len(dump) >= 3 * 11 and any(any(data) for _, _, data in dump.values())
+    print(len(dump), "tensors")
+
+
+def forge(path, out, dtype):
+    """Other order, other types, no optimizer's state, a header of any length, unaligned data."""
+    metadata, tensors = read(path)
+    header, buffer = {}, b""
+    for name in sorted(tensors, reverse=True):
+        if not name.startswith("optimizer."):
+            data = pack(values(tensors[name]), dtype)
+            span = [len(buffer), len(buffer) + len(data)]
+            header[name] = {"data_offsets": span, "shape": tensors[name][1], "dtype": dtype}
+            buffer += data
+    keys = ("ashlar.layers", "ashlar.hidden", "ashlar.embedding", "ashlar.cell")
+    header["__metadata__"] = {key: metadata[key] for key in keys if key in metadata}
+    header = json.dumps(header, indent=1).encode()
+    header += b" " * (len(header) % 2 == 0)  # so that the data begins at an odd byte
+    with open(out, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + buffer)
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+def dot(row, x):
+    return sum(a * b for a, b in zip(row, x))
+
+
+def lstm(tensors, symbols):
+    """torch.nn.LSTM as its documentation has it, one sequence: gates i f g o, two biases."""
+    def matrix(name):
+        _, (rows, cols), _ = tensors[name]
+        flat = values(tensors[name])
+        return [flat[r * cols : (r + 1) * cols] for r in range(rows)]
+
+    table = matrix("embedding.weight")
+    xs = [table[symbol] for symbol in symbols]
+    layer = 0
+    while "lstm.weight_ih_l%d" % layer in tensors:
+        w, r = matrix("lstm.weight_ih_l%d" % layer), matrix("lstm.weight_hh_l%d" % layer)
+        bias = [a + b for a, b in zip(values(tensors["lstm.bias_ih_l%d" % layer]),
+                                      values(tensors["lstm.bias_hh_l%d" % layer]))]
+        size = len(r[0])
+        h, c, ys = [0.0] * size, [0.0] * size, []
+        for x in xs:
+            gates = [dot(w[k], x) + dot(r[k], h) + bias[k] for k in range(4 * size)]
+            i, f, g, o = (gates[k * size : (k + 1) * size] for k in range(4))
+            c = [sigmoid(f[k]) * c[k] + sigmoid(i[k]) * math.tanh(g[k]) for k in range(size)]
+            h = [sigmoid(o[k]) * math.tanh(c[k]) for k in range(size)]
+            ys.append(h)
+        xs = ys
+        layer += 1
+    assert layer >= 2, "no stack"
+    return xs
+
+
+def check_outputs(path, want):
+    got = [[float(text) for text in line.split()] for line in open(path)]
+    assert len(got) == len(want) and len(got) > 0
+    worst = 0.0
+    for a, b in zip(got, want):
+        assert len(a) == len(b)
+        worst = max([worst] + [abs(x - y) for x, y in zip(a, b)])
+    spread = max(map(max, want)) - min(map(min, want))
+    print("largest difference", worst, "of outputs that span", spread)
+    assert worst <= 2e-6 and spread > 0.05
+
+
+def torch_lstm(path, symbols):
+    import torch
+    from safetensors.torch import load_file
+    all_weights = load_file(path)
+    weights = {name[5:]: tensor.float() for name, tensor in all_weights.items()
+               if name.startswith("lstm.")}
+    hidden = weights["weight_hh_l0"].shape[1]
+    layers = sum(name.startswith("weight_ih") for name in weights)
+    stack = torch.nn.LSTM(weights["weight_ih_l0"].shape[1], hidden, layers)
+    stack.load_state_dict(weights)
+    x = all_weights["embedding.weight"].float()[symbols]
+    with torch.no_grad():
+        return stack(x.unsqueeze(1))[0].squeeze(1).tolist()
+
+
+def package_tensors(path):
+    from safetensors import safe_open
+    found = {}
+    with safe_open(path, framework="np") as file:
+        for name in file.keys():
+            array = file.get_tensor(name)
+            found[name] = ("F32", list(array.shape), array.astype("<f4").tobytes())
+    return found
+
+
+def main(command, *words):
+    if command == "tensors":
+        check_tensors(read(words[0])[1], read_dump(words[1]))
+    elif command == "safetensors":
+        check_tensors(package_tensors(words[0]), read_dump(words[1]))
+    elif command == "forge":
+        forge(*words)
+    elif command == "metadata":
+        m = read(words[0])[0]
+        print(m)
+        assert eval("(" + words[1] + ")", {"m": m})
+    else:
+        run = {"outputs": lambda path, s: lstm(read(path)[1], s), "torch": torch_lstm}[command]
+        check_outputs(words[1], run(words[0], [int(word) for word in words[2:]]))
+
+
+main(*sys.argv[1:])
