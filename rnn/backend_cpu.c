@@ -5,13 +5,13 @@
 #include "checked.h"
 #include "error.h"
 #include "host.h"
-#include "lstm_cpu.h"
+#include "rnn_cpu.h"
 
 /* What a queued pass carries. The launch copies it whole, lengths included. */
 typedef struct call {
-    void (*run)(const ashlar_lstm_args *);
+    void (*run)(const ashlar_rnn_cpu_args *);
     ashlar_rnn_layout layout;
-    ashlar_lstm_args args; /* but for layout and lengths, which lie in this very copy */
+    ashlar_rnn_cpu_args args; /* but for layout and lengths, which lie in this very copy */
     int32_t lengths[];     /* [B] */
 } call;
 
@@ -22,22 +22,28 @@ static void run_call(void *copied) {
     c->run(&c->args);
 }
 
-static void (*pass_function(ashlar_dtype dtype, ashlar_rnn_pass pass))(const ashlar_lstm_args *) {
-    static void (*const functions[ASHLAR_DTYPE_COUNT][3])(const ashlar_lstm_args *) = {
-        [ASHLAR_F32] = {ashlar_lstm_forward_f32, ashlar_lstm_backward_data_f32,
-                        ashlar_lstm_backward_weights_f32},
-        [ASHLAR_F64] = {ashlar_lstm_forward_f64, ashlar_lstm_backward_data_f64,
-                        ashlar_lstm_backward_weights_f64},
-    };
-    return functions[dtype][pass];
+/* The passes of each element type; NULL: there are none. */
+static void (*const functions[ASHLAR_DTYPE_COUNT][3])(const ashlar_rnn_cpu_args *) = {
+    [ASHLAR_F32] = {ashlar_rnn_cpu_forward_f32, ashlar_rnn_cpu_backward_data_f32,
+                    ashlar_rnn_cpu_backward_weights_f32},
+    [ASHLAR_F64] = {ashlar_rnn_cpu_forward_f64, ashlar_rnn_cpu_backward_data_f64,
+                    ashlar_rnn_cpu_backward_weights_f64},
+};
+
+static ashlar_status check(const ashlar_rnn_layout *layout) {
+    return functions[layout->config.dtype][ASHLAR_RNN_FORWARD] != NULL
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_ENOTSUP, "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 "
+                             "only; dtype %d is for GPUs", (int)layout->config.dtype);
 }
 
-static ashlar_lstm_args arguments(const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b) {
-    return (ashlar_lstm_args){
+static ashlar_rnn_cpu_args arguments(const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b) {
+    return (ashlar_rnn_cpu_args){
         .steps = batch->steps,
         .batch = batch->batch,
         .reserve = b->reserve,
         .work = b->work,
+        .dropout_seed = batch->dropout_seed,
         .x = b->x,
         .hx = b->hx,
         .cx = b->cx,
@@ -67,7 +73,7 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     if (c == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to queue a batch of %zu", batch->batch);
     }
-    c->run = pass_function(rnn->layout.config.dtype, pass);
+    c->run = functions[rnn->layout.config.dtype][pass];
     c->layout = rnn->layout;
     c->args = arguments(batch, buffers);
     memcpy(c->lengths, batch->lengths, lengths_bytes);
@@ -78,7 +84,8 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 
 static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                            size_t *reserve_bytes, size_t *work_bytes) {
-    return ashlar_lstm_sizes(&rnn->layout, steps, batch, training, reserve_bytes, work_bytes);
+    return ashlar_rnn_cpu_sizes(&rnn->layout, steps, batch, training, reserve_bytes, work_bytes);
 }
 
-const ashlar_rnn_backend ashlar_rnn_backend_cpu = {.name = "cpu", .sizes = sizes, .queue = queue};
+const ashlar_rnn_backend ashlar_rnn_backend_cpu = {
+    .name = "cpu", .check = check, .sizes = sizes, .queue = queue};
