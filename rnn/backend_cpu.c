@@ -12,7 +12,7 @@ typedef struct call {
     void (*run)(const ashlar_rnn_cpu_args *);
     ashlar_rnn_layout layout;
     ashlar_rnn_cpu_args args; /* but for layout and lengths, which lie in this very copy */
-    int32_t lengths[];     /* [B] */
+    int32_t lengths[];        /* [B] */
 } call;
 
 static void run_call(void *copied) {
@@ -33,8 +33,10 @@ static void (*const functions[ASHLAR_DTYPE_COUNT][3])(const ashlar_rnn_cpu_args 
 static ashlar_status check(const ashlar_rnn_layout *layout) {
     return functions[layout->config.dtype][ASHLAR_RNN_FORWARD] != NULL
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_ENOTSUP, "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 "
-                             "only; dtype %d is for GPUs", (int)layout->config.dtype);
+               : ashlar_fail(ASHLAR_ENOTSUP,
+                             "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 "
+                             "only; dtype %d is for GPUs",
+                             (int)layout->config.dtype);
 }
 
 static ashlar_rnn_cpu_args arguments(const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b) {

@@ -143,8 +143,7 @@ static void add_recurrent(const ashlar_rnn_batch *batch, const part_view *part, 
          * reverse, and forward when no sequence ended in between. Such steps are one product.
          */
         const size_t before = t == 0 ? batch->batch : ashlar_rnn_batch_active(batch, t - 1);
-        const bool touches =
-            part->direction > 0 || ashlar_rnn_batch_active(batch, t) == before;
+        const bool touches = part->direction > 0 || ashlar_rnn_batch_active(batch, t) == before;
         if (t + 1 < batch->steps && touches) {
             continue;
         }

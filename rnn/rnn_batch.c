@@ -166,8 +166,7 @@ ashlar_rnn_batch ashlar_rnn_batch_open(const ashlar_rnn_cpu_args *args, bool tra
 char *ashlar_rnn_batch_slice(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_args *args,
                              size_t part) {
     const ashlar_rnn_map *map = &batch->map;
-    return batch->training
-               ? (char *)args->reserve + map->reserve_slices + part * map->slice_bytes
-               : (char *)args->work + map->slices +
-                     part % batch->layout->config.directions * map->slice_bytes;
+    return batch->training ? (char *)args->reserve + map->reserve_slices + part * map->slice_bytes
+                           : (char *)args->work + map->slices +
+                                 part % batch->layout->config.directions * map->slice_bytes;
 }

@@ -15,9 +15,9 @@
  *     forward   before: rows state(t) ..        after: rows state(t + 1) ..
  *     reverse   before: rows state(t + 1) ..    after: rows state(t) ..
  *
- * and a sequence of length n begins with row state(0) + p and ends with row state(n) + p, in reverse
- * the other way round. In reverse, the first n(t + 1) rows before step t are what step t + 1 left;
- * the others are the first states of the sequences whose last step is t.
+ * and sequence p of length n begins with row state(0) + p and ends with row state(n) + p, in
+ * reverse the other way round. In reverse, the first n(t + 1) rows before step t are what step
+ * t + 1 left; the others are the first states of the sequences whose last step is t.
  */
 #ifndef ASHLAR_RNN_BATCH_H
 #define ASHLAR_RNN_BATCH_H
@@ -80,7 +80,7 @@ typedef struct ashlar_rnn_batch {
     size_t *start;       /* [T + 1], in work */
 } ashlar_rnn_batch;
 
-/* Sort the lengths of `args` into args->work. Requires sizes that ashlar_rnn_cpu_sizes() accepted. */
+/* Sort args->lengths into args->work. Requires sizes that ashlar_rnn_cpu_sizes() accepted. */
 ashlar_rnn_batch ashlar_rnn_batch_open(const ashlar_rnn_cpu_args *args, bool training);
 
 /* The slice of one part. */

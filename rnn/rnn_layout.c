@@ -29,8 +29,8 @@ ashlar_status ashlar_rnn_cell_parse(const char *name, ashlar_rnn_cell *out) {
             return ASHLAR_OK;
         }
     }
-    return ashlar_fail(ASHLAR_EINVAL, "\"%.40s\" is no cell; there are"
-                       ASHLAR_RNN_CELL_MAP(CELL_LIST), name);
+    return ashlar_fail(ASHLAR_EINVAL,
+                       "\"%.40s\" is no cell; there are" ASHLAR_RNN_CELL_MAP(CELL_LIST), name);
 }
 
 /* ---- checks ---- */
@@ -174,9 +174,9 @@ ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout, size_t p
     case ASHLAR_RNN_BW:
         return has_input_bias(config) ? view_of(bias, rows, 1) : none;
     case ASHLAR_RNN_BR:
-        return !has_recurrent_bias(config) ? none
-                                           : view_of(has_input_bias(config) ? bias + rows : bias,
-                                                     rows, 1);
+        return !has_recurrent_bias(config)
+                   ? none
+                   : view_of(has_input_bias(config) ? bias + rows : bias, rows, 1);
     case ASHLAR_RNN_WP:
         return config->projection == 0
                    ? none

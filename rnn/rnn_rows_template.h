@@ -43,8 +43,7 @@ static part_view open_part(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_a
         .doutputs = (real *)(void *)(slice + batch->map.doutputs),
     };
     for (int tensor = 0; tensor < ASHLAR_RNN_TENSOR_COUNT; tensor++) {
-        view.place[tensor] =
-            ashlar_rnn_layout_view(args->layout, part, (ashlar_rnn_tensor)tensor);
+        view.place[tensor] = ashlar_rnn_layout_view(args->layout, part, (ashlar_rnn_tensor)tensor);
     }
     view.input = view.place[ASHLAR_RNN_W].cols;
     return view;
@@ -215,8 +214,8 @@ static void write_last_states(const ashlar_rnn_batch *batch, const ashlar_rnn_cp
     for (size_t p = 0; p < batch->batch; p++) {
         const size_t side = last_side(part, (size_t)args->lengths[batch->order[p]]);
         const size_t row = state_row(batch, part, p);
-        take_state(part->states + (ashlar_rnn_batch_state(batch, side) + p) * part->state,
-                   args->hy, row, part->state);
+        take_state(part->states + (ashlar_rnn_batch_state(batch, side) + p) * part->state, args->hy,
+                   row, part->state);
         if (has_cells) {
             take_state(part->cells + (ashlar_rnn_batch_cell(batch, side) + p) * part->hidden,
                        args->cy, row, part->hidden);

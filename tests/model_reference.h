@@ -73,18 +73,19 @@ static inline void reference_arguments(reference *r, const made_batch *made, ref
     config.dtype = ASHLAR_F64;
     CHECK(ashlar_rnn_layout_init(&s->layout, &config) == ASHLAR_OK);
     CHECK(ashlar_rnn_cpu_sizes(&s->layout, steps, count, true, &reserve, &work) == ASHLAR_OK);
-    double *x = zeros(rows * EMBEDDING), *y = zeros(rows * layout->output), *logits = zeros(rows * CLASSES),
-           *dx = zeros(rows * EMBEDDING), *dy = zeros(rows * layout->output);
+    double *x = zeros(rows * EMBEDDING), *dx = zeros(rows * EMBEDDING),
+           *y = zeros(rows * layout->output), *dy = zeros(rows * layout->output),
+           *logits = zeros(rows * CLASSES);
     s->embedding = (ashlar_embedding_args){steps, count, made->lengths, CLASSES, EMBEDDING,
                                            made->inputs, tensor_in(r->parameters, TENSOR_EMBEDDING),
                                            x, dx, tensor_in(r->gradients, TENSOR_EMBEDDING)};
     s->rnn = (ashlar_rnn_cpu_args){.layout = &s->layout, .steps = steps, .batch = count,
-                                 .lengths = made->lengths,
-                                 .dropout_seed = model->dropout_seed, .reserve = zeros(reserve / 8 + 1),
-                                 .work = zeros(work / 8 + 1), .x = x,
-                                 .weights = tensor_in(r->parameters, TENSOR_STACK), .y = y,
-                                 .dy = dy, .dx = dx,
-                                 .dweights = tensor_in(r->gradients, TENSOR_STACK)};
+                                   .lengths = made->lengths, .dropout_seed = model->dropout_seed,
+                                   .reserve = zeros(reserve / 8 + 1),
+                                   .work = zeros(work / 8 + 1), .x = x,
+                                   .weights = tensor_in(r->parameters, TENSOR_STACK), .y = y,
+                                   .dy = dy, .dx = dx,
+                                   .dweights = tensor_in(r->gradients, TENSOR_STACK)};
     s->linear = (ashlar_linear_args){rows, layout->output, CLASSES, y,
                                      tensor_in(r->parameters, tensor_weight()),
                                      tensor_in(r->parameters, tensor_bias()), logits, logits, dy,

@@ -7,8 +7,7 @@
 #include "dropout.h"
 
 /* Block 0 of a group has the counter {group * lanes, sequence, step, layer}. */
-static void check_answer(const uint32_t counter[4], const uint32_t key[2],
-                         const uint32_t want[4]) {
+static void check_answer(const uint32_t counter[4], const uint32_t key[2], const uint32_t want[4]) {
     const ashlar_dropout_row row = {.seed = (uint64_t)key[1] << 32 | key[0],
                                     .sequence = counter[1],
                                     .step = counter[2],

@@ -11,7 +11,7 @@ static void on_every_kind(void (*check)(const kind *)) {
     }
 }
 
-/* Whether states, or their gradients, are the same bits; what only the LSTM has is NaN elsewhere. */
+/* States, or their gradients, are the same bits; what only the LSTM has is NaN elsewhere. */
 static void check_same_states(const problem *p, const void *h, const void *c, const void *other_h,
                               const void *other_c) {
     CHECK(memcmp(h, other_h, p->state_count * p->item) == 0);

@@ -43,9 +43,9 @@ static void check_sizes_grow(const kind *k) {
                 REQUIRE(ashlar_rnn_cpu_sizes(&layout, steps, batch, keeps, &reserve[0], &work[0]) ==
                         ASHLAR_OK);
                 REQUIRE(ashlar_rnn_cpu_sizes(&layout, steps + 1, batch, keeps, &reserve[1],
-                                          &work[1]) == ASHLAR_OK);
+                                             &work[1]) == ASHLAR_OK);
                 REQUIRE(ashlar_rnn_cpu_sizes(&layout, steps, batch + 1, keeps, &reserve[2],
-                                          &work[2]) == ASHLAR_OK);
+                                             &work[2]) == ASHLAR_OK);
                 CHECK(reserve[1] >= reserve[0] && reserve[2] >= reserve[0]);
                 CHECK(work[1] >= work[0] && work[2] >= work[0]);
                 CHECK((reserve[0] > 0) == keeps);
@@ -62,8 +62,7 @@ static void sizes_never_shrink_when_a_batch_grows(void) {
 }
 
 static void impossible_sizes_are_refused_and_write_nothing(void) {
-    const ashlar_rnn_config config = {
-        .input = 5, .hidden = 8, .layers = 1, .dtype = ASHLAR_F64};
+    const ashlar_rnn_config config = {.input = 5, .hidden = 8, .layers = 1, .dtype = ASHLAR_F64};
     ashlar_rnn_layout layout;
     REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
     const struct {
@@ -79,14 +78,14 @@ static void impossible_sizes_are_refused_and_write_nothing(void) {
         {(size_t)1 << 32, (size_t)1 << 32, ASHLAR_EOVERFLOW},
         {(size_t)1 << 31, (size_t)1 << 30, ASHLAR_EOVERFLOW}, /* 2^61 rows of 8 or 32 elements */
         {(size_t)1 << 28, (size_t)1 << 28, ASHLAR_EOVERFLOW}, /* 2^61 gates of 8 bytes */
-        {(size_t)1 << 31, 1, ashlar_gemm_fits((size_t)1 << 31, 1, 1) ? ASHLAR_OK
-                                                                     : ASHLAR_EOVERFLOW},
+        {(size_t)1 << 31, 1,
+         ashlar_gemm_fits((size_t)1 << 31, 1, 1) ? ASHLAR_OK : ASHLAR_EOVERFLOW},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int training = 0; training < 2; training++) {
             size_t reserve = 11, work = 22;
             CHECK(ashlar_rnn_cpu_sizes(&layout, cases[i].steps, cases[i].batch, training != 0,
-                                    &reserve, &work) == cases[i].want);
+                                       &reserve, &work) == cases[i].want);
             CHECK((reserve == 11 && work == 22) == (cases[i].want != ASHLAR_OK));
         }
     }

@@ -19,9 +19,9 @@ typedef struct part {
 
 static double weight(const part *a, ashlar_rnn_tensor tensor, size_t row, size_t column) {
     const ashlar_rnn_view view = ashlar_rnn_layout_view(&a->p->layout, a->at, tensor);
-    return view.rows == 0 ? 0
-                          : ((const double *)a->p->args.weights)[view.offset + row * view.cols +
-                                                                 column];
+    return view.rows == 0
+               ? 0
+               : ((const double *)a->p->args.weights)[view.offset + row * view.cols + column];
 }
 
 /* W x + bW of one gate, or R h + bR. */

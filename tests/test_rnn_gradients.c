@@ -22,8 +22,8 @@ static double objective(const problem *p) {
     }
     for (size_t at = 0; at < a->steps * a->batch; at++) {
         if (at / a->batch < (size_t)a->lengths[at % a->batch]) {
-            sum += dot((const double *)a->y + at * width, (const double *)a->dy + at * width,
-                       width);
+            sum +=
+                dot((const double *)a->y + at * width, (const double *)a->dy + at * width, width);
         }
     }
     return sum;

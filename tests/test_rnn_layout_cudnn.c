@@ -118,8 +118,7 @@ static void compare_config(const oracle *cudnn, const ashlar_rnn_config *config)
     REQUIRE(ashlar_rnn_layout_init(&layout, config) == ASHLAR_OK);
     REQUIRE(oracle_configure(cudnn, &layout));
     size_t bytes = 0;
-    REQUIRE(cudnnGetRNNWeightSpaceSize(cudnn->handle, cudnn->rnn, &bytes) ==
-            CUDNN_STATUS_SUCCESS);
+    REQUIRE(cudnnGetRNNWeightSpaceSize(cudnn->handle, cudnn->rnn, &bytes) == CUDNN_STATUS_SUCCESS);
     CHECK_ZU(layout.elements * ashlar_dtype_bytes(config->dtype), bytes);
     const size_t projection = config->cell == ASHLAR_RNN_LSTM; /* only there it has a number */
     for (size_t part = 0; part < layout.parts; part++) {

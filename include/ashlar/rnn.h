@@ -42,7 +42,7 @@ typedef struct ashlar_rnn_buffers {
     const void *hx;      /* [L*D, B, P] forward; NULL: zeros */
     const void *cx;      /* [L*D, B, H] forward, LSTM; NULL: zeros */
     const void *weights; /* the stack   forward, backward_data */
-    void *y;             /* [T, B, D*P] forward; 0 past the lengths; forward outputs, then reverse */
+    void *y;             /* [T, B, D*P] forward; 0 past the lengths; of a row first direction 0 */
     void *hy;            /* [L*D, B, P] forward; NULL: not wanted */
     void *cy;            /* [L*D, B, H] forward, LSTM; NULL: not wanted */
 
