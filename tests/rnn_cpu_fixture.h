@@ -179,6 +179,14 @@ static inline bool open_problem(problem *p, const shape *s, const kind *k, ashla
     return true;
 }
 
+/* A quarter of the weights, so that a ReLU of many units stays small for many steps. */
+static inline void lessen_weights(const problem *p) {
+    void *const weights = (void *)(uintptr_t)p->args.weights;
+    for (size_t i = 0; i < p->layout.elements; i++) {
+        set(weights, p->item, i, get(weights, p->item, i) / 4);
+    }
+}
+
 static inline void close_problem(problem *p) {
     for (size_t i = 0; i < p->owned_count; i++) {
         free(p->owned[i]);

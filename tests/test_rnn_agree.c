@@ -160,14 +160,6 @@ static void check_close(const problem *narrow, const void *got, const problem *w
     }
 }
 
-/* A quarter of the weights, so that states of 50 units stay small for 20 steps of a ReLU. */
-static void lessen_weights(const problem *p) {
-    void *const weights = (void *)(uintptr_t)p->args.weights;
-    for (size_t i = 0; i < p->layout.elements; i++) {
-        set(weights, p->item, i, get(weights, p->item, i) / 4);
-    }
-}
-
 static void check_types(const kind *k) {
     static const shape wide_shape = {2, 20, 5, 37, 50, {20, 3, 11, 20, 7}, true};
     problem f, d;

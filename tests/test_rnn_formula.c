@@ -8,7 +8,7 @@
 
 #include "dropout.h"
 
-enum { STEPS_MAX = 9, WIDTH_MAX = 40, HIDDEN_MAX = 8 };
+enum { STEPS_MAX = 9, WIDTH_MAX = 80, HIDDEN_MAX = 40 };
 
 /* One part of a stack for one sequence: its state, and how to read its weights. */
 typedef struct part {
@@ -178,6 +178,21 @@ static void forward_is_the_formula_for_each_sequence_alone(void) {
     }
 }
 
+/* More features than one call of the generator draws, and no multiple of them. */
+static void wide_rows_are_the_formula_too(void) {
+    const shape s = {2, 3, 2, 2, 37, {2, 3}, true};
+    for (size_t i = 0; i < KIND_COUNT; i++) {
+        const kind k = kind_at(i);
+        problem p;
+        REQUIRE(open_problem(&p, &s, &k, ASHLAR_F64, true));
+        lessen_weights(&p);
+        run_forward(&p);
+        check_sequence(&p, 0);
+        check_sequence(&p, 1);
+        close_problem(&p);
+    }
+}
+
 /* Half the outputs between layers at a rate of a half, and none of anything else. */
 static void dropout_is_between_layers_and_in_training_only(void) {
     const shape one = {1, 9, 2, 4, 8, {9, 7}, true}, two = {2, 9, 2, 4, 8, {9, 7}, true};
@@ -214,6 +229,7 @@ static void another_seed_drops_others(void) {
 
 int main(void) {
     RUN(forward_is_the_formula_for_each_sequence_alone);
+    RUN(wide_rows_are_the_formula_too);
     RUN(dropout_is_between_layers_and_in_training_only);
     RUN(another_seed_drops_others);
     return check_report();

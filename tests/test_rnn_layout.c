@@ -222,6 +222,15 @@ static void the_limit_is_exact_in_layers_too(void) {
     CHECK_ZU(layout.elements, ((size_t)1 << 31) - 4);
 }
 
+/* 4H (I + P) + PH + 8H is 2^64 + 1942047410 here: what is left of it looks like a good size. */
+static void a_sum_that_wraps_to_a_good_size_is_refused(void) {
+    ashlar_rnn_layout layout = {.elements = 77};
+    ashlar_rnn_config config = config_of(17, 1920767761, 1);
+    config.projection = 1920767758;
+    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_EOVERFLOW);
+    CHECK_ZU(layout.elements, 77);
+}
+
 static void sizes_that_wrap_are_refused(void) {
     const size_t huge = SIZE_MAX / 2 + 1; /* 2^63: twice that is 0 again */
     const ashlar_rnn_config configs[] = {
@@ -251,6 +260,7 @@ int main(void) {
     RUN(an_unknown_type_is_refused);
     RUN(the_limit_of_two_to_the_31_elements_is_exact);
     RUN(the_limit_is_exact_in_layers_too);
+    RUN(a_sum_that_wraps_to_a_good_size_is_refused);
     RUN(sizes_that_wrap_are_refused);
     return check_report();
 }
