@@ -9,7 +9,7 @@
 
 /* What a queued pass carries. The launch copies it whole, lengths included. */
 typedef struct call {
-    void (*run)(const ashlar_rnn_cpu_args *);
+    ashlar_rnn_cpu_pass *run;
     ashlar_rnn_layout layout;
     ashlar_rnn_cpu_args args; /* but for layout and lengths, which lie in this very copy */
     int32_t lengths[];        /* [B] */
@@ -22,21 +22,23 @@ static void run_call(void *copied) {
     c->run(&c->args);
 }
 
-/* The passes of each element type; NULL: there are none. */
-static void (*const functions[ASHLAR_DTYPE_COUNT][3])(const ashlar_rnn_cpu_args *) = {
-    [ASHLAR_F32] = {ashlar_rnn_cpu_forward_f32, ashlar_rnn_cpu_backward_data_f32,
-                    ashlar_rnn_cpu_backward_weights_f32},
-    [ASHLAR_F64] = {ashlar_rnn_cpu_forward_f64, ashlar_rnn_cpu_backward_data_f64,
-                    ashlar_rnn_cpu_backward_weights_f64},
-};
-
 static ashlar_status check(const ashlar_rnn_layout *layout) {
-    return functions[layout->config.dtype][ASHLAR_RNN_FORWARD] != NULL
+    return ashlar_rnn_cpu_passes_of(layout->config.dtype) != NULL
                ? ASHLAR_OK
                : ashlar_fail(ASHLAR_ENOTSUP,
                              "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 "
                              "only; dtype %d is for GPUs",
                              (int)layout->config.dtype);
+}
+
+static ashlar_rnn_cpu_pass *pass_function(ashlar_dtype dtype, ashlar_rnn_pass pass) {
+    const ashlar_rnn_cpu_passes *passes = ashlar_rnn_cpu_passes_of(dtype);
+    ashlar_rnn_cpu_pass *const functions[] = {
+        [ASHLAR_RNN_FORWARD] = passes->forward,
+        [ASHLAR_RNN_BACKWARD_DATA] = passes->backward_data,
+        [ASHLAR_RNN_BACKWARD_WEIGHTS] = passes->backward_weights,
+    };
+    return functions[pass];
 }
 
 static ashlar_rnn_cpu_args arguments(const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b) {
@@ -75,7 +77,7 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     if (c == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to queue a batch of %zu", batch->batch);
     }
-    c->run = functions[rnn->layout.config.dtype][pass];
+    c->run = pass_function(rnn->layout.config.dtype, pass);
     c->layout = rnn->layout;
     c->args = arguments(batch, buffers);
     memcpy(c->lengths, batch->lengths, lengths_bytes);

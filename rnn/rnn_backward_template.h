@@ -98,7 +98,7 @@ static void backward_part(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_ar
     write_state_gradients(batch, args, part, room.dh, room.dc);
 }
 
-void REAL(ashlar_rnn_cpu_backward_data)(const ashlar_rnn_cpu_args *args) {
+static void backward_data_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
     const ashlar_rnn_batch batch = ashlar_rnn_batch_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
@@ -207,7 +207,7 @@ static const real *kept_input(const ashlar_rnn_batch *batch, const ashlar_rnn_cp
     return forward_outputs(batch, &below);
 }
 
-void REAL(ashlar_rnn_cpu_backward_weights)(const ashlar_rnn_cpu_args *args) {
+static void backward_weights_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
     const ashlar_rnn_batch batch = ashlar_rnn_batch_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;

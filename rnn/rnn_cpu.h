@@ -26,7 +26,7 @@
 
 /*
  * Every pointer of the three calls; each reads only the fields named for it. The elements are
- * those of layout->config.dtype, which must be the type of the function called (asserted).
+ * those of layout->config.dtype, which must be the type of the pass called (asserted).
  * Outputs are overwritten except dweights, and must not overlap each other or any input, except
  * that hy may be hx and cy may be cx: a running state is then updated in place. Cells other than
  * the LSTM have no c: cx, cy, dcy and dcx are not touched then.
@@ -76,16 +76,25 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_cpu_sizes(const ashlar_rnn_layout *la
                                                      size_t batch, bool training,
                                                      size_t *reserve_bytes, size_t *work_bytes);
 
-/* y, hy, cy from x, hx, cx; with a reserve it also leaves there what the backward calls need. */
-void ashlar_rnn_cpu_forward_f32(const ashlar_rnn_cpu_args *args);
-void ashlar_rnn_cpu_forward_f64(const ashlar_rnn_cpu_args *args);
+typedef void ashlar_rnn_cpu_pass(const ashlar_rnn_cpu_args *args);
 
-/* dx, dhx, dcx from dy, dhy, dcy. The gates in the reserve become gradients: once per forward. */
-void ashlar_rnn_cpu_backward_data_f32(const ashlar_rnn_cpu_args *args);
-void ashlar_rnn_cpu_backward_data_f64(const ashlar_rnn_cpu_args *args);
+/* The calls for one element type. */
+typedef struct ashlar_rnn_cpu_passes {
+    /* y, hy, cy from x, hx, cx; with a reserve it also leaves there what the others need. */
+    ashlar_rnn_cpu_pass *forward;
+    /* dx, dhx, dcx from dy, dhy, dcy. The gates in the reserve become gradients: once a forward. */
+    ashlar_rnn_cpu_pass *backward_data;
+    /* dweights += the gradient. Requires backward_data on this reserve before; x as in forward. */
+    ashlar_rnn_cpu_pass *backward_weights;
+} ashlar_rnn_cpu_passes;
 
-/* dweights += the gradient. Requires backward_data on this reserve before; x as in forward. */
-void ashlar_rnn_cpu_backward_weights_f32(const ashlar_rnn_cpu_args *args);
-void ashlar_rnn_cpu_backward_weights_f64(const ashlar_rnn_cpu_args *args);
+/* Compiled for several instruction sets (meson.build), which all get the same bits. */
+extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f32_baseline;
+extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f64_baseline;
+extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f32_avx2;
+extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f64_avx2;
+
+/* The best that this processor runs (rnn_cpu_x86.c or rnn_cpu_any.c); NULL: no such type here. */
+const ashlar_rnn_cpu_passes *ashlar_rnn_cpu_passes_of(ashlar_dtype dtype);
 
 #endif /* ASHLAR_RNN_CPU_H */

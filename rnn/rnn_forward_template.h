@@ -129,7 +129,7 @@ static const real *make_input(const ashlar_rnn_batch *batch, const ashlar_rnn_cp
     return input;
 }
 
-void REAL(ashlar_rnn_cpu_forward)(const ashlar_rnn_cpu_args *args) {
+static void forward_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE);
     const ashlar_rnn_batch batch = ashlar_rnn_batch_open(args, args->reserve != NULL);
     const ashlar_rnn_config *config = &args->layout->config;

@@ -111,12 +111,12 @@ static inline void run_reference(reference *r, const made_batch *made) {
     }
     reference_arguments(r, made, &s);
     ashlar_embedding_forward_f64(&s.embedding);
-    ashlar_rnn_cpu_forward_f64(&s.rnn);
+    ashlar_rnn_cpu_passes_of(ASHLAR_F64)->forward(&s.rnn);
     ashlar_linear_forward_f64(&s.linear);
     r->loss = ashlar_loss_f64(&s.loss);
     ashlar_linear_backward_f64(&s.linear);
-    ashlar_rnn_cpu_backward_data_f64(&s.rnn);
-    ashlar_rnn_cpu_backward_weights_f64(&s.rnn);
+    ashlar_rnn_cpu_passes_of(ASHLAR_F64)->backward_data(&s.rnn);
+    ashlar_rnn_cpu_passes_of(ASHLAR_F64)->backward_weights(&s.rnn);
     ashlar_embedding_backward_f64(&s.embedding);
     close_reference_step(&s);
 }

@@ -193,22 +193,18 @@ static inline void close_problem(problem *p) {
     }
 }
 
+/* The passes that the problem is solved with. */
+static inline const ashlar_rnn_cpu_passes *passes_of(const problem *p) {
+    return ashlar_rnn_cpu_passes_of(p->layout.config.dtype);
+}
+
 static inline void run_forward(const problem *p) {
-    if (p->item == sizeof(float)) {
-        ashlar_rnn_cpu_forward_f32(&p->args);
-    } else {
-        ashlar_rnn_cpu_forward_f64(&p->args);
-    }
+    passes_of(p)->forward(&p->args);
 }
 
 static inline void run_backward(const problem *p) {
-    if (p->item == sizeof(float)) {
-        ashlar_rnn_cpu_backward_data_f32(&p->args);
-        ashlar_rnn_cpu_backward_weights_f32(&p->args);
-    } else {
-        ashlar_rnn_cpu_backward_data_f64(&p->args);
-        ashlar_rnn_cpu_backward_weights_f64(&p->args);
-    }
+    passes_of(p)->backward_data(&p->args);
+    passes_of(p)->backward_weights(&p->args);
 }
 
 #endif /* ASHLAR_RNN_CPU_FIXTURE_H */

@@ -105,18 +105,12 @@ static ashlar_rnn_cpu_args direct_args(const ashlar_rnn_buffers *b) {
 
 static void run_directly(const tensors *t, bool training) {
     const ashlar_rnn_cpu_args args = direct_args(&t->all);
-    if (ashlar_rnn_layout_of(rnn)->config.dtype == ASHLAR_F64) {
-        ashlar_rnn_cpu_forward_f64(&args);
-        if (training) {
-            ashlar_rnn_cpu_backward_data_f64(&args);
-            ashlar_rnn_cpu_backward_weights_f64(&args);
-        }
-    } else {
-        ashlar_rnn_cpu_forward_f32(&args);
-        if (training) {
-            ashlar_rnn_cpu_backward_data_f32(&args);
-            ashlar_rnn_cpu_backward_weights_f32(&args);
-        }
+    const ashlar_rnn_cpu_passes *passes =
+        ashlar_rnn_cpu_passes_of(ashlar_rnn_layout_of(rnn)->config.dtype);
+    passes->forward(&args);
+    if (training) {
+        passes->backward_data(&args);
+        passes->backward_weights(&args);
     }
 }
 

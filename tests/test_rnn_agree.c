@@ -209,6 +209,34 @@ static void the_same_call_gives_the_same_bits(void) {
     on_every_kind(check_repeat);
 }
 
+/* The baseline against the best set of instructions that this processor has. */
+static void check_sets(const kind *k) {
+    static const shape s = {2, 12, 4, 33, 61, {12, 3, 9, 12}, true};
+    for (int i = 0; i < 2; i++) {
+        const ashlar_dtype dtype = i == 0 ? ASHLAR_F32 : ASHLAR_F64;
+        const ashlar_rnn_cpu_passes *baseline =
+            i == 0 ? &ashlar_rnn_cpu_f32_baseline : &ashlar_rnn_cpu_f64_baseline;
+        problem best, plain;
+        REQUIRE(open_problem(&best, &s, k, dtype, true));
+        REQUIRE(open_problem(&plain, &s, k, dtype, true));
+        run_forward(&best);
+        run_backward(&best);
+        baseline->forward(&plain.args);
+        baseline->backward_data(&plain.args);
+        baseline->backward_weights(&plain.args);
+        CHECK(memcmp(best.args.y, plain.args.y, best.y_count * best.item) == 0);
+        CHECK(memcmp(best.args.dx, plain.args.dx, best.x_count * best.item) == 0);
+        CHECK(memcmp(best.args.dweights, plain.args.dweights,
+                     best.layout.elements * best.item) == 0);
+        close_problem(&best);
+        close_problem(&plain);
+    }
+}
+
+static void every_instruction_set_gives_the_same_bits(void) {
+    on_every_kind(check_sets);
+}
+
 int main(void) {
     RUN(no_initial_state_is_a_state_of_zeros);
     RUN(missing_output_gradients_are_zeros);
@@ -218,5 +246,6 @@ int main(void) {
     RUN(states_may_be_updated_in_place);
     RUN(float_agrees_with_double);
     RUN(the_same_call_gives_the_same_bits);
+    RUN(every_instruction_set_gives_the_same_bits);
     return check_report();
 }
