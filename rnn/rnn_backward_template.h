@@ -37,9 +37,9 @@ static void add_rows(real *restrict into, const real *restrict rows, size_t stri
 }
 
 /* The gradient of h' before the projection, if there is one; that after it is kept. */
-static real *backward_projection(const ashlar_rnn_batch *batch, const part_view *part,
+static real *backward_projection(const ashlar_rnn_rows *batch, const part_view *part,
                                  const backward_room *room, size_t t) {
-    const size_t active = ashlar_rnn_batch_active(batch, t), state = part->state;
+    const size_t active = ashlar_rnn_rows_active(batch, t), state = part->state;
     const ashlar_rnn_view project = part->place[ASHLAR_RNN_WP];
     if (project.rows == 0) {
         return room->dh;
@@ -50,9 +50,9 @@ static real *backward_projection(const ashlar_rnn_batch *batch, const part_view 
     return room->full;
 }
 
-static void backward_step(const ashlar_rnn_batch *batch, const part_view *part,
+static void backward_step(const ashlar_rnn_rows *batch, const part_view *part,
                           const backward_room *room, size_t t) {
-    const size_t active = ashlar_rnn_batch_active(batch, t), rows = batch->gate_rows;
+    const size_t active = ashlar_rnn_rows_active(batch, t), rows = batch->gate_rows;
     const size_t hidden = part->hidden, state = part->state, direction = part->direction;
     const bool has_sums = batch->split < rows;
     add_rows(room->dh, room->dy + batch->start[t] * batch->layout->output, batch->layout->output,
@@ -80,7 +80,7 @@ static void backward_step(const ashlar_rnn_batch *batch, const part_view *part,
                       state);
 }
 
-static void backward_part(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_args *args,
+static void backward_part(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                           const part_view *part, const real *dy) {
     char *const work = args->work;
     const backward_room room = {
@@ -100,7 +100,7 @@ static void backward_part(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_ar
 
 static void backward_data_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
-    const ashlar_rnn_batch batch = ashlar_rnn_batch_open(args, true);
+    const ashlar_rnn_rows batch = ashlar_rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
     const real *const weights = args->weights;
     real *const flow = (real *)(void *)((char *)args->work + batch.map.rows);
@@ -132,7 +132,7 @@ static void backward_data_pass(const ashlar_rnn_cpu_args *args) {
  * dr += the rows first .. end-1 of R's gradient: the sum over the steps of (columns of gate
  * gradients)^T (states before the step).
  */
-static void add_recurrent(const ashlar_rnn_batch *batch, const part_view *part, size_t first,
+static void add_recurrent(const ashlar_rnn_rows *batch, const part_view *part, size_t first,
                           size_t end, real *dr) {
     const size_t width = part->state;
     const real *const gates = part->gates + recurrent_column(batch, first);
@@ -142,8 +142,8 @@ static void add_recurrent(const ashlar_rnn_batch *batch, const part_view *part, 
          * Gate rows of steps t and t + 1 always touch; the rows of the states before them do in
          * reverse, and forward when no sequence ended in between. Such steps are one product.
          */
-        const size_t before = t == 0 ? batch->batch : ashlar_rnn_batch_active(batch, t - 1);
-        const bool touches = part->direction > 0 || ashlar_rnn_batch_active(batch, t) == before;
+        const size_t before = t == 0 ? batch->batch : ashlar_rnn_rows_active(batch, t - 1);
+        const bool touches = part->direction > 0 || ashlar_rnn_rows_active(batch, t) == before;
         if (t + 1 < batch->steps && touches) {
             continue;
         }
@@ -166,7 +166,7 @@ static void add_columns(const real *restrict rows, size_t n, size_t width, real 
 }
 
 /* Each bias is added to a column of gates, so its gradient is that of the column. */
-static void add_bias(const ashlar_rnn_batch *batch, const part_view *part, real *restrict sum,
+static void add_bias(const ashlar_rnn_rows *batch, const part_view *part, real *restrict sum,
                      real *restrict dweights) {
     const ashlar_rnn_view w = part->place[ASHLAR_RNN_BW], r = part->place[ASHLAR_RNN_BR];
     memset(sum, 0, batch->kept * sizeof(real));
@@ -179,7 +179,7 @@ static void add_bias(const ashlar_rnn_batch *batch, const part_view *part, real 
     }
 }
 
-static void backward_part_weights(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_args *args,
+static void backward_part_weights(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                                   const part_view *part, const real *input) {
     real *const dweights = args->dweights;
     real *const dr = dweights + part->place[ASHLAR_RNN_R].offset;
@@ -198,7 +198,7 @@ static void backward_part_weights(const ashlar_rnn_batch *batch, const ashlar_rn
 }
 
 /* The input of layer l as forward left it in the reserve. */
-static const real *kept_input(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_args *args,
+static const real *kept_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                               size_t l) {
     if (batch->is_joined) {
         return joined_input(batch, args, l);
@@ -209,7 +209,7 @@ static const real *kept_input(const ashlar_rnn_batch *batch, const ashlar_rnn_cp
 
 static void backward_weights_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
-    const ashlar_rnn_batch batch = ashlar_rnn_batch_open(args, true);
+    const ashlar_rnn_rows batch = ashlar_rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
     real *const rows = (real *)(void *)((char *)args->work + batch.map.rows);
     pack_rows(&batch, args->x, config->input, rows);

@@ -21,12 +21,12 @@ static cell_function *const forward_cells[ASHLAR_RNN_CELL_COUNT] = {
 };
 
 /* Where a row of R's products, or a row of R's biases, has its column of gates. */
-static size_t recurrent_column(const ashlar_rnn_batch *batch, size_t row) {
+static size_t recurrent_column(const ashlar_rnn_rows *batch, size_t row) {
     return row < batch->split ? row : row + batch->gate_rows - batch->split;
 }
 
 /* bias [K]: all that is to be added to each column of gates. */
-static void gather_bias(const ashlar_rnn_batch *batch, const part_view *part, const real *weights,
+static void gather_bias(const ashlar_rnn_rows *batch, const part_view *part, const real *weights,
                         real *bias) {
     const ashlar_rnn_view w = part->place[ASHLAR_RNN_BW], r = part->place[ASHLAR_RNN_BR];
     memset(bias, 0, batch->kept * sizeof(real));
@@ -46,9 +46,9 @@ typedef struct forward_room {
     real *full;       /* [B, H], inference with a projection */
 } forward_room;
 
-static void forward_step(const ashlar_rnn_batch *batch, const part_view *part,
+static void forward_step(const ashlar_rnn_rows *batch, const part_view *part,
                          const forward_room *room, size_t t) {
-    const size_t active = ashlar_rnn_batch_active(batch, t), rows = batch->gate_rows;
+    const size_t active = ashlar_rnn_rows_active(batch, t), rows = batch->gate_rows;
     const size_t hidden = part->hidden, state = part->state, direction = part->direction;
     const ashlar_rnn_view project = part->place[ASHLAR_RNN_WP];
     const bool has_sums = batch->split < rows;
@@ -76,7 +76,7 @@ static void forward_step(const ashlar_rnn_batch *batch, const part_view *part,
 }
 
 /* One part, from its layer's input [N, in] to its last states. */
-static void forward_part(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_args *args,
+static void forward_part(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                          const part_view *part, const real *input) {
     char *const work = args->work;
     real *const bias = (real *)(void *)(work + batch->map.bias);
@@ -99,7 +99,7 @@ static void forward_part(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_arg
 }
 
 /* The input of layer l > 0 where it is a copy; in inference all of them share one. */
-static real *joined_input(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_args *args,
+static real *joined_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                           size_t l) {
     char *const work = args->work, *const reserve = args->reserve;
     return batch->training
@@ -107,12 +107,12 @@ static real *joined_input(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_ar
                : (real *)(void *)(work + batch->map.rows);
 }
 
-static uint64_t *kept_seed(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_args *args) {
+static uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args) {
     return (uint64_t *)(void *)((char *)args->reserve + batch->map.seed);
 }
 
 /* The input of layer l > 0, made from the outputs of layer l - 1. */
-static const real *make_input(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_args *args,
+static const real *make_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                               size_t l) {
     if (!batch->is_joined) {
         const part_view below = open_part(batch, args, l - 1, 0);
@@ -131,7 +131,7 @@ static const real *make_input(const ashlar_rnn_batch *batch, const ashlar_rnn_cp
 
 static void forward_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE);
-    const ashlar_rnn_batch batch = ashlar_rnn_batch_open(args, args->reserve != NULL);
+    const ashlar_rnn_rows batch = ashlar_rnn_rows_open(args, args->reserve != NULL);
     const ashlar_rnn_config *config = &args->layout->config;
     real *const rows = (real *)(void *)((char *)args->work + batch.map.rows);
     const real *input = rows;

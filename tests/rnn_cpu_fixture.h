@@ -18,7 +18,6 @@ enum {
     MAX_TENSORS = 18,
     GUARD_BYTES = 64,
     GUARD = 0x5a,
-    MAX_CONFIGS = 600,
 };
 
 typedef struct shape {
@@ -77,7 +76,7 @@ static inline ashlar_rnn_config config_of(const shape *s, const kind *k, ashlar_
     };
 }
 
-/* One problem in one element type: all tensors of ashlar_rnn_cpu_args, exactly as large as needed. */
+/* One problem in one type: all tensors of ashlar_rnn_cpu_args, exactly as large as needed. */
 typedef struct problem {
     ashlar_rnn_layout layout;
     ashlar_rnn_cpu_args args;

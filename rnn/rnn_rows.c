@@ -1,7 +1,7 @@
 /*
- * rnn_batch.c - the sizes of an RNN call and the order of its batch; no arithmetic on elements.
+ * rnn_rows.c - the sizes of an RNN call and the order of its batch; no arithmetic on elements.
  */
-#include "rnn_batch.h"
+#include "rnn_rows.h"
 
 #include <stdint.h>
 
@@ -30,13 +30,13 @@ static size_t place(room *r, size_t rows, size_t cols, size_t item) {
 }
 
 /* What follows from the layout alone. */
-static ashlar_rnn_batch describe(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
-                                 bool training) {
+static ashlar_rnn_rows describe(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
+                                bool training) {
     const ashlar_rnn_config *c = &layout->config;
     const size_t gate_rows = layout->gates * c->hidden;
     const size_t split = c->cell == ASHLAR_RNN_GRU ? 2 * c->hidden : gate_rows;
     const bool is_dropping = training && c->dropout > 0 && c->layers > 1;
-    return (ashlar_rnn_batch){
+    return (ashlar_rnn_rows){
         .layout = layout,
         .training = training,
         .is_dropping = is_dropping,
@@ -50,7 +50,7 @@ static ashlar_rnn_batch describe(const ashlar_rnn_layout *layout, size_t steps, 
 }
 
 /* Rows of the states of a batch: the first ones, and what each step leaves. */
-static bool map_slice(ashlar_rnn_batch *b, size_t rows, size_t state_rows) {
+static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
     const ashlar_rnn_config *c = &b->layout->config;
     const size_t item = ashlar_dtype_bytes(c->dtype), state = b->layout->state;
     const size_t cell_rows = b->training ? state_rows : 2 * b->batch; /* 2B <= B + T*B */
@@ -66,7 +66,7 @@ static bool map_slice(ashlar_rnn_batch *b, size_t rows, size_t state_rows) {
     return slice.fits;
 }
 
-static bool map_work(ashlar_rnn_batch *b, size_t rows, size_t width) {
+static bool map_work(ashlar_rnn_rows *b, size_t rows, size_t width) {
     const ashlar_rnn_config *c = &b->layout->config;
     const size_t item = ashlar_dtype_bytes(c->dtype), batch = b->batch;
     const bool has_cells = c->cell == ASHLAR_RNN_LSTM;
@@ -85,7 +85,7 @@ static bool map_work(ashlar_rnn_batch *b, size_t rows, size_t width) {
     return work.fits;
 }
 
-static bool map_reserve(ashlar_rnn_batch *b, size_t rows) {
+static bool map_reserve(ashlar_rnn_rows *b, size_t rows) {
     const ashlar_rnn_config *c = &b->layout->config;
     const size_t item = ashlar_dtype_bytes(c->dtype);
     ashlar_rnn_map *map = &b->map;
@@ -102,7 +102,7 @@ static bool map_reserve(ashlar_rnn_batch *b, size_t rows) {
     return reserve.fits && input.fits;
 }
 
-static bool map_buffers(ashlar_rnn_batch *b) {
+static bool map_buffers(ashlar_rnn_rows *b) {
     const size_t input = b->layout->config.input, output = b->layout->output;
     const size_t width = input > output ? input : output;
     size_t rows, state_rows;
@@ -117,7 +117,7 @@ ashlar_status ashlar_rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps
         return ashlar_fail(ASHLAR_EINVAL, "rnn: steps %zu, batch %zu; each must be at least 1",
                            steps, batch);
     }
-    ashlar_rnn_batch b = describe(layout, steps, batch, training);
+    ashlar_rnn_rows b = describe(layout, steps, batch, training);
     if (!map_buffers(&b)) {
         return ashlar_fail(ASHLAR_EOVERFLOW,
                            "rnn: %zu steps of %zu sequences, hidden %zu, are more than can be "
@@ -130,7 +130,7 @@ ashlar_status ashlar_rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps
 }
 
 /* T passes over B lengths: less than one pass over the rows themselves, and stable. */
-static void sort_lengths(ashlar_rnn_batch *batch, const int32_t *lengths) {
+static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
     size_t placed = 0;
     for (size_t length = batch->steps; length > 0; length--) {
         for (size_t b = 0; b < batch->batch; b++) {
@@ -151,8 +151,8 @@ static void sort_lengths(ashlar_rnn_batch *batch, const int32_t *lengths) {
     batch->row_count = batch->start[batch->steps];
 }
 
-ashlar_rnn_batch ashlar_rnn_batch_open(const ashlar_rnn_cpu_args *args, bool training) {
-    ashlar_rnn_batch batch = describe(args->layout, args->steps, args->batch, training);
+ashlar_rnn_rows ashlar_rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training) {
+    ashlar_rnn_rows batch = describe(args->layout, args->steps, args->batch, training);
     const bool fits = args->steps > 0 && args->batch > 0 && map_buffers(&batch);
     ASHLAR_ASSERT(fits);
     (void)fits;
@@ -163,8 +163,8 @@ ashlar_rnn_batch ashlar_rnn_batch_open(const ashlar_rnn_cpu_args *args, bool tra
     return batch;
 }
 
-char *ashlar_rnn_batch_slice(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_args *args,
-                             size_t part) {
+char *ashlar_rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                            size_t part) {
     const ashlar_rnn_map *map = &batch->map;
     return batch->training ? (char *)args->reserve + map->reserve_slices + part * map->slice_bytes
                            : (char *)args->work + map->slices +

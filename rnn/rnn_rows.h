@@ -1,5 +1,5 @@
 /*
- * rnn_batch.h - one call's batch without its padding, and the map of its buffers (internal).
+ * rnn_rows.h - one call's batch without its padding, and the map of its buffers (internal).
  *
  * Packed rows: the sequences are sorted by descending length, ties in their own order; step t
  * has the rows of those still running, one after the other, and the steps follow each other.
@@ -19,8 +19,8 @@
  * reverse the other way round. In reverse, the first n(t + 1) rows before step t are what step
  * t + 1 left; the others are the first states of the sequences whose last step is t.
  */
-#ifndef ASHLAR_RNN_BATCH_H
-#define ASHLAR_RNN_BATCH_H
+#ifndef ASHLAR_RNN_ROWS_H
+#define ASHLAR_RNN_ROWS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@
 
 /*
  * Byte offsets and sizes, all for the padded T * B rows, so that they do not depend on lengths.
- * K is the width of a row of gates, see ashlar_rnn_batch.
+ * K is the width of a row of gates, see ashlar_rnn_rows.
  */
 typedef struct ashlar_rnn_map {
     /* in work */
@@ -66,7 +66,7 @@ typedef struct ashlar_rnn_map {
  *
  *     K = 2 G*H - split        row j of R belongs to column j < split ? j : j + G*H - split
  */
-typedef struct ashlar_rnn_batch {
+typedef struct ashlar_rnn_rows {
     ashlar_rnn_map map;
     const ashlar_rnn_layout *layout;
     bool training;
@@ -78,28 +78,28 @@ typedef struct ashlar_rnn_batch {
     size_t row_count;    /* N */
     size_t *order;       /* [B], in work */
     size_t *start;       /* [T + 1], in work */
-} ashlar_rnn_batch;
+} ashlar_rnn_rows;
 
 /* Sort args->lengths into args->work. Requires sizes that ashlar_rnn_cpu_sizes() accepted. */
-ashlar_rnn_batch ashlar_rnn_batch_open(const ashlar_rnn_cpu_args *args, bool training);
+ashlar_rnn_rows ashlar_rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training);
 
 /* The slice of one part. */
-char *ashlar_rnn_batch_slice(const ashlar_rnn_batch *batch, const ashlar_rnn_cpu_args *args,
+char *ashlar_rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                              size_t part);
 
 /* state(t) of the file's comment. */
-static inline size_t ashlar_rnn_batch_state(const ashlar_rnn_batch *batch, size_t t) {
+static inline size_t ashlar_rnn_rows_state(const ashlar_rnn_rows *batch, size_t t) {
     return t == 0 ? 0 : batch->batch + batch->start[t - 1];
 }
 
 /* The same for cells. Inference keeps two blocks in turn; a finished row is not written again. */
-static inline size_t ashlar_rnn_batch_cell(const ashlar_rnn_batch *batch, size_t t) {
-    return batch->training ? ashlar_rnn_batch_state(batch, t) : t % 2 * batch->batch;
+static inline size_t ashlar_rnn_rows_cell(const ashlar_rnn_rows *batch, size_t t) {
+    return batch->training ? ashlar_rnn_rows_state(batch, t) : t % 2 * batch->batch;
 }
 
 /* n(t) */
-static inline size_t ashlar_rnn_batch_active(const ashlar_rnn_batch *batch, size_t t) {
+static inline size_t ashlar_rnn_rows_active(const ashlar_rnn_rows *batch, size_t t) {
     return batch->start[t + 1] - batch->start[t];
 }
 
-#endif /* ASHLAR_RNN_BATCH_H */
+#endif /* ASHLAR_RNN_ROWS_H */
