@@ -5,14 +5,14 @@
 #include "checked.h"
 #include "error.h"
 #include "host.h"
-#include "lstm_cpu.h"
+#include "rnn_cpu.h"
 
 /* What a queued pass carries. The launch copies it whole, lengths included. */
 typedef struct call {
-    void (*run)(const ashlar_lstm_args *);
+    ashlar_rnn_cpu_pass *run;
     ashlar_rnn_layout layout;
-    ashlar_lstm_args args; /* but for layout and lengths, which lie in this very copy */
-    int32_t lengths[];     /* [B] */
+    ashlar_rnn_cpu_args args; /* but for layout and lengths, which lie in this very copy */
+    int32_t lengths[];        /* [B] */
 } call;
 
 static void run_call(void *copied) {
@@ -22,22 +22,32 @@ static void run_call(void *copied) {
     c->run(&c->args);
 }
 
-static void (*pass_function(ashlar_dtype dtype, ashlar_rnn_pass pass))(const ashlar_lstm_args *) {
-    static void (*const functions[ASHLAR_DTYPE_COUNT][3])(const ashlar_lstm_args *) = {
-        [ASHLAR_F32] = {ashlar_lstm_forward_f32, ashlar_lstm_backward_data_f32,
-                        ashlar_lstm_backward_weights_f32},
-        [ASHLAR_F64] = {ashlar_lstm_forward_f64, ashlar_lstm_backward_data_f64,
-                        ashlar_lstm_backward_weights_f64},
-    };
-    return functions[dtype][pass];
+static ashlar_status check(const ashlar_rnn_layout *layout) {
+    return ashlar_rnn_cpu_passes_of(layout->config.dtype) != NULL
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_ENOTSUP,
+                             "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 "
+                             "only; dtype %d is for GPUs",
+                             (int)layout->config.dtype);
 }
 
-static ashlar_lstm_args arguments(const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b) {
-    return (ashlar_lstm_args){
+static ashlar_rnn_cpu_pass *pass_function(ashlar_dtype dtype, ashlar_rnn_pass pass) {
+    const ashlar_rnn_cpu_passes *passes = ashlar_rnn_cpu_passes_of(dtype);
+    ashlar_rnn_cpu_pass *const functions[] = {
+        [ASHLAR_RNN_FORWARD] = passes->forward,
+        [ASHLAR_RNN_BACKWARD_DATA] = passes->backward_data,
+        [ASHLAR_RNN_BACKWARD_WEIGHTS] = passes->backward_weights,
+    };
+    return functions[pass];
+}
+
+static ashlar_rnn_cpu_args arguments(const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *b) {
+    return (ashlar_rnn_cpu_args){
         .steps = batch->steps,
         .batch = batch->batch,
         .reserve = b->reserve,
         .work = b->work,
+        .dropout_seed = batch->dropout_seed,
         .x = b->x,
         .hx = b->hx,
         .cx = b->cx,
@@ -78,7 +88,8 @@ static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 
 static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                            size_t *reserve_bytes, size_t *work_bytes) {
-    return ashlar_lstm_sizes(&rnn->layout, steps, batch, training, reserve_bytes, work_bytes);
+    return ashlar_rnn_cpu_sizes(&rnn->layout, steps, batch, training, reserve_bytes, work_bytes);
 }
 
-const ashlar_rnn_backend ashlar_rnn_backend_cpu = {.name = "cpu", .sizes = sizes, .queue = queue};
+const ashlar_rnn_backend ashlar_rnn_backend_cpu = {
+    .name = "cpu", .check = check, .sizes = sizes, .queue = queue};

@@ -54,32 +54,44 @@ static void print_help(void) {
 }
 
 /* One whole number of the file's metadata, within what ashlar-train would accept. */
-static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, size_t max,
-                                size_t *out) {
+static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, size_t min,
+                                size_t max, size_t *out) {
     const char *text = ashlar_checkpoint_metadata(file, key);
     char *end = NULL;
     const unsigned long long value =
         text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
-    if (value < 1 || value > max || *end != '\0') {
+    if (end == NULL || value < min || value > max || *end != '\0') {
         return ashlar_fail(ASHLAR_EFORMAT,
-                           "the model file has no good %s (1 to %zu); is it one that "
+                           "the model file has no good %s (%zu to %zu); is it one that "
                            "ashlar-train saved?",
-                           key, max);
+                           key, min, max);
     }
     *out = value;
     return ASHLAR_OK;
 }
 
+/* What a model of the first versions, an LSTM, did not write. */
+static ashlar_status read_kind(const ashlar_checkpoint *file, ashlar_model_config *config) {
+    const char *cell = ashlar_checkpoint_metadata(file, ASHLAR_METADATA_CELL);
+    if (cell != NULL && ashlar_rnn_cell_parse(cell, &config->cell) != ASHLAR_OK) {
+        return ashlar_fail(ASHLAR_EFORMAT, "the model file has cells \"%.40s\", which this version "
+                           "does not know", cell);
+    }
+    return ashlar_checkpoint_metadata(file, ASHLAR_METADATA_PROJECTION) == NULL
+               ? ASHLAR_OK
+               : read_count(file, ASHLAR_METADATA_PROJECTION, 0, 16384, &config->projection);
+}
+
 static ashlar_status read_config(const ashlar_checkpoint *file, ashlar_model_config *config) {
-    config->classes = ASHLAR_BATCHER_SYMBOLS;
-    ashlar_status status = read_count(file, ASHLAR_METADATA_LAYERS, 64, &config->layers);
+    *config = (ashlar_model_config){.classes = ASHLAR_BATCHER_SYMBOLS};
+    ashlar_status status = read_count(file, ASHLAR_METADATA_LAYERS, 1, 64, &config->layers);
     if (status == ASHLAR_OK) {
-        status = read_count(file, ASHLAR_METADATA_HIDDEN, 16384, &config->hidden);
+        status = read_count(file, ASHLAR_METADATA_HIDDEN, 1, 16384, &config->hidden);
     }
     if (status == ASHLAR_OK) {
-        status = read_count(file, ASHLAR_METADATA_EMBEDDING, 16384, &config->embedding);
+        status = read_count(file, ASHLAR_METADATA_EMBEDDING, 1, 16384, &config->embedding);
     }
-    return status;
+    return status == ASHLAR_OK ? read_kind(file, config) : status;
 }
 
 /* The model with its weights, from an open file. */

@@ -1,4 +1,4 @@
-/* ashlar-train: train a character LSTM on text files. */
+/* ashlar-train: train a character RNN on text files. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,6 +20,7 @@ typedef struct command {
     ashlar_option_list data;
     ashlar_train_config train;
     ashlar_train_rule rule;
+    const char *cell;
     const char *device;
     const char *json;
     const char *losses;
@@ -44,6 +45,7 @@ static command defaults(void) {
                  .schedule = "constant",
                  .step_size = 1000,
                  .gamma = 0.1},
+        .cell = ashlar_rnn_cell_name(ASHLAR_RNN_LSTM),
         .sample_bytes = 400,
         .threads = (size_t)ashlar_blas_threads(),
     };
@@ -53,7 +55,7 @@ static command defaults(void) {
     return c;
 }
 
-enum { OPTION_COUNT = 34 };
+enum { OPTION_COUNT = 37 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
@@ -64,8 +66,12 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"steps", "N", count, &t->steps, 1, 1e9, "training steps"},
         {"batch", "N", count, &t->batch, 1, 65536, "sequences per step"},
         {"max-length", "N", count, &t->max_length, 1, 1e6, "longer sequences are cut into pieces"},
-        {"layers", "N", count, &t->layers, 1, 64, "LSTM layers"},
+        {"cell", "NAME", text, &c->cell, 0, 0, "lstm, gru, tanh, relu"},
+        {"layers", "N", count, &t->layers, 1, 64, "recurrent layers"},
         {"hidden", "N", count, &t->hidden, 1, 16384, "width of a layer"},
+        {"projection", "N", count, &t->projection, 0, 16384,
+         "width of an LSTM's output, 0: as hidden"},
+        {"dropout", "X", real, &t->dropout, 0, 0.99, "share of outputs dropped between layers"},
         {"embedding", "N", count, &t->embedding, 1, 16384, "width of a symbol's vector"},
         {"optimizer", "NAME", text, &c->rule.optimizer, 0, 0, "sgd, adam, adamw, adagrad, rmsprop"},
         {"learning-rate", "X", real, &t->optimizer.learning_rate, 1e-12, 10, "the highest one"},
@@ -107,18 +113,18 @@ static void print_help(void) {
     command fresh = defaults();
     ashlar_option options[OPTION_COUNT];
     list_options(&fresh, options);
-    printf("Usage: %s --data PATH [OPTION]...   train a character LSTM on text\n", program);
+    printf("Usage: %s --data PATH [OPTION]...   train a character RNN on text\n", program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
     printf("Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS.\n"
            "Exit: 0, 1 failed, 2 a bad option.\n");
 }
 
 static void print_start(const command *c, const ashlar_corpus *corpus) {
-    printf("Text: %zu records, %zu bytes from %zu files (%zu skipped). Model: %zu layers of %zu. "
-           "Products: %s, %d threads.\n",
+    printf("Text: %zu records, %zu bytes from %zu files (%zu skipped). Model: %s, %zu layers of "
+           "%zu. Products: %s, %d threads.\n",
            ashlar_corpus_count(corpus), ashlar_corpus_bytes(corpus),
-           ashlar_corpus_file_count(corpus), ashlar_corpus_skipped_count(corpus), c->train.layers,
-           c->train.hidden, ashlar_blas_name(), ashlar_blas_threads());
+           ashlar_corpus_file_count(corpus), ashlar_corpus_skipped_count(corpus), c->cell,
+           c->train.layers, c->train.hidden, ashlar_blas_name(), ashlar_blas_threads());
     fflush(stdout);
 }
 
@@ -252,6 +258,21 @@ static ashlar_status check_output(const command *c, const output *o, const outpu
     return ASHLAR_OK;
 }
 
+/* The options that say which stack it is. */
+static ashlar_status read_stack(command *c) {
+    const ashlar_train_config *t = &c->train;
+    if (ashlar_rnn_cell_parse(c->cell, &c->train.cell) != ASHLAR_OK) {
+        return ashlar_fail(ASHLAR_EINVAL, "--cell: \"%.40s\" is none of lstm, gru, tanh, relu",
+                           c->cell);
+    }
+    if (t->projection > 0 && (t->cell != ASHLAR_RNN_LSTM || t->projection >= t->hidden)) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "--projection: %zu; it is for --cell lstm, and below --hidden %zu",
+                           t->projection, t->hidden);
+    }
+    return ASHLAR_OK;
+}
+
 /* What no single option can be blamed for. */
 static ashlar_status check_command(const command *c) {
     output outputs[OUTPUT_COUNT];
@@ -305,7 +326,8 @@ static int run_command(int argc, char **argv) {
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
     if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
-        (!c.wants_help && (ashlar_train_rule_apply(&c.rule, &c.train) != ASHLAR_OK ||
+        (!c.wants_help && (read_stack(&c) != ASHLAR_OK ||
+                           ashlar_train_rule_apply(&c.rule, &c.train) != ASHLAR_OK ||
                            check_command(&c) != ASHLAR_OK))) {
         return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
     }

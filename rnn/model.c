@@ -9,20 +9,21 @@
 
 /* The arena's tensor numbers of the model's parts. */
 typedef struct tensors {
-    size_t embedding, lstm, weight, bias;
+    size_t embedding, stack, weight, bias;
 } tensors;
 
 static ashlar_status declare(ashlar_model *model, tensors *t) {
     const ashlar_model_config *c = &model->config;
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
     ashlar_arena *arena = model->arena;
     ashlar_status status = ashlar_arena_add(arena, "embedding.weight", ASHLAR_F32, 2,
                                             (size_t[]){c->classes, c->embedding}, &t->embedding);
     if (status == ASHLAR_OK) {
-        status = ashlar_rnn_declare(arena, "lstm", ashlar_rnn_layout_of(model->rnn), &t->lstm);
+        status = ashlar_rnn_declare(arena, ashlar_rnn_cell_name(c->cell), layout, &t->stack);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_arena_add(arena, "linear.weight", ASHLAR_F32, 2,
-                                  (size_t[]){c->classes, c->hidden}, &t->weight);
+                                  (size_t[]){c->classes, layout->output}, &t->weight);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_arena_add(arena, "linear.bias", ASHLAR_F32, 1, &c->classes, &t->bias);
@@ -37,7 +38,7 @@ static ashlar_status bind(ashlar_arena *arena, ashlar_region region, const tenso
         void **pointer;
     } all[] = {
         {t->embedding, &views->embedding},
-        {t->lstm, &views->lstm},
+        {t->stack, &views->stack},
         {t->weight, &views->weight},
         {t->bias, &views->bias},
     };
@@ -55,6 +56,9 @@ static ashlar_status build(ashlar_model *model, unsigned regions) {
     const ashlar_rnn_config rnn = {.input = model->config.embedding,
                                    .hidden = model->config.hidden,
                                    .layers = model->config.layers,
+                                   .cell = model->config.cell,
+                                   .projection = model->config.projection,
+                                   .dropout = model->config.dropout,
                                    .dtype = ASHLAR_F32};
     tensors t;
     ashlar_status status = ashlar_rnn_create(model->device, &rnn, &model->rnn);
@@ -110,14 +114,21 @@ void ashlar_model_destroy(ashlar_model *model) {
 /* Half the width of the uniform distribution that a tensor starts from. */
 static double init_bound(const ashlar_model *model, size_t tensor) {
     const void *view = ashlar_arena_view(model->arena, ASHLAR_REGION_PARAMETERS, tensor);
-    return view == model->parameters.embedding ? sqrt(3.0) /* standard deviation 1 */
-                                               : 1.0 / sqrt((double)model->config.hidden);
+    if (view == model->parameters.embedding) {
+        return sqrt(3.0); /* standard deviation 1 */
+    }
+    const bool is_linear = view == model->parameters.weight || view == model->parameters.bias;
+    return 1.0 / sqrt((double)(is_linear ? ashlar_rnn_layout_of(model->rnn)->output
+                                         : model->config.hidden));
 }
 
-/* Raise the forget gates' half of the biases, so that cells remember from the start. */
+/* Raise the forget gates' half of an LSTM's biases, so that cells remember from the start. */
 static void raise_forget_bias(const ashlar_model *model, float *image) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
     const size_t hidden = model->config.hidden;
+    if (model->config.cell != ASHLAR_RNN_LSTM) {
+        return;
+    }
     for (size_t layer = 0; layer < model->config.layers; layer++) {
         const ashlar_rnn_view bias = ashlar_rnn_layout_view(layout, layer, ASHLAR_RNN_BW);
         float *forget = image + bias.offset + hidden; /* gates i f g o */
@@ -135,9 +146,9 @@ ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed) {
     }
     ashlar_random random;
     ashlar_random_init(&random, seed);
-    const size_t lstm_offset = (size_t)((char *)model->parameters.lstm -
-                                        (char *)ashlar_arena_region(model->arena,
-                                                                    ASHLAR_REGION_PARAMETERS));
+    const size_t stack_offset = (size_t)((char *)model->parameters.stack -
+                                         (char *)ashlar_arena_region(model->arena,
+                                                                     ASHLAR_REGION_PARAMETERS));
     for (size_t i = 0; i < ashlar_arena_tensor_count(model->arena); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(model->arena, i, &info);
@@ -147,7 +158,7 @@ ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed) {
             values[j] = (float)(bound * (2 * ashlar_random_uniform(&random) - 1));
         }
     }
-    raise_forget_bias(model, image + lstm_offset / sizeof *image);
+    raise_forget_bias(model, image + stack_offset / sizeof *image);
     ashlar_status status =
         ashlar_copy_to_device(model->device,
                               ashlar_arena_region(model->arena, ASHLAR_REGION_PARAMETERS), image,
@@ -166,11 +177,12 @@ static bool product(size_t a, size_t b, size_t c, size_t d, size_t *out) {
 ashlar_status ashlar_model_sizes(const ashlar_model *model, size_t steps, size_t batch,
                                  ashlar_step_sizes *sizes) {
     const ashlar_model_config *c = &model->config;
+    const size_t output = ashlar_rnn_layout_of(model->rnn)->output;
     ashlar_step_sizes s = {0};
     if (!product(steps, batch, 1, sizeof(int32_t), &s.grid) ||
         !product(batch, 1, 1, sizeof(int32_t), &s.lengths) ||
         !product(steps, batch, c->embedding, sizeof(float), &s.x) ||
-        !product(steps, batch, c->hidden, sizeof(float), &s.y) ||
+        !product(steps, batch, output, sizeof(float), &s.y) ||
         !product(steps, batch, c->classes, sizeof(float), &s.logits)) {
         return ashlar_fail(ASHLAR_EOVERFLOW, "a step of %zu x %zu is too large to address", steps,
                            batch);

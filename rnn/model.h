@@ -1,7 +1,7 @@
 /*
- * model.h - the character model: embedding, LSTM stack, linear layer, softmax (internal).
+ * model.h - the character model: embedding, recurrent stack, linear layer, softmax (internal).
  *
- *     x = embedding[token]    y = LSTM(x)    logits = y W^T + b    loss = cross-entropy(logits)
+ *     x = embedding[token]    y = RNN(x)    logits = y W^T + b    loss = cross-entropy(logits)
  *
  * All weights lie in one arena; every buffer of a step comes from the allocator afresh, and goes
  * back as soon as the step is done with it, as a C training loop would do it.
@@ -21,13 +21,16 @@ typedef struct ashlar_model_config {
     size_t embedding; /* E */
     size_t hidden;    /* H */
     size_t layers;    /* L */
+    ashlar_rnn_cell cell;
+    size_t projection; /* 0: none, and P = H; else P, as in rnn_layout.h */
+    double dropout;    /* between layers, in training */
 } ashlar_model_config;
 
 /* Views into the arena, watched by ashlar_arena_check(). All fp32. */
 typedef struct ashlar_model_views {
     void *embedding; /* [V, E] */
-    void *lstm;      /* the stack, in cuDNN's packed order */
-    void *weight;    /* [V, H] of the linear layer */
+    void *stack;     /* the recurrent layers, in cuDNN's packed order */
+    void *weight;    /* [V, P] of the linear layer */
     void *bias;      /* [V] */
 } ashlar_model_views;
 
@@ -41,6 +44,7 @@ typedef struct ashlar_model {
     ashlar_model_views parameters;
     ashlar_model_views gradients; /* NULL pointers in a model for inference */
     const double *loss_scale;     /* device memory: times the loss's gradient; NULL stands for 1 */
+    uint64_t dropout_seed;        /* of the next step; the trainer changes it for each */
 } ashlar_model;
 
 /* Bytes of every buffer of one step. Fields that depend on the length only through the back end
@@ -49,7 +53,7 @@ typedef struct ashlar_step_sizes {
     size_t grid;    /* inputs, and targets: int32 [T, B] */
     size_t lengths; /* int32 [B] */
     size_t x;       /* [T, B, E], and dx */
-    size_t y;       /* [T, B, H], and dy */
+    size_t y;       /* [T, B, P], and dy */
     size_t logits;  /* [T, B, V], and dlogits in the same place */
     size_t reserve;
     size_t work;
@@ -76,9 +80,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_model_create(ashlar_allocator *allocator,
 void ashlar_model_destroy(ashlar_model *model); /* NULL is allowed */
 
 /*
- * Fill the weights from `seed`: uniform in +-1/sqrt(hidden), as PyTorch does for an LSTM and for
- * this linear layer; the embedding in +-sqrt(3), a standard deviation of 1 (PyTorch draws it from
- * a normal distribution); forget gates' biases raised by 1 in all.
+ * Fill the weights from `seed`: uniform in +-1/sqrt(hidden), as PyTorch does for recurrent layers
+ * and for this linear layer; the embedding in +-sqrt(3), a standard deviation of 1 (PyTorch draws
+ * it from a normal distribution); an LSTM's forget gates' biases raised by 1 in all.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed);
 

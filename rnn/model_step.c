@@ -9,9 +9,9 @@ typedef struct buffers {
     void *targets; /* int32 [T, B] */
     void *lengths; /* int32 [B] */
     void *x;       /* float [T, B, E] */
-    void *y;       /* float [T, B, H] */
+    void *y;       /* float [T, B, P] */
     void *logits;  /* float [T, B, V], then their gradient */
-    void *dy;      /* float [T, B, H] */
+    void *dy;      /* float [T, B, P] */
     void *dx;      /* float [T, B, E] */
     void *reserve;
     void *work;
@@ -123,7 +123,7 @@ static ashlar_embedding_args embedding_args(const step *s) {
 static ashlar_linear_args linear_args(const step *s) {
     return (ashlar_linear_args){
         .rows = s->batch->steps * s->count,
-        .in = s->model->config.hidden,
+        .in = ashlar_rnn_layout_of(s->model->rnn)->output,
         .out = s->model->config.classes,
         .x = s->b.y,
         .weight = s->model->parameters.weight,
@@ -138,7 +138,11 @@ static ashlar_linear_args linear_args(const step *s) {
 
 static ashlar_rnn_batch rnn_batch(const step *s) {
     return (ashlar_rnn_batch){
-        .steps = s->batch->steps, .batch = s->count, .lengths = s->batch->lengths};
+        .steps = s->batch->steps,
+        .batch = s->count,
+        .lengths = s->batch->lengths,
+        .dropout_seed = s->model->dropout_seed,
+    };
 }
 
 static ashlar_rnn_buffers rnn_buffers(const step *s) {
@@ -146,18 +150,18 @@ static ashlar_rnn_buffers rnn_buffers(const step *s) {
         .reserve = s->b.reserve,
         .work = s->b.work,
         .x = s->b.x,
-        .weights = s->model->parameters.lstm,
+        .weights = s->model->parameters.stack,
         .y = s->b.y,
         .dy = s->b.dy,
         .dx = s->b.dx,
-        .dweights = s->model->gradients.lstm,
+        .dweights = s->model->gradients.stack,
     };
 }
 
 typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
                                   const ashlar_rnn_buffers *, ashlar_stream);
 
-/* One pass of the LSTM, with a workspace for just that long. */
+/* One pass of the RNN, with a workspace for just that long. */
 static ashlar_status run_rnn(step *s, rnn_pass pass) {
     TRY(take(s, s->sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
     if (!s->is_rehearsal) {
@@ -175,7 +179,7 @@ static ashlar_status forward(step *s) {
     TRY(take(s, s->sizes->reserve, ASHLAR_TAG_RESERVE, &s->b.reserve));
     TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
     /*
-     * The logits are taken before the LSTM needs its workspace: so they lie beside y, backward
+     * The logits are taken before the RNN needs its workspace: so they lie beside y, backward
      * gives both back at once, and its workspace fits into the one hole they leave. It does not
      * raise the peak, which is reached when dy takes the place of this workspace.
      */

@@ -1,7 +1,7 @@
 /*
  * ops_cpu.h - embedding, linear layer, softmax and loss on plain memory (internal).
  *
- * Batches are padded and time-major, as in lstm_cpu.h: [T, B, ...], lengths[B], each 1..T. Where
+ * Batches are padded and time-major, as in rnn_cpu.h: [T, B, ...], lengths[B], each 1..T. Where
  * lengths are given, positions past them are neither read nor counted. The elements behind the
  * void pointers are float for _f32 and double for _f64.
  *

@@ -51,6 +51,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_program_sample(ashlar_model *model, FILE 
 
 /* Keys of a checkpoint's metadata that the model is built from. */
 #define ASHLAR_METADATA_LAYERS "ashlar.layers"
+#define ASHLAR_METADATA_CELL "ashlar.cell"             /* absent: lstm */
+#define ASHLAR_METADATA_PROJECTION "ashlar.projection" /* absent: none */
+#define ASHLAR_METADATA_DROPOUT "ashlar.dropout"       /* of its training */
 #define ASHLAR_METADATA_HIDDEN "ashlar.hidden"
 #define ASHLAR_METADATA_EMBEDDING "ashlar.embedding"
 

@@ -99,8 +99,11 @@ static void put_text(ashlar_json_writer *w, const char *key, const char *text) {
 static void put_config(ashlar_json_writer *w, const ashlar_train_config *c) {
     ashlar_json_put_key(w, "config");
     ashlar_json_open_object(w);
+    put_text(w, "cell", ashlar_rnn_cell_name(c->cell));
     put_uint(w, "layers", c->layers);
     put_uint(w, "hidden", c->hidden);
+    put_uint(w, "projection", c->projection);
+    put_real(w, "dropout", c->dropout);
     put_uint(w, "embedding", c->embedding);
     put_uint(w, "batch", c->batch);
     put_uint(w, "max_length", c->max_length);

@@ -1,14 +1,12 @@
 #include "backend.h"
 
-#include <stdio.h>
-
 #include "error.h"
 #include "host.h"
 
 ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *config,
                                 ashlar_rnn **out) {
     ashlar_rnn_layout layout;
-    const ashlar_status status = ashlar_rnn_layout_init(&layout, config);
+    ashlar_status status = ashlar_rnn_layout_init(&layout, config);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -19,15 +17,16 @@ ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *
                            "rnn: there is no back end for CUDA devices yet; use the "
                            "software device, ASHLAR_DEVICE=soft");
     }
-    if (ashlar_dtype_is_narrow(config->dtype)) {
-        return ashlar_fail(ASHLAR_ENOTSUP, "rnn: F16 and BF16 are for a CUDA device; use F32 or "
-                           "F64 on a software device");
+    const ashlar_rnn_backend *backend = &ashlar_rnn_backend_cpu;
+    status = backend->check(&layout);
+    if (status != ASHLAR_OK) {
+        return status;
     }
     ashlar_rnn *rnn = ashlar_host_calloc(1, sizeof *rnn);
     if (rnn == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an rnn");
     }
-    *rnn = (ashlar_rnn){.device = device, .backend = &ashlar_rnn_backend_cpu, .layout = layout};
+    *rnn = (ashlar_rnn){.device = device, .backend = backend, .layout = layout};
     *out = rnn;
     return ASHLAR_OK;
 }
@@ -40,65 +39,6 @@ const ashlar_rnn_layout *ashlar_rnn_layout_of(const ashlar_rnn *rnn) {
     return &rnn->layout;
 }
 
-enum { NAME_BYTES = 128 };
-
-/* Fill in the spec of one tensor; `name` keeps its text. */
-static ashlar_status describe(const ashlar_rnn_layout *layout, const char *prefix, size_t layer,
-                              ashlar_rnn_tensor tensor, char *name, ashlar_tensor_spec *spec) {
-    static const char *const kinds[ASHLAR_RNN_TENSOR_COUNT] = {
-        [ASHLAR_RNN_W] = "weight_ih",
-        [ASHLAR_RNN_R] = "weight_hh",
-        [ASHLAR_RNN_BW] = "bias_ih",
-        [ASHLAR_RNN_BR] = "bias_hh",
-    };
-    const int length = snprintf(name, NAME_BYTES, "%s.%s_l%zu", prefix, kinds[tensor], layer);
-    if (length < 0 || length >= NAME_BYTES) {
-        return ashlar_fail(ASHLAR_EINVAL, "prefix: %.40s... is too long for a tensor's name",
-                           prefix);
-    }
-    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, layer, tensor);
-    const bool is_matrix = tensor == ASHLAR_RNN_W || tensor == ASHLAR_RNN_R;
-    *spec = (ashlar_tensor_spec){
-        .name = name,
-        .dtype = layout->config.dtype,
-        .rank = is_matrix ? 2 : 1,
-        .shape = {view.rows, is_matrix ? view.cols : 0},
-        .group_offset = view.offset * ashlar_dtype_bytes(layout->config.dtype),
-    };
-    return ASHLAR_OK;
-}
-
-static ashlar_status declare(ashlar_arena *arena, const char *prefix,
-                             const ashlar_rnn_layout *layout, ashlar_tensor_spec *specs,
-                             char (*names)[NAME_BYTES], size_t *first) {
-    size_t count = 0;
-    for (size_t layer = 0; layer < layout->config.layers; layer++) {
-        for (int tensor = 0; tensor < ASHLAR_RNN_TENSOR_COUNT; tensor++, count++) {
-            const ashlar_status status = describe(layout, prefix, layer, (ashlar_rnn_tensor)tensor,
-                                                  names[count], &specs[count]);
-            if (status != ASHLAR_OK) {
-                return status;
-            }
-        }
-    }
-    const size_t bytes = layout->elements * ashlar_dtype_bytes(layout->config.dtype);
-    return ashlar_arena_add_group(arena, bytes, specs, count, first);
-}
-
-ashlar_status ashlar_rnn_declare(ashlar_arena *arena, const char *prefix,
-                                 const ashlar_rnn_layout *layout, size_t *first) {
-    const size_t count = layout->config.layers * ASHLAR_RNN_TENSOR_COUNT;
-    ashlar_tensor_spec *specs = ashlar_host_calloc(count, sizeof *specs);
-    char(*names)[NAME_BYTES] = ashlar_host_calloc(count, sizeof *names);
-    const ashlar_status status =
-        specs != NULL && names != NULL
-            ? declare(arena, prefix, layout, specs, names, first)
-            : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to declare %zu tensors", count);
-    ashlar_host_free(names);
-    ashlar_host_free(specs);
-    return status;
-}
-
 ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                size_t *reserve_bytes, size_t *work_bytes) {
     return rnn->backend->sizes(rnn, steps, batch, training, reserve_bytes, work_bytes);
@@ -106,8 +46,10 @@ ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch
 
 static ashlar_status check_batch(const ashlar_rnn_batch *batch) {
     if (batch->steps == 0 || batch->batch == 0 || batch->lengths == NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "rnn: a batch of %zu sequences of %zu steps; each is at "
-                           "least 1, and lengths are given", batch->batch, batch->steps);
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "rnn: a batch of %zu sequences of %zu steps; each is at "
+                           "least 1, and lengths are given",
+                           batch->batch, batch->steps);
     }
     for (size_t b = 0; b < batch->batch; b++) {
         if (batch->lengths[b] < 1 || (size_t)batch->lengths[b] > batch->steps) {

@@ -13,8 +13,8 @@ typedef struct parts {
     size_t token;   /* int32 [1] */
     size_t length;  /* int32 [1], always 1 */
     size_t x;       /* float [E] */
-    size_t y;       /* float [H] */
-    size_t states;  /* float [2][2][L, H]: h and c, before and after a step in turn */
+    size_t y;       /* float [P] */
+    size_t states;  /* float [2][2][L, H]: h (P <= H) and c, before and after a step in turn */
     size_t logits;  /* float [V], then probabilities */
     size_t work;
     size_t bytes;
@@ -153,7 +153,7 @@ static ashlar_status feed_embedding(const ashlar_sampler *s, int32_t symbol) {
                : status;
 }
 
-static ashlar_status feed_lstm(ashlar_sampler *s) {
+static ashlar_status feed_rnn(ashlar_sampler *s) {
     const int32_t one = 1;
     const ashlar_rnn_batch batch = {.steps = 1, .batch = 1, .lengths = &one};
     const ashlar_rnn_buffers buffers = {
@@ -161,7 +161,7 @@ static ashlar_status feed_lstm(ashlar_sampler *s) {
         .x = s->memory + s->at.x,
         .hx = state(s, s->now, 0),
         .cx = state(s, s->now, 1),
-        .weights = s->model->parameters.lstm,
+        .weights = s->model->parameters.stack,
         .y = s->memory + s->at.y,
         .hy = state(s, !s->now, 0),
         .cy = state(s, !s->now, 1),
@@ -176,7 +176,7 @@ static ashlar_status feed_lstm(ashlar_sampler *s) {
 
 ashlar_status ashlar_sampler_feed(ashlar_sampler *s, int32_t symbol) {
     const ashlar_status status = feed_embedding(s, symbol);
-    return status == ASHLAR_OK ? feed_lstm(s) : status;
+    return status == ASHLAR_OK ? feed_rnn(s) : status;
 }
 
 /* Queue the distribution of the next symbol, and bring it to the host. */
@@ -184,7 +184,7 @@ static ashlar_status read_probabilities(const ashlar_sampler *s) {
     const ashlar_model *m = s->model;
     const ashlar_linear_args linear = {
         .rows = 1,
-        .in = m->config.hidden,
+        .in = ashlar_rnn_layout_of(m->rnn)->output,
         .out = m->config.classes,
         .x = s->memory + s->at.y,
         .weight = m->parameters.weight,

@@ -53,7 +53,10 @@ static ashlar_status build_model(ashlar_trainer *t) {
     const ashlar_model_config model = {.classes = ASHLAR_BATCHER_SYMBOLS,
                                        .embedding = t->config.embedding,
                                        .hidden = t->config.hidden,
-                                       .layers = t->config.layers};
+                                       .layers = t->config.layers,
+                                       .cell = t->config.cell,
+                                       .projection = t->config.projection,
+                                       .dropout = t->config.dropout};
     ashlar_status status = ashlar_schedule_check(&t->config.schedule);
     if (status == ASHLAR_OK) {
         status = ashlar_allocator_create(t->device, &t->allocator);
@@ -213,9 +216,13 @@ static bool is_lost(const ashlar_trainer *t, const outcome *out) {
            (t->config.optimizer.loss_scale <= 0 && !isfinite(out->optimizer.norm));
 }
 
+/* An odd number, so that each of 2^64 steps has a seed of its own, far from other trainings'. */
+static const uint64_t STEP_STRIDE = UINT64_C(0x9e3779b97f4a7c15);
+
 /* One step, from the text on. */
 static ashlar_status run_step(ashlar_trainer *t, size_t step, outcome *out) {
     ashlar_batcher_next(t->batcher, &t->batch);
+    t->model->dropout_seed = t->config.seed + step * STEP_STRIDE;
     const ashlar_status status =
         t->config.without_plan ? step_batch(t, step, out) : step_on_plan(t, step, out);
     if (status == ASHLAR_OK && is_lost(t, out)) {
@@ -333,8 +340,10 @@ enum { FINGERPRINT_BYTES = 256 };
 /* What the sizes of a step's buffers depend on, beside the lengths. */
 static void print_fingerprint(const ashlar_train_config *c, char text[static FINGERPRINT_BYTES]) {
     (void)snprintf(text, FINGERPRINT_BYTES,
-                   "ashlar-train: batch %zu, layers %zu, hidden %zu, embedding %zu", c->batch,
-                   c->layers, c->hidden, c->embedding);
+                   "ashlar-train: batch %zu, cell %s, layers %zu, hidden %zu, projection %zu, "
+                   "dropout %d, embedding %zu",
+                   c->batch, ashlar_rnn_cell_name(c->cell), c->layers, c->hidden, c->projection,
+                   c->dropout > 0, c->embedding);
 }
 
 ashlar_status ashlar_trainer_run(ashlar_trainer *t,

@@ -12,6 +12,9 @@
 
 typedef struct ashlar_train_config {
     size_t layers, hidden, embedding;
+    ashlar_rnn_cell cell;
+    size_t projection; /* 0: none */
+    double dropout;
     size_t batch;      /* sequences per step */
     size_t max_length; /* longest sequence in steps; longer ones are cut into pieces */
     size_t steps;

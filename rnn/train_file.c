@@ -115,6 +115,10 @@ static void add_schedule(facts *f, const ashlar_schedule *s) {
 
 static void add_config(facts *f, const ashlar_train_parts *parts) {
     const ashlar_train_config *c = parts->config;
+    (void)snprintf(add_fact(f, ASHLAR_METADATA_CELL), FACT_BYTES, "%s",
+                   ashlar_rnn_cell_name(c->cell));
+    add_count(f, ASHLAR_METADATA_PROJECTION, c->projection);
+    add_real(f, ASHLAR_METADATA_DROPOUT, c->dropout);
     add_count(f, ASHLAR_METADATA_LAYERS, c->layers);
     add_count(f, ASHLAR_METADATA_HIDDEN, c->hidden);
     add_count(f, ASHLAR_METADATA_EMBEDDING, c->embedding);

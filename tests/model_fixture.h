@@ -15,7 +15,8 @@
 /* A vector of each width is more than 64 bytes, and no multiple of them. */
 enum { CLASSES = 19, EMBEDDING = 17, HIDDEN = 18, LAYERS = 2, CELLS_MAX = 256, BATCH_MAX = 16 };
 
-static const ashlar_model_config model_config = {
+/* A test of another kind of stack changes it, and puts it back. */
+static ashlar_model_config model_config = {
     .classes = CLASSES, .embedding = EMBEDDING, .hidden = HIDDEN, .layers = LAYERS};
 
 static ashlar_model *model;

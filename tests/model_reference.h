@@ -9,10 +9,19 @@
 
 #include <stdlib.h>
 
-#include "lstm_cpu.h"
 #include "ops_cpu.h"
+#include "rnn_cpu.h"
 
-enum { TENSOR_EMBEDDING, TENSOR_LSTM, TENSOR_WEIGHT = 1 + 4 * LAYERS, TENSOR_BIAS };
+/* The arena's tensors: the embedding, the stack's, then the linear layer's two. */
+enum { TENSOR_EMBEDDING, TENSOR_STACK };
+
+static inline size_t tensor_weight(void) {
+    return ashlar_arena_tensor_count(model->arena) - 2;
+}
+
+static inline size_t tensor_bias(void) {
+    return ashlar_arena_tensor_count(model->arena) - 1;
+}
 
 /* Parameters and gradients, [region_count()], placed as in the arena. */
 typedef struct reference {
@@ -51,40 +60,44 @@ static inline double *tensor_in(double *values, size_t tensor) {
 typedef struct reference_step {
     ashlar_rnn_layout layout;
     ashlar_embedding_args embedding;
-    ashlar_lstm_args lstm;
+    ashlar_rnn_cpu_args rnn;
     ashlar_linear_args linear;
     ashlar_loss_args loss;
 } reference_step;
 
 static inline void reference_arguments(reference *r, const made_batch *made, reference_step *s) {
-    const ashlar_rnn_config config = {EMBEDDING, HIDDEN, LAYERS, ASHLAR_F64};
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
+    ashlar_rnn_config config = layout->config;
     const size_t steps = made->batch.steps, count = made->count, rows = steps * count;
     size_t reserve = 0, work = 0;
+    config.dtype = ASHLAR_F64;
     CHECK(ashlar_rnn_layout_init(&s->layout, &config) == ASHLAR_OK);
-    CHECK(ashlar_lstm_sizes(&s->layout, steps, count, true, &reserve, &work) == ASHLAR_OK);
-    double *x = zeros(rows * EMBEDDING), *y = zeros(rows * HIDDEN), *logits = zeros(rows * CLASSES),
-           *dx = zeros(rows * EMBEDDING), *dy = zeros(rows * HIDDEN);
+    CHECK(ashlar_rnn_cpu_sizes(&s->layout, steps, count, true, &reserve, &work) == ASHLAR_OK);
+    double *x = zeros(rows * EMBEDDING), *dx = zeros(rows * EMBEDDING),
+           *y = zeros(rows * layout->output), *dy = zeros(rows * layout->output),
+           *logits = zeros(rows * CLASSES);
     s->embedding = (ashlar_embedding_args){steps, count, made->lengths, CLASSES, EMBEDDING,
                                            made->inputs, tensor_in(r->parameters, TENSOR_EMBEDDING),
                                            x, dx, tensor_in(r->gradients, TENSOR_EMBEDDING)};
-    s->lstm = (ashlar_lstm_args){.layout = &s->layout, .steps = steps, .batch = count,
-                                 .lengths = made->lengths, .reserve = zeros(reserve / 8 + 1),
-                                 .work = zeros(work / 8 + 1), .x = x,
-                                 .weights = tensor_in(r->parameters, TENSOR_LSTM), .y = y,
-                                 .dy = dy, .dx = dx,
-                                 .dweights = tensor_in(r->gradients, TENSOR_LSTM)};
-    s->linear = (ashlar_linear_args){rows, HIDDEN, CLASSES, y,
-                                     tensor_in(r->parameters, TENSOR_WEIGHT),
-                                     tensor_in(r->parameters, TENSOR_BIAS), logits, logits, dy,
-                                     tensor_in(r->gradients, TENSOR_WEIGHT),
-                                     tensor_in(r->gradients, TENSOR_BIAS)};
+    s->rnn = (ashlar_rnn_cpu_args){.layout = &s->layout, .steps = steps, .batch = count,
+                                   .lengths = made->lengths, .dropout_seed = model->dropout_seed,
+                                   .reserve = zeros(reserve / 8 + 1),
+                                   .work = zeros(work / 8 + 1), .x = x,
+                                   .weights = tensor_in(r->parameters, TENSOR_STACK), .y = y,
+                                   .dy = dy, .dx = dx,
+                                   .dweights = tensor_in(r->gradients, TENSOR_STACK)};
+    s->linear = (ashlar_linear_args){rows, layout->output, CLASSES, y,
+                                     tensor_in(r->parameters, tensor_weight()),
+                                     tensor_in(r->parameters, tensor_bias()), logits, logits, dy,
+                                     tensor_in(r->gradients, tensor_weight()),
+                                     tensor_in(r->gradients, tensor_bias())};
     s->loss = (ashlar_loss_args){steps,  count,         made->lengths, CLASSES,
                                  logits, made->targets, logits, NULL};
 }
 
 static inline void close_reference_step(const reference_step *s) {
-    void *const owned[] = {s->embedding.out, (void *)(uintptr_t)s->embedding.dout, s->lstm.reserve,
-                           s->lstm.work, s->lstm.y, s->linear.y, s->linear.dx};
+    void *const owned[] = {s->embedding.out, (void *)(uintptr_t)s->embedding.dout, s->rnn.reserve,
+                           s->rnn.work, s->rnn.y, s->linear.y, s->linear.dx};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) {
         free(owned[i]);
     }
@@ -98,12 +111,12 @@ static inline void run_reference(reference *r, const made_batch *made) {
     }
     reference_arguments(r, made, &s);
     ashlar_embedding_forward_f64(&s.embedding);
-    ashlar_lstm_forward_f64(&s.lstm);
+    ashlar_rnn_cpu_passes_of(ASHLAR_F64)->forward(&s.rnn);
     ashlar_linear_forward_f64(&s.linear);
     r->loss = ashlar_loss_f64(&s.loss);
     ashlar_linear_backward_f64(&s.linear);
-    ashlar_lstm_backward_data_f64(&s.lstm);
-    ashlar_lstm_backward_weights_f64(&s.lstm);
+    ashlar_rnn_cpu_passes_of(ASHLAR_F64)->backward_data(&s.rnn);
+    ashlar_rnn_cpu_passes_of(ASHLAR_F64)->backward_weights(&s.rnn);
     ashlar_embedding_backward_f64(&s.embedding);
     close_reference_step(&s);
 }

@@ -54,15 +54,22 @@ helps() {
     [ "$lines" -ge 12 ] && [ "$lines" -le 40 ] || complain "$lines lines" || return
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
-    for option in --data --steps --layers --hidden --embedding --batch --max-length --seed \
-        --optimizer --learning-rate --momentum --nesterov --loss-scale --schedule --warmup-steps \
-        --rate-floor --rate-every --rate-factor --clip --buckets --no-plan --plan --device --json --save \
-        --save-every --resume --losses --snapshot --sample --quiet --help; do
+    for option in --data --steps --cell --layers --projection --dropout --hidden --embedding --batch \
+        --max-length --seed --optimizer --learning-rate --momentum --nesterov --loss-scale --schedule \
+        --warmup-steps --rate-floor --rate-every --rate-factor --clip --buckets --no-plan --plan \
+        --device --json --save --save-every --resume --losses --snapshot --sample --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }
 
 absent=$scratch/absent
+check 'a_cell_that_there_is_not_is_refused' \
+    refuses 2 'none of lstm, gru, tanh, relu' --data "$data" --cell LSTM
+check 'a_projection_of_another_cell_is_refused' \
+    refuses 2 '--projection: 3' --data "$data" --cell gru --projection 3
+check 'a_projection_as_wide_as_hidden_is_refused' \
+    refuses 2 'below --hidden 16' --data "$data" --hidden 16 --projection 16
+check 'to_drop_everything_is_refused' refuses 2 '--dropout' --data "$data" --dropout 1
 check 'the_same_options_without_a_fault_are_accepted' accepts
 check 'a_missing_data_file_is_named' refuses 1 "$absent" --data "$absent"
 check 'an_empty_data_file_is_named' refuses 1 "$scratch/empty.txt" --data "$scratch/empty.txt"
@@ -113,5 +120,5 @@ saves_nowhere() { # without the --save of `refuses`
     [ $? -eq 2 ] && grep -q -e '--save-every: .*--save' "$scratch/stderr"
 }
 check 'saving_every_so_often_needs_a_file' saves_nowhere
-check 'help_fits_a_screen_and_names_every_option' helps
+check 'help_is_short_and_names_every_option' helps
 check_report

@@ -37,6 +37,36 @@ static void loss_and_gradients_are_those_of_the_reference(void) {
     check_against_reference(2, 16, (int32_t[]){1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2});
 }
 
+static void so_they_are_with_every_cell(void) {
+    const ashlar_model_config usual = model_config;
+    for (int i = 0; i < 2 * ASHLAR_RNN_CELL_COUNT; i++) {
+        model_config.cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT);
+        model_config.projection = model_config.cell == ASHLAR_RNN_LSTM ? 7 : 0;
+        model_config.dropout = i < ASHLAR_RNN_CELL_COUNT ? 0 : 0.3;
+        check_against_reference(6, 4, LENGTHS);
+    }
+    model_config = usual;
+}
+
+static double loss_with(uint64_t dropout_seed) {
+    made_batch made;
+    make_batch(&made, 6, 4, LENGTHS);
+    model->dropout_seed = dropout_seed;
+    run_step(&made);
+    return results->loss;
+}
+
+static void each_seed_drops_its_own_outputs(void) {
+    const ashlar_model_config usual = model_config;
+    model_config.dropout = 0.5;
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    const double first = loss_with(1), other = loss_with(2);
+    CHECK(first != other);
+    CHECK(loss_with(1) == first);
+    close_model();
+    model_config = usual;
+}
+
 /* The reference's gradients are the slopes of its loss: in every tensor, at a few places. */
 static void the_reference_is_the_slope_of_its_loss(void) {
     made_batch made;
@@ -187,6 +217,8 @@ static void the_batch_is_read_before_the_call_returns(void) {
 
 int main(void) {
     RUN(loss_and_gradients_are_those_of_the_reference);
+    RUN(so_they_are_with_every_cell);
+    RUN(each_seed_drops_its_own_outputs);
     RUN(the_reference_is_the_slope_of_its_loss);
     RUN(padding_a_batch_longer_changes_nothing);
     RUN(gradients_are_overwritten_and_other_regions_left_alone);

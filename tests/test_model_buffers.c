@@ -30,7 +30,7 @@ static void every_buffer_has_its_size_and_tag_and_goes_back(void) {
     close_model();
 }
 
-/* What is live while each pass of the LSTM is queued. */
+/* What is live while each pass of the RNN is queued. */
 static uint64_t live_at[3];
 
 static ashlar_status note_live(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
@@ -97,6 +97,17 @@ static void sizes_are_those_of_the_shapes(void) {
     CHECK(ashlar_model_sizes(model, 4, 0, &s) == ASHLAR_EINVAL);
     CHECK_ZU(s.grid, 77);
     close_model();
+}
+
+static void a_projection_narrows_the_outputs(void) {
+    const ashlar_model_config usual = model_config;
+    ashlar_step_sizes s;
+    model_config.projection = 7;
+    REQUIRE(open_model("memory=64MiB", 1));
+    CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
+    CHECK_ZU(s.y, 6 * 4 * 7 * 4);
+    close_model();
+    model_config = usual;
 }
 
 /* Each product is the first to overflow for some shape. */
@@ -245,6 +256,7 @@ int main(void) {
     RUN(no_buffer_is_held_longer_than_it_is_needed);
     RUN(activations_go_back_as_soon_as_they_can);
     RUN(sizes_are_those_of_the_shapes);
+    RUN(a_projection_narrows_the_outputs);
     RUN(sizes_that_overflow_are_refused);
     RUN(a_failing_call_at_any_point_gives_every_buffer_back);
     RUN(failing_host_memory_at_any_point_gives_every_buffer_back);

@@ -36,7 +36,7 @@ static void the_arena_holds_the_tensors_of_the_model(void) {
 
 static void check_views(const ashlar_model_views *views, ashlar_region region) {
     CHECK(views->embedding == ashlar_arena_view(model->arena, region, 0));
-    CHECK(views->lstm == ashlar_arena_view(model->arena, region, 1));
+    CHECK(views->stack == ashlar_arena_view(model->arena, region, 1));
     CHECK(views->weight == ashlar_arena_view(model->arena, region, TENSORS - 2));
     CHECK(views->bias == ashlar_arena_view(model->arena, region, TENSORS - 1));
 }
@@ -54,17 +54,17 @@ static void views_point_into_the_arena_and_are_watched(void) {
     for (unsigned regions = 1; regions < ASHLAR_REGIONS_ALL; regions = 2 * regions + 1) {
         REQUIRE(open_model("memory=64MiB", regions));
         CHECK_ZU(ashlar_arena_regions(model->arena), regions);
-        CHECK(model->parameters.lstm != NULL);
+        CHECK(model->parameters.stack != NULL);
         check_views(&model->parameters, ASHLAR_REGION_PARAMETERS);
         check_views(&model->gradients, ASHLAR_REGION_GRADIENTS); /* NULL where there are none */
-        CHECK((model->gradients.lstm != NULL) == (regions > 1));
+        CHECK((model->gradients.stack != NULL) == (regions > 1));
         check_watched(&model->parameters.embedding);
-        check_watched(&model->parameters.lstm);
+        check_watched(&model->parameters.stack);
         check_watched(&model->parameters.weight);
         check_watched(&model->parameters.bias);
         if (regions > 1) {
             check_watched(&model->gradients.embedding);
-            check_watched(&model->gradients.lstm);
+            check_watched(&model->gradients.stack);
             check_watched(&model->gradients.weight);
             check_watched(&model->gradients.bias);
         }
@@ -120,6 +120,44 @@ static void forget_gates_start_raised_by_one(void) {
     close_model();
 }
 
+/* Only an LSTM has forget gates; each cell's tensors have its name. */
+static void other_cells_have_their_names_and_no_raised_biases(void) {
+    static const char *const names[] = {"lstm.weight_ih_l0", "gru.weight_ih_l0",
+                                        "tanh.weight_ih_l0", "relu.weight_ih_l0"};
+    const ashlar_model_config usual = model_config;
+    for (int cell = 1; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
+        model_config.cell = (ashlar_rnn_cell)cell;
+        REQUIRE(open_model("memory=64MiB", 1));
+        CHECK_ZU(ashlar_arena_tensor_count(model->arena), TENSORS);
+        check_tensor(1, names[cell], (cell == ASHLAR_RNN_GRU ? 3 : 1) * HIDDEN, EMBEDDING);
+        for (size_t layer = 0; layer < LAYERS; layer++) {
+            const float *bias = ashlar_arena_view(model->arena, ASHLAR_REGION_PARAMETERS,
+                                                  1 + 4 * layer + ASHLAR_RNN_BW);
+            for (size_t i = 0; i < (cell == ASHLAR_RNN_GRU ? 3 : 1) * HIDDEN; i++) {
+                CHECK(fabs((double)bias[i]) <= 1.000001 / sqrt((double)HIDDEN));
+            }
+        }
+        close_model();
+    }
+    model_config = usual;
+}
+
+/* The linear layer reads what the projection leaves, and starts as wide as that says. */
+static void a_projection_narrows_what_the_linear_layer_reads(void) {
+    const ashlar_model_config usual = model_config;
+    model_config.projection = 7;
+    REQUIRE(open_model("memory=64MiB", 1));
+    CHECK_ZU(ashlar_arena_tensor_count(model->arena), TENSORS + LAYERS);
+    check_tensor(5, "lstm.weight_hr_l0", 7, HIDDEN);
+    check_tensor(6, "lstm.weight_ih_l1", 4 * HIDDEN, 7);
+    check_tensor(TENSORS, "linear.weight", CLASSES, 7);
+    check_uniform(5, 0, 1 / sqrt((double)HIDDEN));
+    check_uniform(TENSORS, 0, 1 / sqrt(7.0));
+    check_uniform(TENSORS + 1, 0, 1 / sqrt(7.0));
+    close_model();
+    model_config = usual;
+}
+
 static void a_seed_gives_the_same_weights_and_another_gives_others(void) {
     enum { LARGEST = 65536 };
     static char first[LARGEST];
@@ -172,18 +210,21 @@ static void weights_that_cannot_be_written_are_reported(void) {
 
 /* ---- models that cannot be ---- */
 
+#define SIZES(v, e, h, l) \
+    {.classes = (v), .embedding = (e), .hidden = (h), .layers = (l)}
+
 static void impossible_shapes_are_refused(void) {
     static const struct {
         ashlar_model_config config;
         ashlar_status want;
     } bad[] = {
-        {{0, EMBEDDING, HIDDEN, LAYERS}, ASHLAR_EINVAL},
-        {{CLASSES, 0, HIDDEN, LAYERS}, ASHLAR_EINVAL},
-        {{CLASSES, EMBEDDING, 0, LAYERS}, ASHLAR_EINVAL},
-        {{CLASSES, EMBEDDING, HIDDEN, 0}, ASHLAR_EINVAL},
-        {{CLASSES, EMBEDDING, (size_t)1 << 20, 1}, ASHLAR_EOVERFLOW},
-        {{SIZE_MAX / 2, EMBEDDING, HIDDEN, 1}, ASHLAR_EOVERFLOW},
-        {{(size_t)1 << 24, EMBEDDING, HIDDEN, 1}, ASHLAR_ENOMEM},
+        {SIZES(0, EMBEDDING, HIDDEN, LAYERS), ASHLAR_EINVAL},
+        {SIZES(CLASSES, 0, HIDDEN, LAYERS), ASHLAR_EINVAL},
+        {SIZES(CLASSES, EMBEDDING, 0, LAYERS), ASHLAR_EINVAL},
+        {SIZES(CLASSES, EMBEDDING, HIDDEN, 0), ASHLAR_EINVAL},
+        {SIZES(CLASSES, EMBEDDING, (size_t)1 << 20, 1), ASHLAR_EOVERFLOW},
+        {SIZES(SIZE_MAX / 2, EMBEDDING, HIDDEN, 1), ASHLAR_EOVERFLOW},
+        {SIZES((size_t)1 << 24, EMBEDDING, HIDDEN, 1), ASHLAR_ENOMEM},
     };
     REQUIRE(set_up("memory=64MiB"));
     model = NULL;
@@ -252,6 +293,8 @@ int main(void) {
     RUN(views_point_into_the_arena_and_are_watched);
     RUN(weights_start_uniform_within_their_bounds);
     RUN(forget_gates_start_raised_by_one);
+    RUN(other_cells_have_their_names_and_no_raised_biases);
+    RUN(a_projection_narrows_what_the_linear_layer_reads);
     RUN(a_seed_gives_the_same_weights_and_another_gives_others);
     RUN(padding_between_the_weights_is_zero);
     RUN(weights_that_cannot_be_written_are_reported);

@@ -366,7 +366,10 @@ static void no_shape_has_a_length_that_finds_no_room(void) {
     const struct {
         ashlar_model_config config;
         size_t max_steps, batch;
-    } known[] = {{{135, 290, 153, 1}, 47, 40}, {{202, 245, 42, 1}, 44, 47}};
+    } known[] = {
+        {{.classes = 135, .embedding = 290, .hidden = 153, .layers = 1}, 47, 40},
+        {{.classes = 202, .embedding = 245, .hidden = 42, .layers = 1}, 44, 47},
+    };
     ashlar_random random;
     ashlar_random_init(&random, 23);
     for (size_t i = 0; i < 2; i++) {

@@ -17,6 +17,9 @@
 
 static const ashlar_train_config config = {
     .layers = 3,
+    .cell = ASHLAR_RNN_GRU,
+    .projection = 507,
+    .dropout = 0.1875,
     .hidden = 501,
     .embedding = 502,
     .batch = 503,
@@ -257,7 +260,10 @@ static void the_json_holds_the_configuration(void) {
     ashlar_json *document = written(&r);
     const ashlar_json *c = ashlar_json_member(document, "config");
     REQUIRE(c != NULL);
+    check_text(c, "cell", "gru");
     check_uint(c, "layers", 3);
+    check_uint(c, "projection", 507);
+    check_real(c, "dropout", 0.1875);
     check_uint(c, "hidden", 501);
     check_uint(c, "embedding", 502);
     check_uint(c, "batch", 503);

@@ -1,18 +1,18 @@
 /*
  * test_rnn.c - the RNN on a stream: what its three passes queue, and what they refuse.
  *
- * The passes are compared bit by bit with direct calls of lstm_cpu.h, whose own test compares
- * them with the formula.
+ * The passes are compared bit by bit with direct calls of rnn_cpu.h, whose own tests compare them
+ * with the formulas.
  */
 #include "rnn_fixture.h"
 
 #include <ashlar/rnn.h>
 
 #include "backend.h"
-#include "lstm_cpu.h"
+#include "rnn_cpu.h"
 
-enum { X = STEPS * BATCH * INPUT, Y = STEPS * BATCH * HIDDEN, STATE = LAYERS * BATCH * HIDDEN };
 static const int32_t LENGTHS[BATCH] = {2, 4, 1};
+static const uint64_t SEED = 6;
 
 /* ---- the passes ---- */
 
@@ -33,22 +33,26 @@ static void *part(tensors *t, size_t *end, size_t bytes) {
 static void place(tensors *t, bool training) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
     const size_t item = ashlar_dtype_bytes(layout->config.dtype);
+    const size_t x = (size_t)STEPS * BATCH * layout->config.input * item;
+    const size_t y = (size_t)STEPS * BATCH * layout->output * item;
+    const size_t state = layout->parts * BATCH * layout->state * item;
+    const size_t cell = layout->parts * BATCH * layout->config.hidden * item;
     size_t reserve = 0, work = 0, end = 0;
     CHECK(ashlar_rnn_sizes(rnn, STEPS, BATCH, training, &reserve, &work) == ASHLAR_OK);
     t->all = (ashlar_rnn_buffers){
-        .x = part(t, &end, X * item),
-        .hx = part(t, &end, STATE * item),
-        .cx = part(t, &end, STATE * item),
+        .x = part(t, &end, x),
+        .hx = part(t, &end, state),
+        .cx = part(t, &end, cell),
         .weights = part(t, &end, layout->elements * item),
-        .y = part(t, &end, Y * item),
-        .hy = part(t, &end, STATE * item),
-        .cy = part(t, &end, STATE * item),
-        .dy = part(t, &end, Y * item),
-        .dhy = part(t, &end, STATE * item),
-        .dcy = part(t, &end, STATE * item),
-        .dx = part(t, &end, X * item),
-        .dhx = part(t, &end, STATE * item),
-        .dcx = part(t, &end, STATE * item),
+        .y = part(t, &end, y),
+        .hy = part(t, &end, state),
+        .cy = part(t, &end, cell),
+        .dy = part(t, &end, y),
+        .dhy = part(t, &end, state),
+        .dcy = part(t, &end, cell),
+        .dx = part(t, &end, x),
+        .dhx = part(t, &end, state),
+        .dcx = part(t, &end, cell),
         .dweights = part(t, &end, layout->elements * item),
         .reserve = training ? part(t, &end, reserve) : NULL,
         .work = part(t, &end, work),
@@ -75,11 +79,12 @@ static void open_tensors(tensors *t, bool training) {
     }
 }
 
-static ashlar_lstm_args direct_args(const ashlar_rnn_buffers *b) {
-    return (ashlar_lstm_args){.layout = ashlar_rnn_layout_of(rnn),
+static ashlar_rnn_cpu_args direct_args(const ashlar_rnn_buffers *b) {
+    return (ashlar_rnn_cpu_args){.layout = ashlar_rnn_layout_of(rnn),
                               .steps = STEPS,
                               .batch = BATCH,
                               .lengths = LENGTHS,
+                              .dropout_seed = SEED,
                               .reserve = b->reserve,
                               .work = b->work,
                               .x = b->x,
@@ -99,19 +104,13 @@ static ashlar_lstm_args direct_args(const ashlar_rnn_buffers *b) {
 }
 
 static void run_directly(const tensors *t, bool training) {
-    const ashlar_lstm_args args = direct_args(&t->all);
-    if (ashlar_rnn_layout_of(rnn)->config.dtype == ASHLAR_F64) {
-        ashlar_lstm_forward_f64(&args);
-        if (training) {
-            ashlar_lstm_backward_data_f64(&args);
-            ashlar_lstm_backward_weights_f64(&args);
-        }
-    } else {
-        ashlar_lstm_forward_f32(&args);
-        if (training) {
-            ashlar_lstm_backward_data_f32(&args);
-            ashlar_lstm_backward_weights_f32(&args);
-        }
+    const ashlar_rnn_cpu_args args = direct_args(&t->all);
+    const ashlar_rnn_cpu_passes *passes =
+        ashlar_rnn_cpu_passes_of(ashlar_rnn_layout_of(rnn)->config.dtype);
+    passes->forward(&args);
+    if (training) {
+        passes->backward_data(&args);
+        passes->backward_weights(&args);
     }
 }
 
@@ -124,7 +123,8 @@ static void queue_passes(const tensors *t, bool training) {
     for (int i = 0; i < (training ? 3 : 1); i++) {
         int32_t lengths[BATCH];
         memcpy(lengths, LENGTHS, sizeof lengths);
-        ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = lengths};
+        ashlar_rnn_batch batch = {
+            .steps = STEPS, .batch = BATCH, .lengths = lengths, .dropout_seed = SEED};
         ashlar_rnn_buffers buffers = t->all;
         CHECK(passes[i](rnn, &batch, &buffers, streams[1]) == ASHLAR_OK);
         memset(lengths, 0x7f, sizeof lengths);
@@ -142,8 +142,8 @@ static void check_same(const tensors *a, const tensors *b) {
     CHECK_ZU(wrong, 0);
 }
 
-static void check_passes(const char *spec, ashlar_dtype dtype, bool training) {
-    REQUIRE(set_up_rnn(spec, dtype));
+static void check_passes(const char *spec, const ashlar_rnn_config *config, bool training) {
+    REQUIRE(set_up_rnn_of(spec, config));
     tensors direct, queued;
     open_tensors(&direct, training);
     open_tensors(&queued, training);
@@ -160,8 +160,22 @@ static void check_passes(const char *spec, ashlar_dtype dtype, bool training) {
 
 static void queued_passes_are_those_of_the_cpu(void) {
     for (int i = 0; i < 8; i++) {
-        check_passes(i % 2 == 0 ? "memory=16MiB" : "memory=16MiB,mode=adversarial,seed=4",
-                     i / 2 % 2 == 0 ? ASHLAR_F32 : ASHLAR_F64, i / 4 == 0);
+        const ashlar_rnn_config config = config_of(i / 2 % 2 == 0 ? ASHLAR_F32 : ASHLAR_F64);
+        check_passes(i % 2 == 0 ? "memory=16MiB" : "memory=16MiB,mode=adversarial,seed=4", &config,
+                     i / 4 == 0);
+    }
+}
+
+static void so_are_those_of_every_cell(void) {
+    for (int i = 0; i < ASHLAR_RNN_CELL_COUNT * ASHLAR_RNN_BIAS_COUNT; i++) {
+        ashlar_rnn_config config = config_of(ASHLAR_F32);
+        config.cell = (ashlar_rnn_cell)(i / ASHLAR_RNN_BIAS_COUNT);
+        config.bias = (ashlar_rnn_bias)(i % ASHLAR_RNN_BIAS_COUNT);
+        config.directions = 1 + (size_t)i % 2;
+        config.projection = config.cell == ASHLAR_RNN_LSTM ? 2 : 0;
+        config.dropout = 0.5;
+        check_passes("memory=16MiB", &config, true);
+        check_passes("memory=16MiB", &config, false);
     }
 }
 
@@ -309,6 +323,7 @@ static void a_pass_that_cannot_be_queued_is_reported(void) {
 
 int main(void) {
     RUN(queued_passes_are_those_of_the_cpu);
+    RUN(so_are_those_of_every_cell);
     RUN(bad_batches_are_refused_and_nothing_is_queued);
     RUN(missing_buffers_are_refused_and_optional_ones_are_not);
     RUN(a_back_end_is_asked_for_the_pass_and_its_sizes);

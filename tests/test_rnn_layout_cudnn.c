@@ -15,8 +15,7 @@
 
 enum {
     ORACLE_VERSION = 91900,
-    CONFIG_COUNT = 400,
-    GATES = ASHLAR_LSTM_GATES,
+    CONFIG_COUNT = 1600,
 };
 
 static uint64_t random_state = 0x9e3779b97f4a7c15u;
@@ -35,62 +34,116 @@ typedef struct oracle {
     cudnnTensorDescriptor_t matrix, bias;
 } oracle;
 
-static bool oracle_configure(const oracle *cudnn, const ashlar_rnn_config *config) {
-    const cudnnDataType_t type =
-        config->dtype == ASHLAR_F64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+static cudnnRNNMode_t mode_of(ashlar_rnn_cell cell) {
+    static const cudnnRNNMode_t modes[ASHLAR_RNN_CELL_COUNT] = {
+        [ASHLAR_RNN_LSTM] = CUDNN_LSTM,
+        [ASHLAR_RNN_GRU] = CUDNN_GRU,
+        [ASHLAR_RNN_TANH] = CUDNN_RNN_TANH,
+        [ASHLAR_RNN_RELU] = CUDNN_RNN_RELU,
+    };
+    return modes[cell];
+}
+
+static cudnnRNNBiasMode_t bias_of(ashlar_rnn_bias bias) {
+    static const cudnnRNNBiasMode_t modes[ASHLAR_RNN_BIAS_COUNT] = {
+        [ASHLAR_RNN_BIAS_DOUBLE] = CUDNN_RNN_DOUBLE_BIAS,
+        [ASHLAR_RNN_BIAS_NONE] = CUDNN_RNN_NO_BIAS,
+        [ASHLAR_RNN_BIAS_INPUT] = CUDNN_RNN_SINGLE_INP_BIAS,
+        [ASHLAR_RNN_BIAS_RECURRENT] = CUDNN_RNN_SINGLE_REC_BIAS,
+    };
+    return modes[bias];
+}
+
+/* cuDNN's name for no projection is one as wide as hidden. */
+static bool oracle_configure(const oracle *cudnn, const ashlar_rnn_layout *layout) {
+    const ashlar_rnn_config *c = &layout->config;
+    const cudnnDataType_t type = c->dtype == ASHLAR_F64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
     return cudnnSetRNNDescriptor_v8(
-               cudnn->rnn, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS,
-               CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, type, type, CUDNN_FMA_MATH,
-               (int32_t)config->input, (int32_t)config->hidden, (int32_t)config->hidden,
-               (int32_t)config->layers, cudnn->dropout,
+               cudnn->rnn, CUDNN_RNN_ALGO_STANDARD, mode_of(c->cell), bias_of(c->bias),
+               c->directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT,
+               type, type, CUDNN_FMA_MATH, (int32_t)c->input, (int32_t)c->hidden,
+               (int32_t)layout->state, (int32_t)c->layers, cudnn->dropout,
                CUDNN_RNN_PADDED_IO_ENABLED) == CUDNN_STATUS_SUCCESS;
 }
 
+static char *const base = (char *)(uintptr_t)0x100000000000u; /* never read */
+
 /* One gate of one of our tensors: its own rows of a view in which the gates follow each other. */
-static size_t gate_offset(const ashlar_rnn_layout *layout, size_t layer, ashlar_rnn_tensor tensor,
-                          size_t gate) {
-    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, layer, tensor);
-    return view.offset + gate * (view.rows / GATES) * view.cols;
+static void compare_place(const void *place, const ashlar_rnn_layout *layout, size_t part,
+                          ashlar_rnn_tensor tensor, size_t gate, size_t gates) {
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, part, tensor);
+    const size_t item = ashlar_dtype_bytes(layout->config.dtype);
+    CHECK((place == NULL) == (view.rows == 0));
+    if (place != NULL) {
+        CHECK_ZU((size_t)((const char *)place - base),
+                 (view.offset + gate * (view.rows / gates) * view.cols) * item);
+    }
 }
 
-static void compare_gate(const oracle *cudnn, const ashlar_rnn_layout *layout, size_t layer,
-                         size_t linear_id) {
-    char *const base = (char *)(uintptr_t)0x100000000000u; /* never read */
-    const size_t item = ashlar_dtype_bytes(layout->config.dtype);
-    const bool is_input = linear_id < GATES;
-    const size_t gate = linear_id % GATES;
-    const ashlar_rnn_tensor matrix = is_input ? ASHLAR_RNN_W : ASHLAR_RNN_R;
-    const ashlar_rnn_tensor bias = is_input ? ASHLAR_RNN_BW : ASHLAR_RNN_BR;
-    void *matrix_at = NULL, *bias_at = NULL;
-    REQUIRE(cudnnGetRNNWeightParams(cudnn->handle, cudnn->rnn, (int32_t)layer,
-                                    layout->elements * item, base, (int32_t)linear_id,
-                                    cudnn->matrix, &matrix_at, cudnn->bias,
-                                    &bias_at) == CUDNN_STATUS_SUCCESS);
+/* Rows, columns and the distance of rows of the matrix that cuDNN has just described. */
+static void compare_shape(const oracle *cudnn, const ashlar_rnn_view *view, size_t gates) {
     cudnnDataType_t type;
     int dims = 0, shape[3] = {0}, strides[3] = {0};
     REQUIRE(cudnnGetTensorNdDescriptor(cudnn->matrix, 3, &type, &dims, shape, strides) ==
             CUDNN_STATUS_SUCCESS);
-    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, layer, matrix);
-    CHECK_ZU((size_t)((char *)matrix_at - base), gate_offset(layout, layer, matrix, gate) * item);
-    CHECK_ZU((size_t)((char *)bias_at - base), gate_offset(layout, layer, bias, gate) * item);
-    CHECK_ZU((size_t)shape[1], view.rows / GATES);
-    CHECK_ZU((size_t)shape[2], view.cols);
-    CHECK_ZU((size_t)strides[1], view.cols);
+    CHECK_ZU((size_t)shape[1], view->rows / gates);
+    CHECK_ZU((size_t)shape[2], view->cols);
+    CHECK_ZU((size_t)strides[1], view->cols);
+}
+
+/* Ask for one linear layer: the gates of W, then those of R, then the projection. */
+static void compare_linear(const oracle *cudnn, const ashlar_rnn_layout *layout, size_t part,
+                           size_t linear_id) {
+    const size_t block = linear_id / layout->gates, gate = linear_id % layout->gates;
+    static const ashlar_rnn_tensor matrices[] = {ASHLAR_RNN_W, ASHLAR_RNN_R, ASHLAR_RNN_WP};
+    static const ashlar_rnn_tensor biases[] = {ASHLAR_RNN_BW, ASHLAR_RNN_BR};
+    void *matrix_at = NULL, *bias_at = NULL;
+    REQUIRE(cudnnGetRNNWeightParams(cudnn->handle, cudnn->rnn, (int32_t)part,
+                                    layout->elements * ashlar_dtype_bytes(layout->config.dtype),
+                                    base, (int32_t)linear_id, cudnn->matrix, &matrix_at,
+                                    cudnn->bias, &bias_at) == CUDNN_STATUS_SUCCESS);
+    const size_t gates = block < 2 ? layout->gates : 1;
+    compare_place(matrix_at, layout, part, matrices[block], gate, gates);
+    if (block < 2) {
+        compare_place(bias_at, layout, part, biases[block], gate, gates);
+    }
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, part, matrices[block]);
+    if (view.rows > 0) {
+        compare_shape(cudnn, &view, gates);
+    }
 }
 
 static void compare_config(const oracle *cudnn, const ashlar_rnn_config *config) {
     ashlar_rnn_layout layout;
     REQUIRE(ashlar_rnn_layout_init(&layout, config) == ASHLAR_OK);
-    REQUIRE(oracle_configure(cudnn, config));
+    REQUIRE(oracle_configure(cudnn, &layout));
     size_t bytes = 0;
-    REQUIRE(cudnnGetRNNWeightSpaceSize(cudnn->handle, cudnn->rnn, &bytes) ==
-            CUDNN_STATUS_SUCCESS);
+    REQUIRE(cudnnGetRNNWeightSpaceSize(cudnn->handle, cudnn->rnn, &bytes) == CUDNN_STATUS_SUCCESS);
     CHECK_ZU(layout.elements * ashlar_dtype_bytes(config->dtype), bytes);
-    for (size_t layer = 0; layer < config->layers; layer++) {
-        for (size_t linear_id = 0; linear_id < 2 * GATES; linear_id++) {
-            compare_gate(cudnn, &layout, layer, linear_id);
+    const size_t projection = config->cell == ASHLAR_RNN_LSTM; /* only there it has a number */
+    for (size_t part = 0; part < layout.parts; part++) {
+        for (size_t linear_id = 0; linear_id < 2 * layout.gates + projection; linear_id++) {
+            compare_linear(cudnn, &layout, part, linear_id);
         }
     }
+}
+
+/* Sizes small and large; every cell, bias, direction and projection by chance. */
+static ashlar_rnn_config random_config(int i) {
+    const size_t widest = i % 2 == 0 ? 40 : 2000;
+    ashlar_rnn_config config = {
+        .input = random_between(1, widest),
+        .hidden = random_between(1, widest),
+        .layers = random_between(1, 8),
+        .dtype = random_between(0, 1) == 0 ? ASHLAR_F32 : ASHLAR_F64,
+        .cell = (ashlar_rnn_cell)random_between(0, ASHLAR_RNN_CELL_COUNT - 1),
+        .bias = (ashlar_rnn_bias)random_between(0, ASHLAR_RNN_BIAS_COUNT - 1),
+        .directions = random_between(1, 2),
+    };
+    if (config.cell == ASHLAR_RNN_LSTM && random_between(0, 1) == 0) {
+        config.projection = random_between(0, config.hidden - 1);
+    }
+    return config;
 }
 
 static void cudnn_places_every_weight_where_the_layout_does(void) {
@@ -108,13 +161,7 @@ static void cudnn_places_every_weight_where_the_layout_does(void) {
     REQUIRE(cudnnCreateTensorDescriptor(&cudnn.matrix) == CUDNN_STATUS_SUCCESS);
     REQUIRE(cudnnCreateTensorDescriptor(&cudnn.bias) == CUDNN_STATUS_SUCCESS);
     for (int i = 0; i < CONFIG_COUNT; i++) {
-        const size_t widest = i % 2 == 0 ? 40 : 2000;
-        const ashlar_rnn_config config = {
-            .input = random_between(1, widest),
-            .hidden = random_between(1, widest),
-            .layers = random_between(1, 8),
-            .dtype = random_between(0, 1) == 0 ? ASHLAR_F32 : ASHLAR_F64,
-        };
+        const ashlar_rnn_config config = random_config(i);
         compare_config(&cudnn, &config);
     }
     cudnnDestroyTensorDescriptor(cudnn.bias);

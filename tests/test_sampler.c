@@ -57,8 +57,9 @@ static void distribution_after(const int32_t *history, size_t count, double temp
     memcpy(made.inputs, history, count * sizeof history[0]);
     open_reference(&r);
     reference_arguments(&r, &made, &s);
+    s.layout.config.dropout = 0; /* it has a reserve, as in training */
     ashlar_embedding_forward_f64(&s.embedding);
-    ashlar_lstm_forward_f64(&s.lstm);
+    ashlar_rnn_cpu_passes_of(ASHLAR_F64)->forward(&s.rnn);
     ashlar_linear_forward_f64(&s.linear);
     const ashlar_softmax_args softmax = {
         .rows = 1, .classes = CLASSES, .temperature = temperature,
@@ -107,6 +108,17 @@ static void drawing_symbol_by_symbol_equals_one_long_forward_pass(void) {
     check_text(1, NULL, 0);
     check_text(0.6, (const int32_t[]){4, 10, 0, 7, 7}, 5);
     check_text(3, (const int32_t[]){1}, 1);
+}
+
+static void so_it_does_with_every_cell(void) {
+    const ashlar_model_config usual = model_config;
+    for (int cell = 0; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
+        model_config.cell = (ashlar_rnn_cell)cell;
+        model_config.projection = cell == ASHLAR_RNN_LSTM ? 7 : 0;
+        model_config.dropout = 0.5; /* is of training only */
+        check_text(1, (const int32_t[]){4, 10}, 2);
+    }
+    model_config = usual;
 }
 
 /* ---- what decides the text ---- */
@@ -361,6 +373,7 @@ static void a_feed_that_failed_can_be_repeated(void) {
 
 int main(void) {
     RUN(drawing_symbol_by_symbol_equals_one_long_forward_pass);
+    RUN(so_it_does_with_every_cell);
     RUN(a_seed_gives_the_same_text_and_another_gives_another);
     RUN(a_low_temperature_draws_the_likeliest_and_a_high_one_everything);
     RUN(a_number_beyond_the_sum_of_the_probabilities_is_the_last_class);

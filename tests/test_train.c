@@ -26,6 +26,7 @@ static void reference_steps(reference *r, const ashlar_train_config *c, ashlar_b
     for (size_t i = 0; i < c->steps; i++) {
         ashlar_step_sizes sizes;
         ashlar_batcher_next(batcher, batch);
+        model->dropout_seed = c->seed + (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
         CHECK(ashlar_model_sizes(model, batch->steps, c->batch, &sizes) == ASHLAR_OK);
         CHECK(ashlar_model_step(model, batch, c->batch, &sizes, results) == ASHLAR_OK);
         const double rate = ashlar_schedule_rate(&c->schedule, i + 1);
@@ -41,7 +42,13 @@ static void reference_steps(reference *r, const ashlar_train_config *c, ashlar_b
 }
 
 static void run_reference(reference *r, const ashlar_train_config *c) {
-    const ashlar_model_config config = {256, c->embedding, c->hidden, c->layers};
+    const ashlar_model_config config = {.classes = 256,
+                                        .embedding = c->embedding,
+                                        .hidden = c->hidden,
+                                        .layers = c->layers,
+                                        .cell = c->cell,
+                                        .projection = c->projection,
+                                        .dropout = c->dropout};
     const ashlar_batcher_config supply = {
         .batch = c->batch, .max_steps = c->max_length, .seed = c->seed};
     static int32_t inputs[BATCH * MAX_LENGTH], targets[BATCH * MAX_LENGTH], lengths[BATCH];
@@ -130,6 +137,26 @@ static void losses_and_report_are_those_of_the_loop_written_out(void) {
     CHECK(report.device.kind == ASHLAR_DEVICE_SOFT && report.device.ordinal == 0);
     CHECK(strcmp(report.device.name, device->info.name) == 0);
     close_text();
+}
+
+/* Each step drops by its own seed, which its number and that of the training give. */
+static void other_stacks_and_dropout_are_those_of_the_loop_too(void) {
+    static reference r;
+    static shown seen;
+    for (int i = 0; i < ASHLAR_RNN_CELL_COUNT; i++) {
+        ashlar_train_config config = small_config(12);
+        ashlar_train_report report;
+        config.layers = 2;
+        config.cell = (ashlar_rnn_cell)i;
+        config.projection = config.cell == ASHLAR_RNN_LSTM ? 3 : 0;
+        config.dropout = 0.25;
+        REQUIRE(open_text("memory=256MiB"));
+        run_reference(&r, &config);
+        REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);
+        check_shown(&r, &seen, 12);
+        CHECK_ZU(report.parameters, r.parameters);
+        close_text();
+    }
 }
 
 /* Per step: 8 launches, 3 uploads and a fill, then the update and the results' copy; one wait. */
@@ -255,6 +282,7 @@ static void show_may_be_left_out_and_the_model_is_there_afterwards(void) {
 
 int main(void) {
     RUN(losses_and_report_are_those_of_the_loop_written_out);
+    RUN(other_stacks_and_dropout_are_those_of_the_loop_too);
     RUN(driver_calls_are_counted_by_phase);
     RUN(the_plan_changes_no_loss_and_serves_every_block);
     RUN(the_loss_falls);

@@ -127,6 +127,7 @@ static void another_text_is_refused(void) {
 /* ---- files with something wrong in them ---- */
 
 static const char *const KEYS[] = {
+    "ashlar.cell",            "ashlar.projection",     "ashlar.dropout",
     "ashlar.layers",          "ashlar.hidden",         "ashlar.embedding",  "ashlar.batch",
     "ashlar.max_length",      "ashlar.seed",           "ashlar.optimizer",  "ashlar.learning_rate",
     "ashlar.momentum",        "ashlar.dampening",      "ashlar.nesterov",   "ashlar.beta1",
@@ -136,7 +137,7 @@ static const char *const KEYS[] = {
     "ashlar.warmup_steps",    "ashlar.text",           "ashlar.step",       "ashlar.recent",
     "ashlar.optimizer_state", "ashlar.random",
 };
-enum { STEP = 26, RECENT, STATE, RANDOM };
+enum { STEP = 29, RECENT, STATE, RANDOM };
 enum { KEYS_COUNT = sizeof KEYS / sizeof KEYS[0] };
 
 /* The good file's metadata, and a model whose arena can be saved with it. */

@@ -24,36 +24,44 @@ typedef struct ashlar_rnn_batch {
     size_t steps;           /* T, 1.. */
     size_t batch;           /* B, 1.. */
     const int32_t *lengths; /* [B] in host memory, each 1..T, any order; copied by each call */
+    uint64_t dropout_seed;  /* forward, with dropout and a reserve: which outputs are dropped;
+                               another one for every step of a training */
 } ashlar_rnn_batch;
 
 /*
- * Every buffer of the three calls, in device memory, of the layout's type. Each call reads only
- * the fields named for it. Outputs are overwritten except dweights; none may overlap another or
+ * Every buffer of the three calls, in device memory, of the layout's type; letters as in
+ * rnn_layout.h, states by part. Each call reads only the fields named for it, and what is marked
+ * LSTM only for that cell. Outputs are overwritten except dweights; none may overlap another or
  * an input. All are in use until the stream has passed the call.
  */
 typedef struct ashlar_rnn_buffers {
     void *reserve; /* all calls; forward: NULL for inference */
     void *work;    /* all calls; scratch */
 
-    const void *x;       /* [T, B, I]  forward, backward_weights; not read past the lengths */
-    const void *hx, *cx; /* [L, B, H]  forward; NULL: zeros */
-    const void *weights; /* the stack  forward, backward_data */
-    void *y;             /* [T, B, H]  forward; 0 past the lengths */
-    void *hy, *cy;       /* [L, B, H]  forward; NULL: not wanted */
+    const void *x;       /* [T, B, I]   forward, backward_weights; not read past the lengths */
+    const void *hx;      /* [L*D, B, P] forward; NULL: zeros */
+    const void *cx;      /* [L*D, B, H] forward, LSTM; NULL: zeros */
+    const void *weights; /* the stack   forward, backward_data */
+    void *y;             /* [T, B, D*P] forward; 0 past the lengths; of a row first direction 0 */
+    void *hy;            /* [L*D, B, P] forward; NULL: not wanted */
+    void *cy;            /* [L*D, B, H] forward, LSTM; NULL: not wanted */
 
-    const void *dy;        /* [T, B, H]  backward_data; not read past the lengths; NULL: zeros */
-    const void *dhy, *dcy; /* [L, B, H]  backward_data; NULL: zeros */
-    void *dx;              /* [T, B, I]  backward_data; 0 past the lengths; NULL: not wanted */
-    void *dhx, *dcx;       /* [L, B, H]  backward_data; NULL: not wanted */
+    const void *dy;  /* [T, B, D*P] backward_data; not read past the lengths; NULL: zeros */
+    const void *dhy; /* [L*D, B, P] backward_data; NULL: zeros */
+    const void *dcy; /* [L*D, B, H] backward_data, LSTM; NULL: zeros */
+    void *dx;        /* [T, B, I]   backward_data; 0 past the lengths; NULL: not wanted */
+    void *dhx;       /* [L*D, B, P] backward_data; NULL: not wanted */
+    void *dcx;       /* [L*D, B, H] backward_data, LSTM; NULL: not wanted */
 
-    void *dweights; /* the stack  backward_weights; ADDED to */
+    void *dweights; /* the stack    backward_weights; ADDED to */
 } ashlar_rnn_buffers;
 
 /*
- * An LSTM stack for `device`. It holds no weights and no device memory.
+ * A stack of recurrent layers for `device`. It holds no weights and no device memory.
  *
  * Ownership: *out is the caller's; the device must outlive it.
- * Errors:    those of ashlar_rnn_layout_init(); ASHLAR_ENOTSUP (a CUDA device); ASHLAR_EHOSTMEM.
+ * Errors:    those of ashlar_rnn_layout_init(); ASHLAR_ENOTSUP (a CUDA device; a type that the
+ *            device has no arithmetic for: on the CPU all but F32 and F64); ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create(ashlar_device *device,
                                                              const ashlar_rnn_config *config,
@@ -65,8 +73,14 @@ ASHLAR_API const ashlar_rnn_layout *ashlar_rnn_layout_of(const ashlar_rnn *rnn);
 
 /*
  * Declare a stack's weights in an arena, as one group in packed order, under PyTorch's names:
- * prefix + ".weight_ih_l0", ".weight_hh_l0", ".bias_ih_l0", ".bias_hh_l0" and so on by layer.
- * *first gets the first tensor's number; its view is the stack's `weights`.
+ * prefix + ".weight_ih_l0", ".weight_hh_l0", ".bias_ih_l0", ".bias_hh_l0", ".weight_hr_l0" (the
+ * projection) by layer, the same with "_reverse" behind for the reverse direction, and of these
+ * what there is. *first gets the first tensor's number; its view is the stack's `weights`.
+ *
+ * Each tensor has PyTorch's shape, order of gates and order of elements, so that a checkpoint of
+ * the arena is a file that PyTorch loads; only the order of the tensors in memory is cuDNN's. With
+ * ASHLAR_RNN_BIAS_DOUBLE the module is one with bias=True, with _NONE one with bias=False. PyTorch
+ * has no single bias: such a stack is its bias=True with zeros for the tensors that are missing.
  *
  * Errors: those of ashlar_arena_add_group().
  */

@@ -1,18 +1,23 @@
 /*
  * rnn_layout.h - where each weight of an RNN stack lies in cuDNN's packed order.
  *
- * Element offsets of one stack of L layers, input width I, hidden width H, G gates (LSTM: 4, in
- * the order i f g o), one direction, two biases:
+ * Element offsets of one stack of L layers in D directions, input width I, hidden width H, G gates,
+ * a state of P elements (the projection's width; without one P = H), N_b biases per gate row:
  *
- *     in(0) = I, in(l > 0) = H
- *     matrices of layer l    W [G, H, in(l)] then R [G, H, H], row-major, rows = outputs
- *     base(l)              = sum over k < l of G*H*(in(k) + H)
- *     biases of layer l    = base(L) + l * 2*G*H: bW [G, H] then bR [G, H]
- *     elements             = base(L) + L * 2*G*H
+ *     in(0) = I, in(l > 0) = D*P         every layer above the first reads all directions
+ *     part p = l*D + d                   layer l in direction d (0 forward, 1 reverse)
+ *     matrices of part p   W [G, H, in(l)], R [G, H, P], with a projection also Wp [P, H];
+ *                          row-major, rows = outputs
+ *     base(p)            = sum over q < p of the elements of q's matrices
+ *     biases of part p   = base(L*D) + p * N_b*G*H: bW [G, H], then bR [G, H], where they exist
+ *     elements           = base(L*D) + L*D * N_b*G*H
  *
- * so all matrices of all layers come first, then all biases; no padding anywhere. cuDNN does not
+ * so all matrices of all parts come first, then all biases; no padding anywhere. cuDNN does not
  * document this order; it is what cudnnGetRNNWeightParams of cuDNN 9 returns for every
  * configuration asked (tests/test_rnn_layout_cudnn.c asks it again where cuDNN is installed).
+ *
+ * Gates are in the order i f g o (LSTM) and r z n (GRU), as in PyTorch: each of the tensors here
+ * is, byte for byte, the PyTorch parameter that ashlar_rnn_declare() names.
  */
 #ifndef ASHLAR_RNN_LAYOUT_H
 #define ASHLAR_RNN_LAYOUT_H
@@ -25,48 +30,95 @@
 
 ASHLAR_BEGIN_DECLS
 
-enum { ASHLAR_LSTM_GATES = 4 };
+/*
+ * Name, gates, text. With s = W x + bW and u = R h + bR, of each gate its own:
+ *
+ *     LSTM         i, f, o = sigmoid(s + u)   g = tanh(s + u)
+ *                  c' = f c + i g             h' = o tanh(c'), with a projection Wp (o tanh(c'))
+ *     GRU          r, z = sigmoid(s + u)      n = tanh(s + r u)      h' = (1 - z) n + z h
+ *     TANH, RELU   h' = tanh(s + u)           h' = max(0, s + u)
+ */
+#define ASHLAR_RNN_CELL_MAP(X) \
+    X(LSTM, 4, "lstm")         \
+    X(GRU, 3, "gru")           \
+    X(TANH, 1, "tanh")         \
+    X(RELU, 1, "relu")
 
+#define ASHLAR_RNN_CELL_ENUM(name, gates, text) ASHLAR_RNN_##name,
+typedef enum ashlar_rnn_cell {
+    ASHLAR_RNN_CELL_MAP(ASHLAR_RNN_CELL_ENUM)
+    ASHLAR_RNN_CELL_COUNT
+} ashlar_rnn_cell;
+
+/* Which biases there are. One that is not there is zero in the cell's formula. */
+typedef enum ashlar_rnn_bias {
+    ASHLAR_RNN_BIAS_DOUBLE,    /* bW and bR */
+    ASHLAR_RNN_BIAS_NONE,
+    ASHLAR_RNN_BIAS_INPUT,     /* bW */
+    ASHLAR_RNN_BIAS_RECURRENT, /* bR */
+    ASHLAR_RNN_BIAS_COUNT
+} ashlar_rnn_bias;
+
+/* With only the sizes given, it is what PyTorch's nn.LSTM(input, hidden, layers) is. */
 typedef struct ashlar_rnn_config {
-    size_t input;       /* I, 1.. */
-    size_t hidden;      /* H, 1.. */
-    size_t layers;      /* L, 1.. */
+    size_t input;  /* I, 1.. */
+    size_t hidden; /* H, 1.. */
+    size_t layers; /* L, 1.. */
     ashlar_dtype dtype;
+    ashlar_rnn_cell cell;
+    ashlar_rnn_bias bias;
+    size_t directions; /* D; 0 and 1: forward, 2: forward and reverse */
+    size_t projection; /* 0: none; 1 .. H-1: P, of the LSTM only */
+    double dropout;    /* 0 <= p < 1: of the outputs between layers, in training, this part is 0 */
 } ashlar_rnn_config;
 
-/* One layer's four tensors. All gates of one are contiguous, so each is one matrix product. */
+/* The tensors of one part. All gates of one are contiguous, so each is one matrix product. */
 typedef enum ashlar_rnn_tensor {
     ASHLAR_RNN_W,  /* [G*H, in(l)] */
-    ASHLAR_RNN_R,  /* [G*H, H] */
+    ASHLAR_RNN_R,  /* [G*H, P] */
     ASHLAR_RNN_BW, /* [G*H] */
     ASHLAR_RNN_BR, /* [G*H] */
+    ASHLAR_RNN_WP, /* [P, H] */
     ASHLAR_RNN_TENSOR_COUNT
 } ashlar_rnn_tensor;
 
 typedef struct ashlar_rnn_view {
     size_t offset; /* elements from the start of the stack */
-    size_t rows;   /* G*H */
-    size_t cols;   /* in(l), H, or 1 for a bias */
+    size_t rows;   /* 0: there is no such tensor, and the other fields are 0 as well */
+    size_t cols;   /* 1 for a bias */
 } ashlar_rnn_view;
 
 typedef struct ashlar_rnn_layout {
-    ashlar_rnn_config config;
-    size_t elements; /* of the whole stack; below 2^31 */
+    ashlar_rnn_config config; /* as given, with directions 1 or 2 */
+    size_t gates;             /* G */
+    size_t state;             /* P */
+    size_t output;            /* D*P, the width of y */
+    size_t parts;             /* L*D */
+    size_t elements;          /* of the whole stack; below 2^31 */
 } ashlar_rnn_layout;
 
 /*
  * Check `config` and compute its layout.
  *
- * Errors: ASHLAR_EINVAL (a dimension of 0, an unknown type), ASHLAR_EOVERFLOW (2^31 elements or
- *         more: cuDNN 9.19 counts them in 32 bits and then reports a wrong size as a success).
+ * Errors: ASHLAR_EINVAL (a dimension of 0, an unknown type, cell or bias, more than 2 directions,
+ *         a projection that is no LSTM's or not below hidden, a dropout outside its range),
+ *         ASHLAR_EOVERFLOW (2^31 elements or more: cuDNN 9.19 counts them in 32 bits and then
+ *         reports a wrong size as a success).
  * Threads: any; touches only its arguments. *layout is written only on ASHLAR_OK.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_layout_init(ashlar_rnn_layout *layout,
-                                                       const ashlar_rnn_config *config);
+                                                                  const ashlar_rnn_config *config);
 
-/* Where one tensor lies. Requires layer < layers and a valid tensor. */
-ASHLAR_API ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout, size_t layer,
-                                       ashlar_rnn_tensor tensor);
+/* Where one tensor lies. Requires part < layout->parts and a valid tensor. */
+ASHLAR_API ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout, size_t part,
+                                                  ashlar_rnn_tensor tensor);
+
+/* "lstm", "gru", "tanh", "relu"; NULL for a value that is no cell. */
+ASHLAR_API const char *ashlar_rnn_cell_name(ashlar_rnn_cell cell);
+
+/* The cell of that name. Errors: ASHLAR_EINVAL (no such cell), naming those there are. */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_cell_parse(const char *name,
+                                                                 ashlar_rnn_cell *out);
 
 ASHLAR_END_DECLS
 

@@ -1,0 +1,100 @@
+/*
+ * rnn_cpu.h - the RNN's forward and backward passes on plain memory (internal).
+ *
+ * The cells' formulas are those of rnn_layout.h, and the weights are read where they lie. The three
+ * calls are cuDNN's: forward, then backward_data, then backward_weights, with one reserve from the
+ * first to the last.
+ *
+ * A batch is padded, time-major: x [T, B, I], y [T, B, D*P]. Sequence b has lengths[b] steps, in
+ * any order of lengths; the reverse direction begins at each sequence's own last step. Past its
+ * length its x and dy are never read, its y and dx are 0. Inside, the batch is sorted by length and
+ * its padding left out, so the work is that of the sum of the lengths, whatever their order.
+ *
+ * No function here allocates, fails or keeps anything between calls. Threads: any, on distinct
+ * outputs, work and reserve. The same arguments give the same bits (see blas.h).
+ */
+#ifndef ASHLAR_RNN_CPU_H
+#define ASHLAR_RNN_CPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/status.h>
+
+#include <ashlar/rnn_layout.h>
+
+/*
+ * Every pointer of the three calls; each reads only the fields named for it. The elements are
+ * those of layout->config.dtype, which must be the type of the pass called (asserted).
+ * Outputs are overwritten except dweights, and must not overlap each other or any input, except
+ * that hy may be hx and cy may be cx: a running state is then updated in place. Cells other than
+ * the LSTM have no c: cx, cy, dcy and dcx are not touched then.
+ */
+typedef struct ashlar_rnn_cpu_args {
+    /* all three */
+    const ashlar_rnn_layout *layout;
+    size_t steps;           /* T, 1.. */
+    size_t batch;           /* B, 1.. */
+    const int32_t *lengths; /* [B], each 1..T, any order */
+    void *reserve; /* reserve_bytes, 64-byte aligned; forward: NULL = inference, no backward */
+    void *work;    /* work_bytes, 64-byte aligned; scratch of one call */
+
+    /* forward */
+    uint64_t dropout_seed; /* read where there are dropout and a reserve, which keeps it */
+    const void *x;         /* [T, B, I], also read by backward_weights */
+    const void *hx;        /* [L*D, B, P], NULL = zeros */
+    const void *cx;        /* [L*D, B, H], NULL = zeros */
+    const void *weights;   /* [layout->elements], also read by backward_data */
+    void *y;               /* [T, B, D*P] */
+    void *hy;              /* [L*D, B, P], NULL = not wanted */
+    void *cy;              /* [L*D, B, H], NULL = not wanted */
+
+    /* backward_data */
+    const void *dy;  /* [T, B, D*P], NULL = zeros */
+    const void *dhy; /* [L*D, B, P], NULL = zeros */
+    const void *dcy; /* [L*D, B, H], NULL = zeros */
+    void *dx;        /* [T, B, I], NULL = not wanted */
+    void *dhx;       /* [L*D, B, P], NULL = not wanted */
+    void *dcx;       /* [L*D, B, H], NULL = not wanted */
+
+    /* backward_weights */
+    void *dweights; /* [layout->elements], ADDED to */
+} ashlar_rnn_cpu_args;
+
+/*
+ * Bytes of the two buffers for batches of at most `batch` sequences of at most `steps` steps.
+ *
+ * training  true: for all three calls. false: for forward without a reserve, *reserve_bytes is 0
+ *
+ * Neither depends on the lengths, and neither shrinks when steps or batch grows, so the sizes of
+ * the largest batch do for every smaller one.
+ * Errors: ASHLAR_EINVAL (steps or batch 0), ASHLAR_EOVERFLOW (a size does not fit, or the matrix
+ *         product cannot count it). Outputs are written only on ASHLAR_OK.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps,
+                                                     size_t batch, bool training,
+                                                     size_t *reserve_bytes, size_t *work_bytes);
+
+typedef void ashlar_rnn_cpu_pass(const ashlar_rnn_cpu_args *args);
+
+/* The calls for one element type. */
+typedef struct ashlar_rnn_cpu_passes {
+    /* y, hy, cy from x, hx, cx; with a reserve it also leaves there what the others need. */
+    ashlar_rnn_cpu_pass *forward;
+    /* dx, dhx, dcx from dy, dhy, dcy. The gates in the reserve become gradients: once a forward. */
+    ashlar_rnn_cpu_pass *backward_data;
+    /* dweights += the gradient. Requires backward_data on this reserve before; x as in forward. */
+    ashlar_rnn_cpu_pass *backward_weights;
+} ashlar_rnn_cpu_passes;
+
+/* Compiled for several instruction sets (meson.build), which all get the same bits. */
+extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f32_baseline;
+extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f64_baseline;
+extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f32_avx2;
+extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f64_avx2;
+
+/* The best that this processor runs (rnn_cpu_x86.c or rnn_cpu_any.c); NULL: no such type here. */
+const ashlar_rnn_cpu_passes *ashlar_rnn_cpu_passes_of(ashlar_dtype dtype);
+
+#endif /* ASHLAR_RNN_CPU_H */

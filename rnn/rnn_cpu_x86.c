@@ -1,0 +1,10 @@
+/* The choice between instruction sets on x86-64. */
+#include "rnn_cpu.h"
+
+const ashlar_rnn_cpu_passes *ashlar_rnn_cpu_passes_of(ashlar_dtype dtype) {
+    static const ashlar_rnn_cpu_passes *const passes[2][ASHLAR_DTYPE_COUNT] = {
+        {[ASHLAR_F32] = &ashlar_rnn_cpu_f32_baseline, [ASHLAR_F64] = &ashlar_rnn_cpu_f64_baseline},
+        {[ASHLAR_F32] = &ashlar_rnn_cpu_f32_avx2, [ASHLAR_F64] = &ashlar_rnn_cpu_f64_avx2},
+    };
+    return passes[__builtin_cpu_supports("avx2") != 0][dtype];
+}

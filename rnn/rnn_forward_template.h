@@ -1,0 +1,155 @@
+/*
+ * rnn_forward_template.h - the RNN's forward pass over layers, directions and steps, for one
+ * element type (internal; see rnn_rows_template.h).
+ */
+#ifndef ASHLAR_RNN_FORWARD_TEMPLATE_H
+#define ASHLAR_RNN_FORWARD_TEMPLATE_H
+
+#include <string.h>
+
+#include "cell_gru_template.h"
+#include "cell_lstm_template.h"
+#include "cell_plain_template.h"
+#include "check_level.h"
+#include "rnn_rows_template.h"
+
+static cell_function *const forward_cells[ASHLAR_RNN_CELL_COUNT] = {
+    [ASHLAR_RNN_LSTM] = lstm_forward,
+    [ASHLAR_RNN_GRU] = gru_forward,
+    [ASHLAR_RNN_TANH] = tanh_forward,
+    [ASHLAR_RNN_RELU] = relu_forward,
+};
+
+/* Where a row of R's products, or a row of R's biases, has its column of gates. */
+static size_t recurrent_column(const ashlar_rnn_rows *batch, size_t row) {
+    return row < batch->split ? row : row + batch->gate_rows - batch->split;
+}
+
+/* bias [K]: all that is to be added to each column of gates. */
+static void gather_bias(const ashlar_rnn_rows *batch, const part_view *part, const real *weights,
+                        real *bias) {
+    const ashlar_rnn_view w = part->place[ASHLAR_RNN_BW], r = part->place[ASHLAR_RNN_BR];
+    memset(bias, 0, batch->kept * sizeof(real));
+    for (size_t j = 0; j < w.rows; j++) {
+        bias[j] = weights[w.offset + j];
+    }
+    for (size_t j = 0; j < r.rows; j++) {
+        bias[recurrent_column(batch, j)] += weights[r.offset + j];
+    }
+}
+
+/* What a whole part needs besides its own memory. */
+typedef struct forward_room {
+    const real *weights;
+    const real *bias; /* [K] */
+    real *sums;       /* [B, G*H] */
+    real *full;       /* [B, H], inference with a projection */
+} forward_room;
+
+static void forward_step(const ashlar_rnn_rows *batch, const part_view *part,
+                         const forward_room *room, size_t t) {
+    const size_t active = ashlar_rnn_rows_active(batch, t), rows = batch->gate_rows;
+    const size_t hidden = part->hidden, state = part->state, direction = part->direction;
+    const ashlar_rnn_view project = part->place[ASHLAR_RNN_WP];
+    const bool has_sums = batch->split < rows;
+    real *const before = part->states + states_before(batch, direction, t) * state;
+    real *const after = part->states + states_after(batch, direction, t) * state;
+    real *const fulls = batch->training ? part->fulls + batch->start[t] * hidden : room->full;
+    const cell_step step = {
+        .hidden = hidden,
+        .bias = room->bias,
+        .gates = part->gates + batch->start[t] * batch->kept,
+        .sums = room->sums,
+        .state = before,
+        .cell = part->cells + cells_before(batch, direction, t) * hidden,
+        .next_cell = part->cells + cells_after(batch, direction, t) * hidden,
+        .output = project.rows == 0 ? after : fulls,
+    };
+    REAL(ashlar_gemm)(false, true, active, rows, state, 1, before, state,
+                      room->weights + part->place[ASHLAR_RNN_R].offset, state, !has_sums,
+                      has_sums ? step.sums : step.gates, has_sums ? rows : batch->kept);
+    forward_cells[batch->layout->config.cell](&step, 0, active);
+    if (project.rows > 0) {
+        REAL(ashlar_gemm)(false, true, active, state, hidden, 1, fulls, hidden,
+                          room->weights + project.offset, hidden, 0, after, state);
+    }
+}
+
+/* One part, from its layer's input [N, in] to its last states. */
+static void forward_part(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                         const part_view *part, const real *input) {
+    char *const work = args->work;
+    real *const bias = (real *)(void *)(work + batch->map.bias);
+    const forward_room room = {
+        .weights = args->weights,
+        .bias = bias,
+        .sums = (real *)(void *)(work + batch->map.sums),
+        .full = (real *)(void *)(work + batch->map.full),
+    };
+    /* First of all: in inference the states about to be written may be this input. */
+    REAL(ashlar_gemm)(false, true, batch->row_count, batch->gate_rows, part->input, 1, input,
+                      part->input, room.weights + part->place[ASHLAR_RNN_W].offset, part->input, 0,
+                      part->gates, batch->kept);
+    gather_bias(batch, part, room.weights, bias);
+    read_first_states(batch, args, part);
+    for (size_t i = 0; i < batch->steps; i++) {
+        forward_step(batch, part, &room, part->direction == 0 ? i : batch->steps - 1 - i);
+    }
+    write_last_states(batch, args, part);
+}
+
+/* The input of layer l > 0 where it is a copy; in inference all of them share one. */
+static real *joined_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                          size_t l) {
+    char *const work = args->work, *const reserve = args->reserve;
+    return batch->training
+               ? (real *)(void *)(reserve + batch->map.inputs + (l - 1) * batch->map.input_bytes)
+               : (real *)(void *)(work + batch->map.rows);
+}
+
+static uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args) {
+    return (uint64_t *)(void *)((char *)args->reserve + batch->map.seed);
+}
+
+/* The input of layer l > 0, made from the outputs of layer l - 1. */
+static const real *make_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                              size_t l) {
+    if (!batch->is_joined) {
+        const part_view below = open_part(batch, args, l - 1, 0);
+        return forward_outputs(batch, &below);
+    }
+    real *const input = joined_input(batch, args, l);
+    for (size_t d = 0; d < batch->layout->config.directions; d++) {
+        const part_view below = open_part(batch, args, l - 1, d);
+        join_outputs(batch, &below, input);
+    }
+    if (batch->is_dropping) {
+        drop_rows(batch, args->dropout_seed, l, input);
+    }
+    return input;
+}
+
+static void forward_pass(const ashlar_rnn_cpu_args *args) {
+    ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE);
+    const ashlar_rnn_rows batch = ashlar_rnn_rows_open(args, args->reserve != NULL);
+    const ashlar_rnn_config *config = &args->layout->config;
+    real *const rows = (real *)(void *)((char *)args->work + batch.map.rows);
+    const real *input = rows;
+    pack_rows(&batch, args->x, config->input, rows);
+    if (batch.is_dropping) {
+        *kept_seed(&batch, args) = args->dropout_seed;
+    }
+    for (size_t l = 0; l < config->layers; l++) {
+        input = l == 0 ? input : make_input(&batch, args, l);
+        for (size_t d = 0; d < config->directions; d++) {
+            const part_view part = open_part(&batch, args, l, d);
+            forward_part(&batch, args, &part, input);
+        }
+    }
+    for (size_t d = 0; d < config->directions; d++) {
+        const part_view part = open_part(&batch, args, config->layers - 1, d);
+        write_outputs(&batch, &part, args->y);
+    }
+}
+
+#endif /* ASHLAR_RNN_FORWARD_TEMPLATE_H */
