@@ -1,5 +1,6 @@
 /* ashlar-train: train a character RNN on text files. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -25,6 +26,7 @@ typedef struct command {
     const char *json;
     const char *losses;
     const char *snapshot;
+    bool wants_map;
     size_t sample_bytes;
     size_t threads;
     bool is_quiet;
@@ -55,7 +57,7 @@ static command defaults(void) {
     return c;
 }
 
-enum { OPTION_COUNT = 37 };
+enum { OPTION_COUNT = 39 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
@@ -76,6 +78,8 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"optimizer", "NAME", text, &c->rule.optimizer, 0, 0, "sgd, adam, adamw, adagrad, rmsprop"},
         {"learning-rate", "X", real, &t->optimizer.learning_rate, 1e-12, 10, "the highest one"},
         {"weight-decay", "X", real, &t->optimizer.weight_decay, 0, 10, "of any optimizer"},
+        {"no-bias-decay", NULL, ASHLAR_OPTION_FLAG, &t->without_bias_decay, 0, 0,
+         "of matrices only"},
         {"momentum", "X", real, &t->optimizer.momentum, 0, 0.9999, "of sgd and rmsprop"},
         {"nesterov", NULL, ASHLAR_OPTION_FLAG, &t->optimizer.nesterov, 0, 0,
          "look ahead, sgd with momentum"},
@@ -103,6 +107,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"json", "FILE", text, &c->json, 0, 0, "write the report there"},
         {"snapshot", "FILE", text, &c->snapshot, 0, 0,
          "write what the memory holds there (pickle)"},
+        {"map", NULL, ASHLAR_OPTION_FLAG, &c->wants_map, 0, 0, "print where each weight lies"},
         {"quiet", NULL, ASHLAR_OPTION_FLAG, &c->is_quiet, 0, 0, "print nothing but errors"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
@@ -195,10 +200,28 @@ static ashlar_status run_trainer(const command *c, ashlar_trainer *trainer,
     return status;
 }
 
+static ashlar_status print_map(const ashlar_arena *arena) {
+    size_t bytes = 0;
+    ashlar_status status = ashlar_arena_format_map(arena, NULL, 0, &bytes);
+    char *text = status == ASHLAR_OK ? malloc(bytes) : NULL;
+    if (status == ASHLAR_OK) {
+        status = text != NULL ? ashlar_arena_format_map(arena, text, bytes, NULL)
+                              : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a map");
+    }
+    if (status == ASHLAR_OK) {
+        printf("%s\n", text);
+    }
+    free(text);
+    return status;
+}
+
 static ashlar_status train(const command *c, ashlar_device *device, const ashlar_corpus *corpus) {
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
     ashlar_status status = ashlar_trainer_create(device, corpus, &c->train, &trainer);
+    if (status == ASHLAR_OK && c->wants_map) {
+        status = print_map(ashlar_trainer_model(trainer)->arena);
+    }
     if (status == ASHLAR_OK) {
         status = run_trainer(c, trainer, &report);
     }

@@ -64,8 +64,7 @@ static ashlar_status clear_gradients(const step *s) {
     ashlar_model *m = s->model;
     return s->is_rehearsal
                ? ASHLAR_OK
-               : ashlar_fill(m->device, ashlar_arena_region(m->arena, ASHLAR_REGION_GRADIENTS), 0,
-                             ashlar_arena_region_bytes(m->arena, ASHLAR_REGION_PARAMETERS), m->stream);
+               : ashlar_arena_zero(m->arena, ASHLAR_REGION_GRADIENTS, m->stream);
 }
 
 static void run_embedding_forward(void *args) {

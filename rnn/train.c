@@ -49,6 +49,20 @@ static ashlar_status take_staging(ashlar_trainer *t) {
     return ASHLAR_OK;
 }
 
+/* No weight decay for tensors of one dimension. */
+static ashlar_status spare_biases(ashlar_arena *arena) {
+    const ashlar_tensor_options options = {.has_no_decay = true};
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < ashlar_arena_tensor_count(arena) && status == ASHLAR_OK; i++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(arena, i, &info);
+        if (info.rank == 1) {
+            status = ashlar_arena_set_options(arena, i, &options);
+        }
+    }
+    return status;
+}
+
 static ashlar_status build_model(ashlar_trainer *t) {
     const ashlar_model_config model = {.classes = ASHLAR_BATCHER_SYMBOLS,
                                        .embedding = t->config.embedding,
@@ -68,6 +82,9 @@ static ashlar_status build_model(ashlar_trainer *t) {
     if (status == ASHLAR_OK) {
         status = ashlar_model_create(t->allocator, t->stream, &model,
                                      ashlar_optimizer_regions(&t->config.optimizer), &t->model);
+    }
+    if (status == ASHLAR_OK && t->config.without_bias_decay) {
+        status = spare_biases(t->model->arena);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_model_init_weights(t->model, t->config.seed);
@@ -382,7 +399,9 @@ ashlar_status ashlar_trainer_run(ashlar_trainer *t,
     report.training = end_phase(t, &last);
     ashlar_stats_read(t->allocator, &report.stats);
     report.step_memory = read_step_memory(t, &warm, &report.stats);
-    report.weights_contiguous = ashlar_arena_check(t->model->arena) == ASHLAR_OK;
+    report.weights_contiguous =
+        ashlar_arena_check(t->model->arena) == ASHLAR_OK &&
+        ashlar_arena_check_padding(t->model->arena, t->stream) == ASHLAR_OK;
     *out = report;
     return ASHLAR_OK;
 }

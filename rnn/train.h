@@ -19,6 +19,7 @@ typedef struct ashlar_train_config {
     size_t max_length; /* longest sequence in steps; longer ones are cut into pieces */
     size_t steps;
     ashlar_optimizer_config optimizer;
+    bool without_bias_decay;  /* weight decay is for matrices only */
     ashlar_schedule schedule; /* whose rate is each step's learning rate */
     uint64_t seed;
     size_t buckets;        /* ranges of lengths with a plan each; 0 and 1: one plan */

@@ -126,6 +126,7 @@ static void add_config(facts *f, const ashlar_train_parts *parts) {
     add_count(f, "ashlar.max_length", c->max_length);
     add_count(f, "ashlar.seed", c->seed);
     add_optimizer(f, &c->optimizer);
+    add_count(f, "ashlar.without_bias_decay", c->without_bias_decay);
     add_schedule(f, &c->schedule);
     add_text(f, parts->corpus);
 }

@@ -51,13 +51,13 @@ helps() {
     cat "$scratch/stderr"
     [ ! -s "$scratch/stderr" ] || return
     lines=$(wc -l <"$scratch/help")
-    [ "$lines" -ge 12 ] && [ "$lines" -le 40 ] || complain "$lines lines" || return
+    [ "$lines" -ge 12 ] && [ "$lines" -le 42 ] || complain "$lines lines" || return
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --data --steps --cell --layers --projection --dropout --hidden --embedding --batch \
-        --max-length --seed --optimizer --learning-rate --momentum --nesterov --loss-scale --schedule \
+        --max-length --seed --optimizer --learning-rate --no-bias-decay --momentum --nesterov --loss-scale --schedule \
         --warmup-steps --rate-floor --rate-every --rate-factor --clip --buckets --no-plan --plan \
-        --device --json --save --save-every --resume --losses --snapshot --sample --quiet --help; do
+        --device --json --save --save-every --resume --losses --snapshot --sample --map --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }

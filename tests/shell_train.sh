@@ -100,6 +100,25 @@ check 'quiet_changes_no_number' same loss_last "$scratch/a.json" "$scratch/quiet
 # A plan decides where blocks lie, and nothing else.
 check 'without_a_plan_it_runs_too' small "$scratch/unplanned.json" --seed 7 --no-plan
 check 'no_plan_changes_no_loss' same loss_last "$scratch/a.json" "$scratch/unplanned.json"
+
+maps() {
+    small "$scratch/mapped.json" --seed 7 --quiet --map >"$scratch/map" || return
+    grep -q '^parameters  *[0-9]' "$scratch/map" || complain 'no region' || return
+    grep -q ' F32   lstm.bias_hh_l0 \[128\]$' "$scratch/map" || complain 'no bias' || return
+}
+check 'the_arena_is_shown_as_a_map' maps
+
+# A decay so large that it shows; biases begin above 0, so what spares them changes the loss.
+decays() { # JSON OPTION...
+    small "$@" --seed 7 --weight-decay 5
+}
+differs() { # KEY JSON JSON
+    [ "$(value "$2" "$1")" != "$(value "$3" "$1")" ]
+}
+check 'weight_decay_is_for_all_tensors' decays "$scratch/decay_all.json"
+check 'or_for_matrices_only' decays "$scratch/decay_some.json" --no-bias-decay
+check 'which_is_another_training' \
+    differs loss_last "$scratch/decay_all.json" "$scratch/decay_some.json"
 check 'with_three_plans_it_runs_too' small "$scratch/buckets.json" --seed 7 --buckets 3
 check 'more_plans_change_no_loss' same loss_last "$scratch/a.json" "$scratch/buckets.json"
 check 'every_step_is_replayed' is steps_replayed 12

@@ -133,11 +133,12 @@ static const char *const KEYS[] = {
     "ashlar.momentum",        "ashlar.dampening",      "ashlar.nesterov",   "ashlar.beta1",
     "ashlar.beta2",           "ashlar.smoothing",      "ashlar.rate_decay", "ashlar.epsilon",
     "ashlar.weight_decay",    "ashlar.clip",           "ashlar.loss_scale", "ashlar.scale_growth",
-    "ashlar.scale_backoff",   "ashlar.scale_interval", "ashlar.schedule",   "ashlar.schedule_rate",
+    "ashlar.scale_backoff",   "ashlar.scale_interval", "ashlar.without_bias_decay",
+    "ashlar.schedule",   "ashlar.schedule_rate",
     "ashlar.warmup_steps",    "ashlar.text",           "ashlar.step",       "ashlar.recent",
     "ashlar.optimizer_state", "ashlar.random",
 };
-enum { STEP = 29, RECENT, STATE, RANDOM };
+enum { STEP = 30, RECENT, STATE, RANDOM };
 enum { KEYS_COUNT = sizeof KEYS / sizeof KEYS[0] };
 
 /* The good file's metadata, and a model whose arena can be saved with it. */
