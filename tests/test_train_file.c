@@ -31,6 +31,7 @@ static void another_configuration_is_refused_and_named(void) {
                   {&c.embedding, "ashlar.embedding is 8 there, and 9 here"},
                   {&c.batch, "ashlar.batch is 7 there, and 8 here"},
                   {&c.max_length, "ashlar.max_length is 32 there, and 33 here"},
+                  {&c.projection, "ashlar.projection is 0 there, and 1 here"},
                   {&c.seed, "ashlar.seed is 5 there, and 6 here"}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         ++*counts[i].field;
@@ -58,6 +59,15 @@ static void another_configuration_is_refused_and_named(void) {
     c.optimizer.kind = ASHLAR_OPTIMIZER_ADAM;
     check_refused(&c, ASHLAR_EFORMAT, "ashlar.optimizer is adamw there, and adam here");
     c.optimizer.kind = ASHLAR_OPTIMIZER_ADAMW;
+    c.cell = ASHLAR_RNN_GRU;
+    check_refused(&c, ASHLAR_EFORMAT, "ashlar.cell is lstm there, and gru here");
+    c.cell = ASHLAR_RNN_LSTM;
+    c.dropout = 0.5;
+    check_refused(&c, ASHLAR_EFORMAT, "ashlar.dropout is 0 there, and 0.5 here");
+    c.dropout = 0;
+    c.without_bias_decay = true;
+    check_refused(&c, ASHLAR_EFORMAT, "ashlar.without_bias_decay is 0 there, and 1 here");
+    c.without_bias_decay = false;
     c.schedule.kind = ASHLAR_SCHEDULE_STEP;
     c.schedule.step_size = 1;
     c.schedule.gamma = 1;
