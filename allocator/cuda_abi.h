@@ -19,6 +19,8 @@ typedef struct CUstream_st *cu_stream; /* NULL: the legacy default stream */
 typedef struct CUevent_st *cu_event;
 typedef struct CUgraph_st *cu_graph;          /* what a capture has recorded */
 typedef struct CUgraphExec_st *cu_graph_exec; /* a copy of it that can be launched */
+typedef struct CUmod_st *cu_module;           /* compiled kernels, loaded into a context */
+typedef struct CUfunc_st *cu_function;        /* a kernel of a module */
 typedef void (*cu_host_fn)(void *user_data);
 
 /* Name, CUDA's value: result codes that ashlar returns or compares with. */
@@ -78,6 +80,7 @@ enum {
     CU_CAPTURE_NONE = 0,        /* CU_STREAM_CAPTURE_STATUS_... */
     CU_CAPTURE_ACTIVE = 1,
     CU_CAPTURE_INVALIDATED = 2,
+    CU_COPY_STREAM_ORDER = 1, /* CU_MEMCPY_SRC_ACCESS_ORDER_STREAM: also where it reads */
 };
 
 typedef struct cu_mem_location {
@@ -102,5 +105,12 @@ typedef struct cu_mem_access {
     cu_mem_location location;
     unsigned int flags; /* CU_ACCESS_READWRITE */
 } cu_mem_access;
+
+typedef struct cu_copy_attributes {
+    unsigned int order;       /* CU_COPY_STREAM_ORDER */
+    cu_mem_location src_hint; /* the hints are zero: for managed memory only */
+    cu_mem_location dst_hint;
+    unsigned int flags;       /* 0 */
+} cu_copy_attributes;
 
 #endif /* ASHLAR_CUDA_ABI_H */

@@ -154,25 +154,12 @@ void ashlar_device_leave(ashlar_device *device) {
     (void)ASHLAR_DRIVER_CALL(device->driver, ctx_pop_current, (&popped));
 }
 
-/* Inside a device's context: run one driver call and turn its result into a status. */
-#define IN_CONTEXT(device, what, field, args)                                                      \
-    do {                                                                                           \
-        const ashlar_status entered_ = ashlar_device_enter(device);                                \
-        if (entered_ != ASHLAR_OK) {                                                               \
-            return entered_;                                                                       \
-        }                                                                                          \
-        const cu_result result_ = ASHLAR_DRIVER_CALL((device)->driver, field, args);               \
-        ashlar_device_leave(device);                                                               \
-        return result_ == CU_SUCCESS ? ASHLAR_OK                                                   \
-                                     : ashlar_driver_error((device)->driver, what, result_);       \
-    } while (0)
-
 ashlar_status ashlar_stream_create(ashlar_device *device, ashlar_stream *out) {
-    IN_CONTEXT(device, "cuStreamCreate", stream_create, (out, CU_STREAM_BLOCKING));
+    ASHLAR_IN_CONTEXT(device, "cuStreamCreate", stream_create, (out, CU_STREAM_BLOCKING));
 }
 
 static ashlar_status stream_destroy(ashlar_device *device, ashlar_stream stream) {
-    IN_CONTEXT(device, "cuStreamDestroy", stream_destroy, (stream));
+    ASHLAR_IN_CONTEXT(device, "cuStreamDestroy", stream_destroy, (stream));
 }
 
 void ashlar_stream_destroy(ashlar_device *device, ashlar_stream stream) {
@@ -183,19 +170,19 @@ void ashlar_stream_destroy(ashlar_device *device, ashlar_stream stream) {
 }
 
 ashlar_status ashlar_stream_synchronize(ashlar_device *device, ashlar_stream stream) {
-    IN_CONTEXT(device, "cuStreamSynchronize", stream_synchronize, (stream));
+    ASHLAR_IN_CONTEXT(device, "cuStreamSynchronize", stream_synchronize, (stream));
 }
 
 ashlar_status ashlar_device_synchronize(ashlar_device *device) {
-    IN_CONTEXT(device, "cuCtxSynchronize", ctx_synchronize, ());
+    ASHLAR_IN_CONTEXT(device, "cuCtxSynchronize", ctx_synchronize, ());
 }
 
 ashlar_status ashlar_event_create(ashlar_device *device, ashlar_event *out) {
-    IN_CONTEXT(device, "cuEventCreate", event_create, (out, CU_EVENT_NO_TIMING));
+    ASHLAR_IN_CONTEXT(device, "cuEventCreate", event_create, (out, CU_EVENT_NO_TIMING));
 }
 
 static ashlar_status event_destroy(ashlar_device *device, ashlar_event event) {
-    IN_CONTEXT(device, "cuEventDestroy", event_destroy, (event));
+    ASHLAR_IN_CONTEXT(device, "cuEventDestroy", event_destroy, (event));
 }
 
 void ashlar_event_destroy(ashlar_device *device, ashlar_event event) {
@@ -206,7 +193,7 @@ void ashlar_event_destroy(ashlar_device *device, ashlar_event event) {
 
 ashlar_status ashlar_event_record(ashlar_device *device, ashlar_event event,
                                   ashlar_stream stream) {
-    IN_CONTEXT(device, "cuEventRecord", event_record, (event, stream));
+    ASHLAR_IN_CONTEXT(device, "cuEventRecord", event_record, (event, stream));
 }
 
 ashlar_status ashlar_event_query(ashlar_device *device, ashlar_event event, bool *is_done) {
@@ -224,39 +211,12 @@ ashlar_status ashlar_event_query(ashlar_device *device, ashlar_event event, bool
 }
 
 ashlar_status ashlar_event_synchronize(ashlar_device *device, ashlar_event event) {
-    IN_CONTEXT(device, "cuEventSynchronize", event_synchronize, (event));
+    ASHLAR_IN_CONTEXT(device, "cuEventSynchronize", event_synchronize, (event));
 }
 
 ashlar_status ashlar_stream_wait(ashlar_device *device, ashlar_stream stream,
                                  ashlar_event event) {
-    IN_CONTEXT(device, "cuStreamWaitEvent", stream_wait_event, (stream, event, 0));
-}
-
-ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst, const void *src, size_t bytes,
-                                    ashlar_stream stream) {
-    if (bytes == 0) {
-        return ASHLAR_OK;
-    }
-    IN_CONTEXT(device, "cuMemcpyHtoDAsync", memcpy_htod_async,
-               (ashlar_ptr_in(dst), src, bytes, stream));
-}
-
-ashlar_status ashlar_copy_to_host(ashlar_device *device, void *dst, const void *src, size_t bytes,
-                                  ashlar_stream stream) {
-    if (bytes == 0) {
-        return ASHLAR_OK;
-    }
-    IN_CONTEXT(device, "cuMemcpyDtoHAsync", memcpy_dtoh_async,
-               (dst, ashlar_ptr_in(src), bytes, stream));
-}
-
-ashlar_status ashlar_fill(ashlar_device *device, void *dst, unsigned char value, size_t bytes,
-                          ashlar_stream stream) {
-    if (bytes == 0) {
-        return ASHLAR_OK;
-    }
-    IN_CONTEXT(device, "cuMemsetD8Async", memset_d8_async,
-               (ashlar_ptr_in(dst), value, bytes, stream));
+    ASHLAR_IN_CONTEXT(device, "cuStreamWaitEvent", stream_wait_event, (stream, event, 0));
 }
 
 typedef struct launch {
@@ -271,7 +231,7 @@ static void run_launch(void *user_data) {
 }
 
 static ashlar_status queue_launch(ashlar_device *device, ashlar_stream stream, launch *queued) {
-    IN_CONTEXT(device, "cuLaunchHostFunc", launch_host_func, (stream, run_launch, queued));
+    ASHLAR_IN_CONTEXT(device, "cuLaunchHostFunc", launch_host_func, (stream, run_launch, queued));
 }
 
 ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*fn)(void *),
@@ -301,11 +261,11 @@ ashlar_status ashlar_device_host_alloc(ashlar_device *device, size_t bytes, void
         return ashlar_fail(ASHLAR_EINVAL,
                            "bytes: 0 bytes of page-locked memory; ask for at least 1");
     }
-    IN_CONTEXT(device, "cuMemHostAlloc", mem_host_alloc, (out, bytes, 0));
+    ASHLAR_IN_CONTEXT(device, "cuMemHostAlloc", mem_host_alloc, (out, bytes, 0));
 }
 
 static ashlar_status host_free(ashlar_device *device, void *ptr) {
-    IN_CONTEXT(device, "cuMemFreeHost", mem_free_host, (ptr));
+    ASHLAR_IN_CONTEXT(device, "cuMemFreeHost", mem_free_host, (ptr));
 }
 
 void ashlar_device_host_free(ashlar_device *device, void *ptr) {

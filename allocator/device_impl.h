@@ -29,6 +29,19 @@ static inline void *ashlar_ptr_out(cu_ptr ptr) {
 ASHLAR_MUST_CHECK ashlar_status ashlar_device_enter(ashlar_device *device);
 void ashlar_device_leave(ashlar_device *device);
 
+/* All of a function's body: one driver call inside the device's context, its result as a status. */
+#define ASHLAR_IN_CONTEXT(device, what, field, args)                                               \
+    do {                                                                                           \
+        const ashlar_status entered_ = ashlar_device_enter(device);                                \
+        if (entered_ != ASHLAR_OK) {                                                               \
+            return entered_;                                                                       \
+        }                                                                                          \
+        const cu_result result_ = ASHLAR_DRIVER_CALL((device)->driver, field, args);               \
+        ashlar_device_leave(device);                                                               \
+        return result_ == CU_SUCCESS ? ASHLAR_OK                                                   \
+                                     : ashlar_driver_error((device)->driver, what, result_);       \
+    } while (0)
+
 /* Wait on the host for everything queued on the device. Errors: ASHLAR_EDRIVER. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_device_synchronize(ashlar_device *device);
 

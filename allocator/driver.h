@@ -38,8 +38,12 @@ typedef enum ashlar_driver_kind {
 
 /*
  * field, CUDA's name, the CUDA version that introduced this signature, kind, parameters.
- * Name and version are what cuGetProcAddress is asked for. A driver must have them all but one:
- * before CUDA 12 there is no cuStreamGetId, and the table's answers CU_NOT_SUPPORTED.
+ * Name and version are what cuGetProcAddress is asked for. A driver must have them all but two:
+ * before CUDA 12 there is no cuStreamGetId and before CUDA 12.8 no cuMemcpyBatchAsync, and the
+ * table's answer CU_NOT_SUPPORTED. So do those of the software device that concern kernels.
+ *
+ * A driver keeps old signatures: cuMemcpyBatchAsync of CUDA 13 has no failed_index, but who asks
+ * for 12.8's gets that from either.
  */
 #define ASHLAR_DRIVER_MAP(X)                                                                      \
     X(init, cuInit, 2000, QUERY, (unsigned int flags))                                            \
@@ -88,6 +92,10 @@ typedef enum ashlar_driver_kind {
     X(memcpy_peer_async, cuMemcpyPeerAsync, 4000, WORK,                                           \
       (cu_ptr dst, cu_context dst_context, cu_ptr src, cu_context src_context, size_t bytes,      \
        cu_stream stream))                                                                         \
+    X(memcpy_batch_async, cuMemcpyBatchAsync, 12080, WORK,                                        \
+      (cu_ptr * dsts, cu_ptr * srcs, size_t * sizes, size_t count,                                \
+       cu_copy_attributes * attributes, size_t * attribute_starts, size_t attribute_count,        \
+       size_t * failed_index, cu_stream stream))                                                  \
     X(device_can_access_peer, cuDeviceCanAccessPeer, 4000, QUERY,                                 \
       (int *can_access, cu_device device, cu_device peer))                                        \
     X(ctx_enable_peer_access, cuCtxEnablePeerAccess, 4000, CONTEXT,                               \
@@ -116,7 +124,16 @@ typedef enum ashlar_driver_kind {
       (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                           \
     X(graph_launch, cuGraphLaunch, 10000, WORK, (cu_graph_exec exec, cu_stream stream))           \
     X(graph_exec_destroy, cuGraphExecDestroy, 10000, ORDER, (cu_graph_exec exec))                 \
-    X(graph_destroy, cuGraphDestroy, 10000, ORDER, (cu_graph graph))
+    X(graph_destroy, cuGraphDestroy, 10000, ORDER, (cu_graph graph))                              \
+    X(module_load_data, cuModuleLoadData, 2000, CONTEXT,                                          \
+      (cu_module * module, const void *image))                                                    \
+    X(module_unload, cuModuleUnload, 2000, CONTEXT, (cu_module module))                           \
+    X(module_get_function, cuModuleGetFunction, 2000, CONTEXT,                                    \
+      (cu_function * function, cu_module module, const char *name))                               \
+    X(launch_kernel, cuLaunchKernel, 4000, WORK,                                                  \
+      (cu_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,       \
+       unsigned int block_x, unsigned int block_y, unsigned int block_z,                          \
+       unsigned int shared_bytes, cu_stream stream, void **params, void **extra))
 
 typedef struct ashlar_driver_table {
 #define X(field, symbol, version, kind, params) cu_result(*field) params;

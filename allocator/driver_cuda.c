@@ -56,10 +56,25 @@ static ashlar_status open_library(proc_lookup *out) {
     return out->v2 == NULL && out->v1 == NULL ? too_old("cuGetProcAddress", 11030) : ASHLAR_OK;
 }
 
-/* Stands in for the one function that a driver may lack: whoever asks for an id is refused one. */
+/* These stand in for the functions that a driver may lack: they refuse, and change nothing. */
 static cu_result no_stream_id(cu_stream stream, unsigned long long *id) {
     (void)stream;
     (void)id;
+    return CU_NOT_SUPPORTED;
+}
+
+static cu_result no_memcpy_batch(cu_ptr *dsts, cu_ptr *srcs, size_t *sizes, size_t count,
+                                 cu_copy_attributes *attributes, size_t *attribute_starts,
+                                 size_t attribute_count, size_t *failed_index, cu_stream stream) {
+    (void)dsts;
+    (void)srcs;
+    (void)sizes;
+    (void)count;
+    (void)attributes;
+    (void)attribute_starts;
+    (void)attribute_count;
+    (void)failed_index;
+    (void)stream;
     return CU_NOT_SUPPORTED;
 }
 
@@ -84,7 +99,10 @@ static ashlar_status find_function(const proc_lookup *lookup, const char *symbol
 static ashlar_status fill_table(ashlar_driver_table *table) {
     proc_lookup lookup = {0};
     ashlar_status status = open_library(&lookup);
-    *table = (ashlar_driver_table){.stream_get_id = no_stream_id};
+    *table = (ashlar_driver_table){
+        .stream_get_id = no_stream_id,
+        .memcpy_batch_async = no_memcpy_batch,
+    };
 #define X(field, symbol, version, kind, params)                                                 \
     if (status == ASHLAR_OK) {                                                                  \
         status = find_function(&lookup, #symbol, version, table->field != NULL, &table->field); \

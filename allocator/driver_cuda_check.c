@@ -31,6 +31,8 @@ SAME_TYPE(cu_event, CUevent);
 SAME_TYPE(cu_graph, CUgraph);
 SAME_TYPE(cu_graph_exec, CUgraphExec);
 SAME_TYPE(cu_host_fn, CUhostFn);
+SAME_TYPE(cu_module, CUmodule);
+SAME_TYPE(cu_function, CUfunction);
 SAME_SIZE(cu_mem_location, CUmemLocation);
 SAME_SIZE(cu_mem_prop, CUmemAllocationProp);
 SAME_SIZE(cu_mem_access, CUmemAccessDesc);
@@ -48,6 +50,21 @@ SAME_FIELD(cu_mem_prop, flags.usage, CUmemAllocationProp, allocFlags.usage);
 SAME_FIELD(cu_mem_prop, flags.reserved, CUmemAllocationProp, allocFlags.reserved);
 SAME_FIELD(cu_mem_access, location, CUmemAccessDesc, location);
 SAME_FIELD(cu_mem_access, flags, CUmemAccessDesc, flags);
+
+/* What came with CUDA 12.8: headers from before it can say nothing about it. */
+#if CUDA_VERSION >= 12080
+SAME_SIZE(cu_copy_attributes, CUmemcpyAttributes_v1);
+SAME_FIELD(cu_copy_attributes, order, CUmemcpyAttributes_v1, srcAccessOrder);
+SAME_FIELD(cu_copy_attributes, src_hint, CUmemcpyAttributes_v1, srcLocHint);
+SAME_FIELD(cu_copy_attributes, dst_hint, CUmemcpyAttributes_v1, dstLocHint);
+SAME_FIELD(cu_copy_attributes, flags, CUmemcpyAttributes_v1, flags);
+SAME_VALUE(CU_COPY_STREAM_ORDER, CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
+#define cu_copy_attributes CUmemcpyAttributes_v1
+#else
+typedef cu_result (*PFN_cuMemcpyBatchAsync_v12080)(cu_ptr *, cu_ptr *, size_t *, size_t,
+                                                   cu_copy_attributes *, size_t *, size_t,
+                                                   size_t *, cu_stream);
+#endif
 
 /* Constants. CUDA_SUCCESS is the one code without ERROR in its name. */
 #define CUDA_ERROR_SUCCESS CUDA_SUCCESS
@@ -86,6 +103,7 @@ SAME_VALUE(CU_CAPTURE_INVALIDATED, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 #undef cuMemcpyHtoDAsync
 #undef cuMemcpyDtoHAsync
 #undef cuMemcpyDtoDAsync
+#undef cuMemcpyBatchAsync
 #undef cuMemsetD8Async
 #undef cuDevicePrimaryCtxRelease
 #undef cuCtxPushCurrent

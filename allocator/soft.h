@@ -15,6 +15,7 @@
  *   peers    on (default) or off: whether a device can be given access to another's memory
  *   vmm      on (default) or off: without virtual memory management the device says so, and the
  *            calls for it are refused; cuMemAlloc remains
+ *   batch    on (default) or off: without it cuMemcpyBatchAsync is refused, as in a CUDA before 12.8
  *   latency  NAME:NS, more of them joined by +: this call of the driver table takes at least so
  *            many nanoseconds, 1 .. 1000000000, which it spends before it does anything; other
  *            threads go on. Holds for calls made through ASHLAR_DRIVER_CALL.

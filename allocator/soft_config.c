@@ -111,6 +111,10 @@ static ashlar_status read_vmm(piece value, soft_config *config) {
     return read_switch("vmm", value, &config->has_vmm);
 }
 
+static ashlar_status read_batch(piece value, soft_config *config) {
+    return read_switch("batch", value, &config->has_batch);
+}
+
 static ashlar_status read_clocks(piece value, soft_config *config) {
     return read_switch("clocks", value, &config->has_clocks);
 }
@@ -158,9 +162,9 @@ static const struct {
     const char *key;
     ashlar_status (*read)(piece value, soft_config *config);
 } readers[] = {
-    {"clocks", read_clocks}, {"devices", read_devices}, {"latency", read_latency},
-    {"memory", read_memory}, {"mode", read_mode},       {"peers", read_peers},
-    {"seed", read_seed},     {"vmm", read_vmm},
+    {"batch", read_batch},     {"clocks", read_clocks}, {"devices", read_devices},
+    {"latency", read_latency}, {"memory", read_memory}, {"mode", read_mode},
+    {"peers", read_peers},     {"seed", read_seed},     {"vmm", read_vmm},
 };
 enum { READER_COUNT = sizeof readers / sizeof readers[0] };
 
@@ -182,9 +186,9 @@ static ashlar_status read_pair(piece pair, unsigned *seen, soft_config *config) 
         return readers[i].read(value, config);
     }
     return ashlar_fail(ASHLAR_EINVAL,
-                       "ASHLAR_SOFT: unknown key \"%.*s\" (value \"%.*s\"); give clocks=, "
-                       "devices=, latency=, memory=, mode=, peers=, seed= or vmm=, separated by "
-                       "commas",
+                       "ASHLAR_SOFT: unknown key \"%.*s\" (value \"%.*s\"); give batch=, "
+                       "clocks=, devices=, latency=, memory=, mode=, peers=, seed= or vmm=, "
+                       "separated by commas",
                        (int)key.length, key.text, (int)value.length, value.text);
 }
 
@@ -194,7 +198,8 @@ ashlar_status ashlar_soft_parse(const char *spec, soft_config *out) {
                           .mode = SOFT_EAGER,
                           .seed = 1,
                           .has_peers = true,
-                          .has_vmm = true};
+                          .has_vmm = true,
+                          .has_batch = true};
     unsigned seen = 0;
     for (const char *at = spec; *spec != '\0';) {
         const size_t length = strcspn(at, ",");

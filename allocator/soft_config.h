@@ -24,6 +24,7 @@ typedef struct soft_config {
     uint64_t seed;
     bool has_peers;  /* each device can be given access to the others' memory */
     bool has_vmm;    /* virtual memory management */
+    bool has_batch;  /* batched copies */
     bool has_clocks; /* soft_oracle.c watches */
     uint32_t latency_ns[ASHLAR_DRIVER_FN_COUNT]; /* what a call takes at least; <= 1 s */
 } soft_config;

@@ -92,7 +92,7 @@ static bool is_ready(const soft_stream *stream) {
 }
 
 /* Deterministic: SplitMix64. */
-static uint64_t draw(uint64_t below) {
+uint64_t ashlar_soft_draw(uint64_t below) {
     uint64_t mixed = ashlar_soft_state.random += 0x9e3779b97f4a7c15u;
     mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
     mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
@@ -116,7 +116,7 @@ static soft_stream *pick_drawn(bool any) {
     soft_stream *picked = NULL;
     uint64_t ready_count = 0;
     for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
-        if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) && draw(++ready_count) == 0) {
+        if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) && ashlar_soft_draw(++ready_count) == 0) {
             picked = s; /* so each of n is picked with probability 1/n */
         }
     }
@@ -341,7 +341,7 @@ void ashlar_soft_wait_device(const soft_device *device, uint64_t serial) {
 }
 
 void ashlar_soft_poll(void) {
-    if (ashlar_soft_state.config.mode == SOFT_ADVERSARIAL && draw(POLLS_PER_OP) == 0) {
+    if (ashlar_soft_state.config.mode == SOFT_ADVERSARIAL && ashlar_soft_draw(POLLS_PER_OP) == 0) {
         soft_stream *stream = pick_drawn(true);
         if (stream != NULL) {
             run_head(stream);

@@ -110,6 +110,9 @@ void ashlar_soft_wait_point(const soft_point *point);
  * stream that was destroyed counts as the device's. */
 void ashlar_soft_wait_device(const soft_device *device, uint64_t serial);
 
+/* A number below `below` from the generator that the seed sets up. */
+uint64_t ashlar_soft_draw(uint64_t below);
+
 /* In adversarial mode, now and then run one ready op of any stream, so that polling ends. */
 void ashlar_soft_poll(void);
 

@@ -9,7 +9,8 @@
  *   soft_work.c     copies, fills, host functions     soft_event.c    events
  *   soft_capture.c  stream capture                    soft_graph.c    graphs
  *   soft_launch.c   launches of graphs                soft_clock.c    vector clocks
- *   soft_oracle.c   clocks=on                         driver_soft.c   the driver table
+ *   soft_oracle.c   clocks=on                         soft_module.c   kernels: there are none
+ *   driver_soft.c   the driver table
  *
  * LOCK: one mutex, ashlar_soft_state.lock, guards all of it. Every function of these files
  * expects it held unless its header says otherwise. Functions of the table take it in

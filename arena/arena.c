@@ -26,8 +26,7 @@ ashlar_status ashlar_arena_create(ashlar_arena **out) {
     return ASHLAR_OK;
 }
 
-/* Give the regions of a set back. */
-static void free_regions(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
+void ashlar_arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
         if ((regions & ASHLAR_REGION_BIT(i)) == 0) {
             continue;
@@ -44,7 +43,7 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
         return;
     }
     if (arena->allocator != NULL) {
-        free_regions(arena, arena->allocator, ashlar_arena_regions(arena));
+        ashlar_arena_drop(arena, arena->allocator, ashlar_arena_regions(arena));
     }
     for (size_t i = 0; i < arena->tensor_count; i++) {
         ashlar_host_free(arena->tensors[i].name);
@@ -53,6 +52,7 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
     ashlar_host_free(arena->groups);
     ashlar_host_free(arena->names);
     ashlar_host_free(arena->bindings);
+    ashlar_host_free(arena->binding_slots);
     ashlar_host_free(arena->order);
     ashlar_host_free(arena->buckets);
     ashlar_host_free(arena);
@@ -62,35 +62,41 @@ size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region
     return (unsigned)region < ASHLAR_REGION_COUNT ? arena->bytes[ashlar_region_layout(region)] : 0;
 }
 
-static ashlar_status take_region(ashlar_arena *arena, ashlar_allocator *allocator,
-                                 ashlar_stream stream, ashlar_region region) {
-    const size_t bytes = ashlar_arena_region_bytes(arena, region);
-    ashlar_status status = ashlar_alloc_tagged(allocator, bytes, region_facts[region].tag, stream,
-                                               &arena->regions[region]);
-    if (status == ASHLAR_OK) {
-        status = ashlar_fill(ashlar_allocator_device(allocator), arena->regions[region], 0, bytes,
-                             stream);
-    }
-    return status;
-}
-
-/* Take those of `regions` that are not there and can have a byte; all of them, or none. */
-static ashlar_status take_regions(ashlar_arena *arena, ashlar_allocator *allocator,
-                                  ashlar_stream stream, unsigned regions) {
-    const unsigned before = ashlar_arena_regions(arena);
+ashlar_status ashlar_arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
+                                ashlar_stream stream, unsigned regions, unsigned *taken) {
+    unsigned set = 0;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        const unsigned bit = ASHLAR_REGION_BIT(i);
-        if ((regions & bit) == 0 || (before & bit) != 0 ||
-            ashlar_arena_region_bytes(arena, (ashlar_region)i) == 0) {
+        const size_t bytes = ashlar_arena_region_bytes(arena, (ashlar_region)i);
+        if ((regions & ASHLAR_REGION_BIT(i)) == 0 || arena->regions[i] != NULL || bytes == 0) {
             continue;
         }
-        const ashlar_status status = take_region(arena, allocator, stream, (ashlar_region)i);
+        const ashlar_status status = ashlar_alloc_tagged(allocator, bytes, region_facts[i].tag,
+                                                         stream, &arena->regions[i]);
         if (status != ASHLAR_OK) {
-            free_regions(arena, allocator, ashlar_arena_regions(arena) & ~before);
+            ashlar_arena_drop(arena, allocator, set);
             return status;
         }
+        set |= ASHLAR_REGION_BIT(i);
     }
+    *taken = set;
     return ASHLAR_OK;
+}
+
+/* As above, filled with zeros. */
+static ashlar_status take_zeroed(ashlar_arena *arena, ashlar_allocator *allocator,
+                                 ashlar_stream stream, unsigned regions) {
+    unsigned taken = 0;
+    ashlar_status status = ashlar_arena_take(arena, allocator, stream, regions, &taken);
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
+        if ((taken & ASHLAR_REGION_BIT(i)) != 0) {
+            status = ashlar_fill(ashlar_allocator_device(allocator), arena->regions[i], 0,
+                                 ashlar_arena_region_bytes(arena, (ashlar_region)i), stream);
+        }
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_arena_drop(arena, allocator, taken);
+    }
+    return status;
 }
 
 ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocator,
@@ -108,7 +114,7 @@ ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocat
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = take_regions(arena, allocator, stream, regions);
+    status = take_zeroed(arena, allocator, stream, regions);
     if (status == ASHLAR_OK) {
         arena->allocator = allocator;
     } else {
@@ -123,7 +129,7 @@ ashlar_status ashlar_arena_extend(ashlar_arena *arena, ashlar_stream stream, uns
                                                             ? "the arena is not committed"
                                                             : "no set of regions");
     }
-    return take_regions(arena, arena->allocator, stream, regions);
+    return take_zeroed(arena, arena->allocator, stream, regions);
 }
 
 ashlar_status ashlar_arena_zero(ashlar_arena *arena, ashlar_region region, ashlar_stream stream) {
@@ -182,7 +188,5 @@ void *ashlar_arena_view(const ashlar_arena *arena, ashlar_region region, size_t 
     }
     const ashlar_tensor_info *info = &arena->tensors[tensor].info;
     const ashlar_layout layout = ashlar_region_layout(region);
-    return layout == ASHLAR_LAYOUT_MASTER && !ashlar_dtype_is_narrow(info->dtype)
-               ? NULL
-               : base + info->offset[layout];
+    return ashlar_layout_has(layout, info->dtype) ? base + info->offset[layout] : NULL;
 }

@@ -31,7 +31,8 @@ typedef struct ashlar_arena_entry {
 } ashlar_arena_entry;
 
 typedef struct ashlar_arena_binding {
-    void **pointer;
+    void **pointer;           /* no two bindings have the same */
+    ashlar_tensor_view *view; /* whose data *pointer is; NULL: a pointer alone */
     ashlar_region region;
     size_t tensor;
 } ashlar_arena_binding;
@@ -43,8 +44,10 @@ struct ashlar_arena {
     size_t tensor_count, tensor_room;
     size_t *names; /* [name_room] open addressing over names: tensor + 1, 0 is free */
     size_t name_room; /* a power of two, above tensor_count * 3 / 2; or 0 */
-    ashlar_arena_binding *bindings;
-    size_t binding_count;
+    ashlar_arena_binding *bindings; /* [binding_room / 2] */
+    size_t binding_count;           /* <= binding_room / 2 */
+    size_t *binding_slots; /* [binding_room] as names: binding + 1, by pointer */
+    size_t binding_room;   /* a power of two, or 0 */
     size_t bucket_bytes; /* asked for */
     size_t world_size;
 
@@ -54,6 +57,7 @@ struct ashlar_arena {
     ashlar_arena_bucket *buckets;
     size_t bucket_count;
     size_t bytes[ASHLAR_LAYOUT_COUNT];
+    uint64_t layout_hash; /* of all offsets, types and shapes: equal where layouts are */
     void *regions[ASHLAR_REGION_COUNT]; /* a block of bytes[its layout] each; NULL: not there */
 };
 
@@ -65,6 +69,47 @@ ashlar_layout ashlar_region_layout(ashlar_region region);
  * fit.
  */
 size_t ashlar_layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout);
+
+/* "F32" and so on; "unknown" for a value that is no type. */
+const char *ashlar_dtype_text(ashlar_dtype dtype);
+
+/* What the elements of a tensor of `dtype` are in a layout where it is. */
+ashlar_dtype ashlar_layout_dtype(ashlar_dtype dtype, ashlar_layout layout);
+
+/* Whether the layout has a place for tensors of `dtype`. */
+static inline bool ashlar_layout_has(ashlar_layout layout, ashlar_dtype dtype) {
+    return layout != ASHLAR_LAYOUT_MASTER || ashlar_dtype_is_narrow(dtype);
+}
+
+/* Bytes of a tensor in a layout. Requires a valid tensor. */
+size_t ashlar_arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor);
+
+/*
+ * Take blocks for those of `regions` that are not there and can have a byte, whatever they hold:
+ * all, or none. *taken gets their set. Requires a placed arena. Errors: those of ashlar_alloc().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
+                                                  ashlar_stream stream, unsigned regions,
+                                                  unsigned *taken);
+/* Give regions back in stream order. */
+void ashlar_arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions);
+
+/* Make room for `extra` more bindings. False: no host memory. */
+bool ashlar_arena_make_binding_room(ashlar_arena *arena, size_t extra);
+
+/* Bind, in the place of what `pointer` was bound to before. Requires room, and a view. */
+void ashlar_arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *binding);
+
+/* The binding of a pointer; NULL: there is none. */
+ashlar_arena_binding *ashlar_arena_find_binding(const ashlar_arena *arena, void *const *pointer);
+
+/*
+ * Say in words what of the arena lies at [ptr, ptr + bytes): "40 bytes into tensor x (gradients)".
+ * True: something does; else the text is "none of the arena's memory".
+ */
+enum { ASHLAR_WHERE_BYTES = 256 };
+bool ashlar_arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
+                           char text[static ASHLAR_WHERE_BYTES]);
 
 /*
  * Place every group and tensor: the arithmetic of commit, without device memory. Errors:

@@ -32,21 +32,12 @@ static void put_regions(const ashlar_arena *arena, text *t) {
     }
 }
 
-static const char *type_text(ashlar_dtype dtype) {
-    static const char *const texts[ASHLAR_DTYPE_COUNT] = {
-#define X(name, bytes, text) [ASHLAR_##name] = text,
-        ASHLAR_DTYPE_MAP(X)
-#undef X
-    };
-    return texts[dtype];
-}
-
 static void put_buckets(const ashlar_arena *arena, text *t) {
     put(t, "\n%-6s %14s %14s  %-4s %8s\n", "bucket", "offset", "bytes", "type", "tensors");
     for (size_t i = 0; i < arena->bucket_count; i++) {
         const ashlar_arena_bucket *bucket = &arena->buckets[i];
         put(t, "%-6zu %14zu %14zu  %-4s %8zu\n", i, bucket->offset, bucket->bytes,
-            type_text(bucket->dtype), bucket->tensor_count);
+            ashlar_dtype_text(bucket->dtype), bucket->tensor_count);
     }
 }
 
@@ -82,7 +73,7 @@ static void put_tensors(const ashlar_arena *arena, text *t) {
     for (size_t i = 0; i < arena->tensor_count; i++) {
         const ashlar_tensor_info *info = &arena->tensors[arena->order[i]].info;
         put(t, "%14zu %14zu %7zu  %-4s  %s [", info->offset[ASHLAR_LAYOUT_STORAGE], info->bytes,
-            padding_behind(arena, i), type_text(info->dtype), info->name);
+            padding_behind(arena, i), ashlar_dtype_text(info->dtype), info->name);
         for (size_t d = 0; d < info->rank; d++) {
             put(t, "%s%zu", d == 0 ? "" : ", ", info->shape[d]);
         }

@@ -31,6 +31,24 @@ size_t ashlar_layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layo
     return bytes;
 }
 
+const char *ashlar_dtype_text(ashlar_dtype dtype) {
+    static const char *const texts[ASHLAR_DTYPE_COUNT] = {
+#define X(name, bytes, text) [ASHLAR_##name] = text,
+        ASHLAR_DTYPE_MAP(X)
+#undef X
+    };
+    return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? texts[dtype] : "unknown";
+}
+
+ashlar_dtype ashlar_layout_dtype(ashlar_dtype dtype, ashlar_layout layout) {
+    return layout == ASHLAR_LAYOUT_STORAGE || dtype == ASHLAR_F64 ? dtype : ASHLAR_F32;
+}
+
+size_t ashlar_arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor) {
+    const ashlar_tensor_info *info = &arena->tensors[tensor].info;
+    return ashlar_layout_bytes(info->dtype, info->bytes, layout);
+}
+
 static ashlar_status too_large(void) {
     return ashlar_fail(ASHLAR_EOVERFLOW, "the arena's tensors are too large together");
 }
@@ -126,8 +144,7 @@ static void place_tensors(ashlar_arena *arena) {
         ashlar_arena_entry *tensor = &arena->tensors[i];
         const ashlar_arena_group *group = &arena->groups[tensor->group];
         for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
-            const bool is_there =
-                layout != ASHLAR_LAYOUT_MASTER || ashlar_dtype_is_narrow(group->dtype);
+            const bool is_there = ashlar_layout_has((ashlar_layout)layout, group->dtype);
             const size_t inside =
                 ashlar_layout_bytes(group->dtype, tensor->group_offset, (ashlar_layout)layout);
             tensor->info.offset[layout] = is_there ? group->offset[layout] + inside : 0;
@@ -143,6 +160,28 @@ typedef struct place {
 static int compare_places(const void *x, const void *y) {
     const place *a = x, *b = y;
     return (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+/* FNV-1a (Fowler, Noll, Vo), by words. */
+static uint64_t hash_word(uint64_t hash, uint64_t word) {
+    return (hash ^ word) * 0x100000001b3u;
+}
+
+static uint64_t hash_layout(const ashlar_arena *arena) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < arena->group_count; i++) {
+        hash = hash_word(hash, (uint64_t)arena->groups[i].dtype);
+        hash = hash_word(hash, arena->groups[i].padded);
+    }
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        const ashlar_tensor_info *info = &arena->tensors[i].info;
+        hash = hash_word(hash, info->offset[ASHLAR_LAYOUT_STORAGE]);
+        hash = hash_word(hash, info->rank);
+        for (size_t d = 0; d < info->rank; d++) {
+            hash = hash_word(hash, info->shape[d]);
+        }
+    }
+    return hash;
 }
 
 static ashlar_status take_tables(ashlar_arena *arena, place **places) {
@@ -184,6 +223,7 @@ ashlar_status ashlar_arena_place(ashlar_arena *arena) {
         place_tensors(arena);
         sort_tensors(arena, places);
         memcpy(arena->bytes, total, sizeof total);
+        arena->layout_hash = hash_layout(arena);
     } else {
         ashlar_arena_unplace(arena);
     }

@@ -8,5 +8,5 @@ ASHLAR_API cu_result cuGetProcAddress_v2(const char *symbol, void **address, int
 
 cu_result cuGetProcAddress_v2(const char *symbol, void **address, int version,
                               unsigned long long flags, unsigned int *found) {
-    return ashlar_fake_find(12000, symbol, address, version, flags, found);
+    return ashlar_fake_find(12080, symbol, address, version, flags, found);
 }

@@ -1,5 +1,5 @@
 /*
- * test_arena.c - commit, regions, views and their watch, on a software device.
+ * test_arena.c - commit, regions and their addresses, on a software device.
  */
 #include "allocator_fixture.h"
 
@@ -220,118 +220,6 @@ static void regions_larger_than_the_device_are_out_of_memory(void) {
     finish();
 }
 
-/* ---- views that are watched ---- */
-
-static void a_bound_pointer_is_set_and_its_move_is_found(void) {
-    REQUIRE(set_up_declared());
-    REQUIRE(commit(3));
-    void *two = NULL, *four = NULL, *gradient = NULL;
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 1, &two) == ASHLAR_OK);
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 3, &four) == ASHLAR_OK);
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_GRADIENTS, 3, &gradient) == ASHLAR_OK);
-    CHECK(two == ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1));
-    CHECK(four == ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 3));
-    CHECK(gradient == ashlar_arena_view(arena, ASHLAR_REGION_GRADIENTS, 3));
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    void *const old = gradient;
-    gradient = four;
-    CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
-    CHECK_HAS(ashlar_error_detail(), "tensor four (gradients)");
-    CHECK_HAS(ashlar_error_detail(), "copy into it");
-    two = NULL;
-    CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
-    char message[160];
-    (void)snprintf(message, sizeof message, "tensor two (parameters) was placed at %p, its view "
-                   "points to %p;", ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1),
-                   (void *)NULL);
-    CHECK_HAS(ashlar_error_detail(), message);
-    two = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1);
-    gradient = old;
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    finish();
-}
-
-static void a_view_that_is_not_there_cannot_be_bound(void) {
-    REQUIRE(set_up_declared());
-    void *pointer = &arena;
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 0, &pointer) == ASHLAR_EINVAL);
-    REQUIRE(commit(1));
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_GRADIENTS, 0, &pointer) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "no region 1 or no tensor 0");
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 4, &pointer) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "no tensor 4");
-    ashlar_host_fail_at(1);
-    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, 0, &pointer) == ASHLAR_EHOSTMEM);
-    ashlar_host_fail_at(0);
-    CHECK_HAS(ashlar_error_detail(), "tensor one");
-    CHECK(pointer == &arena);
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK); /* nothing is watched */
-    finish();
-}
-
-/* What a stray write into the arena's own account would do. */
-static void check_finds(const char *message) {
-    CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
-    CHECK_HAS(ashlar_error_detail(), message);
-}
-
-static void a_damaged_layout_is_found(void) {
-    REQUIRE(set_up_declared());
-    REQUIRE(commit(1));
-    for (size_t layout = 0; layout < ASHLAR_LAYOUT_MASTER; layout++) {
-        arena->groups[2].offset[layout] = 256; /* on the group before */
-        check_finds("group 2 lies at offset 256, the one before ends at 512");
-        arena->groups[2].offset[layout] = 768; /* a whole step too far: no longer side by side */
-        check_finds("group 2 lies at offset 768");
-        arena->groups[2].offset[layout] = 512;
-    }
-    for (size_t i = 0; i < TENSORS; i++) {
-        arena->tensors[i].info.offset[ASHLAR_LAYOUT_STORAGE] += 4;
-        check_finds("left its group");
-        CHECK_HAS(ashlar_error_detail(), arena->tensors[i].name);
-        arena->tensors[i].info.offset[ASHLAR_LAYOUT_STORAGE] -= 4;
-    }
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    for (size_t layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
-        arena->bytes[layout] += 256;
-        check_finds("the last group ends at");
-        arena->bytes[layout] -= 256;
-    }
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    finish();
-}
-
-static void an_arena_that_is_not_committed_cannot_be_checked(void) {
-    REQUIRE(set_up_declared());
-    CHECK(ashlar_arena_check(arena) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "not committed");
-    finish();
-}
-
-static void a_region_freed_by_others_is_found_and_does_not_keep_the_rest(void) {
-    static const char *const texts[] = {"parameters", "gradients", "first moments"};
-    for (int region = 0; region < 3; region++) {
-        REQUIRE(set_up_declared());
-        REQUIRE(commit(7));
-        give(ashlar_arena_region(arena, (ashlar_region)region));
-        check_finds("have lost their block");
-        CHECK_HAS(ashlar_error_detail(), texts[region]);
-        finish();
-    }
-}
-
-static void a_region_in_a_block_too_small_is_found(void) {
-    REQUIRE(set_up_declared());
-    REQUIRE(commit(3));
-    void *const right = arena->regions[1];
-    arena->regions[1] = take(512, streams[0]);
-    check_finds("the gradients need 1024 bytes, their block has 512");
-    give(arena->regions[1]);
-    arena->regions[1] = right;
-    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
-    finish();
-}
-
 int main(void) {
     RUN(every_region_has_the_same_offsets);
     RUN(each_region_is_one_block_with_its_tag);
@@ -344,11 +232,5 @@ int main(void) {
     RUN(a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again);
     RUN(a_commit_that_failed_forgets_the_blocks_it_gave_back);
     RUN(regions_larger_than_the_device_are_out_of_memory);
-    RUN(a_bound_pointer_is_set_and_its_move_is_found);
-    RUN(a_view_that_is_not_there_cannot_be_bound);
-    RUN(a_damaged_layout_is_found);
-    RUN(an_arena_that_is_not_committed_cannot_be_checked);
-    RUN(a_region_freed_by_others_is_found_and_does_not_keep_the_rest);
-    RUN(a_region_in_a_block_too_small_is_found);
     return check_report();
 }

@@ -11,7 +11,7 @@
 
 #include <ashlar/device.h>
 
-#include "driver.h"
+#include "device_impl.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -127,6 +127,58 @@ static void driver_without_stream_ids_opens_and_refuses_to_name_one(void) {
     CHECK(driver->table.primary_ctx_release(0) == CU_SUCCESS);
 }
 
+/* The same with batched copies, which came with CUDA 12.8. */
+static void driver_without_batches_opens_and_refuses_them(void) {
+    if (!has_fake()) {
+        SKIP("the fake libcuda.so.1 is not the one found");
+    }
+    ashlar_driver *driver = NULL;
+    cu_context context;
+    cu_copy_attributes attributes = {.order = CU_COPY_STREAM_ORDER};
+    size_t start = 0, failed = 99, size = 1;
+    cu_ptr ptr = 0;
+    REQUIRE(ashlar_driver_open_cuda(&driver) == ASHLAR_OK);
+    REQUIRE(driver->table.primary_ctx_retain(&context, 0) == CU_SUCCESS);
+    REQUIRE(driver->table.ctx_push_current(context) == CU_SUCCESS);
+    const cu_result result = driver->table.memcpy_batch_async(&ptr, &ptr, &size, 1, &attributes,
+                                                              &start, 1, &failed, NULL);
+    if (dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), "cuGetProcAddress_v2") != NULL) {
+        CHECK(result == CU_INVALID_VALUE); /* not on the default stream */
+    } else {
+        CHECK(result == CU_NOT_SUPPORTED && failed == 99);
+    }
+    CHECK(driver->table.ctx_pop_current(NULL) == CU_SUCCESS);
+    CHECK(driver->table.primary_ctx_release(0) == CU_SUCCESS);
+}
+
+/* The public way to them, on the fake and on a real device alike. */
+static void a_batch_of_copies_arrives(void) {
+    ashlar_device *device = NULL;
+    ashlar_stream stream = NULL;
+    unsigned char out[64], in[64] = {0};
+    cu_ptr ptr = 0;
+    if (ashlar_device_open("cuda", &device) != ASHLAR_OK) {
+        SKIP("no CUDA device, real or fake");
+    }
+    for (size_t i = 0; i < sizeof out; i++) {
+        out[i] = (unsigned char)(i + 1);
+    }
+    REQUIRE(ashlar_device_enter(device) == ASHLAR_OK);
+    REQUIRE(device->driver->table.mem_alloc(&ptr, 128) == CU_SUCCESS);
+    REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+    unsigned char *to = ashlar_ptr_out(ptr), *from = to + 64;
+    const ashlar_copy_span halves[] = {{to + 32, from, 32}, {to, from + 32, 32}};
+    CHECK(ashlar_copy_to_device(device, from, out, sizeof out, stream) == ASHLAR_OK);
+    CHECK(ashlar_copy_batch(device, halves, 2, stream) == ASHLAR_OK);
+    CHECK(ashlar_copy_to_host(device, in, to, sizeof in, stream) == ASHLAR_OK);
+    CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_OK);
+    CHECK(memcmp(in, out + 32, 32) == 0 && memcmp(in + 32, out, 32) == 0);
+    ashlar_stream_destroy(device, stream);
+    CHECK(device->driver->table.mem_free(ptr) == CU_SUCCESS);
+    ashlar_device_leave(device);
+    ashlar_device_close(device);
+}
+
 /* Works on the fake and on a real device alike. */
 static void mapped_memory_is_written_and_read_back_through_a_stream(void) {
     ashlar_driver *driver;
@@ -177,6 +229,8 @@ int main(void) {
     RUN(auto_takes_the_software_device_only_where_there_is_no_other);
     RUN(failed_open_is_tried_again_and_then_kept);
     RUN(driver_without_stream_ids_opens_and_refuses_to_name_one);
+    RUN(driver_without_batches_opens_and_refuses_them);
+    RUN(a_batch_of_copies_arrives);
     RUN(mapped_memory_is_written_and_read_back_through_a_stream);
     return check_report();
 }

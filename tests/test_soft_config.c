@@ -53,7 +53,7 @@ static void defaults_and_every_key_are_read(void) {
     soft_config config;
     REQUIRE(ashlar_soft_parse("", &config) == ASHLAR_OK);
     CHECK(config.device_count == 1 && config.mode == SOFT_EAGER && config.seed == 1);
-    CHECK(config.has_peers && config.has_vmm && !config.has_clocks);
+    CHECK(config.has_peers && config.has_vmm && config.has_batch && !config.has_clocks);
     CHECK_ZU(config.memory_bytes, (size_t)4 << 30);
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
         CHECK(config.latency_ns[fn] == 0);
@@ -63,16 +63,16 @@ static void defaults_and_every_key_are_read(void) {
     CHECK(config.device_count == 16 && config.mode == SOFT_ADVERSARIAL);
     CHECK(config.seed == UINT64_MAX);
     CHECK_ZU(config.memory_bytes, (size_t)1 << 40);
-    REQUIRE(ashlar_soft_parse("clocks=on,peers=off,vmm=off,"
+    REQUIRE(ashlar_soft_parse("clocks=on,peers=off,vmm=off,batch=off,"
                               "latency=cuMemAlloc:200000+cuMemCreate:1000000000+cuInit:1",
                               &config) == ASHLAR_OK);
-    CHECK(!config.has_peers && !config.has_vmm && config.has_clocks);
+    CHECK(!config.has_peers && !config.has_vmm && !config.has_batch && config.has_clocks);
     CHECK(config.latency_ns[ASHLAR_DRIVER_FN_mem_alloc] == 200000);
     CHECK(config.latency_ns[ASHLAR_DRIVER_FN_mem_create] == 1000000000);
     CHECK(config.latency_ns[ASHLAR_DRIVER_FN_init] == 1);
     CHECK(config.latency_ns[ASHLAR_DRIVER_FN_mem_free] == 0);
-    REQUIRE(ashlar_soft_parse("clocks=off,peers=on,vmm=on", &config) == ASHLAR_OK);
-    CHECK(config.has_peers && config.has_vmm && !config.has_clocks);
+    REQUIRE(ashlar_soft_parse("clocks=off,peers=on,vmm=on,batch=on", &config) == ASHLAR_OK);
+    CHECK(config.has_peers && config.has_vmm && config.has_batch && !config.has_clocks);
     CHECK(ashlar_soft_parse("mode=eager,memory=4194303B", &config) == ASHLAR_OK);
     CHECK(config.mode == SOFT_EAGER);
     CHECK_ZU(config.memory_bytes, (size_t)2 << 20);
@@ -106,6 +106,7 @@ static void mistakes_name_the_key_the_value_and_what_is_allowed(void) {
         {"peers=1", "peers", "1", "on or off"},
         {"vmm=no", "vmm", "no", "on or off"},
         {"clocks=", "clocks", "", "on or off"},
+        {"batch=1", "batch", "1", "on or off"},
         {"latency=", "latency", "", "NAME:NS"},
         {"latency=cuMemAlloc", "latency", "cuMemAlloc", "NAME:NS"},
         {"latency=cuMemAlloc:", "latency", "cuMemAlloc:", "NAME:NS"},

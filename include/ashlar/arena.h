@@ -241,25 +241,72 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_format_map(const ashlar_
                                                                    char *buffer, size_t bytes,
                                                                    size_t *needed);
 
+/* ---- views that are watched (bind.c, check.c) ---- */
+
+/* One tensor of one region, as a program may keep it. */
+typedef struct ashlar_tensor_view {
+    void *data;         /* device address */
+    ashlar_dtype dtype; /* the region's: moments and masters of F16 and BF16 tensors are F32 */
+    size_t rank;
+    size_t shape[ASHLAR_RANK_MAX]; /* 0 from `rank` on */
+} ashlar_tensor_view;
+
 /*
- * Write the view into *pointer and watch it: ashlar_arena_check() says when the program has let
- * *pointer point elsewhere.
+ * Write the tensor's address into *pointer, or its whole description into *view, and watch that:
+ * ashlar_arena_check() says when the program has let it be something else. What was bound before
+ * is bound anew; several pointers may be bound to one tensor.
  *
- * Ownership: *pointer stays the caller's and must live as long as the arena.
+ * Ownership: *pointer or *view stays the caller's, at the same place until ashlar_arena_unbind() or
+ *            the arena's end.
  * Errors:    ASHLAR_EINVAL (no such region or tensor, not committed), ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_bind(ashlar_arena *arena,
                                                              ashlar_region region, size_t tensor,
                                                              void **pointer);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_bind_view(ashlar_arena *arena,
+                                                                  ashlar_region region,
+                                                                  size_t tensor,
+                                                                  ashlar_tensor_view *view);
 
 /*
- * Check that every bound pointer still points where its tensor was placed, that tensors still lie
- * side by side, and that each region is still one live block of the allocator.
+ * Watch *pointer no longer; of a bound view, that is &view->data. It keeps its value.
  *
- * Errors: ASHLAR_EMOVED, naming the first tensor or region that is not; ASHLAR_EINVAL (not
- *         committed). Cost: one comparison per pointer and tensor, a look-up per region.
+ * Errors: ASHLAR_EINVAL (it is not bound).  Cost: O(bound pointers).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_unbind(ashlar_arena *arena,
+                                                               void *const *pointer);
+
+/*
+ * Find the first way in which the arena is no longer one piece:
+ *
+ *   a bound pointer or view that was replaced: by NULL, by memory that is not the arena's, by the
+ *     place of another tensor or a part of one, or by padding
+ *   a bound view with another type, rank or shape
+ *   two tensors that overlap, a tensor outside its group, a gap between groups or buckets: damage
+ *     to the arena's own account
+ *   a region that is no longer one live block of the allocator, large enough
+ *
+ * ashlar_arena_flatten() mends pointers that were replaced.
+ *
+ * Errors: ASHLAR_EMOVED, with the tensor, bucket or region, and where it is now; ASHLAR_EINVAL (not
+ *         committed).
+ * Cost:   no driver call; some nanoseconds per pointer and tensor, a look-up per region: little
+ *         enough for every step.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check(const ashlar_arena *arena);
+
+/*
+ * Find the first byte of padding, in the order of regions and addresses, that is not zero.
+ *
+ * Stream: looks behind what is queued on `stream`, and waits on the host for it.
+ * Errors: ASHLAR_EDAMAGE, with region, offset and the tensor before it; ASHLAR_EINVAL (not
+ *         committed), ASHLAR_EHOSTMEM, and those of ashlar_alloc(), ashlar_copy_batch() and
+ *         ashlar_copy_to_host().
+ * Cost:   all padding is copied into one block and from there to the host: a block for the time of
+ *         the call, and the calls of one ashlar_copy_batch(), one copy and one wait.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_arena_check_padding(const ashlar_arena *arena,
+                                                                      ashlar_stream stream);
 
 ASHLAR_END_DECLS
 

@@ -9,12 +9,15 @@
 #include <ashlar/config.h>
 #include <ashlar/device.h>
 #include <ashlar/dtype.h>
+#include <ashlar/flatten.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/pack.h>
 #include <ashlar/plan.h>
 #include <ashlar/plan_file.h>
 #include <ashlar/plan_list.h>
 #include <ashlar/pool.h>
+#include <ashlar/reduce.h>
+#include <ashlar/replica.h>
 #include <ashlar/rnn.h>
 #include <ashlar/schedule.h>
 #include <ashlar/status.h>

@@ -148,6 +148,54 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_fill(ashlar_device *device, vo
                                                        ashlar_stream stream);
 
 /*
+ * Queue a copy inside the device's memory. The two ranges do not overlap; `bytes` may be 0.
+ *
+ * Stream:  in its order.  Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM (the driver could
+ * not queue it).
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy(ashlar_device *device, void *dst,
+                                                       const void *src, size_t bytes,
+                                                       ashlar_stream stream);
+
+/*
+ * Queue a copy from one device's memory to another's, which may be the same device. It works
+ * without peer access too (the driver then goes through host memory). `bytes` may be 0.
+ *
+ * stream   of `dst_device`; what has been queued on the source device is waited for only where an
+ *          event says so (ashlar_stream_wait(), with an event of the source device)
+ *
+ * Threads: any.  Errors: ASHLAR_EINVAL (a CUDA and a software device), ASHLAR_EDRIVER,
+ * ASHLAR_ENOMEM.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_peer(ashlar_device *dst_device, void *dst,
+                                                            ashlar_device *src_device,
+                                                            const void *src, size_t bytes,
+                                                            ashlar_stream stream);
+
+typedef struct ashlar_copy_span {
+    void *dst;
+    const void *src;
+    size_t bytes; /* 0 .. */
+} ashlar_copy_span;
+
+/*
+ * Queue many copies inside the device's memory. They have no order among themselves: no byte that
+ * one of them writes is read or written by another.
+ *
+ * spans    `count` of them, of which the call keeps nothing
+ *
+ * Stream:  the batch as a whole is in its order. What was queued before a failure stays queued.
+ * Threads: any.
+ * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM.
+ * Cost:    one driver call for all of them from CUDA 12.8 on, where `stream` is neither the
+ *          default stream nor captured (and a query of that, and one host allocation); else one
+ *          each.
+ */
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_copy_batch(ashlar_device *device,
+                                                             const ashlar_copy_span *spans,
+                                                             size_t count, ashlar_stream stream);
+
+/*
  * Queue fn(args) on `stream`, on the host. On a software device this is how compute is launched:
  * fn may touch device memory. It must not call ashlar or the driver.
  *

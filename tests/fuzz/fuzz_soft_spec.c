@@ -22,7 +22,7 @@ static const char *const samples[] = {
     "devices=1,,seed=2",
     "memory=1MiB",
     "seed=18446744073709551616",
-    "clocks=on,peers=off,vmm=off,devices=2",
+    "clocks=on,peers=off,vmm=off,batch=off,devices=2",
     "latency=cuMemAlloc:200000+cuMemCreate:50000",
     "latency=cuInit:1000000001,vmm=on",
     "latency=cuInit:1+cuInit:2",
@@ -86,12 +86,12 @@ static bool is_latency(char *text, soft_config *config) {
     return true;
 }
 
-enum { KEYS = 8 };
+enum { KEYS = 9 };
 
 /* One "key=value"; `pair` is cut up. */
 static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
-    static const char *const keys[KEYS] = {"devices", "memory", "mode",   "seed",
-                                           "peers",   "vmm",    "clocks", "latency"};
+    static const char *const keys[KEYS] = {"devices", "memory", "mode",  "seed",   "peers",
+                                           "vmm",     "clocks", "batch", "latency"};
     char *value = strchr(pair, '=');
     unsigned long long number = 0;
     int key = 0;
@@ -130,6 +130,8 @@ static bool is_pair(char *pair, bool seen[KEYS], soft_config *config) {
         return is_switch(value, &config->has_vmm);
     case 6:
         return is_switch(value, &config->has_clocks);
+    case 7:
+        return is_switch(value, &config->has_batch);
     default:
         return is_latency(value, config);
     }
@@ -142,7 +144,8 @@ static bool is_spec(const char *text, soft_config *config) {
                             .mode = SOFT_EAGER,
                             .seed = 1,
                             .has_peers = true,
-                            .has_vmm = true};
+                            .has_vmm = true,
+                            .has_batch = true};
     char *copy = strdup(text), *rest = copy, *pair;
     FUZZ_CHECK(copy != NULL);
     bool seen[KEYS] = {false}, is_good = true;
@@ -157,6 +160,7 @@ static bool is_same(const soft_config *a, const soft_config *b) {
     return a->device_count == b->device_count && a->memory_bytes == b->memory_bytes &&
            a->mode == b->mode && a->seed == b->seed && a->has_peers == b->has_peers &&
            a->has_vmm == b->has_vmm && a->has_clocks == b->has_clocks &&
+           a->has_batch == b->has_batch &&
            memcmp(a->latency_ns, b->latency_ns, sizeof a->latency_ns) == 0;
 }
 
