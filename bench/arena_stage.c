@@ -16,6 +16,12 @@
 
 enum { VALUES_SEED = 5 };
 
+/*
+ * The copies' ranges must not be a multiple of 4 KiB apart: a load then waits for a store before
+ * it, of which the processor compares only the low bits of the address at first.
+ */
+enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
+
 /* How an operation is counted and shared. */
 static const struct {
     size_t accesses, arrays;
@@ -97,7 +103,7 @@ static ashlar_status take_copies(ashlar_arena_stage *s) {
     }
     ashlar_status status = ashlar_alloc(s->allocator, most, s->stream, &s->copy_src);
     if (status == ASHLAR_OK) {
-        status = ashlar_alloc(s->allocator, most, s->stream, &s->copy_dst);
+        status = ashlar_alloc(s->allocator, most + SKEW_BYTES, s->stream, &s->copy_dst);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_fill(s->device, s->copy_src, 1, most, s->stream);
@@ -223,7 +229,7 @@ static ashlar_status run_twin(ashlar_arena_stage *s, ashlar_arena_twin *twin,
 
 static void run_copy(const ashlar_arena_stage *s, bool is_loop, ashlar_arena_operation operation) {
     const ashlar_copy_work work = {
-        .dst = s->copy_dst,
+        .dst = (char *)s->copy_dst + SKEW_BYTES,
         .src = s->copy_src,
         .bytes = copy_bytes(s, operation),
         .times = operations[operation].accesses / operations[operation].arrays,
