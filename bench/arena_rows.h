@@ -20,6 +20,9 @@
  *   replicate    reads parameters, writes another copy of them on the same device
  *   checkpoint   reads parameters, writes them to a file, durably
  *
+ * A copy beside it is counted the same way, as 2 accesses. It may well be slower than adamw: lines
+ * that a copy writes are first read unasked, and adamw reads its own anyway.
+ *
  * Name, text, accesses, arrays, whether the workers share it (else it is one thread's).
  */
 #define ASHLAR_ARENA_OPERATION_MAP(X)      \
