@@ -63,15 +63,13 @@ static ashlar_status make_arena(ashlar_arena_stage *s, const ashlar_arena_case *
 }
 
 static ashlar_status make_twins(ashlar_arena_stage *s) {
-    static const ashlar_twin_kind kinds[] = {
-        [ASHLAR_ARENA_RUNNER_PER_TENSOR] = ASHLAR_TWIN_PER_TENSOR,
-        [ASHLAR_ARENA_RUNNER_LISTS] = ASHLAR_TWIN_LISTS,
-    };
     const ashlar_optimizer_config config = adamw();
-    ashlar_status status = ASHLAR_OK;
-    for (size_t i = ASHLAR_ARENA_RUNNER_PER_TENSOR;
-         i <= ASHLAR_ARENA_RUNNER_LISTS && status == ASHLAR_OK; i++) {
-        status = ashlar_arena_twin_create(s->arena, &config, kinds[i], s->stream, &s->twins[i]);
+    ashlar_status status =
+        ashlar_arena_twin_create(s->arena, &config, &ashlar_twin_per_tensor, s->stream,
+                                 &s->twins[ASHLAR_ARENA_RUNNER_PER_TENSOR]);
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_twin_create(s->arena, &config, &ashlar_twin_lists_of_36, s->stream,
+                                          &s->twins[ASHLAR_ARENA_RUNNER_LISTS]);
     }
     return status;
 }

@@ -73,9 +73,8 @@ ashlar_status ashlar_arena_twin_zero(ashlar_arena_twin *t) {
     const ashlar_copy_span *span = t->gradients;
     for (size_t l = 0; l < t->list_count && status == ASHLAR_OK; l++) {
         const fills list = {.spans = span, .count = t->lists[l].count};
-        status = t->kind == ASHLAR_TWIN_LISTS
-                     ? ashlar_launch(t->device, t->stream, fill_zeros, &list, sizeof list)
-                     : ashlar_fill(t->device, span->dst, 0, span->bytes, t->stream);
+        status = t->is_single ? ashlar_fill(t->device, span->dst, 0, span->bytes, t->stream)
+                              : ashlar_launch(t->device, t->stream, fill_zeros, &list, sizeof list);
         span += list.count;
     }
     return status;
@@ -86,9 +85,9 @@ ashlar_status ashlar_arena_twin_zero(ashlar_arena_twin *t) {
 static ashlar_status copy_lists(const ashlar_arena_twin *t, const ashlar_copy_span *spans) {
     ashlar_status status = ASHLAR_OK;
     for (size_t l = 0; l < t->list_count && status == ASHLAR_OK; l++) {
-        status = t->kind == ASHLAR_TWIN_LISTS
-                     ? ashlar_copy_batch(t->device, spans, t->lists[l].count, t->stream)
-                     : ashlar_copy(t->device, spans->dst, spans->src, spans->bytes, t->stream);
+        status = t->is_single
+                     ? ashlar_copy(t->device, spans->dst, spans->src, spans->bytes, t->stream)
+                     : ashlar_copy_batch(t->device, spans, t->lists[l].count, t->stream);
         spans += t->lists[l].count;
     }
     return status;

@@ -4,7 +4,10 @@
 #include "host.h"
 #include "random.h"
 
-enum { SHUFFLE_SEED = 7 };
+enum { SHUFFLE_SEED = 7, CHUNK_ELEMENTS = 65536 };
+
+const ashlar_arena_list_limits ashlar_twin_per_tensor = {1, SIZE_MAX, CHUNK_ELEMENTS};
+const ashlar_arena_list_limits ashlar_twin_lists_of_36 = {36, 320, CHUNK_ELEMENTS};
 
 static void *address(const ashlar_optimizer_run *run, ashlar_region region) {
     switch (region) {
@@ -117,11 +120,7 @@ static ashlar_status take_all(ashlar_arena_twin *t) {
     return status;
 }
 
-static ashlar_status cut_lists(ashlar_arena_twin *t) {
-    const ashlar_arena_list_limits lists = {ASHLAR_TWIN_LIST_TENSORS, ASHLAR_TWIN_LIST_CHUNKS,
-                                            ASHLAR_TWIN_CHUNK_ELEMENTS};
-    const ashlar_arena_list_limits single = {1, SIZE_MAX, ASHLAR_TWIN_CHUNK_ELEMENTS};
-    const ashlar_arena_list_limits *limits = t->kind == ASHLAR_TWIN_LISTS ? &lists : &single;
+static ashlar_status cut_lists(ashlar_arena_twin *t, const ashlar_arena_list_limits *limits) {
     t->list_count = ashlar_arena_lists_cut(t->runs, t->count, limits, NULL);
     t->lists = ashlar_host_calloc(t->list_count, sizeof *t->lists);
     t->jobs = ashlar_host_calloc(t->list_count, sizeof *t->jobs);
@@ -190,13 +189,13 @@ static ashlar_status take_block(ashlar_arena_twin *t) {
                : status;
 }
 
-static ashlar_status build(ashlar_arena_twin *t) {
+static ashlar_status build(ashlar_arena_twin *t, const ashlar_arena_list_limits *limits) {
     ashlar_status status = take_tables(t);
     if (status == ASHLAR_OK) {
         status = take_all(t);
     }
     if (status == ASHLAR_OK) {
-        status = cut_lists(t);
+        status = cut_lists(t, limits);
     }
     if (status == ASHLAR_OK) {
         status = list_spans(t);
@@ -211,8 +210,9 @@ static ashlar_status build(ashlar_arena_twin *t) {
 }
 
 ashlar_status ashlar_arena_twin_create(const ashlar_arena *arena,
-                                       const ashlar_optimizer_config *config, ashlar_twin_kind kind,
-                                       ashlar_stream stream, ashlar_arena_twin **out) {
+                                       const ashlar_optimizer_config *config,
+                                       const ashlar_arena_list_limits *limits, ashlar_stream stream,
+                                       ashlar_arena_twin **out) {
     ashlar_status status = check(arena, config);
     if (status != ASHLAR_OK) {
         return status;
@@ -225,10 +225,10 @@ ashlar_status ashlar_arena_twin_create(const ashlar_arena *arena,
     t->allocator = ashlar_arena_allocator(arena);
     t->device = ashlar_allocator_device(t->allocator);
     t->stream = stream;
-    t->kind = kind;
+    t->is_single = limits->tensors == 1;
     t->rule = (ashlar_optimizer_rule){ashlar_optimizer_algorithm(config), *config};
     t->count = ashlar_arena_tensor_count(arena);
-    status = build(t);
+    status = build(t, limits);
     if (status != ASHLAR_OK) {
         ashlar_arena_twin_destroy(t);
         return status;

@@ -20,13 +20,10 @@
 #include <ashlar/arena.h>
 #include <ashlar/optimizer.h>
 
-typedef enum ashlar_twin_kind { ASHLAR_TWIN_PER_TENSOR, ASHLAR_TWIN_LISTS } ashlar_twin_kind;
+#include "arena_lists.h"
 
-enum {
-    ASHLAR_TWIN_LIST_TENSORS = 36,
-    ASHLAR_TWIN_LIST_CHUNKS = 320,
-    ASHLAR_TWIN_CHUNK_ELEMENTS = 65536,
-};
+/* The two of above. */
+extern const ashlar_arena_list_limits ashlar_twin_per_tensor, ashlar_twin_lists_of_36;
 
 typedef struct ashlar_arena_twin ashlar_arena_twin;
 
@@ -36,6 +33,7 @@ typedef struct ashlar_arena_twin ashlar_arena_twin;
  * so that neighbours in the arena are none here.
  *
  * arena    all tensors fp32 without options, with the regions of `config`
+ * limits   of its launches; where they are of one tensor, fills and copies are the device's own
  *
  * Ownership: *out is the caller's; the arena must outlive it.
  * Errors:    ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EINVAL (other tensors, another optimizer),
@@ -43,7 +41,7 @@ typedef struct ashlar_arena_twin ashlar_arena_twin;
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_arena_twin_create(const ashlar_arena *arena,
                                                          const ashlar_optimizer_config *config,
-                                                         ashlar_twin_kind kind,
+                                                         const ashlar_arena_list_limits *limits,
                                                          ashlar_stream stream,
                                                          ashlar_arena_twin **out);
 void ashlar_arena_twin_destroy(ashlar_arena_twin *twin); /* NULL is allowed */

@@ -4,7 +4,6 @@
 #ifndef ASHLAR_ARENA_TWINS_IMPL_H
 #define ASHLAR_ARENA_TWINS_IMPL_H
 
-#include "arena_lists.h"
 #include "arena_twins.h"
 
 /* The device's block is [cell][sums][runs][partials], as an optimizer's. */
@@ -13,7 +12,7 @@ struct ashlar_arena_twin {
     ashlar_allocator *allocator;
     ashlar_device *device;
     ashlar_stream stream;
-    ashlar_twin_kind kind;
+    bool is_single; /* a list is of one tensor, or a part of one */
     ashlar_optimizer_rule rule;
     size_t count;               /* tensors */
     ashlar_optimizer_run *runs; /* [count] the host's copy, one for each tensor */
