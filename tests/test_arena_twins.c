@@ -1,6 +1,5 @@
 /*
- * test_arena_twins.c - the twins that an arena is measured beside compute what the arena does, and
- * their lists cover every tensor once.
+ * test_arena_twins.c - the twins that an arena is measured beside compute what the arena does.
  */
 #include "arena_twins.h"
 
@@ -12,60 +11,7 @@
 #include "safetensors.h"
 #include "workers.h"
 
-/* ---- lists ---- */
-
 enum { CHUNK = ASHLAR_OPTIMIZER_CHUNK };
-
-static void lists_end_at_36_tensors_and_at_320_chunks(void) {
-    enum { MANY = 100 };
-    static ashlar_optimizer_run runs[MANY];
-    const ashlar_arena_list_limits limits = {36, 320, CHUNK};
-    ashlar_arena_list lists[8];
-    for (size_t i = 0; i < MANY; i++) {
-        runs[i].elements = 10;
-    }
-    CHECK_ZU(ashlar_arena_lists_cut(runs, MANY, &limits, NULL), 3);
-    CHECK_ZU(ashlar_arena_lists_cut(runs, MANY, &limits, lists), 3);
-    CHECK(lists[1].first == 36 && lists[1].count == 36 && lists[1].skip == 0);
-    CHECK(lists[2].first == 72 && lists[2].count == 28 && lists[2].end == 10);
-
-    /* Two whole ones of 150 chunks, 20 chunks of the third; the rest of it and the last. */
-    for (size_t i = 0; i < 4; i++) {
-        runs[i].elements = 150 * CHUNK - 1;
-    }
-    CHECK_ZU(ashlar_arena_lists_cut(runs, 4, &limits, lists), 2);
-    CHECK(lists[0].first == 0 && lists[0].count == 3 && lists[0].end == (size_t)20 * CHUNK);
-    CHECK(lists[1].first == 2 && lists[1].count == 2 && lists[1].skip == (size_t)20 * CHUNK);
-    CHECK_ZU(lists[1].end, 150 * CHUNK - 1);
-
-    /* The last chunk that is left is used too. */
-    runs[0].elements = (size_t)319 * CHUNK;
-    CHECK_ZU(ashlar_arena_lists_cut(runs, 2, &limits, lists), 2);
-    CHECK(lists[0].count == 2 && lists[0].end == CHUNK && lists[1].skip == CHUNK);
-}
-
-static void a_long_tensor_goes_on_in_the_next_lists(void) {
-    ashlar_optimizer_run run = {.elements = 7 * CHUNK + 5};
-    const ashlar_arena_list_limits limits = {36, 3, CHUNK};
-    ashlar_arena_list lists[4];
-    size_t begin, end;
-    CHECK_ZU(ashlar_arena_lists_cut(&run, 1, &limits, lists), 3);
-    CHECK(lists[1].skip == (size_t)3 * CHUNK && lists[1].end == (size_t)6 * CHUNK);
-    ashlar_arena_list_part(&lists[1], &run, 0, &begin, &end);
-    CHECK_ZU(begin, 3 * CHUNK);
-    CHECK_ZU(end, 6 * CHUNK);
-    ashlar_arena_list_part(&lists[2], &run, 0, &begin, &end);
-    CHECK_ZU(begin, 6 * CHUNK);
-    CHECK_ZU(end, 7 * CHUNK + 5);
-    ashlar_optimizer_job job = {0};
-    (void)ashlar_optimizer_number(&run, 1);
-    ashlar_arena_list_cover(&lists[1], &run, &run, &job);
-    CHECK(job.first == (size_t)3 * CHUNK && job.end == (size_t)6 * CHUNK);
-    CHECK(job.first_chunk == 3 && job.end_chunk == 6 && job.run_count == 1);
-    CHECK_ZU(job.elements, 3 * CHUNK);
-}
-
-/* ---- twins ---- */
 
 /* Odd sizes, one in several chunks of a list's, and more tensors than a list has. */
 static const size_t sizes[] = {1, 63, 64, 65, 5000, 70000, 300, 4096, 4097, 2};
@@ -356,13 +302,47 @@ static void without_host_memory_there_is_no_twin(void) {
     tear_down(); /* the device has all memory back */
 }
 
+/* Any call of the driver that copies, fills or launches, also the last one. */
+static void calls_that_fail_are_reported_and_leave_nothing(void) {
+    static const int functions[] = {ASHLAR_DRIVER_FN_memcpy_htod_async,
+                                    ASHLAR_DRIVER_FN_memcpy_dtod_async,
+                                    ASHLAR_DRIVER_FN_memset_d8_async};
+    const ashlar_optimizer_config config = adamw(0);
+    REQUIRE(set_up("memory=256MiB"));
+    CHECK(make_all(0) == ASHLAR_OK);
+    for (size_t f = 0; f < 3; f++) {
+        ashlar_arena_twin *twin = NULL;
+        ashlar_driver_fail_at(driver, functions[f], 2, CU_UNKNOWN);
+        CHECK(ashlar_arena_twin_create(arena, &config, &pieces, streams[0], &twin) ==
+              ASHLAR_EDRIVER);
+        CHECK(twin == NULL);
+    }
+    for (unsigned long n = 1; n <= 2 * 3 + 2; n++) {
+        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
+        CHECK(ashlar_arena_twin_step(twins[LISTS], 1e-2) == ASHLAR_EDRIVER);
+    }
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, 3, CU_UNKNOWN);
+    CHECK(ashlar_arena_twin_zero(twins[LISTS]) == ASHLAR_EDRIVER);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, TENSORS, CU_UNKNOWN);
+    CHECK(ashlar_arena_twin_zero(twins[PER_TENSOR]) == ASHLAR_EDRIVER);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, TENSORS, CU_UNKNOWN);
+    CHECK(ashlar_arena_twin_flatten(twins[PER_TENSOR]) == ASHLAR_EDRIVER);
+    CHECK(*ashlar_arena_twin_pointer(twins[PER_TENSOR], 0) ==
+          ashlar_arena_twin_view(twins[PER_TENSOR], ASHLAR_REGION_PARAMETERS, 0));
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, TENSORS, CU_UNKNOWN);
+    CHECK(ashlar_arena_twin_replicate(twins[PER_TENSOR]) == ASHLAR_EDRIVER);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, TENSORS, CU_UNKNOWN);
+    CHECK(ashlar_arena_twin_save(twins[PER_TENSOR], path) == ASHLAR_EDRIVER);
+    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    drop_all();
+    tear_down();
+}
+
 int main(void) {
     if (!make_folder()) {
         return 1;
     }
     ashlar_workers_set_count(2);
-    RUN(lists_end_at_36_tensors_and_at_320_chunks);
-    RUN(a_long_tensor_goes_on_in_the_next_lists);
     RUN(launches_are_as_many_as_lists);
     RUN(steps_without_clipping_are_the_arenas_to_the_last_bit);
     RUN(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits);
@@ -373,6 +353,7 @@ int main(void) {
     RUN(neighbours_of_the_arena_are_none_in_a_twin);
     RUN(other_tensors_and_optimizers_are_refused);
     RUN(without_host_memory_there_is_no_twin);
+    RUN(calls_that_fail_are_reported_and_leave_nothing);
     remove_folder();
     return check_report();
 }
