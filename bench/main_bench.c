@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench_alloc.h"
+#include "bench_arena.h"
 #include "bench_pack.h"
 #include "error.h"
 #include "file.h"
@@ -28,6 +29,7 @@ typedef struct command {
     size_t capacity; /* of their plans */
     size_t seconds;  /* to search for each */
     bool counts_instructions;
+    bool is_of_arenas;
     bool wants_help;
 } command;
 
@@ -60,7 +62,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
 static void print_help(const ashlar_option *options) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = ashlar_peers(peers);
-    printf("Usage: %s [alloc|plan] [OPTION]...\n"
+    printf("Usage: %s [alloc|plan|arena] [OPTION]...\n"
            "       %s plan FILE... [OPTION]...\n"
            "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
            "served from a plan (plan), and what packing one takes. FILE: a problem as MiniMalloc\n"
@@ -86,7 +88,14 @@ static void print_help(const ashlar_option *options) {
         "blocks are small (one_size, rnn_step/N: N times 20 pairs in a step, which begins and\n"
         "ends within what is timed), and `plan` the same with its steps replayed.\n"
         "The targets at the end do not change the exit status. The software device has 64 GiB\n"
-        "here unless ASHLAR_SOFT says otherwise.\n");
+        "here unless ASHLAR_SOFT says otherwise.\n\n"
+        "arena: adamw, zero, norm, flatten, replicate and checkpoint of CASE[/OPERATION] in one\n"
+        "range, tensor by tensor and in lists of 36, beside a copy of the same bytes by a loop "
+        "(or\n"
+        "memcpy) and as many threads. Takes --smoke, --workload, --json, --device. JSON: rows\n"
+        "{case, operation, subject, ns, bytes_per_s, copy_bytes_per_s}. Cases, all of fp32 "
+        "tensors:\n");
+    ashlar_bench_arena_print_cases(stdout);
 }
 
 static ashlar_status measure(ashlar_device *device, const command *c, ashlar_bench_rows *rows) {
@@ -176,6 +185,50 @@ static ashlar_status write_plan_json(const char *path, const results *r) {
     return status;
 }
 
+/* ---- arena ---- */
+
+static ashlar_status check_arena_options(const command *c) {
+    const bool has_others = c->config.subjects.count > 0 || c->config.threads != 0 ||
+                            c->pairs != 0 || c->counts_instructions;
+    return has_others ? ashlar_fail(ASHLAR_EINVAL, "arena: takes --smoke, --workload, --json and "
+                                                   "--device only; leave out the others")
+                      : ASHLAR_OK;
+}
+
+static ashlar_status measure_arenas(const command *c, const ashlar_bench_arena_config *config) {
+    ashlar_arena_rows rows = {0};
+    ashlar_device *device = NULL;
+    ashlar_status status = ashlar_device_open(c->device, &device);
+    if (status == ASHLAR_OK) {
+        status = ashlar_bench_arena(device, config, &rows);
+        ashlar_device_close(device);
+    }
+    if (status == ASHLAR_OK) {
+        printf("\n");
+        ashlar_arena_rows_print_targets(stdout, &rows);
+    }
+    if (status == ASHLAR_OK && c->json != NULL) {
+        status = ashlar_arena_rows_write(c->json, &rows);
+    }
+    ashlar_arena_rows_finish(&rows);
+    return status;
+}
+
+static ashlar_status run_arenas(const command *c) {
+    const ashlar_bench_arena_config config = {.is_smoke = c->config.is_smoke,
+                                              .wanted = c->config.workloads};
+    ashlar_status status = check_arena_options(c);
+    if (status == ASHLAR_OK) {
+        status = ashlar_bench_arena_check(&config);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_program_check_writable(c->json);
+    }
+    return status == ASHLAR_OK ? measure_arenas(c, &config) : status;
+}
+
+/* ---- alloc and plan ---- */
+
 static ashlar_status run_group(const command *c, results *r) {
     if (c->file_count > 0) {
         return pack_files(c, r);
@@ -217,7 +270,7 @@ static int run_words(command *c, const ashlar_option *options, int argc, char **
     }
     const bool needs_little = c->counts_instructions || c->pairs != 0;
     (void)setenv("ASHLAR_SOFT", needs_little ? soft_for_pairs : soft_for_lists, 0);
-    const ashlar_status status = run_command(c);
+    const ashlar_status status = c->is_of_arenas ? run_arenas(c) : run_command(c);
     return status == ASHLAR_OK
                ? 0
                : ashlar_program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
@@ -238,7 +291,8 @@ static int run(int argc, char **argv) {
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
     c.config.is_of_plans = argc > 1 && strcmp(argv[1], "plan") == 0;
-    if (c.config.is_of_plans || (argc > 1 && strcmp(argv[1], "alloc") == 0)) {
+    c.is_of_arenas = argc > 1 && strcmp(argv[1], "arena") == 0;
+    if (c.config.is_of_plans || c.is_of_arenas || (argc > 1 && strcmp(argv[1], "alloc") == 0)) {
         argc--;
         argv++;
     }

@@ -117,6 +117,36 @@ END
     [ $? -eq 1 ] && grep -q 'none.csv' "$scratch/stderr"
 }
 
+# Every case and operation on its subjects, and no path in the file.
+measures_arenas() {
+    mkdir "$scratch/folder"
+    (TMPDIR=$scratch/folder && export TMPDIR &&
+        "$bench" arena --smoke --device soft --json "$rows") >"$scratch/table" || return
+    rmdir "$scratch/folder" || complain 'checkpoints are left' || return
+    grep -q '^case .* / copy ' "$scratch/table" &&
+        grep -q '^\(met\|NOT MET\) *large  *adamw .*copy loop' "$scratch/table" || return
+    python3 - "$rows" "$scratch" <<'END'
+import json, sys
+text = open(sys.argv[1]).read()
+rows = json.loads(text)
+assert sys.argv[2] not in text
+keys = ["case", "operation", "subject", "ns", "bytes_per_s", "copy_bytes_per_s"]
+assert all(list(r) == keys and all(r[k] > 0 for k in keys[3:]) for r in rows), rows
+operations = ["adamw", "zero", "norm", "flatten", "replicate", "checkpoint"]
+subjects = ["arena", "per_tensor", "lists_of_36"]
+want = [(c, o, s) for c in ("100x128x128", "model", "10000_tensors", "large")
+        for o in operations for s in subjects if (o, s) != ("checkpoint", "lists_of_36")]
+assert [tuple(list(r.values())[:3]) for r in rows] == want, rows
+END
+}
+
+measures_some_arenas() {
+    "$bench" arena --smoke --device soft --workload model/norm --workload large/zero \
+        --json "$rows" || return
+    json_holds "$rows" '[(x["case"], x["operation"]) for x in r] ==
+        [("model", "norm")] * 3 + [("large", "zero")] * 3'
+}
+
 is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
     word=$1
     shift
@@ -128,6 +158,8 @@ refuses_unknown_words() {
     is_usage_error nonsense nonsense || complain 'a word' || return
     is_usage_error chaos alloc --workload chaos || complain 'a workload' || return
     is_usage_error rnn_step plan --workload mix || complain 'a workload of another group' || return
+    is_usage_error 10000_tensors arena --workload mix || complain 'a workload of alloc' || return
+    is_usage_error --workload arena --subject arena || complain 'an option of alloc' || return
     is_usage_error ceiling alloc --subject ceiling || complain 'a subject' || return
     is_usage_error --threads alloc --threads 65 || complain 'threads' || return
     is_usage_error gpu alloc --device gpu || complain 'a device'
@@ -178,6 +210,8 @@ check 'only_what_is_asked_for_is_measured' takes_only_what_is_asked_for
 check 'a_plan_is_measured_beside_the_cache' measures_plans
 check 'of_plans_too_only_what_is_asked_for_is_measured' measures_some_plans
 check 'files_are_packed' packs_files
+check 'arenas_are_measured_beside_their_twins' measures_arenas
+check 'of_arenas_too_only_what_is_asked_for_is_measured' measures_some_arenas
 check 'unknown_words_are_refused' refuses_unknown_words
 check 'a_file_that_cannot_be_written_fails_first' fails_before_it_measures
 check 'a_device_that_is_too_small_is_an_error' fails_where_memory_is_short
