@@ -68,6 +68,24 @@ static void each_region_is_one_block_with_its_tag(void) {
     finish();
 }
 
+/* So that the places of one element differ in more than one bit of their address. */
+static void large_regions_side_by_side_are_not_a_power_of_two_apart(void) {
+    const size_t elements = (size_t)16 << 20;
+    REQUIRE(set_up("memory=512MiB"));
+    REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
+    CHECK(ashlar_arena_add(arena, "t", ASHLAR_F32, 1, &elements, NULL) == ASHLAR_OK);
+    REQUIRE(commit(ALL));
+    for (unsigned i = 1; i < ASHLAR_REGION_MASTER; i++) {
+        const char *before = ashlar_arena_region(arena, (ashlar_region)(i - 1));
+        const char *base = ashlar_arena_region(arena, (ashlar_region)i);
+        const size_t apart = (size_t)(base > before ? base - before : before - base);
+        CHECK(apart % (4 * elements) != 0);
+    }
+    CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 4 * elements);
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    finish();
+}
+
 /* On memory that held something else before. */
 static void commit_fills_every_region_with_zeros(void) {
     REQUIRE(set_up_declared());
@@ -223,6 +241,7 @@ static void regions_larger_than_the_device_are_out_of_memory(void) {
 int main(void) {
     RUN(every_region_has_the_same_offsets);
     RUN(each_region_is_one_block_with_its_tag);
+    RUN(large_regions_side_by_side_are_not_a_power_of_two_apart);
     RUN(commit_fills_every_region_with_zeros);
     RUN(an_arena_has_the_regions_it_was_committed_with);
     RUN(nothing_is_there_before_commit);
