@@ -167,8 +167,15 @@ static void forget_in_child(void) {
 
 static bool may_start;
 
-static void prepare_to_start(void) {
+static void prepare(void) {
     may_start = pthread_atfork(NULL, NULL, forget_in_child) == 0;
+}
+
+/* Before any lock is taken: a child that does not forget would find it taken for ever. */
+static bool is_prepared(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, prepare);
+    return may_start;
 }
 
 /* The program's signal handlers run on the program's threads. */
@@ -190,9 +197,7 @@ static bool start_thread(void) {
 
 /* By the owner: as many threads as there are, up to `wanted`. */
 static size_t start_threads(size_t wanted) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, prepare_to_start);
-    while (pool.started < wanted && may_start && !pool.is_start_futile) {
+    while (pool.started < wanted && !pool.is_start_futile) {
         pool.is_start_futile = atomic_load(&refuses_start) || !start_thread();
         pool.started += !pool.is_start_futile;
     }
@@ -236,7 +241,7 @@ static void close_work(void) {
 
 void ashlar_workers_run(size_t count, void (*fn)(void *context, size_t i), void *context) {
     const size_t threads = count > 1 ? ashlar_workers_count() : 1;
-    if (threads > 1 && pthread_mutex_trylock(&pool.owner) == 0) {
+    if (threads > 1 && is_prepared() && pthread_mutex_trylock(&pool.owner) == 0) {
         const size_t helpers = start_threads((count < threads ? count : threads) - 1);
         if (helpers > 0) {
             open_work(helpers, fn, context, count);

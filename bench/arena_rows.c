@@ -94,6 +94,12 @@ static const struct {
     double limit;
 } per_tensor_limit = {"10000_tensors", 3}, copy_limit = {"large", 0.8};
 
+/* What every training step does. The others happen once, and check what their twins take on trust. */
+static bool is_of_step(ashlar_arena_operation operation) {
+    return operation == ASHLAR_ARENA_OPERATION_ADAMW || operation == ASHLAR_ARENA_OPERATION_ZERO ||
+           operation == ASHLAR_ARENA_OPERATION_NORM;
+}
+
 static void print_verdict(FILE *out, const ashlar_arena_row *row, const char *what, double value,
                           double limit) {
     fprintf(out, "%-8s %-13s %-10s  %-34s %9.3f  (at least %g)\n",
@@ -113,7 +119,7 @@ void ashlar_arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows) {
             print_verdict(out, row, "bytes per second / copy loop's",
                           speed(row) / row->copy_bytes_per_s, copy_limit.limit);
         }
-        if (twin != NULL) {
+        if (twin != NULL && is_of_step(row->operation)) {
             const bool is_many =
                 is_adamw && strcmp(row->case_name, per_tensor_limit.case_name) == 0;
             print_verdict(out, row, "per_tensor / arena", twin->ns / row->ns,
