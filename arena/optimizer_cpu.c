@@ -1,4 +1,5 @@
 /* A job on the CPU: its chunks, shared by the workers. */
+#include "optimizer_formula.h"
 #include "optimizer_kernels.h"
 #include "workers.h"
 
@@ -16,20 +17,6 @@ typedef struct part {
     const ashlar_optimizer_run *run;
     size_t first, count; /* elements of the run */
 } part;
-
-/* The run of `chunk`: the last one that begins there or before, which has elements. */
-static size_t find_run(const ashlar_optimizer_job *job, size_t chunk) {
-    size_t low = 0, high = job->run_count; /* runs[low].first_chunk <= chunk */
-    while (high - low > 1) {
-        const size_t middle = low + (high - low) / 2;
-        if (job->runs[middle].first_chunk <= chunk) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
 
 /* Chunk number `chunk`, which belongs to the run number *run or a later one, clipped to the job. */
 static part find_part(const ashlar_optimizer_job *job, size_t chunk, size_t *run) {
@@ -62,7 +49,7 @@ static void sum_piece(void *context, size_t i) {
     const share *s = context;
     size_t chunk, end;
     cut_piece(s, i, &chunk, &end);
-    for (size_t run = find_run(s->job, chunk); chunk < end; chunk++) {
+    for (size_t run = ashlar_formula_find_run(s->job, chunk); chunk < end; chunk++) {
         const part p = find_part(s->job, chunk, &run);
         const void *values = at(p.run->gradients, p.first, ashlar_dtype_bytes(p.run->dtype));
         s->job->partials[chunk] = s->kernels->sum[p.run->dtype](values, p.count);
@@ -89,7 +76,7 @@ static void update_piece(void *context, size_t i) {
     ashlar_optimizer_factors factors;
     size_t chunk, end;
     cut_piece(s, i, &chunk, &end);
-    for (size_t run = find_run(job, chunk); chunk < end; chunk++) {
+    for (size_t run = ashlar_formula_find_run(job, chunk); chunk < end; chunk++) {
         const part p = find_part(job, chunk, &run);
         if (p.run != known) {
             factors = ashlar_formula_factors(&job->rule, job->cell, p.run, job->learning_rate);

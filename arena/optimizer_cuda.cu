@@ -23,22 +23,8 @@ static __device__ bool is_aligned(const void *array, size_t bytes) {
     return (uintptr_t)array % bytes == 0;
 }
 
-/* The run of `chunk`: the last one that begins there or before, which has elements. */
-static __device__ size_t find_run(const ashlar_optimizer_job *job, size_t chunk) {
-    size_t low = 0, high = job->run_count; /* runs[low].first_chunk <= chunk */
-    while (high - low > 1) {
-        const size_t middle = low + (high - low) / 2;
-        if (job->runs[middle].first_chunk <= chunk) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk, piece *p) {
-    const size_t run = find_run(job, chunk);
+    const size_t run = ashlar_formula_find_run(job, chunk);
     p->run = job->runs[run];
     const size_t begin = (chunk - p->run.first_chunk) * ASHLAR_OPTIMIZER_CHUNK;
     const size_t low = run == 0 ? job->first : 0;

@@ -18,6 +18,20 @@
 #include "optimizer_impl.h"
 #include "power.h"
 
+/* The run of `chunk`: the last one that begins there or before, which has elements. */
+ASHLAR_SHARED_FN size_t ashlar_formula_find_run(const ashlar_optimizer_job *job, size_t chunk) {
+    size_t low = 0, high = job->run_count; /* runs[low].first_chunk <= chunk */
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (job->runs[middle].first_chunk <= chunk) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 /* GradScaler's update: `is_good` unless a gradient was not finite. */
 ASHLAR_SHARED_FN void ashlar_formula_rescale(const ashlar_optimizer_config *config,
                                              ashlar_optimizer_state *state, bool is_good) {
