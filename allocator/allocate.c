@@ -52,8 +52,9 @@ static uint64_t *served_by(ashlar_stats *stats, ashlar_step step) {
 static void count_step_locked(ashlar_allocator *a, ashlar_counters *counters, ashlar_step step) {
     uint64_t *served = served_by(&a->stats, step);
     if (step == ASHLAR_STEP_PLANNED) {
-        counters->planned_count++;
-    } else if (served == NULL) {
+        return; /* the step's run knows */
+    }
+    if (served == NULL) {
         counters->hit_count++;
     } else {
         ++*served;
@@ -69,6 +70,7 @@ void ashlar_publish_locked(ashlar_allocator *a, ashlar_cache *own) {
     if (own == NULL) {
         ashlar_counters_publish(&a->counters, &a->stats);
     } else {
+        ashlar_run_count(own);
         ashlar_counters_settle(&own->counters, &a->stats, a->cache_bytes / 2);
     }
 }

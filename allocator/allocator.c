@@ -172,6 +172,7 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     size_t cached_bytes = 0;
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ashlar_run_count(cache);
         ashlar_counters_publish(&cache->counters, &a->stats);
         cached_bytes += ashlar_cache_bytes(cache);
     }

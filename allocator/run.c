@@ -30,6 +30,15 @@ static const ashlar_slot no_slot;
 
 ashlar_run ashlar_no_run = {.next = &no_slot};
 
+void ashlar_run_count(ashlar_cache *cache) {
+    const ashlar_run *run = cache->replay;
+    if (ashlar_cache_is_replaying(cache)) {
+        const ashlar_slot *next = run->next == &no_slot ? run->held : run->next;
+        cache->counters.planned_count =
+            run->hits_before + (uint64_t)(next - run->plan->slots) - run->unserved;
+    }
+}
+
 /* While something is late, no request is served without a look at it. */
 static void hold(ashlar_run *run) {
     run->held = run->next;
@@ -42,6 +51,7 @@ void ashlar_run_start(ashlar_run *run, ashlar_plan *plan) {
     run->expired = 0;
     run->skipped_count = 0;
     run->unplanned = 0;
+    run->unserved = 0;
     memset(run->misses, 0, sizeof run->misses);
     run->late_count = 0;
     ashlar_plan_name_streams(plan, run->streams);
@@ -131,6 +141,7 @@ static ashlar_block *serve_skipped(ashlar_run *run, const request *r) {
         if (slot->bytes > 0 && fits(run, slot, r) && slot->end >= next_of(run) &&
             is_clear(run, slot)) {
             run->skipped_count--;
+            run->unserved--;
             memmove(run->skipped + k, run->skipped + k + 1,
                     (run->skipped_count - k) * sizeof run->skipped[0]);
             return ashlar_run_seat(slot);
@@ -170,6 +181,7 @@ static void advance(ashlar_run *run, uint32_t i) {
         skip(run, k);
     }
     expire(run, run->plan->expired_to[i]);
+    run->unserved += i - next;
     run->next = &run->plan->slots[i + 1];
 }
 
@@ -177,9 +189,11 @@ static ashlar_block *serve_slot(ashlar_run *run, uint32_t i) {
     advance(run, i);
     if (run->plan->slots[i].bytes == 0) {
         run->unplanned++;
+        run->unserved++;
         return NULL;
     }
     if (!is_clear(run, &run->plan->slots[i])) {
+        run->unserved++;
         run->misses[ASHLAR_PLAN_MISS_LIVE]++;
         return NULL;
     }

@@ -22,6 +22,7 @@ struct ashlar_run {
                        * that were not had just been found dead, see ashlar_run_serve() */
     size_t late_count;                  /* on the late lists of all its regions */
     uint64_t hits_before;               /* planned_count of the cache when the step began */
+    uint64_t unserved;                  /* of the slots before `next`, those not handed out */
     ashlar_plan *plan;
     ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX];  /* of the parts; ASHLAR_NO_STREAM: not now */
     ashlar_plan_region *regions[ASHLAR_PLAN_STREAMS_MAX]; /* NULL: the part plans nothing */
@@ -61,6 +62,9 @@ static inline ashlar_block *ashlar_run_serve(ashlar_run *run, size_t bytes, unsi
     run->next = slot + 1;
     return ashlar_run_seat(slot);
 }
+
+/* Bring the cache's count of blocks served by plans up to date, which hits leave to `next`. */
+void ashlar_run_count(ashlar_cache *cache);
 
 /* For any request. NULL: the ordinary path has to serve it. */
 ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes, unsigned tag,

@@ -166,6 +166,7 @@ static void end_replay(ashlar_allocator *a, ashlar_cache *own) {
     ashlar_run *run = own->run;
     ashlar_plan_stats *stats = &a->planner.stats;
     uint64_t misses = 0;
+    ashlar_run_count(own);
     ashlar_cache_set_replay(own, &ashlar_no_run);
     ashlar_run_stop(run);
     for (uint32_t part = 0; part < run->plan->part_count; part++) {
