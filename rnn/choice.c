@@ -77,7 +77,8 @@ static void rank(ashlar_choice *c) {
     }
 }
 
-/* How many of the `count` likeliest have top_p's share of them all. */
+/* How many of the `count` likeliest have top_p's share, below 1, of them all: not more than these,
+ * for the two sums are the same then. */
 static size_t count_nucleus(const ashlar_choice *c, size_t count) {
     double total = 0, mass = 0;
     size_t kept = 0;
@@ -86,7 +87,7 @@ static size_t count_nucleus(const ashlar_choice *c, size_t count) {
     }
     do {
         mass += c->probabilities[c->ranking[kept++]];
-    } while (kept < count && mass < c->config.top_p * total);
+    } while (mass < c->config.top_p * total);
     return kept;
 }
 

@@ -180,6 +180,13 @@ static void of_equal_symbols_the_lower_ones_are_kept(void) {
     CHECK_ZU(count_kept(0.51, 2), 2);
 }
 
+static void a_symbol_begins_where_the_one_before_it_ends(void) {
+    REQUIRE(open_choice(4, 1, 0, 1));
+    CHECK(draw(0.25) == 1 && draw(0.5) == 2 && draw(0.75) == 3);
+    CHECK(draw(0.25 - 0x1p-54) == 0 && draw(0.5 - 0x1p-53) == 1 && draw(0.75 - 0x1p-53) == 2);
+    ashlar_choice_finish(&choice);
+}
+
 /* 256 equal probabilities are 2^-8; one that is far below rounding's reach counts, too. */
 static void a_share_of_1_drops_nothing(void) {
     REQUIRE(open_choice(CLASSES_MAX, 1, 0, 1));
@@ -303,6 +310,7 @@ int main(void) {
     RUN(top_p_keeps_the_fewest_that_have_the_share);
     RUN(top_p_has_its_share_of_what_top_k_left);
     RUN(of_equal_symbols_the_lower_ones_are_kept);
+    RUN(a_symbol_begins_where_the_one_before_it_ends);
     RUN(a_share_of_1_drops_nothing);
     RUN(temperature_0_takes_the_likeliest_whatever_the_number);
     RUN(the_lowest_temperature_that_is_one_draws_among_the_equal);
