@@ -6,38 +6,52 @@
 
 #include "blas.h"
 #include "error.h"
+#include "file_read.h"
+#include "host.h"
 #include "options.h"
 #include "program.h"
+#include "text.h"
 
 static const char program[] = "ashlar-sample";
 
+/* The command line; the initial values are the defaults. */
 typedef struct command {
     const char *model;
     const char *prime;
+    const char *prime_file;
     const char *device;
-    size_t bytes;
-    double temperature;
-    uint64_t seed;
+    const char *json;
+    ashlar_text_config text;
     bool wants_help;
 } command;
 
 static command defaults(void) {
-    return (command){.prime = NULL, .bytes = 1000, .temperature = 0.7, .seed = 1};
+    return (command){
+        .text = {.sampler = {.choice = {.temperature = 0.7, .top_p = 1}, .seed = 1}, .bytes = 1000},
+    };
 }
 
-enum { OPTION_COUNT = 7 };
+enum { OPTION_COUNT = 11 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
+    ashlar_choice_config *choice = &c->text.sampler.choice;
     const ashlar_option all[OPTION_COUNT] = {
         {"model", "FILE", ASHLAR_OPTION_TEXT, &c->model, 0, 0,
          "weights saved by ashlar-train --save"},
-        {"bytes", "N", ASHLAR_OPTION_COUNT, &c->bytes, 1, 1e12, "how much to write"},
-        {"temperature", "X", ASHLAR_OPTION_REAL, &c->temperature, 0.01, 100,
-         "below 1: more likely text"},
+        {"bytes", "N", ASHLAR_OPTION_COUNT, &c->text.bytes, 1, 1e12, "how much to write"},
+        {"temperature", "X", ASHLAR_OPTION_REAL, &choice->temperature, 0, 100,
+         "below 1: more likely text, 0: the likeliest"},
+        {"top-k", "N", ASHLAR_OPTION_COUNT, &choice->top_k, 0, ASHLAR_BATCHER_SYMBOLS,
+         "draw from the so many likeliest, 0: from all"},
+        {"top-p", "X", ASHLAR_OPTION_REAL, &choice->top_p, 1e-6, 1,
+         "draw from the likeliest with this share"},
         {"prime", "TEXT", ASHLAR_OPTION_TEXT, &c->prime, 0, 0, "text to begin with"},
-        {"seed", "N", ASHLAR_OPTION_SEED, &c->seed, 0, 0, "the same seed writes the same text"},
+        {"prime-file", "FILE", ASHLAR_OPTION_TEXT, &c->prime_file, 0, 0, "or a file's text"},
+        {"seed", "N", ASHLAR_OPTION_SEED, &c->text.sampler.seed, 0, 0,
+         "the same seed writes the same text"},
         {"device", "NAME", ASHLAR_OPTION_TEXT, &c->device, 0, 0,
          "auto, soft, soft:N, cuda, cuda:N"},
+        {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write speed and memory there"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
     memcpy(options, all, sizeof all);
@@ -49,8 +63,8 @@ static void print_help(void) {
     list_options(&fresh, options);
     printf("Usage: %s --model FILE [OPTION]...\nWrite text with a trained model.\n\n", program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
-    printf("\nA line of a single %% stands between records. Exit status: 0, 1 on failure, 2 on a\n"
-           "bad option or environment value.\n");
+    printf("\nA line of a single %% stands between records. --top-p is a share of what --top-k\n"
+           "left. Exit status: 0, 1 on failure, 2 on a bad option or environment value.\n");
 }
 
 /* One whole number of the file's metadata, within what ashlar-train would accept. */
@@ -115,7 +129,19 @@ static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *alloc
     return ASHLAR_OK;
 }
 
-static ashlar_status sample(const command *c, ashlar_device *device) {
+/* Write the text of a model that is there, and the report of it. */
+static ashlar_status write_text(const command *c, ashlar_model *model,
+                                const ashlar_text_config *text) {
+    ashlar_text_report report;
+    ashlar_status status = ashlar_text_write(model, stdout, text, &report);
+    if (status == ASHLAR_OK && c->json != NULL) {
+        status = ashlar_text_report_write(c->json, model, text, &report);
+    }
+    return status;
+}
+
+static ashlar_status sample(const command *c, ashlar_device *device,
+                            const ashlar_text_config *text) {
     ashlar_checkpoint *file = NULL;
     ashlar_allocator *allocator = NULL;
     ashlar_model *model = NULL;
@@ -128,8 +154,7 @@ static ashlar_status sample(const command *c, ashlar_device *device) {
         status = load(file, allocator, &model);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_program_sample(model, stdout, c->bytes, c->temperature, c->seed,
-                                       c->prime != NULL ? c->prime : "");
+        status = write_text(c, model, text);
     }
     ashlar_model_destroy(model);
     ashlar_allocator_destroy(allocator);
@@ -137,21 +162,59 @@ static ashlar_status sample(const command *c, ashlar_device *device) {
     return status;
 }
 
+/* With the prime, wherever it comes from. What cannot be written is found before, not after. */
+static ashlar_status run(const command *c, ashlar_device *device) {
+    ashlar_text_config text = c->text;
+    char *prime = NULL;
+    ashlar_status status = ashlar_program_check_writable(c->json);
+    if (status == ASHLAR_OK && c->prime_file != NULL) {
+        status = ashlar_file_read(c->prime_file, &prime, &text.prime_bytes);
+        text.prime = prime;
+    } else if (c->prime != NULL) {
+        text.prime = c->prime;
+        text.prime_bytes = strlen(c->prime);
+    }
+    if (status == ASHLAR_OK) {
+        status = sample(c, device, &text);
+    }
+    ashlar_host_free(prime);
+    return status;
+}
+
+/* What no single option can be blamed for. */
+static ashlar_status check_command(const command *c) {
+    if (c->model == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "--model: no weights given; train some with "
+                                          "ashlar-train --save FILE");
+    }
+    if (c->prime != NULL && c->prime_file != NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "--prime and --prime-file: leave out one of them");
+    }
+    const struct {
+        const char *option;
+        const char *path; /* NULL: not given */
+    } inputs[] = {{"model", c->model}, {"prime-file", c->prime_file}};
+    for (size_t i = 0; c->json != NULL && i < sizeof inputs / sizeof inputs[0]; i++) {
+        if (inputs[i].path != NULL && ashlar_program_is_same_file(c->json, inputs[i].path)) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "--json and --%s: both name %s; give each its own file",
+                               inputs[i].option, c->json);
+        }
+    }
+    return ASHLAR_OK;
+}
+
 static int run_command(int argc, char **argv) {
     command c = defaults();
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
-    if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK) {
+    if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
+        (!c.wants_help && check_command(&c) != ASHLAR_OK)) {
         return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
     }
     if (c.wants_help) {
         print_help();
         return 0;
-    }
-    if (c.model == NULL) {
-        fprintf(stderr, "%s: --model: no weights given; train some with ashlar-train --save FILE\n",
-                program);
-        return ASHLAR_EXIT_USAGE;
     }
     ashlar_blas_set_threads(1); /* products of one row: a second thread would only wait */
     ashlar_device *device = NULL;
@@ -159,7 +222,7 @@ static int run_command(int argc, char **argv) {
     if (exit_status != 0) {
         return exit_status;
     }
-    const ashlar_status status = sample(&c, device);
+    const ashlar_status status = run(&c, device);
     ashlar_device_close(device);
     return status == ASHLAR_OK ? 0 : ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
 }

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <ashlar/trace.h>
 
@@ -12,6 +11,7 @@
 #include "program.h"
 #include "progress.h"
 #include "report.h"
+#include "text.h"
 #include "train_rule.h"
 
 static const char program[] = "ashlar-train";
@@ -151,8 +151,11 @@ static ashlar_status finish(const command *c, ashlar_trainer *trainer,
     }
     if (!c->is_quiet && c->sample_bytes > 0) {
         printf("\nA sample:\n");
-        const ashlar_status status =
-            ashlar_program_sample(model, stdout, c->sample_bytes, 0.7, c->train.seed, "");
+        const ashlar_text_config text = {
+            .sampler = {.choice = {.temperature = 0.7, .top_p = 1}, .seed = c->train.seed},
+            .bytes = c->sample_bytes,
+        };
+        const ashlar_status status = ashlar_text_write(model, stdout, &text, NULL);
         first = first == ASHLAR_OK ? status : first;
     }
     if (!c->is_quiet) {
@@ -232,15 +235,6 @@ static ashlar_status train(const command *c, ashlar_device *device, const ashlar
     return status;
 }
 
-/* Whether two paths lead to one file, or would. */
-static bool is_same_file(const char *a, const char *b) {
-    struct stat x, y;
-    if (stat(a, &x) == 0 && stat(b, &y) == 0) {
-        return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-    }
-    return strcmp(a, b) == 0;
-}
-
 /* The files that are written. */
 typedef struct output {
     const char *option;
@@ -261,19 +255,19 @@ static void list_outputs(const command *c, output outputs[static OUTPUT_COUNT]) 
  * training that is resumed. */
 static ashlar_status check_output(const command *c, const output *o, const output *end) {
     for (size_t i = 0; o->path != NULL && i < c->data.count; i++) {
-        if (is_same_file(o->path, c->data.items[i])) {
+        if (ashlar_program_is_same_file(o->path, c->data.items[i])) {
             return ashlar_fail(ASHLAR_EINVAL, "--%s: %s is the text to train on; name another file",
                                o->option, o->path);
         }
     }
     const char *resume = c->train.resume_file;
     if (o->path != NULL && resume != NULL && o->path != c->train.save_file &&
-        is_same_file(o->path, resume)) {
+        ashlar_program_is_same_file(o->path, resume)) {
         return ashlar_fail(ASHLAR_EINVAL, "--%s and --resume: both name %s; give each its own file",
                            o->option, o->path);
     }
     for (const output *other = o + 1; o->path != NULL && other < end; other++) {
-        if (other->path != NULL && is_same_file(o->path, other->path)) {
+        if (other->path != NULL && ashlar_program_is_same_file(o->path, other->path)) {
             return ashlar_fail(ASHLAR_EINVAL, "--%s and --%s: both name %s; give each its own file",
                                o->option, other->option, o->path);
         }

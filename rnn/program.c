@@ -2,14 +2,14 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "batcher.h"
 #include "file.h"
-#include "sampler.h"
 
 void ashlar_program_init(void) {
     /*
@@ -59,6 +59,14 @@ ashlar_status ashlar_program_check_writable(const char *path) {
     return status;
 }
 
+bool ashlar_program_is_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    if (stat(a, &x) == 0 && stat(b, &y) == 0) {
+        return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    }
+    return strcmp(a, b) == 0;
+}
+
 double ashlar_program_now_s(void) {
     struct timespec time;
     (void)clock_gettime(CLOCK_MONOTONIC, &time); /* cannot fail on Linux */
@@ -86,37 +94,4 @@ int ashlar_program_open_device(const char *program, const char *name, ashlar_dev
     }
     *out = device;
     return 0;
-}
-
-/* A terminal obeys control characters: show it none but the end of a line and the tab. */
-static void put_symbol(FILE *out, int32_t symbol, bool is_terminal) {
-    const bool is_control = (symbol < ' ' && symbol != '\n' && symbol != '\t') || symbol == 0x7f ||
-                            (symbol >= 0x80 && symbol < 0xa0);
-    if (symbol == ASHLAR_BATCHER_MARK) {
-        fputs("\n%\n", out);
-    } else {
-        fputc(is_terminal && is_control ? '?' : symbol, out);
-    }
-}
-
-ashlar_status ashlar_program_sample(ashlar_model *model, FILE *out, size_t bytes,
-                                    double temperature, uint64_t seed, const char *prime) {
-    const ashlar_sampler_config config = {.temperature = temperature, .seed = seed};
-    const bool is_terminal = isatty(fileno(out)) == 1;
-    ashlar_sampler *sampler = NULL;
-    ashlar_status status = ashlar_sampler_create(model, &config, &sampler);
-    for (const char *p = prime; status == ASHLAR_OK && *p != '\0'; p++) {
-        put_symbol(out, (unsigned char)*p, is_terminal);
-        status = ashlar_sampler_feed(sampler, (unsigned char)*p);
-    }
-    for (size_t i = 0; status == ASHLAR_OK && i < bytes; i++) {
-        int32_t symbol = 0;
-        status = ashlar_sampler_next(sampler, &symbol);
-        if (status == ASHLAR_OK) {
-            put_symbol(out, symbol, is_terminal);
-        }
-    }
-    fputc('\n', out);
-    ashlar_sampler_destroy(sampler);
-    return status;
 }

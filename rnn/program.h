@@ -4,9 +4,7 @@
 #ifndef ASHLAR_PROGRAM_H
 #define ASHLAR_PROGRAM_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include <stdbool.h>
 
 #include "model.h"
 
@@ -31,6 +29,9 @@ int ashlar_program_finish(const char *program, int exit_status);
 /* Fail now if `path` (NULL: none) could not be written later. Errors: of ashlar_file_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar_program_check_writable(const char *path);
 
+/* Whether two paths lead to one file, or would. */
+bool ashlar_program_is_same_file(const char *a, const char *b);
+
 /*
  * Open the device that `name` (NULL: the environment) asks for. "auto" that finds a CUDA device
  * takes the software device instead, and says so on stderr: there is no back end for CUDA yet.
@@ -43,11 +44,6 @@ double ashlar_program_now_s(void);
 
 /* Have what the allocator reports, damage and leaks, printed on stderr. */
 void ashlar_program_print_reports(ashlar_allocator *allocator);
-
-/* Write `bytes` symbols that the model draws; the mark between records becomes a line of %. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_program_sample(ashlar_model *model, FILE *out, size_t bytes,
-                                                      double temperature, uint64_t seed,
-                                                      const char *prime);
 
 /* Keys of a checkpoint's metadata that the model is built from. */
 #define ASHLAR_METADATA_LAYERS "ashlar.layers"

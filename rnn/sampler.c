@@ -1,10 +1,9 @@
 #include "sampler.h"
 
-#include <math.h>
-
 #include "error.h"
 #include "host.h"
 #include "ops_cpu.h"
+#include "random.h"
 
 /* Device memory of the sampler, in one block; offsets in bytes, each a multiple of ALIGN. */
 enum { ALIGN = 64 };
@@ -15,19 +14,18 @@ typedef struct parts {
     size_t x;       /* float [E] */
     size_t y;       /* float [P] */
     size_t states;  /* float [2][2][L, H]: h (P <= H) and c, before and after a step in turn */
-    size_t logits;  /* float [V], then probabilities */
+    size_t logits;  /* float [V] */
     size_t work;
     size_t bytes;
 } parts;
 
 struct ashlar_sampler {
     ashlar_model *model;
-    double temperature;
+    ashlar_choice choice;
     ashlar_random random;
     parts at;
-    char *memory;         /* device, at.bytes */
-    float *probabilities; /* host, [V] */
-    unsigned now;         /* which of the two states is current */
+    char *memory; /* device, at.bytes */
+    unsigned now; /* which of the two states is current */
 };
 
 static size_t align_up(size_t bytes) {
@@ -65,19 +63,17 @@ static void *state(const ashlar_sampler *s, unsigned side, unsigned which) {
     return s->memory + s->at.states + (2 * side + which) * state_stride(&s->model->config);
 }
 
-static ashlar_status build(ashlar_sampler *s) {
+static ashlar_status build(ashlar_sampler *s, const ashlar_choice_config *choice) {
     const ashlar_model *m = s->model;
     size_t reserve_bytes, work_bytes;
     ashlar_status status = ashlar_rnn_sizes(m->rnn, 1, 1, false, &reserve_bytes, &work_bytes);
+    if (status == ASHLAR_OK) {
+        status = ashlar_choice_init(&s->choice, m->config.classes, choice);
+    }
     if (status != ASHLAR_OK) {
         return status;
     }
     s->at = lay_out(&m->config, work_bytes);
-    s->probabilities = ashlar_host_calloc(m->config.classes, sizeof *s->probabilities);
-    if (s->probabilities == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu probabilities",
-                           m->config.classes);
-    }
     void *memory = NULL;
     status = ashlar_alloc_tagged(m->allocator, s->at.bytes, ASHLAR_TAG_ACTIVATIONS, m->stream,
                                  &memory);
@@ -101,9 +97,8 @@ ashlar_status ashlar_sampler_create(ashlar_model *model, const ashlar_sampler_co
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a sampler");
     }
     s->model = model;
-    s->temperature = config->temperature;
     ashlar_random_init(&s->random, config->seed);
-    const ashlar_status status = build(s);
+    const ashlar_status status = build(s, &config->choice);
     if (status != ASHLAR_OK) {
         ashlar_sampler_destroy(s);
         return status;
@@ -118,7 +113,7 @@ void ashlar_sampler_destroy(ashlar_sampler *s) {
     }
     const ashlar_status status = ashlar_free(s->model->allocator, s->memory);
     (void)status; /* it is a block that build() took */
-    ashlar_host_free(s->probabilities);
+    ashlar_choice_finish(&s->choice);
     ashlar_host_free(s);
 }
 
@@ -128,10 +123,6 @@ static void run_embedding(void *args) {
 
 static void run_linear(void *args) {
     ashlar_linear_forward_f32(args);
-}
-
-static void run_softmax(void *args) {
-    ashlar_softmax_f32(args);
 }
 
 static ashlar_status feed_embedding(const ashlar_sampler *s, int32_t symbol) {
@@ -179,8 +170,8 @@ ashlar_status ashlar_sampler_feed(ashlar_sampler *s, int32_t symbol) {
     return status == ASHLAR_OK ? feed_rnn(s) : status;
 }
 
-/* Queue the distribution of the next symbol, and bring it to the host. */
-static ashlar_status read_probabilities(const ashlar_sampler *s) {
+/* Queue the logits of the next symbol, and bring them to the host. */
+static ashlar_status read_logits(const ashlar_sampler *s) {
     const ashlar_model *m = s->model;
     const ashlar_linear_args linear = {
         .rows = 1,
@@ -191,42 +182,25 @@ static ashlar_status read_probabilities(const ashlar_sampler *s) {
         .bias = m->parameters.bias,
         .y = s->memory + s->at.logits,
     };
-    const ashlar_softmax_args softmax = {
-        .rows = 1,
-        .classes = m->config.classes,
-        .temperature = s->temperature,
-        .logits = s->memory + s->at.logits,
-        .probs = s->memory + s->at.logits,
-    };
     ashlar_status status = ashlar_launch(m->device, m->stream, run_linear, &linear, sizeof linear);
     if (status == ASHLAR_OK) {
-        status = ashlar_launch(m->device, m->stream, run_softmax, &softmax, sizeof softmax);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_copy_to_host(m->device, s->probabilities, s->memory + s->at.logits,
+        status = ashlar_copy_to_host(m->device, s->choice.logits, s->memory + s->at.logits,
                                      m->config.classes * sizeof(float), m->stream);
     }
     return status == ASHLAR_OK ? ashlar_stream_synchronize(m->device, m->stream) : status;
 }
 
 ashlar_status ashlar_sampler_next(ashlar_sampler *s, int32_t *symbol) {
-    ashlar_status status = read_probabilities(s);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    double left = ashlar_random_uniform(&s->random);
-    size_t drawn = 0;
-    if (!isfinite(s->probabilities[0])) { /* softmax spreads one NaN over the whole row */
-        return ashlar_fail(ASHLAR_EFORMAT,
-                           "the model's weights are no numbers; train it anew with a "
-                           "smaller --learning-rate");
-    }
-    while (drawn + 1 < s->model->config.classes && left >= s->probabilities[drawn]) {
-        left -= s->probabilities[drawn++];
-    }
-    status = ashlar_sampler_feed(s, (int32_t)drawn);
+    int32_t drawn = 0;
+    ashlar_status status = read_logits(s);
     if (status == ASHLAR_OK) {
-        *symbol = (int32_t)drawn;
+        status = ashlar_choice_draw(&s->choice, ashlar_random_uniform(&s->random), &drawn);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_sampler_feed(s, drawn);
+    }
+    if (status == ASHLAR_OK) {
+        *symbol = drawn;
     }
     return status;
 }

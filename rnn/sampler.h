@@ -4,13 +4,13 @@
 #ifndef ASHLAR_SAMPLER_H
 #define ASHLAR_SAMPLER_H
 
+#include "choice.h"
 #include "model.h"
-#include "random.h"
 
 typedef struct ashlar_sampler ashlar_sampler;
 
 typedef struct ashlar_sampler_config {
-    double temperature; /* > 0: below 1 sharpens, above 1 flattens */
+    ashlar_choice_config choice;
     uint64_t seed;
 } ashlar_sampler_config;
 
@@ -31,7 +31,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_feed(ashlar_sampler *sampler, int
 
 /*
  * Draw the next symbol and feed it. ASHLAR_BATCHER_MARK says that a record has ended, and the
- * next one begins. Waits for the device. Errors: those of ashlar_launch().
+ * next one begins. Waits for the device. Errors: those of ashlar_launch(); ASHLAR_EFORMAT (weights
+ * that are no numbers).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_next(ashlar_sampler *sampler, int32_t *symbol);
 

@@ -1,6 +1,5 @@
 /*
- * test_program.c - what both programs share: the choice of the device, the words on stderr, and
- * the text that a model writes to a file or a terminal.
+ * test_program.c - what both programs share: the choice of the device, the words on stderr.
  */
 #include "model_fixture.h"
 
@@ -8,12 +7,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "error.h"
 #include "program.h"
-#include "sampler.h"
 
 /*
  * In the place of driver_cuda.c's: a CUDA driver that stands on the software device, so that what
@@ -182,115 +179,26 @@ static void a_device_that_cannot_be_opened_is_an_exit_status(void) {
     CHECK(ASHLAR_EXIT_USAGE == 2 && ASHLAR_EXIT_FAILED == 1);
 }
 
-/* ---- text ---- */
+/* ---- files ---- */
 
-enum { BYTES = 600, TEXT_MAX = 4096 };
-
-/* Equal weights throughout: every byte is as likely as any other, the mark too. */
-static bool open_byte_model(void) {
-    const ashlar_model_config config = {.classes = 256, .embedding = 2, .hidden = 3, .layers = 1};
-    return set_up("memory=64MiB") &&
-           ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE, &model) ==
-                ASHLAR_OK;
-}
-
-static void close_byte_model(void) {
-    ashlar_model_destroy(model);
-    CHECK_ZU(stats_now().live_blocks, 0);
-    tear_down();
-}
-
-/* What should stand in the file: the prime, then the sampler's own symbols for the seed. */
-static size_t expected_text(const char *prime, bool is_terminal, char *text) {
-    const ashlar_sampler_config config = {.temperature = 0.9, .seed = 21};
-    ashlar_sampler *sampler = NULL;
-    size_t count = 0, primed = strlen(prime);
-    CHECK(ashlar_sampler_create(model, &config, &sampler) == ASHLAR_OK);
-    for (size_t i = 0; i < primed + BYTES; i++) {
-        int32_t symbol = i < primed ? (unsigned char)prime[i] : -1;
-        CHECK((i < primed ? ashlar_sampler_feed(sampler, symbol)
-                          : ashlar_sampler_next(sampler, &symbol)) == ASHLAR_OK);
-        const bool is_shown = symbol == '\n' || symbol == '\t' || symbol >= 0xa0 ||
-                              (symbol >= 0x20 && symbol <= 0x7e);
-        if (symbol == 0) {
-            memcpy(text + count, "\n%\n", 3);
-            count += 3;
-        } else {
-            text[count++] = (char)(is_terminal && !is_shown ? '?' : symbol);
-        }
-    }
-    text[count++] = '\n';
-    ashlar_sampler_destroy(sampler);
-    return count;
-}
-
-/* Shift the output bias of one symbol: makes it much likelier than the others. */
-static void prefer(int32_t symbol) {
-    ((float *)model->parameters.bias)[symbol] = 4;
-}
-
-static void a_file_gets_every_byte_as_it_is(void) {
-    static char want[TEXT_MAX];
-    char *text = NULL;
-    size_t bytes = 0;
-    REQUIRE(open_byte_model());
-    prefer(ASHLAR_BATCHER_MARK);
-    const size_t want_bytes = expected_text("\x1bOnce\xff\x01", false, want);
-    FILE *out = open_memstream(&text, &bytes);
-    REQUIRE(out != NULL);
-    CHECK(ashlar_program_sample(model, out, BYTES, 0.9, 21, "\x1bOnce\xff\x01") == ASHLAR_OK);
-    CHECK(fclose(out) == 0);
-    CHECK_ZU(bytes, want_bytes);
-    CHECK(bytes == want_bytes && memcmp(text, want, bytes) == 0);
-    CHECK(memmem(text, bytes, "\n%\n", 3) != NULL);
-    free(text);
-    close_byte_model();
-}
-
-static void a_terminal_gets_no_control_characters(void) {
-    static char want[TEXT_MAX], got[TEXT_MAX];
-    const int master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
-        SKIP("no pseudo-terminal here");
-    }
-    FILE *terminal = fopen(ptsname(master), "w");
-    REQUIRE(terminal != NULL);
-    struct termios raw;
-    REQUIRE(tcgetattr(fileno(terminal), &raw) == 0);
-    cfmakeraw(&raw);
-    REQUIRE(tcsetattr(fileno(terminal), TCSANOW, &raw) == 0);
-    REQUIRE(open_byte_model());
-    const char prime[] = "\x01\x08\t\n\x0b\x1b\x1f ~\x7f\x80\x9f\xa0\xff";
-    const size_t want_bytes = expected_text(prime, true, want);
-    CHECK(ashlar_program_sample(model, terminal, BYTES, 0.9, 21, prime) == ASHLAR_OK);
-    CHECK(fflush(terminal) == 0);
-    size_t bytes = 0;
-    for (ssize_t more = 1; more > 0 && bytes < want_bytes; bytes += more > 0 ? (size_t)more : 0) {
-        more = read(master, got + bytes, want_bytes - bytes);
-    }
-    CHECK(bytes == want_bytes && memcmp(got, want, bytes) == 0);
-    CHECK(memcmp(got, "??\t\n??? ~???\xa0\xff", 14) == 0);
-    CHECK(fclose(terminal) == 0 && close(master) == 0);
-    close_byte_model();
-}
-
-static void text_that_cannot_be_drawn_ends_with_its_status(void) {
-    REQUIRE(open_byte_model());
-    for (uint64_t n = 1; n <= 12; n++) { /* 2 for the mark, 2 for each of "ab", 4 for each byte */
-        char *text = NULL;
-        size_t bytes = 0;
-        FILE *out = open_memstream(&text, &bytes);
-        REQUIRE(out != NULL);
-        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
-        CHECK(ashlar_program_sample(model, out, 2, 1, 21, "ab") == ASHLAR_EDRIVER);
-        CHECK(fclose(out) == 0);
-        const size_t symbols = n <= 2 ? 0 : n <= 4 ? 1 : n <= 10 ? 2 : 3;
-        CHECK(bytes == symbols + 1 && text[bytes - 1] == '\n');
-        CHECK(symbols == 0 || text[0] == 'a');
-        free(text);
-    }
-    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
-    close_byte_model();
+static void two_names_of_one_file_are_the_same(void) {
+    char folder[] = "/tmp/ashlar-program-XXXXXX";
+    REQUIRE(mkdtemp(folder) != NULL && chdir(folder) == 0);
+    FILE *file = fopen("one", "w");
+    REQUIRE(file != NULL && fclose(file) == 0);
+    file = fopen("two", "w");
+    REQUIRE(file != NULL && fclose(file) == 0);
+    CHECK(symlink("one", "link") == 0);
+    CHECK(ashlar_program_is_same_file("one", "one"));
+    CHECK(ashlar_program_is_same_file("one", "./one"));
+    CHECK(ashlar_program_is_same_file("link", "one"));
+    CHECK(!ashlar_program_is_same_file("one", "two"));
+    CHECK(!ashlar_program_is_same_file("one", "absent") &&
+          !ashlar_program_is_same_file("absent", "one"));
+    CHECK(ashlar_program_is_same_file("absent", "absent"));
+    CHECK(!ashlar_program_is_same_file("absent", "missing"));
+    CHECK(unlink("link") == 0 && unlink("one") == 0 && unlink("two") == 0);
+    CHECK(chdir("/") == 0 && rmdir(folder) == 0);
 }
 
 int main(void) {
@@ -299,8 +207,6 @@ int main(void) {
     RUN(standard_files_are_open_and_a_closed_pipe_is_no_signal);
     RUN(a_cuda_device_is_passed_over_only_where_nobody_asked_for_it);
     RUN(a_device_that_cannot_be_opened_is_an_exit_status);
-    RUN(a_file_gets_every_byte_as_it_is);
-    RUN(a_terminal_gets_no_control_characters);
-    RUN(text_that_cannot_be_drawn_ends_with_its_status);
+    RUN(two_names_of_one_file_are_the_same);
     return check_report();
 }

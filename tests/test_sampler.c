@@ -23,7 +23,8 @@ static bool open_lively_model(const char *spec) {
 }
 
 static ashlar_status create_sampler(double temperature, uint64_t seed) {
-    const ashlar_sampler_config config = {.temperature = temperature, .seed = seed};
+    const ashlar_sampler_config config = {.choice = {.temperature = temperature, .top_p = 1},
+                                          .seed = seed};
     return ashlar_sampler_create(model, &config, &sampler);
 }
 
@@ -170,26 +171,23 @@ static void a_low_temperature_draws_the_likeliest_and_a_high_one_everything(void
     close_sampler();
 }
 
-/*
- * 31 equal classes: 31 times the fp32 number next to 1/31 is 3e-8 less than 1. The first number of
- * this seed lies above that, so no class takes it; the last one gets it.
- */
-static void a_number_beyond_the_sum_of_the_probabilities_is_the_last_class(void) {
-    const ashlar_model_config config = {.classes = 31, .embedding = 1, .hidden = 1, .layers = 1};
-    const uint64_t seed = 268173305;
-    int32_t symbol = -1;
-    ashlar_random random;
-    ashlar_random_init(&random, seed);
-    CHECK(ashlar_random_uniform(&random) > 31 * (double)(1.0f / 31));
-    REQUIRE(set_up("memory=64MiB"));
-    REQUIRE(ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE, &model) ==
-                ASHLAR_OK);
-    REQUIRE(open_sampler(1, seed)); /* weights are zeros: equal classes */
-    CHECK(ashlar_sampler_next(sampler, &symbol) == ASHLAR_OK);
-    CHECK(symbol == 30);
-    ashlar_sampler_destroy(sampler);
-    ashlar_model_destroy(model);
-    tear_down();
+/* What else there is to a choice, test_choice.c has. */
+static void the_choice_is_the_one_that_was_configured(void) {
+    const ashlar_choice_config choices[] = {{.temperature = 0, .top_p = 1},
+                                            {.temperature = 5, .top_k = 1, .top_p = 1},
+                                            {.temperature = 1, .top_p = 1e-6},
+                                            {.temperature = 1, .top_p = 1}};
+    int32_t texts[4][DRAWN];
+    for (size_t i = 0; i < 4; i++) {
+        const ashlar_sampler_config config = {.choice = choices[i], .seed = 9 + i};
+        REQUIRE(open_lively_model("memory=64MiB"));
+        REQUIRE(ashlar_sampler_create(model, &config, &sampler) == ASHLAR_OK);
+        draw(texts[i], DRAWN);
+        close_sampler();
+    }
+    CHECK(memcmp(texts[0], texts[1], sizeof texts[0]) == 0);
+    CHECK(memcmp(texts[0], texts[2], sizeof texts[0]) == 0);
+    CHECK(memcmp(texts[0], texts[3], sizeof texts[0]) != 0);
 }
 
 /* ---- memory ---- */
@@ -206,6 +204,7 @@ static void nothing_is_allocated_after_create(void) {
     draw(symbols, DRAWN);
     ashlar_device_counts_read(device, &after);
     CHECK(after.memory == before.memory && after.order == before.order);
+    CHECK(after.query == before.query && after.wait == before.wait + DRAWN);
     CHECK_ZU(stats_now().alloc_count, alloc_count);
     ashlar_sampler_destroy(sampler);
     CHECK_ZU(stats_now().live_blocks, live_blocks);
@@ -277,12 +276,12 @@ static void a_create_that_fails_leaves_nothing_behind(void) {
         const ashlar_status status = create_sampler(1, 9);
         ashlar_host_fail_at(0);
         is_open = status == ASHLAR_OK;
-        CHECK(is_open || status == ASHLAR_EHOSTMEM || (status == ASHLAR_ENOMEM && n > 2));
+        CHECK(is_open || status == ASHLAR_EHOSTMEM || (status == ASHLAR_ENOMEM && n > 4));
         CHECK((sampler != NULL) == is_open);
         CHECK_ZU(stats_now().live_blocks, live_blocks + is_open);
-        CHECK(n > 2 || strstr(ashlar_error_detail(), n == 1 ? "a sampler" : "19 probabilities"));
+        CHECK(n > 4 || strstr(ashlar_error_detail(), n == 1 ? "a sampler" : "19 symbols"));
     }
-    CHECK(n > 4);
+    CHECK(n > 6);
     close_sampler();
 }
 
@@ -291,7 +290,7 @@ static void a_draw_that_fails_says_so_and_writes_no_symbol(void) {
                                 ASHLAR_DRIVER_FN_memcpy_dtoh_async,
                                 ASHLAR_DRIVER_FN_stream_synchronize,
                                 ASHLAR_DRIVER_FN_memcpy_htod_async};
-    static const size_t failures[] = {4, 1, 1, 1};
+    static const size_t failures[] = {3, 1, 1, 1};
     REQUIRE(open_lively_model("memory=64MiB"));
     REQUIRE(open_sampler(1, 9));
     for (size_t i = 0; i < 4; i++) {
@@ -376,7 +375,7 @@ int main(void) {
     RUN(so_it_does_with_every_cell);
     RUN(a_seed_gives_the_same_text_and_another_gives_another);
     RUN(a_low_temperature_draws_the_likeliest_and_a_high_one_everything);
-    RUN(a_number_beyond_the_sum_of_the_probabilities_is_the_last_class);
+    RUN(the_choice_is_the_one_that_was_configured);
     RUN(nothing_is_allocated_after_create);
     RUN(the_block_is_as_large_as_its_parts);
     RUN(nothing_outside_the_block_is_written);
