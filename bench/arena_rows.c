@@ -94,7 +94,7 @@ static const struct {
     double limit;
 } per_tensor_limit = {"10000_tensors", 3}, copy_limit = {"large", 0.8};
 
-/* What every training step does. The others happen once, and check what their twins take on trust. */
+/* What every training step does. The others happen once, and check what twins take on trust. */
 static bool is_of_step(ashlar_arena_operation operation) {
     return operation == ASHLAR_ARENA_OPERATION_ADAMW || operation == ASHLAR_ARENA_OPERATION_ZERO ||
            operation == ASHLAR_ARENA_OPERATION_NORM;

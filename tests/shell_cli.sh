@@ -54,10 +54,11 @@ helps() {
     [ "$lines" -ge 12 ] && [ "$lines" -le 42 ] || complain "$lines lines" || return
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
-    for option in --data --steps --cell --layers --projection --dropout --hidden --embedding --batch \
-        --max-length --seed --optimizer --learning-rate --no-bias-decay --momentum --nesterov --loss-scale --schedule \
-        --warmup-steps --rate-floor --rate-every --rate-factor --clip --buckets --no-plan --plan \
-        --device --json --save --save-every --resume --losses --snapshot --sample --map --quiet --help; do
+    for option in --data --steps --cell --layers --projection --dropout --hidden --embedding \
+        --batch --max-length --seed --optimizer --learning-rate --no-bias-decay --momentum \
+        --nesterov --loss-scale --schedule --warmup-steps --rate-floor --rate-every \
+        --rate-factor --clip --buckets --no-plan --plan --device --json --save --save-every \
+        --resume --losses --snapshot --sample --map --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
     done
 }
