@@ -64,6 +64,12 @@ void ashlar_json_put_double(ashlar_json_writer *writer, double value); /* not fi
 void ashlar_json_put_bool(ashlar_json_writer *writer, bool value);
 void ashlar_json_put_null(ashlar_json_writer *writer);
 
+/* A member of an object: its key, then its value. */
+void ashlar_json_add_string(ashlar_json_writer *writer, const char *key, const char *text);
+void ashlar_json_add_uint64(ashlar_json_writer *writer, const char *key, uint64_t value);
+void ashlar_json_add_double(ashlar_json_writer *writer, const char *key, double value);
+void ashlar_json_add_bool(ashlar_json_writer *writer, const char *key, bool value);
+
 /*
  * The finished document, terminated by a 0 that *bytes does not count.
  *
@@ -72,6 +78,10 @@ void ashlar_json_put_null(ashlar_json_writer *writer);
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_json_writer_text(ashlar_json_writer *writer,
                                                         const char **text, size_t *bytes);
+
+/* Write the finished document and a line's end, whole or not at all. Errors: also ASHLAR_EIO. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_json_writer_save(ashlar_json_writer *writer,
+                                                        const char *path);
 
 /* --- reading -------------------------------------------------------------------------------- */
 

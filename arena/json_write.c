@@ -10,6 +10,7 @@
 #include "check_level.h"
 #include "checked.h"
 #include "error.h"
+#include "file.h"
 #include "host.h"
 
 /* What a frame is, and what has been written into it. */
@@ -241,4 +242,31 @@ ashlar_status ashlar_json_writer_text(ashlar_json_writer *writer, const char **t
     *text = writer->text;
     *bytes = writer->bytes;
     return ASHLAR_OK;
+}
+
+void ashlar_json_add_string(ashlar_json_writer *w, const char *key, const char *text) {
+    ashlar_json_put_key(w, key);
+    ashlar_json_put_string(w, text);
+}
+
+void ashlar_json_add_uint64(ashlar_json_writer *w, const char *key, uint64_t value) {
+    ashlar_json_put_key(w, key);
+    ashlar_json_put_uint64(w, value);
+}
+
+void ashlar_json_add_double(ashlar_json_writer *w, const char *key, double value) {
+    ashlar_json_put_key(w, key);
+    ashlar_json_put_double(w, value);
+}
+
+void ashlar_json_add_bool(ashlar_json_writer *w, const char *key, bool value) {
+    ashlar_json_put_key(w, key);
+    ashlar_json_put_bool(w, value);
+}
+
+ashlar_status ashlar_json_writer_save(ashlar_json_writer *w, const char *path) {
+    const char *text = NULL;
+    size_t bytes = 0;
+    const ashlar_status status = ashlar_json_writer_text(w, &text, &bytes);
+    return status == ASHLAR_OK ? ashlar_file_write_line(path, text, bytes) : status;
 }

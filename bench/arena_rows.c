@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "error.h"
-#include "file.h"
 #include "host.h"
 #include "json.h"
 
@@ -130,41 +129,26 @@ void ashlar_arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows) {
 
 /* ---- JSON ---- */
 
-static void put_text(ashlar_json_writer *w, const char *key, const char *text) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_string(w, text);
-}
-
-static void put_number(ashlar_json_writer *w, const char *key, double number) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_double(w, number);
-}
-
 static void put_row(ashlar_json_writer *w, const ashlar_arena_row *row) {
     ashlar_json_open_object(w);
-    put_text(w, "case", row->case_name);
-    put_text(w, "operation", ashlar_arena_operation_name(row->operation));
-    put_text(w, "subject", ashlar_arena_subject_name(row->subject));
-    put_number(w, "ns", row->ns);
-    put_number(w, "bytes_per_s", speed(row));
-    put_number(w, "copy_bytes_per_s", row->copy_bytes_per_s);
+    ashlar_json_add_string(w, "case", row->case_name);
+    ashlar_json_add_string(w, "operation", ashlar_arena_operation_name(row->operation));
+    ashlar_json_add_string(w, "subject", ashlar_arena_subject_name(row->subject));
+    ashlar_json_add_double(w, "ns", row->ns);
+    ashlar_json_add_double(w, "bytes_per_s", speed(row));
+    ashlar_json_add_double(w, "copy_bytes_per_s", row->copy_bytes_per_s);
     ashlar_json_close_object(w);
 }
 
 ashlar_status ashlar_arena_rows_write(const char *path, const ashlar_arena_rows *rows) {
     ashlar_json_writer w;
-    const char *text = NULL;
-    size_t bytes = 0;
     ashlar_json_writer_init(&w, 2);
     ashlar_json_open_array(&w);
     for (size_t i = 0; i < rows->count; i++) {
         put_row(&w, &rows->items[i]);
     }
     ashlar_json_close_array(&w);
-    ashlar_status status = ashlar_json_writer_text(&w, &text, &bytes);
-    if (status == ASHLAR_OK) {
-        status = ashlar_file_write_line(path, text, bytes);
-    }
+    const ashlar_status status = ashlar_json_writer_save(&w, path);
     ashlar_json_writer_finish(&w);
     return status;
 }

@@ -117,29 +117,17 @@ void ashlar_bench_pack_print_targets(FILE *out, const ashlar_packing *p) {
     print_verdict(out, p, "gap", ashlar_packing_gap(p), gap_limit);
 }
 
-static void put_count(ashlar_json_writer *w, const char *key, size_t count) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_uint64(w, count);
-}
-
-static void put_number(ashlar_json_writer *w, const char *key, double number) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_double(w, number);
-}
-
 void ashlar_bench_pack_put(ashlar_json_writer *w, const ashlar_packing *p) {
     ashlar_json_open_object(w);
-    ashlar_json_put_key(w, "problem");
-    ashlar_json_put_string(w, p->problem);
-    put_count(w, "buffers", p->count);
-    put_number(w, "seconds", p->seconds);
-    put_count(w, "plan_bytes", p->result.plan_bytes);
-    put_count(w, "bound_bytes", p->result.bound_bytes);
-    put_number(w, "gap", ashlar_packing_gap(p));
+    ashlar_json_add_string(w, "problem", p->problem);
+    ashlar_json_add_uint64(w, "buffers", p->count);
+    ashlar_json_add_double(w, "seconds", p->seconds);
+    ashlar_json_add_uint64(w, "plan_bytes", p->result.plan_bytes);
+    ashlar_json_add_uint64(w, "bound_bytes", p->result.bound_bytes);
+    ashlar_json_add_double(w, "gap", ashlar_packing_gap(p));
     if (p->capacity_bytes != 0) {
-        put_count(w, "capacity", p->capacity_bytes);
-        ashlar_json_put_key(w, "fits");
-        ashlar_json_put_bool(w, fits(p));
+        ashlar_json_add_uint64(w, "capacity", p->capacity_bytes);
+        ashlar_json_add_bool(w, "fits", fits(p));
     }
     ashlar_json_close_object(w);
 }

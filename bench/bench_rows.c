@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "error.h"
-#include "file.h"
 #include "host.h"
 #include "json.h"
 
@@ -77,11 +76,6 @@ void ashlar_bench_print_rows(FILE *out, const ashlar_bench_rows *rows, size_t fi
 
 /* --- JSON ------------------------------------------------------------------------------------ */
 
-static void put_text(ashlar_json_writer *w, const char *key, const char *text) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_string(w, text);
-}
-
 static void put_positive(ashlar_json_writer *w, const char *key, double number) {
     ashlar_json_put_key(w, key);
     if (number > 0) {
@@ -93,11 +87,10 @@ static void put_positive(ashlar_json_writer *w, const char *key, double number) 
 
 static void put_row(ashlar_json_writer *w, const ashlar_bench_row *row) {
     ashlar_json_open_object(w);
-    put_text(w, "workload", row->workload);
-    put_text(w, "variant", row->variant);
-    ashlar_json_put_key(w, "threads");
-    ashlar_json_put_uint64(w, row->threads);
-    put_text(w, "subject", row->subject);
+    ashlar_json_add_string(w, "workload", row->workload);
+    ashlar_json_add_string(w, "variant", row->variant);
+    ashlar_json_add_uint64(w, "threads", row->threads);
+    ashlar_json_add_string(w, "subject", row->subject);
     put_positive(w, "ns_pair", row->ns_pair);
     ashlar_json_put_key(w, "driver_calls");
     if (row->ns_pair > 0) {
@@ -125,14 +118,9 @@ void ashlar_bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows)
 
 ashlar_status ashlar_bench_rows_write(const char *path, const ashlar_bench_rows *rows) {
     ashlar_json_writer w;
-    const char *text = NULL;
-    size_t bytes = 0;
     ashlar_json_writer_init(&w, 2);
     ashlar_bench_rows_put(&w, rows);
-    ashlar_status status = ashlar_json_writer_text(&w, &text, &bytes);
-    if (status == ASHLAR_OK) {
-        status = ashlar_file_write_line(path, text, bytes);
-    }
+    const ashlar_status status = ashlar_json_writer_save(&w, path);
     ashlar_json_writer_finish(&w);
     return status;
 }

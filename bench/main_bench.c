@@ -6,7 +6,6 @@
 #include "bench_arena.h"
 #include "bench_pack.h"
 #include "error.h"
-#include "file.h"
 #include "host.h"
 #include "peer.h"
 #include "program.h"
@@ -164,8 +163,6 @@ static void print_targets(const results *r) {
 
 static ashlar_status write_plan_json(const char *path, const results *r) {
     ashlar_json_writer w;
-    const char *text = NULL;
-    size_t bytes = 0;
     ashlar_json_writer_init(&w, 2);
     ashlar_json_open_object(&w);
     ashlar_json_put_key(&w, "rows");
@@ -177,10 +174,7 @@ static ashlar_status write_plan_json(const char *path, const results *r) {
     }
     ashlar_json_close_array(&w);
     ashlar_json_close_object(&w);
-    ashlar_status status = ashlar_json_writer_text(&w, &text, &bytes);
-    if (status == ASHLAR_OK) {
-        status = ashlar_file_write_line(path, text, bytes);
-    }
+    const ashlar_status status = ashlar_json_writer_save(&w, path);
     ashlar_json_writer_finish(&w);
     return status;
 }

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "error.h"
-#include "file.h"
 #include "host.h"
 #include "json.h"
 #include "options.h"
@@ -142,36 +141,28 @@ static void print_result(const command *c, const ashlar_rmm_log *log,
     }
 }
 
-static void put_count(ashlar_json_writer *w, const char *key, uint64_t value) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_uint64(w, value);
-}
-
 static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm_log *log,
                        const ashlar_replay_plan *plan, const ashlar_replay_result *r,
                        size_t capacity) {
     ashlar_json_open_object(w);
-    ashlar_json_put_key(w, "trace");
-    ashlar_json_put_string(w, log->name);
-    put_count(w, "memory", c->memory_bytes);
-    put_count(w, "events", log->event_count);
-    put_count(w, "allocations", r->allocations);
-    put_count(w, "threads", log->thread_count);
-    put_count(w, "streams", log->stream_count);
-    put_count(w, "recorded_failures", log->recorded_failures);
-    put_count(w, "failures", r->failures);
-    put_count(w, "peak_live", r->peak_live);
-    put_count(w, "peak_reserved", r->peak_reserved);
-    put_count(w, "driver_calls", r->driver_calls);
-    ashlar_json_put_key(w, "hit_rate");
-    ashlar_json_put_double(w, r->hit_rate);
-    ashlar_json_put_key(w, "ns_per_op");
-    ashlar_json_put_double(w, r->ns_per_op);
+    ashlar_json_add_string(w, "trace", log->name);
+    ashlar_json_add_uint64(w, "memory", c->memory_bytes);
+    ashlar_json_add_uint64(w, "events", log->event_count);
+    ashlar_json_add_uint64(w, "allocations", r->allocations);
+    ashlar_json_add_uint64(w, "threads", log->thread_count);
+    ashlar_json_add_uint64(w, "streams", log->stream_count);
+    ashlar_json_add_uint64(w, "recorded_failures", log->recorded_failures);
+    ashlar_json_add_uint64(w, "failures", r->failures);
+    ashlar_json_add_uint64(w, "peak_live", r->peak_live);
+    ashlar_json_add_uint64(w, "peak_reserved", r->peak_reserved);
+    ashlar_json_add_uint64(w, "driver_calls", r->driver_calls);
+    ashlar_json_add_double(w, "hit_rate", r->hit_rate);
+    ashlar_json_add_double(w, "ns_per_op", r->ns_per_op);
     if (plan != NULL) {
         ashlar_replay_plan_put(w, plan, &r->plan);
     }
     if (capacity != 0) {
-        put_count(w, "capacity", capacity);
+        ashlar_json_add_uint64(w, "capacity", capacity);
     }
     ashlar_json_close_object(w);
 }
@@ -232,13 +223,6 @@ static ashlar_status replay_file(const command *c, const char *path, ashlar_json
     return status;
 }
 
-static ashlar_status write_json(const char *path, ashlar_json_writer *w) {
-    const char *text = NULL;
-    size_t bytes = 0;
-    const ashlar_status status = ashlar_json_writer_text(w, &text, &bytes);
-    return status == ASHLAR_OK ? ashlar_file_write_line(path, text, bytes) : status;
-}
-
 /* All files, whatever becomes of the others; each failure is one line. */
 static int run(const command *c, int count, char **files) {
     ashlar_json_writer w;
@@ -260,7 +244,7 @@ static int run(const command *c, int count, char **files) {
     if (count > 1) {
         ashlar_json_close_array(&w);
     }
-    if (c->json != NULL && has_figures && write_json(c->json, &w) != ASHLAR_OK) {
+    if (c->json != NULL && has_figures && ashlar_json_writer_save(&w, c->json) != ASHLAR_OK) {
         exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
     }
     ashlar_json_writer_finish(&w);
@@ -282,7 +266,7 @@ static int run_pack(const command *c) {
     if (ashlar_replay_pack_run(&pack, stdout, &w) != ASHLAR_OK) {
         exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
     }
-    if (c->json != NULL && w.bytes > 0 && write_json(c->json, &w) != ASHLAR_OK) {
+    if (c->json != NULL && w.bytes > 0 && ashlar_json_writer_save(&w, c->json) != ASHLAR_OK) {
         exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
     }
     ashlar_json_writer_finish(&w);

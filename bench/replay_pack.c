@@ -34,33 +34,23 @@ static void print_line(FILE *out, const ashlar_replay_pack *c, const ashlar_pack
     fputc('\n', out);
 }
 
-static void put_count(ashlar_json_writer *w, const char *key, uint64_t value) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_uint64(w, value);
-}
-
 static void put_object(ashlar_json_writer *w, const ashlar_replay_pack *c,
                        const ashlar_pack_table *table, const outcome *o) {
     ashlar_json_open_object(w);
-    ashlar_json_put_key(w, "problem");
-    ashlar_json_put_string(w, c->path);
-    put_count(w, "buffers", table->count);
-    put_count(w, "plan_bytes", o->result.plan_bytes);
-    put_count(w, "bound_bytes", o->result.bound_bytes);
-    ashlar_json_put_key(w, "gap");
-    ashlar_json_put_double(w, o->gap);
+    ashlar_json_add_string(w, "problem", c->path);
+    ashlar_json_add_uint64(w, "buffers", table->count);
+    ashlar_json_add_uint64(w, "plan_bytes", o->result.plan_bytes);
+    ashlar_json_add_uint64(w, "bound_bytes", o->result.bound_bytes);
+    ashlar_json_add_double(w, "gap", o->gap);
     ashlar_json_put_key(w, "capacity");
     if (c->capacity_bytes > 0) {
         ashlar_json_put_uint64(w, c->capacity_bytes);
     } else {
         ashlar_json_put_null(w);
     }
-    ashlar_json_put_key(w, "fits");
-    ashlar_json_put_bool(w, o->fits);
-    ashlar_json_put_key(w, "seconds");
-    ashlar_json_put_double(w, o->seconds);
-    ashlar_json_put_key(w, "strategy");
-    ashlar_json_put_string(w, o->result.strategy);
+    ashlar_json_add_bool(w, "fits", o->fits);
+    ashlar_json_add_double(w, "seconds", o->seconds);
+    ashlar_json_add_string(w, "strategy", o->result.strategy);
     ashlar_json_close_object(w);
 }
 

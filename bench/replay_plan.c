@@ -184,28 +184,21 @@ void ashlar_replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
     }
 }
 
-static void put_count(ashlar_json_writer *w, const char *key, uint64_t value) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_uint64(w, value);
-}
-
 void ashlar_replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *plan,
                             const ashlar_plan_stats *stats) {
-    put_count(w, "steps", plan->steps.count);
-    put_count(w, "step_allocations", plan->step_allocations);
-    ashlar_json_put_key(w, "is_log_repeated");
-    ashlar_json_put_bool(w, plan->twice != NULL);
-    put_count(w, "plan_bytes", stats->plan_bytes);
-    put_count(w, "bound_bytes", stats->bound_bytes);
-    ashlar_json_put_key(w, "gap");
-    ashlar_json_put_double(w, gap_of(stats));
-    put_count(w, "plan_hits", stats->hits);
-    put_count(w, "plan_misses", misses_of(stats));
+    ashlar_json_add_uint64(w, "steps", plan->steps.count);
+    ashlar_json_add_uint64(w, "step_allocations", plan->step_allocations);
+    ashlar_json_add_bool(w, "is_log_repeated", plan->twice != NULL);
+    ashlar_json_add_uint64(w, "plan_bytes", stats->plan_bytes);
+    ashlar_json_add_uint64(w, "bound_bytes", stats->bound_bytes);
+    ashlar_json_add_double(w, "gap", gap_of(stats));
+    ashlar_json_add_uint64(w, "plan_hits", stats->hits);
+    ashlar_json_add_uint64(w, "plan_misses", misses_of(stats));
     ashlar_json_put_key(w, "plan_misses_by_reason");
     ashlar_json_open_object(w);
     for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        put_count(w, ashlar_plan_miss_text((ashlar_plan_miss)i), stats->misses[i]);
+        ashlar_json_add_uint64(w, ashlar_plan_miss_text((ashlar_plan_miss)i), stats->misses[i]);
     }
     ashlar_json_close_object(w);
-    put_count(w, "plan_unplanned", stats->unplanned);
+    ashlar_json_add_uint64(w, "plan_unplanned", stats->unplanned);
 }

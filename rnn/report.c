@@ -1,7 +1,6 @@
 #include "report.h"
 
 #include "blas.h"
-#include "file.h"
 #include "json.h"
 
 static double mib(uint64_t bytes) {
@@ -81,94 +80,78 @@ void ashlar_report_print(FILE *out, const ashlar_train_config *config,
     print_calls(out, r);
 }
 
-static void put_uint(ashlar_json_writer *w, const char *key, uint64_t value) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_uint64(w, value);
-}
-
-static void put_real(ashlar_json_writer *w, const char *key, double value) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_double(w, value);
-}
-
-static void put_text(ashlar_json_writer *w, const char *key, const char *text) {
-    ashlar_json_put_key(w, key);
-    ashlar_json_put_string(w, text);
-}
-
 static void put_config(ashlar_json_writer *w, const ashlar_train_config *c) {
     ashlar_json_put_key(w, "config");
     ashlar_json_open_object(w);
-    put_text(w, "cell", ashlar_rnn_cell_name(c->cell));
-    put_uint(w, "layers", c->layers);
-    put_uint(w, "hidden", c->hidden);
-    put_uint(w, "projection", c->projection);
-    put_real(w, "dropout", c->dropout);
-    put_uint(w, "embedding", c->embedding);
-    put_uint(w, "batch", c->batch);
-    put_uint(w, "max_length", c->max_length);
-    put_text(w, "optimizer", ashlar_optimizer_name(c->optimizer.kind));
-    put_real(w, "learning_rate", c->optimizer.learning_rate);
-    put_real(w, "weight_decay", c->optimizer.weight_decay);
-    put_real(w, "clip_norm", c->optimizer.clip_norm);
-    put_uint(w, "seed", c->seed);
-    put_uint(w, "buckets", c->buckets);
-    ashlar_json_put_key(w, "plan");
-    ashlar_json_put_bool(w, !c->without_plan);
-    put_text(w, "blas", ashlar_blas_name());
-    put_uint(w, "threads", (uint64_t)ashlar_blas_threads());
+    ashlar_json_add_string(w, "cell", ashlar_rnn_cell_name(c->cell));
+    ashlar_json_add_uint64(w, "layers", c->layers);
+    ashlar_json_add_uint64(w, "hidden", c->hidden);
+    ashlar_json_add_uint64(w, "projection", c->projection);
+    ashlar_json_add_double(w, "dropout", c->dropout);
+    ashlar_json_add_uint64(w, "embedding", c->embedding);
+    ashlar_json_add_uint64(w, "batch", c->batch);
+    ashlar_json_add_uint64(w, "max_length", c->max_length);
+    ashlar_json_add_string(w, "optimizer", ashlar_optimizer_name(c->optimizer.kind));
+    ashlar_json_add_double(w, "learning_rate", c->optimizer.learning_rate);
+    ashlar_json_add_double(w, "weight_decay", c->optimizer.weight_decay);
+    ashlar_json_add_double(w, "clip_norm", c->optimizer.clip_norm);
+    ashlar_json_add_uint64(w, "seed", c->seed);
+    ashlar_json_add_uint64(w, "buckets", c->buckets);
+    ashlar_json_add_bool(w, "plan", !c->without_plan);
+    ashlar_json_add_string(w, "blas", ashlar_blas_name());
+    ashlar_json_add_uint64(w, "threads", (uint64_t)ashlar_blas_threads());
     ashlar_json_close_object(w);
 }
 
 static void put_training(ashlar_json_writer *w, const ashlar_train_report *r) {
-    put_uint(w, "steps", r->steps);
-    put_uint(w, "resumed", r->resumed);
-    put_uint(w, "steps_skipped", r->steps_skipped);
-    put_uint(w, "parameters", r->parameters);
-    put_real(w, "loss_first", r->loss_first);
-    put_real(w, "loss_last", r->loss_last);
-    put_uint(w, "tokens", r->tokens);
-    put_real(w, "epochs", r->epochs);
-    put_real(w, "seconds", r->seconds);
-    put_real(w, "tokens_per_s", r->tokens_per_s);
-    put_uint(w, "sequences", r->sequences);
-    put_uint(w, "lengths_distinct", r->lengths_distinct);
-    put_uint(w, "max_length", r->max_length);
+    ashlar_json_add_uint64(w, "steps", r->steps);
+    ashlar_json_add_uint64(w, "resumed", r->resumed);
+    ashlar_json_add_uint64(w, "steps_skipped", r->steps_skipped);
+    ashlar_json_add_uint64(w, "parameters", r->parameters);
+    ashlar_json_add_double(w, "loss_first", r->loss_first);
+    ashlar_json_add_double(w, "loss_last", r->loss_last);
+    ashlar_json_add_uint64(w, "tokens", r->tokens);
+    ashlar_json_add_double(w, "epochs", r->epochs);
+    ashlar_json_add_double(w, "seconds", r->seconds);
+    ashlar_json_add_double(w, "tokens_per_s", r->tokens_per_s);
+    ashlar_json_add_uint64(w, "sequences", r->sequences);
+    ashlar_json_add_uint64(w, "lengths_distinct", r->lengths_distinct);
+    ashlar_json_add_uint64(w, "max_length", r->max_length);
 }
 
 static void put_calls(ashlar_json_writer *w, const ashlar_train_report *r) {
-    put_uint(w, "driver_calls_setup", r->setup.management);
-    put_uint(w, "driver_calls_warmup", r->warmup.management);
-    put_uint(w, "driver_calls_after_warmup", r->training.management);
-    put_uint(w, "allocator_driver_calls_after_warmup", r->stats.driver_calls_sealed);
-    put_uint(w, "work_calls_after_warmup", r->training.work);
-    put_uint(w, "wait_calls_after_warmup", r->training.wait);
+    ashlar_json_add_uint64(w, "driver_calls_setup", r->setup.management);
+    ashlar_json_add_uint64(w, "driver_calls_warmup", r->warmup.management);
+    ashlar_json_add_uint64(w, "driver_calls_after_warmup", r->training.management);
+    ashlar_json_add_uint64(w, "allocator_driver_calls_after_warmup", r->stats.driver_calls_sealed);
+    ashlar_json_add_uint64(w, "work_calls_after_warmup", r->training.work);
+    ashlar_json_add_uint64(w, "wait_calls_after_warmup", r->training.wait);
 }
 
 static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) {
-    put_uint(w, "step_reserved_bytes", m->reserved_bytes);
-    put_uint(w, "bound_bytes", m->bound_bytes);
-    put_uint(w, "plan_count", m->plan_count);
-    put_uint(w, "plan_bytes", m->plan_bytes);
-    put_real(w, "plan_gap", m->gap);
-    put_uint(w, "plan_hits", m->hits);
-    put_uint(w, "plan_misses", m->misses);
-    put_uint(w, "steps_replayed", m->steps_replayed);
+    ashlar_json_add_uint64(w, "step_reserved_bytes", m->reserved_bytes);
+    ashlar_json_add_uint64(w, "bound_bytes", m->bound_bytes);
+    ashlar_json_add_uint64(w, "plan_count", m->plan_count);
+    ashlar_json_add_uint64(w, "plan_bytes", m->plan_bytes);
+    ashlar_json_add_double(w, "plan_gap", m->gap);
+    ashlar_json_add_uint64(w, "plan_hits", m->hits);
+    ashlar_json_add_uint64(w, "plan_misses", m->misses);
+    ashlar_json_add_uint64(w, "steps_replayed", m->steps_replayed);
 }
 
 static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     const ashlar_stats *s = &r->stats;
-    put_uint(w, "bytes_live_peak", s->live_peak_bytes);
-    put_uint(w, "bytes_reserved_peak", s->reserved_peak_bytes);
-    put_uint(w, "allocations", s->alloc_count);
-    put_uint(w, "allocations_served_without_driver",
-             s->served_planned + s->served_cached + s->served_same_stream + s->served_idle);
-    ashlar_json_put_key(w, "weights_contiguous");
-    ashlar_json_put_bool(w, r->weights_contiguous);
+    ashlar_json_add_uint64(w, "bytes_live_peak", s->live_peak_bytes);
+    ashlar_json_add_uint64(w, "bytes_reserved_peak", s->reserved_peak_bytes);
+    ashlar_json_add_uint64(w, "allocations", s->alloc_count);
+    ashlar_json_add_uint64(w, "allocations_served_without_driver",
+                           s->served_planned + s->served_cached + s->served_same_stream +
+                               s->served_idle);
+    ashlar_json_add_bool(w, "weights_contiguous", r->weights_contiguous);
     ashlar_json_put_key(w, "bytes_at_peak_by_tag");
     ashlar_json_open_object(w);
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        put_uint(w, ashlar_tag_name((ashlar_tag)tag), s->tags[tag].at_peak_bytes);
+        ashlar_json_add_uint64(w, ashlar_tag_name((ashlar_tag)tag), s->tags[tag].at_peak_bytes);
     }
     ashlar_json_close_object(w);
 }
@@ -181,20 +164,15 @@ ashlar_status ashlar_report_write(const char *path, const ashlar_train_config *c
     ashlar_json_writer w;
     ashlar_json_writer_init(&w, 2);
     ashlar_json_open_object(&w);
-    put_text(&w, "device", device);
-    put_text(&w, "device_name", report->device.name);
+    ashlar_json_add_string(&w, "device", device);
+    ashlar_json_add_string(&w, "device_name", report->device.name);
     put_training(&w, report);
     put_calls(&w, report);
     put_memory(&w, report);
     put_step_memory(&w, &report->step_memory);
     put_config(&w, config);
     ashlar_json_close_object(&w);
-    const char *text = NULL;
-    size_t bytes = 0;
-    ashlar_status status = ashlar_json_writer_text(&w, &text, &bytes);
-    if (status == ASHLAR_OK) {
-        status = ashlar_file_write_line(path, text, bytes);
-    }
+    const ashlar_status status = ashlar_json_writer_save(&w, path);
     ashlar_json_writer_finish(&w);
     return status;
 }
