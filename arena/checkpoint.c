@@ -21,16 +21,6 @@ const char *ashlar_checkpoint_prefix(ashlar_region region) {
     return prefixes[region];
 }
 
-bool ashlar_checkpoint_has(ashlar_region region, ashlar_dtype dtype) {
-    return ashlar_region_layout(region) != ASHLAR_LAYOUT_MASTER || ashlar_dtype_is_narrow(dtype);
-}
-
-ashlar_dtype ashlar_checkpoint_dtype(ashlar_region region, ashlar_dtype dtype) {
-    const bool is_kept =
-        ashlar_region_layout(region) == ASHLAR_LAYOUT_STORAGE || dtype == ASHLAR_F64;
-    return is_kept ? dtype : ASHLAR_F32;
-}
-
 /* One save: a host image of each region, and a description of each tensor in it. */
 typedef struct saving {
     const ashlar_arena *arena;
@@ -84,7 +74,7 @@ static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *
     ashlar_safetensors_entry *entry = &s->entries[s->count++];
     *entry = (ashlar_safetensors_entry){
         .name = *name,
-        .dtype = ashlar_checkpoint_dtype(region, info->dtype),
+        .dtype = ashlar_layout_dtype(info->dtype, ashlar_region_layout(region)),
         .rank = info->rank,
         .data = s->images[region] + info->offset[ashlar_region_layout(region)],
     };
@@ -118,7 +108,7 @@ static void describe_all(saving *s, unsigned regions) {
             ashlar_tensor_info info;
             ashlar_arena_tensor(s->arena, i, &info);
             if ((regions & ASHLAR_REGION_BIT(region)) != 0 &&
-                ashlar_checkpoint_has((ashlar_region)region, info.dtype)) {
+                ashlar_layout_has(ashlar_region_layout((ashlar_region)region), info.dtype)) {
                 describe(s, (ashlar_region)region, &info, &name);
             }
         }

@@ -92,7 +92,7 @@ _Static_assert(ASHLAR_SAFETENSORS_RANK_MAX * 22 + 16 < SHAPE_BYTES, "every shape
 static ashlar_status check_entry(const loading *l, ashlar_region region,
                                  const ashlar_tensor_info *info,
                                  const ashlar_safetensors_entry *entry) {
-    const ashlar_dtype dtype = ashlar_checkpoint_dtype(region, info->dtype);
+    const ashlar_dtype dtype = ashlar_layout_dtype(info->dtype, ashlar_region_layout(region));
     const bool may_convert =
         region == ASHLAR_REGION_PARAMETERS && (l->flags & ASHLAR_CHECKPOINT_CONVERT) != 0;
     if ((entry->dtype == dtype || may_convert) && entry->rank == info->rank &&
@@ -116,8 +116,8 @@ static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entr
                            entry->name);
     }
     ashlar_arena_tensor(l->arena, tensor, &info);
-    const bool is_wanted =
-        (l->regions & ASHLAR_REGION_BIT(region)) != 0 && ashlar_checkpoint_has(region, info.dtype);
+    const bool is_wanted = (l->regions & ASHLAR_REGION_BIT(region)) != 0 &&
+                           ashlar_layout_has(ashlar_region_layout(region), info.dtype);
     if (is_wanted) {
         l->found[region * l->count + tensor] = entry;
         return check_entry(l, region, &info, entry);
@@ -164,20 +164,20 @@ static ashlar_status check_tensors(loading *l) {
 
 /* Write the region as it is to be into `image`. */
 static void gather(const loading *l, ashlar_region region, char *image) {
+    const ashlar_layout layout = ashlar_region_layout(region);
     memset(image, 0, ashlar_arena_region_bytes(l->arena, region)); /* the padding */
     for (size_t i = 0; i < l->count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(l->arena, i, &info);
-        if (!ashlar_checkpoint_has(region, info.dtype)) {
+        if (!ashlar_layout_has(layout, info.dtype)) {
             continue;
         }
         const ashlar_safetensors_entry *entry = l->found[region * l->count + i];
         const ashlar_safetensors_entry *parameter =
             l->found[ASHLAR_REGION_PARAMETERS * l->count + i];
         const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter; /* a master */
-        ashlar_convert(ashlar_checkpoint_dtype(region, info.dtype),
-                       image + info.offset[ashlar_region_layout(region)], from->dtype, from->data,
-                       info.elements);
+        ashlar_convert(ashlar_layout_dtype(info.dtype, layout), image + info.offset[layout],
+                       from->dtype, from->data, info.elements);
     }
 }
 
