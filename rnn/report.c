@@ -1,7 +1,6 @@
 #include "report.h"
 
 #include "blas.h"
-#include "json.h"
 
 static double mib(uint64_t bytes) {
     return (double)bytes / (1024.0 * 1024.0);
@@ -156,16 +155,20 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     ashlar_json_close_object(w);
 }
 
+void ashlar_report_put_device(ashlar_json_writer *w, const ashlar_device_info *device) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "%s:%d", device->kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda",
+                   device->ordinal);
+    ashlar_json_add_string(w, "device", name);
+    ashlar_json_add_string(w, "device_name", device->name);
+}
+
 ashlar_status ashlar_report_write(const char *path, const ashlar_train_config *config,
                                   const ashlar_train_report *report) {
-    char device[ASHLAR_DEVICE_NAME_BYTES + 32];
-    snprintf(device, sizeof device, "%s:%d",
-             report->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda", report->device.ordinal);
     ashlar_json_writer w;
     ashlar_json_writer_init(&w, 2);
     ashlar_json_open_object(&w);
-    ashlar_json_add_string(&w, "device", device);
-    ashlar_json_add_string(&w, "device_name", report->device.name);
+    ashlar_report_put_device(&w, &report->device);
     put_training(&w, report);
     put_calls(&w, report);
     put_memory(&w, report);

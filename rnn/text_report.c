@@ -1,17 +1,7 @@
 /* text_report.c - what writing a text took, as JSON. */
 #include "text.h"
 
-#include "json.h"
-
-static void put_device(ashlar_json_writer *w, const ashlar_device *device) {
-    ashlar_device_info info;
-    char name[32];
-    ashlar_device_info_read(device, &info);
-    (void)snprintf(name, sizeof name, "%s:%d", info.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda",
-                   info.ordinal);
-    ashlar_json_add_string(w, "device", name);
-    ashlar_json_add_string(w, "device_name", info.name);
-}
+#include "report.h"
 
 /* A text too short for the early look has none to show. */
 static void put_early(ashlar_json_writer *w, const char *key, const ashlar_text_report *r,
@@ -62,9 +52,11 @@ ashlar_status ashlar_text_report_write(const char *path, const ashlar_model *mod
                                        const ashlar_text_config *config,
                                        const ashlar_text_report *r) {
     ashlar_json_writer w;
+    ashlar_device_info device;
+    ashlar_device_info_read(model->device, &device);
     ashlar_json_writer_init(&w, 2);
     ashlar_json_open_object(&w);
-    put_device(&w, model->device);
+    ashlar_report_put_device(&w, &device);
     ashlar_json_add_uint64(&w, "bytes", r->bytes);
     ashlar_json_add_double(&w, "seconds", r->seconds);
     ashlar_json_add_double(&w, "bytes_per_s", (double)r->bytes / r->seconds);
