@@ -6,11 +6,14 @@
 #include "error.h"
 #include "power.h"
 
-static const char *const names[ASHLAR_SCHEDULE_COUNT] = {
+const char *ashlar_schedule_name(ashlar_schedule_kind kind) {
+    static const char *const names[ASHLAR_SCHEDULE_COUNT] = {
 #define X(name, text) [ASHLAR_SCHEDULE_##name] = text,
-    ASHLAR_SCHEDULE_MAP(X)
+        ASHLAR_SCHEDULE_MAP(X)
 #undef X
-};
+    };
+    return (unsigned)kind < (unsigned)ASHLAR_SCHEDULE_COUNT ? names[kind] : "unknown";
+}
 
 static bool is_cosine_fine(const ashlar_schedule *s) {
     return s->total_steps >= 1 && s->warmup_steps <= s->total_steps && s->floor >= 0 &&
@@ -29,14 +32,15 @@ ashlar_status ashlar_schedule_check(const ashlar_schedule *s) {
         return ashlar_fail(ASHLAR_EINVAL,
                            "schedule %s: %llu steps with %llu of warm-up down to %g; give at least "
                            "1 step, no longer a warm-up, and a floor from 0 to 1",
-                           names[s->kind], (unsigned long long)s->total_steps,
+                           ashlar_schedule_name(s->kind), (unsigned long long)s->total_steps,
                            (unsigned long long)s->warmup_steps, s->floor);
     }
     if (s->kind == ASHLAR_SCHEDULE_STEP && !(s->step_size >= 1 && s->gamma > 0 && s->gamma <= 1)) {
         return ashlar_fail(ASHLAR_EINVAL,
                            "schedule %s: times %g every %llu steps; give at least 1 step, and a "
                            "factor above 0 that is at most 1",
-                           names[s->kind], s->gamma, (unsigned long long)s->step_size);
+                           ashlar_schedule_name(s->kind), s->gamma,
+                           (unsigned long long)s->step_size);
     }
     return ASHLAR_OK;
 }

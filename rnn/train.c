@@ -20,6 +20,8 @@ struct ashlar_trainer {
     ashlar_device *device;
     ashlar_driver_counts at_start;
     const ashlar_corpus *corpus;
+    uint64_t text_sum; /* of it, where has_text_sum */
+    bool has_text_sum;
     ashlar_batcher *batcher;
     ashlar_allocator *allocator;
     ashlar_stream stream;
@@ -105,9 +107,13 @@ static ashlar_status build_model(ashlar_trainer *t) {
     return status;
 }
 
-/* What a file of the training is made of. */
+/* What a file of the training is made of. The text is read once, and only where there is a file. */
 static ashlar_train_parts parts_of(ashlar_trainer *t) {
-    return (ashlar_train_parts){&t->config, t->corpus, t->batcher, t->model};
+    if (!t->has_text_sum) {
+        t->text_sum = ashlar_train_text_sum(t->corpus);
+        t->has_text_sum = true;
+    }
+    return (ashlar_train_parts){&t->config, t->corpus, t->text_sum, t->batcher, t->model};
 }
 
 static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {

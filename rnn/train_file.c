@@ -63,14 +63,19 @@ static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
     return sum ^ sum >> 32;
 }
 
-static void add_text(facts *f, const ashlar_corpus *corpus) {
+uint64_t ashlar_train_text_sum(const ashlar_corpus *corpus) {
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < ashlar_corpus_count(corpus); i++) {
         const ashlar_record record = ashlar_corpus_record(corpus, i);
         sum = mix(sum, record.bytes, record.count);
     }
+    return sum;
+}
+
+static void add_text(facts *f, const ashlar_train_parts *parts) {
     (void)snprintf(add_fact(f, "ashlar.text"), FACT_BYTES, "%zu records, %zu bytes, %016" PRIx64,
-                   ashlar_corpus_count(corpus), ashlar_corpus_bytes(corpus), sum);
+                   ashlar_corpus_count(parts->corpus), ashlar_corpus_bytes(parts->corpus),
+                   parts->text_sum);
 }
 
 static void add_optimizer(facts *f, const ashlar_optimizer_config *o) {
@@ -95,12 +100,7 @@ static void add_optimizer(facts *f, const ashlar_optimizer_config *o) {
 
 /* Only what the kind's course depends on: the number of steps may be another one. */
 static void add_schedule(facts *f, const ashlar_schedule *s) {
-    static const char *const names[] = {
-#define X(value, text) [ASHLAR_SCHEDULE_##value] = text,
-        ASHLAR_SCHEDULE_MAP(X)
-#undef X
-    };
-    (void)snprintf(add_fact(f, "ashlar.schedule"), FACT_BYTES, "%s", names[s->kind]);
+    (void)snprintf(add_fact(f, "ashlar.schedule"), FACT_BYTES, "%s", ashlar_schedule_name(s->kind));
     add_real(f, "ashlar.schedule_rate", s->rate);
     add_count(f, "ashlar.warmup_steps", s->warmup_steps);
     if (s->kind == ASHLAR_SCHEDULE_COSINE) {
@@ -128,7 +128,7 @@ static void add_config(facts *f, const ashlar_train_parts *parts) {
     add_optimizer(f, &c->optimizer);
     add_count(f, "ashlar.without_bias_decay", c->without_bias_decay);
     add_schedule(f, &c->schedule);
-    add_text(f, parts->corpus);
+    add_text(f, parts);
 }
 
 static ashlar_status fail_missing(const char *path, const char *key) {

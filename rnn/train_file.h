@@ -19,6 +19,7 @@
 typedef struct ashlar_train_parts {
     const ashlar_train_config *config;
     const ashlar_corpus *corpus;
+    uint64_t text_sum; /* ashlar_train_text_sum() of it */
     ashlar_batcher *batcher;
     ashlar_model *model;
 } ashlar_train_parts;
@@ -30,6 +31,9 @@ typedef struct ashlar_train_state {
     double tokens[ASHLAR_TRAIN_RECENT]; /* of the last steps; 0 where there were not so many */
     ashlar_optimizer_state optimizer;
 } ashlar_train_state;
+
+/* Tells texts apart. Cost: reads the whole text, so that it is to be kept from save to save. */
+uint64_t ashlar_train_text_sum(const ashlar_corpus *corpus);
 
 /* Write everything. Waits for the model's stream. Errors: those of ashlar_checkpoint_save(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar_train_file_save(const char *path,

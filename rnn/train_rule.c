@@ -17,13 +17,8 @@ static ashlar_status find_optimizer(const char *name, ashlar_optimizer_kind *kin
 }
 
 static ashlar_status find_schedule(const char *name, ashlar_schedule_kind *kind) {
-    static const char *const names[] = {
-#define X(value, text) [ASHLAR_SCHEDULE_##value] = text,
-        ASHLAR_SCHEDULE_MAP(X)
-#undef X
-    };
     for (int i = 0; i < ASHLAR_SCHEDULE_COUNT; i++) {
-        if (strcmp(name, names[i]) == 0) {
+        if (strcmp(name, ashlar_schedule_name((ashlar_schedule_kind)i)) == 0) {
             *kind = (ashlar_schedule_kind)i;
             return ASHLAR_OK;
         }

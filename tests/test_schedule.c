@@ -26,6 +26,13 @@ static void check_rates(const ashlar_schedule *s, const double *want, size_t cou
     }
 }
 
+static void kinds_have_names(void) {
+    CHECK(strcmp(ashlar_schedule_name(ASHLAR_SCHEDULE_CONSTANT), "constant") == 0);
+    CHECK(strcmp(ashlar_schedule_name(ASHLAR_SCHEDULE_STEP), "step") == 0);
+    CHECK(strcmp(ashlar_schedule_name(ASHLAR_SCHEDULE_COUNT), "unknown") == 0);
+    CHECK(strcmp(ashlar_schedule_name((ashlar_schedule_kind)-1), "unknown") == 0);
+}
+
 static void a_constant_rate_stays(void) {
     const ashlar_schedule s = {.kind = ASHLAR_SCHEDULE_CONSTANT, .rate = 0.3};
     check_rates(&s, (const double[]){0.3, 0.3, 0.3}, 3);
@@ -123,6 +130,7 @@ static void values_outside_their_ranges_are_refused(void) {
 }
 
 int main(void) {
+    RUN(kinds_have_names);
     RUN(a_constant_rate_stays);
     RUN(a_warm_up_rises_to_the_full_rate_at_its_last_step);
     RUN(a_cosine_falls_from_the_rate_to_its_floor);

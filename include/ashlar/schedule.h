@@ -45,6 +45,9 @@ typedef struct ashlar_schedule {
     double gamma;          /* STEP: > 0, at most 1 */
 } ashlar_schedule;
 
+/* "constant" and so on; "unknown" for a value that is no kind. Threads: any. */
+ASHLAR_API const char *ashlar_schedule_name(ashlar_schedule_kind kind);
+
 /* Whether every value is in its range. Threads: any. Errors: ASHLAR_EINVAL. */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_schedule_check(const ashlar_schedule *schedule);
 
