@@ -11,7 +11,7 @@
 
 #include <ashlar/optimizer.h>
 
-#include "half.h"
+#include "element_fixture.h"
 
 typedef struct tensor_case {
     const char *name;
@@ -56,35 +56,11 @@ static inline ashlar_dtype type_in(ashlar_region region, size_t tensor) {
 }
 
 static inline double get(ashlar_region region, size_t tensor, size_t i) {
-    const void *view = ashlar_arena_view(arena, region, tensor);
-    switch (type_in(region, tensor)) {
-    case ASHLAR_F64:
-        return ((const double *)view)[i];
-    case ASHLAR_F16:
-        return (double)ashlar_float_from_f16(((const uint16_t *)view)[i]);
-    case ASHLAR_BF16:
-        return (double)ashlar_float_from_bf16(((const uint16_t *)view)[i]);
-    default:
-        return (double)((const float *)view)[i];
-    }
+    return get_element(ashlar_arena_view(arena, region, tensor), type_in(region, tensor), i);
 }
 
 static inline void put(ashlar_region region, size_t tensor, size_t i, double value) {
-    void *view = ashlar_arena_view(arena, region, tensor);
-    switch (type_in(region, tensor)) {
-    case ASHLAR_F64:
-        ((double *)view)[i] = value;
-        break;
-    case ASHLAR_F16:
-        ((uint16_t *)view)[i] = ashlar_f16_from_float((float)value);
-        break;
-    case ASHLAR_BF16:
-        ((uint16_t *)view)[i] = ashlar_bf16_from_float((float)value);
-        break;
-    default:
-        ((float *)view)[i] = (float)value;
-        break;
-    }
+    put_element(ashlar_arena_view(arena, region, tensor), type_in(region, tensor), i, value);
 }
 
 /* Values of -size .. size in every tensor, padding left alone. */

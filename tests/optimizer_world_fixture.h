@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "half.h"
+#include "element_fixture.h"
 #include "optimizer_impl.h"
 
 enum { ARRAYS = 5, RUNS_MAX = 8, GAP = 64 }; /* parameters, gradients, moments, master */
@@ -114,23 +114,6 @@ static inline double draw_value(uint64_t *random) {
     return (double)(int32_t)(*random >> 32) / 2147483648.0;
 }
 
-static inline void put_value(void *array, size_t i, ashlar_dtype dtype, double value) {
-    switch (dtype) {
-    case ASHLAR_F64:
-        ((double *)array)[i] = value;
-        break;
-    case ASHLAR_F16:
-        ((uint16_t *)array)[i] = ashlar_f16_from_float((float)value);
-        break;
-    case ASHLAR_BF16:
-        ((uint16_t *)array)[i] = ashlar_bf16_from_float((float)value);
-        break;
-    default:
-        ((float *)array)[i] = (float)value;
-        break;
-    }
-}
-
 /* New gradients, some of them 0; with `all`, new values everywhere. */
 static inline void world_draw(world *w, uint64_t seed, bool all) {
     uint64_t random = seed;
@@ -140,10 +123,10 @@ static inline void world_draw(world *w, uint64_t seed, bool all) {
         for (int array = all ? 0 : 1; array < (all ? ARRAYS : 2); array++) {
             for (size_t k = 0; has_array(dtype, array) && k < w->runs[i].elements; k++) {
                 const double value = draw_value(&random);
-                put_value(w->bytes + w->array_at[i][array], k, array < 2 ? dtype : real,
-                          array == 3     ? value * value
-                          : k % 61 == 60 ? 0
-                                         : value);
+                put_element(w->bytes + w->array_at[i][array], array < 2 ? dtype : real, k,
+                            array == 3     ? value * value
+                            : k % 61 == 60 ? 0
+                                           : value);
             }
         }
     }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "half.h"
+#include "element_fixture.h"
 #include "workers.h"
 
 enum { RUNS = 9, ROOM = 40000 };
@@ -29,35 +29,8 @@ typedef struct world {
 static world *first, *second;
 static ashlar_optimizer_run runs[RUNS];
 
-static void put(void *array, ashlar_dtype dtype, size_t i, double value) {
-    switch (dtype) {
-    case ASHLAR_F64:
-        ((double *)array)[i] = value;
-        break;
-    case ASHLAR_F16:
-        ((uint16_t *)array)[i] = ashlar_f16_from_float((float)value);
-        break;
-    case ASHLAR_BF16:
-        ((uint16_t *)array)[i] = ashlar_bf16_from_float((float)value);
-        break;
-    default:
-        ((float *)array)[i] = (float)value;
-        break;
-    }
-}
-
 static double get_gradient(const world *w, size_t run, size_t i) {
-    const void *array = w->gradients[run];
-    switch (types[run]) {
-    case ASHLAR_F64:
-        return ((const double *)array)[i];
-    case ASHLAR_F16:
-        return (double)ashlar_float_from_f16(((const uint16_t *)array)[i]);
-    case ASHLAR_BF16:
-        return (double)ashlar_float_from_bf16(((const uint16_t *)array)[i]);
-    default:
-        return (double)((const float *)array)[i];
-    }
+    return get_element(w->gradients[run], types[run], i);
 }
 
 /* A world with drawn values, and the runs over it. The same each time. */
@@ -69,8 +42,8 @@ static void draw_world(world *w) {
         for (size_t i = 0; i < lengths[r]; i++) {
             state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
             const double value = (double)(state >> 11) * 0x1p-52 - 1;
-            put(w->parameters[r], types[r], i, value);
-            put(w->gradients[r], types[r], i, value * value - 0.25);
+            put_element(w->parameters[r], types[r], i, value);
+            put_element(w->gradients[r], types[r], i, value * value - 0.25);
         }
         runs[r] = (ashlar_optimizer_run){
             .parameters = w->parameters[r],

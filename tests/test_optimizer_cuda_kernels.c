@@ -67,10 +67,10 @@ static void check_steps(const world *start, ashlar_algorithm algorithm) {
         world_draw(&on_cpu, (uint64_t)step + 77, false);
         world_draw(&on_cuda, (uint64_t)step + 77, false);
         if (step == 1) {
-            put_value((void *)(uintptr_t)on_cpu.runs[0].gradients, 0, on_cpu.runs[0].dtype,
-                      INFINITY);
-            put_value((void *)(uintptr_t)on_cuda.runs[0].gradients, 0, on_cpu.runs[0].dtype,
-                      INFINITY);
+            put_element((void *)(uintptr_t)on_cpu.runs[0].gradients, on_cpu.runs[0].dtype, 0,
+                        INFINITY);
+            put_element((void *)(uintptr_t)on_cuda.runs[0].gradients, on_cpu.runs[0].dtype, 0,
+                        INFINITY);
         }
         run_both(&cpu, &cuda, ASHLAR_OPTIMIZER_SUM);
         CHECK(world_is_same(&on_cpu, &on_cuda));
@@ -221,7 +221,7 @@ static void a_skipped_step_touches_no_array(void) {
         const ashlar_optimizer_config config = world_config((ashlar_algorithm)algorithm);
         world w = world_new(specs, 2);
         world_draw(&w, 4, true);
-        put_value(w.bytes + w.array_at[1][1], 69, ASHLAR_F16, NAN);
+        put_element(w.bytes + w.array_at[1][1], ASHLAR_F16, 69, NAN);
         const world before = world_copy(&w);
         ashlar_optimizer_job job = world_job(&w, &config);
         job.cell->state.loss_scale = 1024;
