@@ -18,6 +18,14 @@ const char *ashlar_plan_miss_text(ashlar_plan_miss miss) {
     return (unsigned)miss < (unsigned)ASHLAR_PLAN_MISS_COUNT ? texts[miss] : "unknown";
 }
 
+uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats) {
+    uint64_t total = 0;
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        total += stats->misses[i];
+    }
+    return total;
+}
+
 void ashlar_plan_free(ashlar_plan *plan) {
     if (plan != NULL) {
         ashlar_host_free(plan->slots);

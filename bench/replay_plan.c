@@ -147,14 +147,6 @@ void ashlar_replay_plan_finish(ashlar_replay_plan *plan) {
 
 /* ---- what comes of it ---- */
 
-static uint64_t misses_of(const ashlar_plan_stats *stats) {
-    uint64_t misses = 0;
-    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        misses += stats->misses[i];
-    }
-    return misses;
-}
-
 /* NaN where nothing was planned. */
 static double gap_of(const ashlar_plan_stats *stats) {
     return stats->bound_bytes == 0 ? NAN
@@ -174,7 +166,7 @@ void ashlar_replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
     fprintf(out, "  plan %.1f MiB, bound %.1f MiB, gap %.3f %%\n", (double)stats->plan_bytes / mib,
             (double)stats->bound_bytes / mib, 100 * gap_of(stats));
     fprintf(out, "  plan hits %llu, misses %llu, not planned %llu\n",
-            (unsigned long long)stats->hits, (unsigned long long)misses_of(stats),
+            (unsigned long long)stats->hits, (unsigned long long)ashlar_plan_miss_total(stats),
             (unsigned long long)stats->unplanned);
     for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
         if (stats->misses[i] > 0) {
@@ -193,7 +185,7 @@ void ashlar_replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *pla
     ashlar_json_add_uint64(w, "bound_bytes", stats->bound_bytes);
     ashlar_json_add_double(w, "gap", gap_of(stats));
     ashlar_json_add_uint64(w, "plan_hits", stats->hits);
-    ashlar_json_add_uint64(w, "plan_misses", misses_of(stats));
+    ashlar_json_add_uint64(w, "plan_misses", ashlar_plan_miss_total(stats));
     ashlar_json_put_key(w, "plan_misses_by_reason");
     ashlar_json_open_object(w);
     for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {

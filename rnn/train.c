@@ -327,14 +327,6 @@ static ashlar_status run_steps(ashlar_trainer *t,
     return ASHLAR_OK;
 }
 
-static uint64_t miss_count(const ashlar_plan_stats *stats) {
-    uint64_t count = 0;
-    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        count += stats->misses[i];
-    }
-    return count;
-}
-
 /* `warm`: what the warm-up said. */
 static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
                                            const ashlar_warmup_report *warm,
@@ -353,7 +345,7 @@ static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
         .plan_bytes = plan.plan_bytes,
         .gap = warm->gap,
         .hits = plan.hits - warm->plan.hits,
-        .misses = miss_count(&plan) - miss_count(&warm->plan),
+        .misses = ashlar_plan_miss_total(&plan) - ashlar_plan_miss_total(&warm->plan),
         .steps_replayed = plan.steps_replayed - warm->plan.steps_replayed,
     };
 }

@@ -19,14 +19,6 @@ static inline ashlar_plan_stats plans(void) {
     return stats;
 }
 
-static inline uint64_t misses(const ashlar_plan_stats *stats) {
-    uint64_t sum = 0;
-    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        sum += stats->misses[i];
-    }
-    return sum;
-}
-
 /* ---- files ---- */
 
 /* The test's one file as a text; its bytes. */

@@ -23,17 +23,9 @@ static inline ashlar_plan_stats plans(void) {
     return stats;
 }
 
-static inline uint64_t misses_of(const ashlar_plan_stats *stats) {
-    uint64_t misses = 0;
-    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        misses += stats->misses[i];
-    }
-    return misses;
-}
-
 static inline uint64_t misses_now(void) {
     const ashlar_plan_stats stats = plans();
-    return misses_of(&stats);
+    return ashlar_plan_miss_total(&stats);
 }
 
 static inline uint64_t driver_calls(void) {

@@ -37,7 +37,7 @@ static void a_step_like_the_recorded_one_is_served_from_the_plan(void) {
     CHECK_ZU(stats.steps_recorded, 1);
     CHECK_ZU(stats.steps_replayed, 3);
     CHECK_ZU(stats.hits, 3 * 3 * LAYERS);
-    CHECK_ZU(misses_of(&stats), 0);
+    CHECK_ZU(ashlar_plan_miss_total(&stats), 0);
     CHECK_ZU(driver_calls(), calls);
     CHECK(stats.plan_bytes >= stats.bound_bytes && stats.plan_bytes <= stats.region_bytes);
     CHECK_ZU(stats_now().served_planned, stats.hits);
@@ -58,7 +58,7 @@ static void what_outlives_its_step_is_not_planned(void) {
     CHECK_ZU(stats.slot_count, 3);
     CHECK_ZU(stats.hits, 2 * 3);
     CHECK_ZU(stats.unplanned, 2);
-    CHECK_ZU(misses_of(&stats), 0);
+    CHECK_ZU(ashlar_plan_miss_total(&stats), 0);
     tear_down_steps();
 }
 
@@ -157,6 +157,15 @@ static void the_reason_of_a_miss_is_told(void) {
     check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
     CHECK_ZU(plans().hits, 2);
     tear_down_steps();
+}
+
+static void misses_add_up_over_all_reasons(void) {
+    ashlar_plan_stats stats = {0};
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        stats.misses[i] = (uint64_t)1 << (8 * i);
+    }
+    CHECK(ashlar_plan_miss_total(&stats) ==
+          (((uint64_t)1 << (8 * ASHLAR_PLAN_MISS_COUNT)) - 1) / 0xff);
 }
 
 static void each_reason_has_a_text(void) {
@@ -345,6 +354,7 @@ int main(void) {
     RUN(the_default_stream_may_have_either_name);
     RUN(an_empty_step_is_replayed_too);
     RUN(the_reason_of_a_miss_is_told);
+    RUN(misses_add_up_over_all_reasons);
     RUN(each_reason_has_a_text);
     RUN(two_in_another_order_are_both_served);
     RUN(a_slot_passed_over_is_served_only_in_its_time);

@@ -167,14 +167,6 @@ static inline ashlar_plan_stats plans(void) {
     return stats;
 }
 
-static inline uint64_t miss_count(const ashlar_plan_stats *stats) {
-    uint64_t count = 0;
-    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        count += stats->misses[i];
-    }
-    return count;
-}
-
 static inline void wait_for_all(void) {
     for (int i = 0; i < STREAMS; i++) {
         wait_for(streams[i]);

@@ -95,6 +95,9 @@ typedef struct ashlar_plan_stats {
     uint64_t misses[ASHLAR_PLAN_MISS_COUNT];
 } ashlar_plan_stats;
 
+/* The misses of all reasons together. Threads: any. */
+ASHLAR_API uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats);
+
 /*
  * Begin a step of the calling thread: recorded if `key` has no plan on this stream, else replayed.
  * What other threads allocate meanwhile is not part of it; each may be in a step of its own. A step
