@@ -18,21 +18,30 @@ typedef struct ashlar_rnn_backend {
     const char *name;
     /* Errors: ASHLAR_ENOTSUP, saying what of a layout the back end cannot do. */
     ashlar_status (*check)(const ashlar_rnn_layout *layout);
+    /* Make and unmake rnn->state, which is NULL before; NULL: the back end keeps none. */
+    ashlar_status (*create)(ashlar_rnn *rnn);
+    void (*destroy)(ashlar_rnn *rnn);
     ashlar_status (*sizes)(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                            size_t *reserve_bytes, size_t *work_bytes);
     /* Queue one pass on `stream`; batch->lengths is copied before it returns. */
     ashlar_status (*queue)(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
                            const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
                            ashlar_stream stream);
+    /* backward reads y, hx and cx of forward; else the reserve has all that it wants of them */
+    bool backward_reads_output;
 } ashlar_rnn_backend;
 
 struct ashlar_rnn {
     ashlar_device *device;             /* const */
     const ashlar_rnn_backend *backend; /* const */
     ashlar_rnn_layout layout;          /* const */
+    void *state;                       /* the back end's */
 };
 
 /* The CPU: passes are host functions in stream order, on a software device's memory. */
 extern const ashlar_rnn_backend ashlar_rnn_backend_cpu;
+
+/* CUDA devices: cuDNN 9, found at run time; in a build without its headers it refuses all. */
+extern const ashlar_rnn_backend ashlar_rnn_backend_cudnn;
 
 #endif /* ASHLAR_BACKEND_H */

@@ -12,12 +12,8 @@ ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *
     }
     ashlar_device_info info;
     ashlar_device_info_read(device, &info);
-    if (info.kind != ASHLAR_DEVICE_SOFT) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
-                           "rnn: there is no back end for CUDA devices yet; use the "
-                           "software device, ASHLAR_DEVICE=soft");
-    }
-    const ashlar_rnn_backend *backend = &ashlar_rnn_backend_cpu;
+    const ashlar_rnn_backend *backend =
+        info.kind == ASHLAR_DEVICE_CUDA ? &ashlar_rnn_backend_cudnn : &ashlar_rnn_backend_cpu;
     status = backend->check(&layout);
     if (status != ASHLAR_OK) {
         return status;
@@ -27,12 +23,24 @@ ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an rnn");
     }
     *rnn = (ashlar_rnn){.device = device, .backend = backend, .layout = layout};
+    status = backend->create == NULL ? ASHLAR_OK : backend->create(rnn);
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(rnn);
+        return status;
+    }
     *out = rnn;
     return ASHLAR_OK;
 }
 
 void ashlar_rnn_destroy(ashlar_rnn *rnn) {
+    if (rnn != NULL && rnn->backend->destroy != NULL) {
+        rnn->backend->destroy(rnn);
+    }
     ashlar_host_free(rnn);
+}
+
+bool ashlar_rnn_backward_reads_output(const ashlar_rnn *rnn) {
+    return rnn->backend->backward_reads_output;
 }
 
 const ashlar_rnn_layout *ashlar_rnn_layout_of(const ashlar_rnn *rnn) {

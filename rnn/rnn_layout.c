@@ -62,6 +62,11 @@ static ashlar_status check_config(const ashlar_rnn_config *c) {
         return ashlar_fail(ASHLAR_EINVAL, "rnn: cell %d, bias %d: there is no such one",
                            (int)c->cell, (int)c->bias);
     }
+    if ((unsigned)c->math >= ASHLAR_RNN_MATH_COUNT ||
+        (unsigned)c->algorithm >= ASHLAR_RNN_ALGORITHM_COUNT) {
+        return ashlar_fail(ASHLAR_EINVAL, "rnn: math %d, algorithm %d: there is no such one",
+                           (int)c->math, (int)c->algorithm);
+    }
     if (!(c->dropout >= 0 && c->dropout < 1)) {
         return ashlar_fail(ASHLAR_EINVAL, "rnn: dropout %g; it must be at least 0 and below 1",
                            c->dropout);

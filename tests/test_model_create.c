@@ -240,6 +240,7 @@ static void impossible_shapes_are_refused(void) {
               ASHLAR_EINVAL);
     }
     device->info.kind = ASHLAR_DEVICE_CUDA; /* as far as one can tell from outside */
+    setenv("ASHLAR_CUDNN", "/nowhere/libcudnn.so.9", 1);
     CHECK(ashlar_model_create(allocator, streams[1], &model_config, 1, &model) == ASHLAR_ENOTSUP);
     device->info.kind = ASHLAR_DEVICE_SOFT;
     CHECK(model == NULL);

@@ -143,6 +143,12 @@ static void what_cannot_be_is_refused_by_name(void) {
     c.bias = ASHLAR_RNN_BIAS_COUNT;
     check_refused(&c, "bias 4");
     c = good;
+    c.math = ASHLAR_RNN_MATH_COUNT;
+    check_refused(&c, "math 2");
+    c = good;
+    c.algorithm = ASHLAR_RNN_ALGORITHM_COUNT;
+    check_refused(&c, "algorithm 4");
+    c = good;
     c.directions = 3;
     check_refused(&c, "3 directions");
     c = good;

@@ -25,7 +25,8 @@ typedef struct ashlar_rnn_batch {
     size_t batch;           /* B, 1.. */
     const int32_t *lengths; /* [B] in host memory, each 1..T, any order; copied by each call */
     uint64_t dropout_seed;  /* forward, with dropout and a reserve: which outputs are dropped;
-                               another one for every step of a training */
+                               another one for every step of a training. On a CUDA device only the
+                               first of an rnn counts: later draws go on from it */
 } ashlar_rnn_batch;
 
 /*
@@ -33,6 +34,9 @@ typedef struct ashlar_rnn_batch {
  * rnn_layout.h, states by part. Each call reads only the fields named for it, and what is marked
  * LSTM only for that cell. Outputs are overwritten except dweights; none may overlap another or
  * an input. All are in use until the stream has passed the call.
+ *
+ * Where ashlar_rnn_backward_reads_output() says so, the backward calls also read y, hx and cx:
+ * they are handed on again as they were in forward.
  */
 typedef struct ashlar_rnn_buffers {
     void *reserve; /* all calls; forward: NULL for inference */
@@ -57,19 +61,35 @@ typedef struct ashlar_rnn_buffers {
 } ashlar_rnn_buffers;
 
 /*
- * A stack of recurrent layers for `device`. It holds no weights and no device memory.
+ * A stack of recurrent layers for `device`: on a software device by the CPU, on a CUDA device by
+ * cuDNN 9 (libcudnn.so.9, or the file that the environment's ASHLAR_CUDNN names). It holds no
+ * weights. On a CUDA device it holds what a cuDNN handle does and, with dropout, the states of
+ * cuDNN's random numbers (some MiB), taken from the driver here and only here.
+ *
+ * With cuDNN, the place of every weight is compared here with where cuDNN wants it.
  *
  * Ownership: *out is the caller's; the device must outlive it.
- * Errors:    those of ashlar_rnn_layout_init(); ASHLAR_ENOTSUP (a CUDA device; a type that the
- *            device has no arithmetic for: on the CPU all but F32 and F64); ASHLAR_EHOSTMEM.
+ * Threads:   any. With cuDNN, calls of one rnn follow each other; with dropout, its training
+ *            forwards are to be on one stream, or on streams that wait for each other.
+ * Errors:    those of ashlar_rnn_layout_init(); ASHLAR_ENOTSUP (a CUDA device in a build without
+ *            cuDNN's headers, or without its library; a type that the device has no arithmetic
+ *            for: on the CPU all but F32 and F64; an algorithm that does not do this stack; a
+ *            cuDNN with another order of the weights); ASHLAR_EHOSTMEM; with cuDNN ASHLAR_ENOMEM,
+ *            ASHLAR_EDRIVER.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create(ashlar_device *device,
                                                              const ashlar_rnn_config *config,
                                                              ashlar_rnn **out);
-ASHLAR_API void ashlar_rnn_destroy(ashlar_rnn *rnn); /* NULL is allowed */
+ASHLAR_API void ashlar_rnn_destroy(ashlar_rnn *rnn); /* NULL is allowed; may wait for the device */
 
 /* Where its weights lie. Ownership: the rnn's. */
 ASHLAR_API const ashlar_rnn_layout *ashlar_rnn_layout_of(const ashlar_rnn *rnn);
+
+/*
+ * Whether the backward calls read y, hx and cx of the forward, so that they must be kept as they
+ * are until backward_weights has been queued. True with cuDNN, false on the CPU.
+ */
+ASHLAR_API bool ashlar_rnn_backward_reads_output(const ashlar_rnn *rnn);
 
 /*
  * Declare a stack's weights in an arena, as one group in packed order, under PyTorch's names:
@@ -94,7 +114,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_declare(ashlar_arena *aren
  * not grow with the length (cuDNN's do not): to size for all lengths up to a maximum, take the
  * maximum over all of them.
  *
- * Errors: ASHLAR_EINVAL (steps, batch), ASHLAR_EOVERFLOW. Outputs are written only on ASHLAR_OK.
+ * Errors: ASHLAR_EINVAL (steps, batch), ASHLAR_EOVERFLOW; with cuDNN also what a pass returns.
+ *         Outputs are written only on ASHLAR_OK.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rnn, size_t steps,
                                                             size_t batch, bool training,
@@ -104,9 +125,12 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rn
 /*
  * The three passes.
  *
- * Stream: queued.  Threads: any.
+ * Stream: queued. With cuDNN and dropout, the first training forward may not be captured.
+ * Threads: any.
  * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a missing buffer), ASHLAR_EOVERFLOW
- *         (steps, batch), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. Nothing is queued then.
+ *         (steps, batch), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; with cuDNN also ASHLAR_ENOTSUP (lengths
+ *         or sizes that the algorithm does not do), ASHLAR_ENOMEM. Nothing is queued then that
+ *         writes an output, but dx may be zeros.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_forward(const ashlar_rnn *rnn,
                                                               const ashlar_rnn_batch *batch,

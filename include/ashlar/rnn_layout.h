@@ -59,6 +59,26 @@ typedef enum ashlar_rnn_bias {
     ASHLAR_RNN_BIAS_COUNT
 } ashlar_rnn_bias;
 
+/* How cuDNN multiplies fp32 matrices. The other types, and the CPU, have one way only. */
+typedef enum ashlar_rnn_math {
+    ASHLAR_RNN_MATH_FMA,  /* in fp32: what the CPU computes, to rounding */
+    ASHLAR_RNN_MATH_TF32, /* factors rounded to 10 bits where the GPU has it: faster */
+    ASHLAR_RNN_MATH_COUNT
+} ashlar_rnn_math;
+
+/*
+ * Which of cuDNN's algorithms computes the stack; the CPU has one. All but STANDARD keep weights
+ * on the processors of the GPU. They need ASHLAR_RNN_BIAS_DOUBLE, no projection, a type other than
+ * F64, and batches whose sequences all have `steps` steps; cuDNN may refuse sizes or GPUs besides.
+ */
+typedef enum ashlar_rnn_algorithm {
+    ASHLAR_RNN_STANDARD,
+    ASHLAR_RNN_PERSIST_STATIC,
+    ASHLAR_RNN_PERSIST_DYNAMIC, /* compiled when a batch of another size comes */
+    ASHLAR_RNN_PERSIST_SMALL,   /* for small H */
+    ASHLAR_RNN_ALGORITHM_COUNT
+} ashlar_rnn_algorithm;
+
 /* With only the sizes given, it is what PyTorch's nn.LSTM(input, hidden, layers) is. */
 typedef struct ashlar_rnn_config {
     size_t input;  /* I, 1.. */
@@ -70,6 +90,8 @@ typedef struct ashlar_rnn_config {
     size_t directions; /* D; 0 and 1: forward, 2: forward and reverse */
     size_t projection; /* 0: none; 1 .. H-1: P, of the LSTM only */
     double dropout;    /* 0 <= p < 1: of the outputs between layers, in training, this part is 0 */
+    ashlar_rnn_math math;
+    ashlar_rnn_algorithm algorithm;
 } ashlar_rnn_config;
 
 /* The tensors of one part. All gates of one are contiguous, so each is one matrix product. */
@@ -100,8 +122,8 @@ typedef struct ashlar_rnn_layout {
 /*
  * Check `config` and compute its layout.
  *
- * Errors: ASHLAR_EINVAL (a dimension of 0, an unknown type, cell or bias, more than 2 directions,
- *         a projection that is no LSTM's or not below hidden, a dropout outside its range),
+ * Errors: ASHLAR_EINVAL (a dimension of 0, an unknown type, cell, bias, math or algorithm,
+ *         more than 2 directions, a projection that is no LSTM's or not below hidden, a dropout outside its range),
  *         ASHLAR_EOVERFLOW (2^31 elements or more: cuDNN 9.19 counts them in 32 bits and then
  *         reports a wrong size as a success).
  * Threads: any; touches only its arguments. *layout is written only on ASHLAR_OK.
