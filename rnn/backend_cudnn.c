@@ -15,11 +15,12 @@ static ashlar_cudnn_state *state_of(const ashlar_rnn *rnn) {
 
 static ashlar_status check(const ashlar_rnn_layout *layout) {
     const ashlar_rnn_config *c = &layout->config;
+    const bool has_type = c->dtype != ASHLAR_F64 || c->algorithm == ASHLAR_RNN_PERSIST_DYNAMIC;
     if (c->algorithm != ASHLAR_RNN_STANDARD &&
-        (c->bias != ASHLAR_RNN_BIAS_DOUBLE || c->projection != 0 || c->dtype == ASHLAR_F64)) {
+        (c->bias != ASHLAR_RNN_BIAS_DOUBLE || c->projection != 0 || !has_type)) {
         return ashlar_fail(ASHLAR_ENOTSUP,
-                           "rnn: a persistent algorithm needs ASHLAR_RNN_BIAS_DOUBLE, no "
-                           "projection and a type other than ASHLAR_F64; use "
+                           "rnn: a persistent algorithm needs ASHLAR_RNN_BIAS_DOUBLE and no "
+                           "projection, and only ASHLAR_RNN_PERSIST_DYNAMIC has ASHLAR_F64; use "
                            "ASHLAR_RNN_STANDARD");
     }
     return ASHLAR_OK;

@@ -279,7 +279,8 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t 
         (projection != hidden_size &&
          (cell != CUDNN_LSTM || algorithm != CUDNN_RNN_ALGO_STANDARD)) ||
         (algorithm != CUDNN_RNN_ALGO_STANDARD &&
-         (bias != CUDNN_RNN_DOUBLE_BIAS || type == CUDNN_DATA_DOUBLE))) {
+         (bias != CUDNN_RNN_DOUBLE_BIAS ||
+          (type == CUDNN_DATA_DOUBLE && algorithm != CUDNN_RNN_ALGO_PERSIST_DYNAMIC)))) {
         return CUDNN_STATUS_NOT_SUPPORTED;
     }
     *rnn = (struct cudnnRNNStruct){.is_set = true,

@@ -146,6 +146,8 @@ static void a_persistent_algorithm_is_refused_where_cudnn_has_none(void) {
         CHECK(strcmp(described(&c[i]), "") == 0);
         CHECK_HAS(ashlar_error_detail(), "persistent");
     }
+    c[2].algorithm = ASHLAR_RNN_PERSIST_DYNAMIC;
+    CHECK_HAS(described(&c[2]), "algorithm=2,cell=2,bias=2,direction=0,input=0,type=1,");
     check_clean();
 }
 

@@ -68,8 +68,9 @@ typedef enum ashlar_rnn_math {
 
 /*
  * Which of cuDNN's algorithms computes the stack; the CPU has one. All but STANDARD keep weights
- * on the processors of the GPU. They need ASHLAR_RNN_BIAS_DOUBLE, no projection, a type other than
- * F64, and batches whose sequences all have `steps` steps; cuDNN may refuse sizes or GPUs besides.
+ * on the processors of the GPU. They need ASHLAR_RNN_BIAS_DOUBLE, no projection, for F64 the
+ * dynamic one, and batches whose sequences all have `steps` steps; cuDNN may refuse sizes or GPUs
+ * besides.
  */
 typedef enum ashlar_rnn_algorithm {
     ASHLAR_RNN_STANDARD,
