@@ -64,28 +64,32 @@ static void shuffle(ashlar_random *random, size_t *items, size_t count) {
 
 /* --- setting up ----------------------------------------------------------------------------- */
 
-static size_t count_pieces(const ashlar_corpus *corpus, size_t max_steps) {
-    size_t count = 0;
-    for (size_t i = 0; i < ashlar_corpus_count(corpus); i++) {
-        const size_t steps = sequence_steps(ashlar_corpus_record(corpus, i));
-        count += (steps - 1) / max_steps + 1;
-    }
-    return count;
+/* The piece of a sequence of `steps` that begins at `first`, and whether it is its last. */
+static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t first,
+                      size_t *take) {
+    const size_t left = steps - first;
+    *take = left < config->max_steps ? left : config->max_steps;
+    return *take == left;
 }
 
-static void cut_records(ashlar_batcher *batcher, size_t max_steps) {
+/* Of all records; into batcher->pieces where they are allocated. Strides do not overflow, for
+ * another piece begins before the sequence's end. */
+static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     size_t count = 0;
     for (size_t i = 0; i < ashlar_corpus_count(batcher->corpus); i++) {
         const size_t steps = sequence_steps(ashlar_corpus_record(batcher->corpus, i));
-        /* Counted down, not up: first + max_steps might wrap. */
-        for (size_t left = steps; left > 0;) {
-            const size_t take = left < max_steps ? left : max_steps;
-            batcher->pieces[count++] = (piece){i, steps - left, take};
+        bool is_last = false;
+        for (size_t first = 0; !is_last; first += config->stride) {
+            size_t take;
+            is_last = cut_piece(config, steps, first, &take);
+            if (batcher->pieces != NULL) {
+                batcher->pieces[count] = (piece){i, first, take};
+            }
             batcher->longest = take > batcher->longest ? take : batcher->longest;
-            left -= take;
+            count++;
         }
     }
-    ASHLAR_ASSERT(count == batcher->piece_count);
+    return count;
 }
 
 static ashlar_status allocate(ashlar_batcher *batcher) {
@@ -108,13 +112,15 @@ static ashlar_status allocate(ashlar_batcher *batcher) {
     return ASHLAR_OK;
 }
 
-static ashlar_status set_up(ashlar_batcher *batcher, size_t max_steps) {
-    batcher->piece_count = count_pieces(batcher->corpus, max_steps);
+static ashlar_status set_up(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
+    batcher->piece_count = cut_records(batcher, config);
     const ashlar_status status = allocate(batcher);
     if (status != ASHLAR_OK) {
         return status;
     }
-    cut_records(batcher, max_steps);
+    const size_t cut = cut_records(batcher, config);
+    ASHLAR_ASSERT(cut == batcher->piece_count);
+    (void)cut;
     size_t elements;
     if (!ashlar_mul(batcher->longest, batcher->batch, &elements) || elements > INT32_MAX) {
         return ashlar_fail(ASHLAR_EOVERFLOW,
@@ -138,15 +144,24 @@ ashlar_status ashlar_batcher_create(const ashlar_corpus *corpus,
         return ashlar_fail(ASHLAR_EINVAL, "batcher: %s is 0; give at least 1",
                            config->batch == 0 ? "batch" : "max_steps");
     }
+    ashlar_batcher_config filled = *config;
+    filled.window = config->window != 0 ? config->window : ASHLAR_BATCHER_WINDOW;
+    filled.stride = config->stride != 0 ? config->stride : config->max_steps;
+    if (filled.stride > config->max_steps) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "batcher: a stride of %zu leaves out text between pieces of %zu; give "
+                           "at most that",
+                           filled.stride, config->max_steps);
+    }
     ashlar_batcher *batcher = ashlar_host_calloc(1, sizeof *batcher);
     if (batcher == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "batcher: no host memory");
     }
     batcher->corpus = corpus;
-    batcher->batch = config->batch;
-    batcher->window = config->window != 0 ? config->window : ASHLAR_BATCHER_WINDOW;
-    ashlar_random_init(&batcher->random, config->seed);
-    const ashlar_status status = set_up(batcher, config->max_steps);
+    batcher->batch = filled.batch;
+    batcher->window = filled.window;
+    ashlar_random_init(&batcher->random, filled.seed);
+    const ashlar_status status = set_up(batcher, &filled);
     if (status != ASHLAR_OK) {
         ashlar_batcher_destroy(batcher);
         return status;

@@ -5,7 +5,9 @@
  * is the symbols 0, r1 .. rn, 0: its inputs are the first n+1 of them, its targets the last n+1,
  * and its sequence has n+1 steps. A sequence longer than max_steps is cut into pieces of max_steps
  * (the last may be shorter); nothing is lost, for each piece's first input is the symbol that the
- * piece before it ended with as a target.
+ * piece before it ended with as a target. With a stride below max_steps the pieces overlap, as a
+ * sliding window: each begins `stride` steps after the one before, and the last ends at the end of
+ * its sequence.
  *
  *     epoch    a seeded permutation of all pieces; epochs follow each other without a break
  *     window   the next `window` * `batch` pieces of that supply, sorted by length and cut into
@@ -39,6 +41,8 @@ typedef struct ashlar_batcher_config {
     size_t max_steps; /* longest piece, 1.. */
     size_t window;    /* batches per window, 1..; 0: ASHLAR_BATCHER_WINDOW */
     uint64_t seed;
+    size_t stride; /* steps from a piece's beginning to the next one's, 1 .. max_steps; 0: the
+                      same as max_steps, pieces do not overlap */
 } ashlar_batcher_config;
 
 /* A batch in the caller's memory; the pointers are the caller's, the rest is filled in. */
@@ -55,8 +59,8 @@ typedef struct ashlar_batch {
  * Cut the corpus into pieces and set up the supply.
  *
  * Ownership: the caller owns *out until ashlar_batcher_destroy(); the corpus must outlive it.
- * Errors:    ASHLAR_EINVAL (batch or max_steps is 0), ASHLAR_EOVERFLOW (more than 2^31-1 elements
- *            in a batch), ASHLAR_EHOSTMEM.
+ * Errors:    ASHLAR_EINVAL (batch or max_steps is 0, a stride above max_steps), ASHLAR_EOVERFLOW
+ *            (more than 2^31-1 elements in a batch), ASHLAR_EHOSTMEM.
  * Cost:      host memory O(pieces + window * batch), all of it taken here.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_batcher_create(const ashlar_corpus *corpus,

@@ -63,6 +63,9 @@ static ashlar_status build(ashlar_model *model, unsigned regions) {
     tensors t;
     ashlar_status status = ashlar_rnn_create(model->device, &rnn, &model->rnn);
     if (status == ASHLAR_OK) {
+        status = ashlar_ops_create(model->device, ASHLAR_F32, &model->ops);
+    }
+    if (status == ASHLAR_OK) {
         status = ashlar_arena_create(&model->arena);
     }
     if (status == ASHLAR_OK) {
@@ -107,6 +110,7 @@ void ashlar_model_destroy(ashlar_model *model) {
         return;
     }
     ashlar_arena_destroy(model->arena);
+    ashlar_ops_destroy(model->ops);
     ashlar_rnn_destroy(model->rnn);
     ashlar_host_free(model);
 }
@@ -187,6 +191,7 @@ ashlar_status ashlar_model_sizes(const ashlar_model *model, size_t steps, size_t
         return ashlar_fail(ASHLAR_EOVERFLOW, "a step of %zu x %zu is too large to address", steps,
                            batch);
     }
+    s.loss_work = ashlar_ops_loss_work_bytes(model->ops, steps * batch);
     const ashlar_status status =
         ashlar_rnn_sizes(model->rnn, steps, batch, true, &s.reserve, &s.work);
     if (status == ASHLAR_OK) {

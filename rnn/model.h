@@ -15,6 +15,7 @@
 #include <ashlar/rnn.h>
 
 #include "batcher.h"
+#include "ops.h"
 
 typedef struct ashlar_model_config {
     size_t classes;   /* V, symbols of the vocabulary */
@@ -40,6 +41,7 @@ typedef struct ashlar_model {
     ashlar_allocator *allocator;
     ashlar_stream stream; /* everything of the model is queued here */
     ashlar_rnn *rnn;
+    ashlar_ops *ops;
     ashlar_arena *arena;
     ashlar_model_views parameters;
     ashlar_model_views gradients; /* NULL pointers in a model for inference */
@@ -57,6 +59,7 @@ typedef struct ashlar_step_sizes {
     size_t logits;  /* [T, B, V], and dlogits in the same place */
     size_t reserve;
     size_t work;
+    size_t loss_work; /* 0: the back end's loss needs none */
 } ashlar_step_sizes;
 
 /* What a step leaves in device memory for the host to read. */

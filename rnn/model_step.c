@@ -1,8 +1,6 @@
 /* One step of the model: which buffers it takes when, what it queues, what it gives back. */
 #include "model.h"
 
-#include "ops_cpu.h"
-
 /* A step's buffers in device memory; NULL where not taken yet, or given back. */
 typedef struct buffers {
     void *inputs;  /* int32 [T, B] */
@@ -15,6 +13,7 @@ typedef struct buffers {
     void *dx;      /* float [T, B, E] */
     void *reserve;
     void *work;
+    void *loss_work;
 } buffers;
 
 typedef struct step {
@@ -47,50 +46,20 @@ static ashlar_status give(const step *s, void **buffer) {
     return ashlar_free(s->model->allocator, ptr);
 }
 
-static ashlar_status launch(const step *s, void (*fn)(void *), const void *args, size_t bytes) {
-    return s->is_rehearsal
-               ? ASHLAR_OK
-               : ashlar_launch(s->model->device, s->model->stream, fn, args, bytes);
-}
-
 static ashlar_status copy(const step *s, void *dst, const void *src, size_t bytes) {
     return s->is_rehearsal
                ? ASHLAR_OK
                : ashlar_copy_to_device(s->model->device, dst, src, bytes, s->model->stream);
 }
 
-/* One fill for all: every back end adds weight gradients to what is there. */
-static ashlar_status clear_gradients(const step *s) {
+/* One fill for all: every back end adds weight gradients, and the loss, to what is there. */
+static ashlar_status clear_sums(const step *s) {
     ashlar_model *m = s->model;
-    return s->is_rehearsal
-               ? ASHLAR_OK
-               : ashlar_arena_zero(m->arena, ASHLAR_REGION_GRADIENTS, m->stream);
-}
-
-static void run_embedding_forward(void *args) {
-    ashlar_embedding_forward_f32(args);
-}
-
-static void run_embedding_backward(void *args) {
-    ashlar_embedding_backward_f32(args);
-}
-
-static void run_linear_forward(void *args) {
-    ashlar_linear_forward_f32(args);
-}
-
-static void run_linear_backward(void *args) {
-    ashlar_linear_backward_f32(args);
-}
-
-typedef struct loss_call {
-    ashlar_loss_args args;
-    double *loss; /* device memory */
-} loss_call;
-
-static void run_loss(void *args) {
-    const loss_call *call = args;
-    *call->loss = ashlar_loss_f32(&call->args);
+    if (s->is_rehearsal) {
+        return ASHLAR_OK;
+    }
+    TRY(ashlar_fill(m->device, &s->results->loss, 0, sizeof s->results->loss, m->stream));
+    return ashlar_arena_zero(m->arena, ASHLAR_REGION_GRADIENTS, m->stream);
 }
 
 static ashlar_status upload(step *s) {
@@ -135,6 +104,21 @@ static ashlar_linear_args linear_args(const step *s) {
     };
 }
 
+static ashlar_loss_args loss_args(const step *s) {
+    return (ashlar_loss_args){
+        .steps = s->batch->steps,
+        .batch = s->count,
+        .lengths = s->b.lengths,
+        .classes = s->model->config.classes,
+        .logits = s->b.logits,
+        .targets = s->b.targets,
+        .dlogits = s->b.logits,
+        .scale = s->model->loss_scale,
+        .work = s->b.loss_work,
+        .loss = &s->results->loss,
+    };
+}
+
 static ashlar_rnn_batch rnn_batch(const step *s) {
     return (ashlar_rnn_batch){
         .steps = s->batch->steps,
@@ -171,10 +155,28 @@ static ashlar_status run_rnn(step *s, rnn_pass pass) {
     return give(s, &s->b.work);
 }
 
+/* From y to the loss and the gradient of the logits. */
+static ashlar_status run_loss(step *s) {
+    const ashlar_model *m = s->model;
+    if (s->sizes->loss_work > 0) {
+        TRY(take(s, s->sizes->loss_work, ASHLAR_TAG_WORKSPACE, &s->b.loss_work));
+    }
+    if (!s->is_rehearsal) {
+        const ashlar_linear_args linear = linear_args(s);
+        const ashlar_loss_args loss = loss_args(s);
+        TRY(ashlar_ops_linear_forward(m->ops, &linear, m->stream));
+        TRY(ashlar_ops_loss(m->ops, &loss, m->stream));
+    }
+    return give(s, &s->b.loss_work);
+}
+
 static ashlar_status forward(step *s) {
+    const ashlar_model *m = s->model;
     TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
-    const ashlar_embedding_args embedding = embedding_args(s);
-    TRY(launch(s, run_embedding_forward, &embedding, sizeof embedding));
+    if (!s->is_rehearsal) {
+        const ashlar_embedding_args embedding = embedding_args(s);
+        TRY(ashlar_ops_embedding_forward(m->ops, &embedding, m->stream));
+    }
     TRY(take(s, s->sizes->reserve, ASHLAR_TAG_RESERVE, &s->b.reserve));
     TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
     /*
@@ -184,41 +186,33 @@ static ashlar_status forward(step *s) {
      */
     TRY(take(s, s->sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
     TRY(run_rnn(s, ashlar_rnn_forward));
-    const ashlar_linear_args linear = linear_args(s);
-    TRY(launch(s, run_linear_forward, &linear, sizeof linear));
-    const loss_call loss = {
-        .args = {.steps = s->batch->steps,
-                 .batch = s->count,
-                 .lengths = s->b.lengths,
-                 .classes = s->model->config.classes,
-                 .logits = s->b.logits,
-                 .targets = s->b.targets,
-                 .dlogits = s->b.logits,
-                 .scale = s->model->loss_scale},
-        .loss = &s->results->loss,
-    };
-    return launch(s, run_loss, &loss, sizeof loss);
+    return run_loss(s);
 }
 
 static ashlar_status backward(step *s) {
-    TRY(clear_gradients(s));
+    const ashlar_model *m = s->model;
     TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
-    const ashlar_linear_args linear = linear_args(s);
-    TRY(launch(s, run_linear_backward, &linear, sizeof linear));
+    if (!s->is_rehearsal) {
+        const ashlar_linear_args linear = linear_args(s);
+        TRY(ashlar_ops_linear_backward(m->ops, &linear, m->stream));
+    }
     TRY(give(s, &s->b.logits));
     TRY(give(s, &s->b.y));
     TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
     TRY(run_rnn(s, ashlar_rnn_backward_data));
     TRY(give(s, &s->b.dy));
     TRY(run_rnn(s, ashlar_rnn_backward_weights));
+    if (s->is_rehearsal) {
+        return ASHLAR_OK;
+    }
     const ashlar_embedding_args embedding = embedding_args(s);
-    return launch(s, run_embedding_backward, &embedding, sizeof embedding);
+    return ashlar_ops_embedding_backward(m->ops, &embedding, m->stream);
 }
 
 /* Give back all that is still held, after success and failure alike. */
 static ashlar_status give_all(const step *s, buffers *b) {
-    void **const all[] = {&b->inputs, &b->targets, &b->lengths, &b->x,       &b->y,
-                          &b->logits, &b->dy,      &b->dx,      &b->reserve, &b->work};
+    void **const all[] = {&b->inputs, &b->targets, &b->lengths, &b->x,    &b->y,        &b->logits,
+                          &b->dy,     &b->dx,      &b->reserve, &b->work, &b->loss_work};
     ashlar_status first = ASHLAR_OK;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const ashlar_status status = give(s, all[i]);
@@ -229,6 +223,9 @@ static ashlar_status give_all(const step *s, buffers *b) {
 
 static ashlar_status run(step *s) {
     ashlar_status status = upload(s);
+    if (status == ASHLAR_OK) {
+        status = clear_sums(s);
+    }
     if (status == ASHLAR_OK) {
         status = forward(s);
     }
@@ -241,8 +238,7 @@ static ashlar_status run(step *s) {
 
 ashlar_status ashlar_model_step(ashlar_model *model, const ashlar_batch *batch, size_t count,
                                 const ashlar_step_sizes *sizes, ashlar_step_results *results) {
-    step s = {
-        .model = model, .batch = batch, .count = count, .sizes = sizes, .results = results};
+    step s = {.model = model, .batch = batch, .count = count, .sizes = sizes, .results = results};
     return run(&s);
 }
 

@@ -179,7 +179,9 @@ double REAL(ashlar_loss)(const ashlar_loss_args *args) {
     for (size_t b = 0; b < args->batch; b++) {
         valid += (size_t)args->lengths[b];
     }
-    const real weight = (real)((args->scale == NULL ? 1.0 : *args->scale) / (double)valid);
+    const double scale = args->scale == NULL ? 1.0 : *args->scale;
+    const real weight =
+        (real)(args->weight == 0 ? scale / (double)valid : scale * args->weight);
     double loss = 0;
     for (size_t at = 0; at < args->steps * args->batch; at++) {
         const real *const row = logits + at * classes;
@@ -196,7 +198,7 @@ double REAL(ashlar_loss)(const ashlar_loss_args *args) {
         loss += drow == NULL ? position_loss(row, classes, target)
                              : position_gradient(row, classes, target, weight, drow);
     }
-    return loss / (double)valid;
+    return args->weight == 0 ? loss / (double)valid : loss * args->weight;
 }
 
 void REAL(ashlar_softmax)(const ashlar_softmax_args *args) {
@@ -209,6 +211,34 @@ void REAL(ashlar_softmax)(const ashlar_softmax_args *args) {
         const real *const in = logits + row * classes;
         exp_row(in, classes, row_max(in, classes), (real)(1.0 / args->temperature), out);
         scale_row(out, classes, 1 / row_sum(out, classes));
+    }
+}
+
+void REAL(ashlar_columns)(const ashlar_columns_args *args) {
+    const real *const from = args->from;
+    real *const to = args->to;
+    for (size_t row = 0; row < args->rows; row++) {
+        const real *const source = from + row * args->from_stride;
+        real *const target = to + row * args->to_stride;
+        if (args->adds) {
+            add_row(target, source, args->width);
+        } else {
+            memcpy(target, source, args->width * sizeof(real));
+        }
+    }
+}
+
+void REAL(ashlar_argmax)(const ashlar_argmax_args *args) {
+    const real *const logits = args->logits;
+    for (size_t row = 0; row < args->rows; row++) {
+        const real *const in = logits + row * args->classes;
+        size_t best = 0;
+        for (size_t j = 1; j < args->classes; j++) {
+            if (in[j] > in[best] || isnan(in[best])) { /* NaN is never the largest */
+                best = j;
+            }
+        }
+        args->labels[row] = isnan(in[best]) ? 0 : (int32_t)best;
     }
 }
 

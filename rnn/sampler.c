@@ -2,19 +2,18 @@
 
 #include "error.h"
 #include "host.h"
-#include "ops_cpu.h"
 #include "random.h"
 
 /* Device memory of the sampler, in one block; offsets in bytes, each a multiple of ALIGN. */
 enum { ALIGN = 64 };
 
 typedef struct parts {
-    size_t token;   /* int32 [1] */
-    size_t length;  /* int32 [1], always 1 */
-    size_t x;       /* float [E] */
-    size_t y;       /* float [P] */
-    size_t states;  /* float [2][2][L, H]: h (P <= H) and c, before and after a step in turn */
-    size_t logits;  /* float [V] */
+    size_t token;  /* int32 [1] */
+    size_t length; /* int32 [1], always 1 */
+    size_t x;      /* float [E] */
+    size_t y;      /* float [P] */
+    size_t states; /* float [2][2][L, H]: h (P <= H) and c, before and after a step in turn */
+    size_t logits; /* float [V] */
     size_t work;
     size_t bytes;
 } parts;
@@ -75,8 +74,8 @@ static ashlar_status build(ashlar_sampler *s, const ashlar_choice_config *choice
     }
     s->at = lay_out(&m->config, work_bytes);
     void *memory = NULL;
-    status = ashlar_alloc_tagged(m->allocator, s->at.bytes, ASHLAR_TAG_ACTIVATIONS, m->stream,
-                                 &memory);
+    status =
+        ashlar_alloc_tagged(m->allocator, s->at.bytes, ASHLAR_TAG_ACTIVATIONS, m->stream, &memory);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -84,8 +83,8 @@ static ashlar_status build(ashlar_sampler *s, const ashlar_choice_config *choice
     status = ashlar_fill(m->device, memory, 0, s->at.bytes, m->stream); /* states start at zero */
     if (status == ASHLAR_OK) {
         const int32_t one = 1;
-        status = ashlar_copy_to_device(m->device, s->memory + s->at.length, &one, sizeof one,
-                                       m->stream);
+        status =
+            ashlar_copy_to_device(m->device, s->memory + s->at.length, &one, sizeof one, m->stream);
     }
     return status == ASHLAR_OK ? ashlar_sampler_feed(s, ASHLAR_BATCHER_MARK) : status;
 }
@@ -117,14 +116,6 @@ void ashlar_sampler_destroy(ashlar_sampler *s) {
     ashlar_host_free(s);
 }
 
-static void run_embedding(void *args) {
-    ashlar_embedding_forward_f32(args);
-}
-
-static void run_linear(void *args) {
-    ashlar_linear_forward_f32(args);
-}
-
 static ashlar_status feed_embedding(const ashlar_sampler *s, int32_t symbol) {
     const ashlar_model *m = s->model;
     const ashlar_embedding_args args = {
@@ -139,9 +130,7 @@ static ashlar_status feed_embedding(const ashlar_sampler *s, int32_t symbol) {
     };
     const ashlar_status status = ashlar_copy_to_device(m->device, s->memory + s->at.token, &symbol,
                                                        sizeof symbol, m->stream);
-    return status == ASHLAR_OK
-               ? ashlar_launch(m->device, m->stream, run_embedding, &args, sizeof args)
-               : status;
+    return status == ASHLAR_OK ? ashlar_ops_embedding_forward(m->ops, &args, m->stream) : status;
 }
 
 static ashlar_status feed_rnn(ashlar_sampler *s) {
@@ -182,7 +171,7 @@ static ashlar_status read_logits(const ashlar_sampler *s) {
         .bias = m->parameters.bias,
         .y = s->memory + s->at.logits,
     };
-    ashlar_status status = ashlar_launch(m->device, m->stream, run_linear, &linear, sizeof linear);
+    ashlar_status status = ashlar_ops_linear_forward(m->ops, &linear, m->stream);
     if (status == ASHLAR_OK) {
         status = ashlar_copy_to_host(m->device, s->choice.logits, s->memory + s->at.logits,
                                      m->config.classes * sizeof(float), m->stream);

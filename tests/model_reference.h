@@ -91,8 +91,13 @@ static inline void reference_arguments(reference *r, const made_batch *made, ref
                                      tensor_in(r->parameters, tensor_bias()), logits, logits, dy,
                                      tensor_in(r->gradients, tensor_weight()),
                                      tensor_in(r->gradients, tensor_bias())};
-    s->loss = (ashlar_loss_args){steps,  count,         made->lengths, CLASSES,
-                                 logits, made->targets, logits, NULL};
+    s->loss = (ashlar_loss_args){.steps = steps,
+                                 .batch = count,
+                                 .lengths = made->lengths,
+                                 .classes = CLASSES,
+                                 .logits = logits,
+                                 .targets = made->targets,
+                                 .dlogits = logits};
 }
 
 static inline void close_reference_step(const reference_step *s) {

@@ -42,10 +42,10 @@ typedef struct fixture {
     ashlar_batch batch;
 } fixture;
 
-static bool set_up(fixture *f, size_t batch, size_t max_steps, size_t window, uint64_t seed) {
-    const ashlar_batcher_config config = {batch, max_steps, window, seed};
+static bool set_up_with(fixture *f, const ashlar_batcher_config *config) {
+    const size_t batch = config->batch;
     *f = (fixture){0};
-    if (ashlar_batcher_create(corpus, &config, &f->batcher) != ASHLAR_OK) {
+    if (ashlar_batcher_create(corpus, config, &f->batcher) != ASHLAR_OK) {
         return false;
     }
     f->batch.inputs = malloc(ashlar_batcher_grid_bytes(f->batcher));
@@ -55,6 +55,11 @@ static bool set_up(fixture *f, size_t batch, size_t max_steps, size_t window, ui
     memset(f->batch.inputs, 0x55, ashlar_batcher_grid_bytes(f->batcher));
     memset(f->batch.targets, 0x55, ashlar_batcher_grid_bytes(f->batcher));
     return true;
+}
+
+static bool set_up(fixture *f, size_t batch, size_t max_steps, size_t window, uint64_t seed) {
+    const ashlar_batcher_config config = {batch, max_steps, window, seed, 0};
+    return set_up_with(f, &config);
 }
 
 static void tear_down(fixture *f) {
@@ -289,6 +294,63 @@ static int equal_batches(uint64_t seed_a, uint64_t seed_b) {
     return equal;
 }
 
+enum { MAX = 9, STRIDE = 4 };
+
+/* Whether the one column of the batch is the piece of a record that begins there. */
+static bool is_piece(const fixture *f, ashlar_record record, size_t first) {
+    const size_t steps = f->batch.steps;
+    bool same = first + steps == record.count + 1 || (steps == MAX && first + MAX <= record.count);
+    for (size_t t = 0; t < steps && same; t++) {
+        const size_t at = first + t;
+        const int32_t input = at == 0 ? 0 : record.bytes[at - 1];
+        const int32_t target = at == record.count ? 0 : record.bytes[at];
+        same = f->batch.inputs[t] == input && f->batch.targets[t] == target;
+    }
+    return same;
+}
+
+/* Note the piece in its place, of several that are alike in one that is not taken yet. */
+static bool note_piece(const fixture *f, bool taken[RECORDS][LONGEST_RECORD + 1]) {
+    for (size_t i = 0; i < RECORDS; i++) {
+        const ashlar_record record = ashlar_corpus_record(corpus, i);
+        for (size_t first = 0; first <= record.count; first += STRIDE) {
+            if (!taken[i][first] && is_piece(f, record, first)) {
+                taken[i][first] = true;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static size_t pieces_by_hand(size_t steps) {
+    return steps <= MAX ? 1 : 1 + (steps - MAX + STRIDE - 1) / STRIDE;
+}
+
+/* One piece a batch, for one epoch. */
+static void a_stride_makes_pieces_overlap(void) {
+    const ashlar_batcher_config config = {
+        .batch = 1, .max_steps = MAX, .window = 1, .seed = 5, .stride = STRIDE};
+    static bool taken[RECORDS][LONGEST_RECORD + 1];
+    size_t want = 0;
+    fixture f;
+    for (size_t i = 0; i < RECORDS; i++) {
+        want += pieces_by_hand(ashlar_corpus_record(corpus, i).count + 1);
+    }
+    REQUIRE(set_up_with(&f, &config));
+    CHECK_ZU(ashlar_batcher_piece_count(f.batcher), want);
+    for (size_t n = 0; n < want; n++) {
+        ashlar_batcher_next(f.batcher, &f.batch);
+        CHECK(note_piece(&f, taken));
+    }
+    for (size_t i = 0; i < RECORDS; i++) { /* none is missing, so none was handed out twice */
+        for (size_t k = 0; k < pieces_by_hand(ashlar_corpus_record(corpus, i).count + 1); k++) {
+            CHECK(taken[i][k * STRIDE]);
+        }
+    }
+    tear_down(&f);
+}
+
 static void the_seed_decides_the_batches(void) {
     CHECK(equal_batches(11, 11) == 30);
     CHECK(equal_batches(11, 12) == 0);
@@ -306,6 +368,10 @@ static void bad_sizes_are_refused(void) {
     CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EOVERFLOW);
     config = (ashlar_batcher_config){.batch = INT32_MAX / 60, .max_steps = 61, .window = 1};
     CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EOVERFLOW);
+    CHECK(batcher == NULL);
+    config = (ashlar_batcher_config){.batch = 1, .max_steps = 5, .stride = 6};
+    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "stride of 6");
     CHECK(batcher == NULL);
     config = (ashlar_batcher_config){.batch = 1, .max_steps = SIZE_MAX, .window = 1};
     CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_OK);
@@ -378,6 +444,7 @@ int main(void) {
     RUN(each_window_has_its_own_order);
     RUN(pieces_join_to_their_records);
     RUN(one_step_is_enough_for_a_piece);
+    RUN(a_stride_makes_pieces_overlap);
     RUN(the_seed_decides_the_batches);
     RUN(bad_sizes_are_refused);
     RUN(passing_over_batches_is_as_handing_them_out);

@@ -345,6 +345,87 @@ static void rows_shorter_than_the_lanes_work(void) {
     }
 }
 
+/* --- weight of positions --- */
+
+/* What micro-batches and pieces of time do: the sum over the parts is the whole. */
+static void a_given_weight_replaces_the_mean(void) {
+    loss_case c;
+    open_loss(&c);
+    double whole[LOGITS], apart[LOGITS];
+    c.wide.dlogits = whole;
+    const double mean = ashlar_loss_f64(&c.wide);
+    c.wide.dlogits = apart;
+    c.wide.weight = 0.5;
+    CHECK_NEAR(ashlar_loss_f64(&c.wide), mean * (double)VALID * 0.5, 1e-13, 0);
+    for (size_t i = 0; i < LOGITS; i++) {
+        CHECK_NEAR(apart[i], whole[i] * (double)VALID * 0.5, 1e-14, 0);
+    }
+    CHECK_NEAR(ashlar_loss_f32(&c.narrow), mean, 1e-6, 0);
+}
+
+static void without_valid_positions_a_weighted_loss_is_nothing(void) {
+    const int32_t none[BATCH] = {0, 0, 0};
+    loss_case c;
+    open_loss(&c);
+    double dlogits[LOGITS];
+    c.wide.lengths = none;
+    c.wide.weight = 0.25;
+    c.wide.dlogits = dlogits;
+    CHECK_NEAR(ashlar_loss_f64(&c.wide), 0, 0, 0);
+    for (size_t i = 0; i < LOGITS; i++) {
+        CHECK_NEAR(dlogits[i], 0, 0, 0);
+    }
+}
+
+/* --- columns --- */
+
+static void columns_are_copied_or_added_beside_others(void) {
+    enum { FROM = 7, TO = 6, TAKEN = 3 };
+    double from[ROWS * FROM], to[ROWS * TO], old[ROWS * TO];
+    float from32[ROWS * FROM], to32[ROWS * TO];
+    for (int adds = 0; adds < 2; adds++) {
+        draw(from32, from, ROWS * FROM);
+        draw(to32, to, ROWS * TO);
+        memcpy(old, to, sizeof old);
+        ashlar_columns_args args = {.rows = ROWS, .width = TAKEN, .from = from + 2,
+                                    .from_stride = FROM, .to = to + 1, .to_stride = TO,
+                                    .adds = adds != 0};
+        ashlar_columns_f64(&args);
+        args.from = from32 + 2;
+        args.to = to32 + 1;
+        ashlar_columns_f32(&args);
+        for (size_t i = 0; i < ROWS * TO; i++) {
+            const size_t row = i / TO, column = i % TO;
+            const bool is_taken = column >= 1 && column < 1 + TAKEN;
+            const double add = is_taken ? from[row * FROM + 2 + column - 1] : 0;
+            const double want = add + (adds != 0 || !is_taken ? old[i] : 0);
+            CHECK_NEAR(to[i], want, 1e-15, 0);
+            CHECK_NEAR((double)to32[i], want, 1e-6, 0);
+        }
+    }
+}
+
+/* --- argmax --- */
+
+static void argmax_takes_the_first_of_the_largest_and_never_nan(void) {
+    enum { LABELS = 4, CASES = 5 };
+    const double nan = (double)NAN;
+    const double logits[CASES * LABELS] = {
+        1, 3, 2, 3, -5, -6, -4, -7, nan, -2, -1, nan, 4, nan, 3, 2, nan, nan, nan, nan,
+    };
+    const int32_t want[CASES] = {1, 2, 2, 0, 0};
+    float logits32[CASES * LABELS];
+    int32_t labels[CASES], labels32[CASES];
+    for (size_t i = 0; i < CASES * LABELS; i++) {
+        logits32[i] = (float)logits[i];
+    }
+    ashlar_argmax_f64(&(ashlar_argmax_args){CASES, LABELS, logits, labels});
+    ashlar_argmax_f32(&(ashlar_argmax_args){CASES, LABELS, logits32, labels32});
+    for (size_t i = 0; i < CASES; i++) {
+        CHECK(labels[i] == want[i] && labels32[i] == want[i]);
+    }
+}
+
 int main(void) {
     RUN(embedding_gathers_rows_and_clears_padding);
     RUN(embedding_gradients_add_up_per_token);
@@ -357,5 +438,9 @@ int main(void) {
     RUN(huge_logits_stay_finite);
     RUN(softmax_sums_to_one_and_follows_the_temperature);
     RUN(rows_shorter_than_the_lanes_work);
+    RUN(a_given_weight_replaces_the_mean);
+    RUN(without_valid_positions_a_weighted_loss_is_nothing);
+    RUN(columns_are_copied_or_added_beside_others);
+    RUN(argmax_takes_the_first_of_the_largest_and_never_nan);
     return check_report();
 }

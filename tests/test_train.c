@@ -159,7 +159,7 @@ static void other_stacks_and_dropout_are_those_of_the_loop_too(void) {
     }
 }
 
-/* Per step: 8 launches, 3 uploads and a fill, then the update and the results' copy; one wait. */
+/* Per step: 8 launches, 3 uploads, 2 fills, then the update and the results' copy; one wait. */
 static void driver_calls_are_counted_by_phase(void) {
     enum { STEPS = 12 };
     ashlar_train_config config = small_config(STEPS);
@@ -174,9 +174,9 @@ static void driver_calls_are_counted_by_phase(void) {
     REQUIRE(ashlar_trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
     ashlar_device_counts_read(device, &after);
     CHECK_ZU(report.training.management, 0);
-    CHECK_ZU(report.training.work, STEPS * 15);
+    CHECK_ZU(report.training.work, STEPS * 16);
     CHECK_ZU(report.training.wait, STEPS);
-    CHECK_ZU(report.warmup.work, 12);
+    CHECK_ZU(report.warmup.work, 13);
     CHECK_ZU(report.warmup.wait, 2);
     CHECK(report.warmup.management > 0);
     CHECK_ZU(report.setup.work, 4 + 1 + 2); /* regions cleared, weights and the optimizer copied */

@@ -255,7 +255,7 @@ static void each_call_of_a_step_may_fail(void) {
             CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
             close_text();
         }
-        const uint64_t want[] = {8 + 9, 1 + 3 + 2 + 3, 2, 4 + 1 + 1, 1 + 1, 1, 1};
+        const uint64_t want[] = {8 + 9, 1 + 3 + 2 + 3, 2, 4 + 2 + 2, 1 + 1, 1, 1};
         CHECK_ZU(n - 2, want[i]);
     }
 }

@@ -11,6 +11,7 @@
 #include <ashlar/device.h>
 #include <ashlar/dtype.h>
 #include <ashlar/flatten.h>
+#include <ashlar/growth.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/pack.h>
 #include <ashlar/plan.h>
