@@ -5,6 +5,7 @@
 #include "bench_alloc.h"
 #include "bench_arena.h"
 #include "bench_pack.h"
+#include "bench_rnn.h"
 #include "error.h"
 #include "host.h"
 #include "peer.h"
@@ -28,7 +29,7 @@ typedef struct command {
     size_t capacity; /* of their plans */
     size_t seconds;  /* to search for each */
     bool counts_instructions;
-    bool is_of_arenas;
+    bool is_of_arenas, is_of_rnns;
     bool wants_help;
 } command;
 
@@ -61,7 +62,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
 static void print_help(const ashlar_option *options) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = ashlar_peers(peers);
-    printf("Usage: %s [alloc|plan|arena] [OPTION]...\n"
+    printf("Usage: %s [alloc|plan|arena|rnn] [OPTION]...\n"
            "       %s plan FILE... [OPTION]...\n"
            "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
            "served from a plan (plan), and what packing one takes. FILE: a problem as MiniMalloc\n"
@@ -95,6 +96,16 @@ static void print_help(const ashlar_option *options) {
         "{case, operation, subject, ns, bytes_per_s, copy_bytes_per_s}. Cases, all of fp32 "
         "tensors:\n");
     ashlar_bench_arena_print_cases(stdout);
+    printf(
+        "\n"
+        "rnn: forward and backward of recurrent networks, the buffers of each step from the\n"
+        "allocator (ashlar), from the driver (driver_each_step) or taken once (static_buffer: the\n"
+        "limit), and the same network by oneDNN where this build has it, its reorders of weights\n"
+        "included and padding computed. Takes --smoke, --workload, --subject, --threads (0: all),\n"
+        "--json, --device. JSON: {processor, products, onednn, threads, rows}, rows of {case,\n"
+        "subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static, over_onednn,\n"
+        "product_share}. Cases, all of fp32:");
+    ashlar_bench_rnn_print_cases(stdout);
 }
 
 static ashlar_status measure(ashlar_device *device, const command *c, ashlar_bench_rows *rows) {
@@ -221,6 +232,46 @@ static ashlar_status run_arenas(const command *c) {
     return status == ASHLAR_OK ? measure_arenas(c, &config) : status;
 }
 
+/* ---- rnn ---- */
+
+static ashlar_status check_rnn_options(const command *c) {
+    return c->pairs != 0 || c->counts_instructions
+               ? ashlar_fail(ASHLAR_EINVAL, "rnn: takes --smoke, --workload, --subject, --threads, "
+                                            "--json and --device only; leave out the others")
+               : ASHLAR_OK;
+}
+
+static ashlar_status measure_rnns(const command *c, const ashlar_bench_rnn_config *config) {
+    ashlar_rnn_results rows = {0};
+    ashlar_device *device = NULL;
+    ashlar_status status = ashlar_device_open(c->device, &device);
+    if (status == ASHLAR_OK) {
+        status = ashlar_bench_rnn(device, config, &rows);
+        ashlar_device_close(device);
+    }
+    if (status == ASHLAR_OK) {
+        printf("\n");
+        ashlar_rnn_results_print_targets(stdout, &rows);
+    }
+    return status == ASHLAR_OK && c->json != NULL ? ashlar_rnn_results_write(c->json, &rows)
+                                                  : status;
+}
+
+static ashlar_status run_rnns(const command *c) {
+    const ashlar_bench_rnn_config config = {.is_smoke = c->config.is_smoke,
+                                            .wanted = c->config.workloads,
+                                            .subjects = c->config.subjects,
+                                            .threads = c->config.threads};
+    ashlar_status status = check_rnn_options(c);
+    if (status == ASHLAR_OK) {
+        status = ashlar_bench_rnn_check(&config);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_program_check_writable(c->json);
+    }
+    return status == ASHLAR_OK ? measure_rnns(c, &config) : status;
+}
+
 /* ---- alloc and plan ---- */
 
 static ashlar_status run_group(const command *c, results *r) {
@@ -264,7 +315,9 @@ static int run_words(command *c, const ashlar_option *options, int argc, char **
     }
     const bool needs_little = c->counts_instructions || c->pairs != 0;
     (void)setenv("ASHLAR_SOFT", needs_little ? soft_for_pairs : soft_for_lists, 0);
-    const ashlar_status status = c->is_of_arenas ? run_arenas(c) : run_command(c);
+    const ashlar_status status = c->is_of_arenas ? run_arenas(c)
+                                 : c->is_of_rnns ? run_rnns(c)
+                                                 : run_command(c);
     return status == ASHLAR_OK
                ? 0
                : ashlar_program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
@@ -286,7 +339,9 @@ static int run(int argc, char **argv) {
     list_options(&c, options);
     c.config.is_of_plans = argc > 1 && strcmp(argv[1], "plan") == 0;
     c.is_of_arenas = argc > 1 && strcmp(argv[1], "arena") == 0;
-    if (c.config.is_of_plans || c.is_of_arenas || (argc > 1 && strcmp(argv[1], "alloc") == 0)) {
+    c.is_of_rnns = argc > 1 && strcmp(argv[1], "rnn") == 0;
+    if (c.config.is_of_plans || c.is_of_arenas || c.is_of_rnns ||
+        (argc > 1 && strcmp(argv[1], "alloc") == 0)) {
         argc--;
         argv++;
     }

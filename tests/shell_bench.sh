@@ -147,6 +147,39 @@ measures_some_arenas() {
         [("model", "norm")] * 3 + [("large", "zero")] * 3'
 }
 
+# Every case and subject, and no path in the file.
+measures_rnns() {
+    "$bench" rnn --smoke --device soft --threads 1 --json "$rows" >"$scratch/table" || return
+    grep -q '^case .* / onednn ' "$scratch/table" &&
+        grep -q '^\(met\|NOT MET\) *lstm_T64_B32_H256_L2  *ashlar / static' "$scratch/table" || return
+    python3 - "$rows" <<'END'
+import json, sys
+result = json.load(open(sys.argv[1]))
+assert list(result) == ["processor", "products", "onednn", "threads", "rows"], result
+assert result["threads"] == 1
+rows = result["rows"]
+keys = ["case", "subject", "ms_forward", "ms_backward", "ms_step", "steps_per_s", "over_static",
+        "over_onednn", "product_share"]
+assert all(list(r) == keys and r["ms_forward"] > 0 and r["ms_step"] > 0 for r in rows), rows
+subjects = ["ashlar", "onednn", "driver_each_step", "static_buffer"]
+if result["onednn"] is None:
+    subjects.remove("onednn")
+cases = list(dict.fromkeys(r["case"] for r in rows))
+assert len(cases) >= 9 and "lstm_T64_B1_H256_L2" in cases, cases
+assert [(r["case"], r["subject"]) for r in rows] == [(c, s) for c in cases for s in subjects]
+for r in rows:
+    assert (r["ms_backward"] is None) == r["case"].endswith("inference"), r
+    assert r["over_static"] > 0 and (r["over_onednn"] is None) == (result["onednn"] is None), r
+END
+}
+
+measures_some_rnns() {
+    "$bench" rnn --smoke --device soft --workload lstm_T20_B8_H64_L2 --subject ashlar \
+        --json "$rows" || return
+    json_holds "$rows" '[(x["case"], x["subject"], x["over_static"]) for x in r["rows"]] ==
+        [("lstm_T20_B8_H64_L2", "ashlar", None)]'
+}
+
 is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
     word=$1
     shift
@@ -160,6 +193,9 @@ refuses_unknown_words() {
     is_usage_error rnn_step plan --workload mix || complain 'a workload of another group' || return
     is_usage_error 10000_tensors arena --workload mix || complain 'a workload of alloc' || return
     is_usage_error --workload arena --subject arena || complain 'an option of alloc' || return
+    is_usage_error lstm_T64 rnn --workload mix || complain 'a case' || return
+    is_usage_error static_buffer rnn --subject cub || complain 'a subject of alloc' || return
+    is_usage_error --subject rnn --pairs 3 || complain 'an option of alloc' || return
     is_usage_error ceiling alloc --subject ceiling || complain 'a subject' || return
     is_usage_error --threads alloc --threads 65 || complain 'threads' || return
     is_usage_error gpu alloc --device gpu || complain 'a device'
@@ -212,6 +248,8 @@ check 'of_plans_too_only_what_is_asked_for_is_measured' measures_some_plans
 check 'files_are_packed' packs_files
 check 'arenas_are_measured_beside_their_twins' measures_arenas
 check 'of_arenas_too_only_what_is_asked_for_is_measured' measures_some_arenas
+check 'rnns_are_measured_beside_onednn' measures_rnns
+check 'of_rnns_too_only_what_is_asked_for_is_measured' measures_some_rnns
 check 'unknown_words_are_refused' refuses_unknown_words
 check 'a_file_that_cannot_be_written_fails_first' fails_before_it_measures
 check 'a_device_that_is_too_small_is_an_error' fails_where_memory_is_short
