@@ -1,13 +1,13 @@
 /*
- * fake_kernels.c - modules and kernels of the fake driver: whatever image it is given, it has the
- * optimizer's kernels (optimizer_cuda_host.h) in it, and runs them in stream order on the CPU.
+ * libcuda_kernels.c - modules and kernels of the fake driver: whatever image it is given, it has
+ * the optimizer's kernels (optimizer_cuda_host.h) in it, and runs them in stream order on the CPU.
  */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "fake_libcuda.h"
+#include "libcuda.h"
 #include "optimizer_cuda_host.h"
 #include "soft_state.h"
 
