@@ -6,12 +6,8 @@
 ashlar_status ashlar_ops_create(ashlar_device *device, ashlar_dtype dtype, ashlar_ops **out) {
     ashlar_device_info info;
     ashlar_device_info_read(device, &info);
-    if (info.kind != ASHLAR_DEVICE_SOFT) {
-        return ashlar_fail(ASHLAR_ENOTSUP,
-                           "ops: there is no back end for CUDA devices yet; use the "
-                           "software device, ASHLAR_DEVICE=soft");
-    }
-    const ashlar_ops_backend *backend = &ashlar_ops_backend_cpu;
+    const ashlar_ops_backend *backend =
+        info.kind == ASHLAR_DEVICE_CUDA ? &ashlar_ops_backend_cuda : &ashlar_ops_backend_cpu;
     ashlar_status status = backend->check(dtype);
     if (status != ASHLAR_OK) {
         return status;

@@ -10,7 +10,7 @@
  * Outputs are overwritten unless a field says ADDED TO, and overlap no input unless it says so.
  *
  * Stream: all is queued.  Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; nothing is
- * queued then. The same arguments give the same bits: sums run in a fixed order.
+ * queued then, but by an operation of several parts on a CUDA device the first of them may be. The same arguments give the same bits: sums run in a fixed order.
  */
 #ifndef ASHLAR_OPS_H
 #define ASHLAR_OPS_H
@@ -25,11 +25,14 @@
 typedef struct ashlar_ops ashlar_ops;
 
 /*
- * The operations of a device, on elements of one type.
+ * The operations of a device, on elements of one type: on a CUDA device by kernels of the build
+ * and by cuBLAS (libcublas.so.13 or .so.12, or the file that the environment's ASHLAR_CUBLAS
+ * names), whose products of fp32 are in fp32. Waits for the device on destruction there.
  *
  * Ownership: *out is the caller's; the device must outlive it.
- * Errors:    ASHLAR_ENOTSUP (a CUDA device; a type that the device has no arithmetic for: on the
- *            CPU all but F32 and F64), ASHLAR_EHOSTMEM.
+ * Errors:    ASHLAR_ENOTSUP (a CUDA device in a build without nvcc, or without cuBLAS; a type
+ *            that the device has no arithmetic for: on the CPU all but F32 and F64),
+ *            ASHLAR_EHOSTMEM; on a CUDA device ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_ops_create(ashlar_device *device, ashlar_dtype dtype,
                                                   ashlar_ops **out);
@@ -52,7 +55,10 @@ typedef struct ashlar_embedding_args {
 ASHLAR_MUST_CHECK ashlar_status ashlar_ops_embedding_forward(const ashlar_ops *ops,
                                                              const ashlar_embedding_args *args,
                                                              ashlar_stream stream);
-/* dtable += dout, row by row in the order of the tokens. */
+/*
+ * dtable += dout, row by row in the order of the tokens. A CUDA device looks at every token for
+ * every row of the table, V * T * B comparisons, so that the order is always the same.
+ */
 ASHLAR_MUST_CHECK ashlar_status ashlar_ops_embedding_backward(const ashlar_ops *ops,
                                                               const ashlar_embedding_args *args,
                                                               ashlar_stream stream);

@@ -6,7 +6,6 @@
  */
 #include "fake_cudnn_impl.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,43 +44,6 @@ cudnnStatus_t fake_misuse(const char *format, ...) {
     pthread_mutex_unlock(&lock);
     va_end(args);
     return CUDNN_STATUS_BAD_PARAM;
-}
-
-void fake_driver_function(const char *name, int version, void *function) {
-    cu_result (*find)(const char *, void **, int, unsigned long long, unsigned int *) = NULL;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *symbol = library == NULL ? NULL : dlsym(library, "cuGetProcAddress_v2");
-    void *address = NULL;
-    unsigned int found;
-    memcpy(&find, &symbol, sizeof find);
-    if (find == NULL || find(name, &address, version, 1, &found) != CU_SUCCESS) {
-        (void)fprintf(stderr, "fake_cudnn: no %s in libcuda.so.1\n", name);
-        abort();
-    }
-    memcpy(function, &address, sizeof address);
-}
-
-void *fake_keep(size_t bytes) {
-    static struct kept {
-        struct kept *next;
-        max_align_t job;
-    } * all;
-    struct kept *made = calloc(1, sizeof *made + bytes);
-    if (made == NULL) {
-        return NULL;
-    }
-    pthread_mutex_lock(&lock);
-    made->next = all;
-    all = made;
-    pthread_mutex_unlock(&lock);
-    return &made->job;
-}
-
-bool fake_has_context(void) {
-    cu_result (*get_info)(size_t *, size_t *);
-    size_t free_bytes, total_bytes;
-    fake_driver_function("cuMemGetInfo", 3020, &get_info);
-    return get_info(&free_bytes, &total_bytes) == CU_SUCCESS;
 }
 
 static void *make(size_t bytes) {
@@ -245,12 +207,11 @@ cudnnStatus_t cudnnSetDropoutDescriptor(cudnnDropoutDescriptor_t desc, cudnnHand
     if (bytes < FAKE_CUDNN_STATES_BYTES || !fake_has_context()) {
         return fake_misuse("dropout's states of %zu bytes, or no context", bytes);
     }
-    cu_result (*launch)(cu_stream, cu_host_fn, void *);
     seeding *job = fake_keep(sizeof *job);
     *job = (seeding){states, seed};
-    fake_driver_function("cuLaunchHostFunc", 10000, &launch);
-    return launch(handle->stream, seed_states, job) == CU_SUCCESS ? CUDNN_STATUS_SUCCESS
-                                                                  : CUDNN_STATUS_EXECUTION_FAILED;
+    return fake_launch(handle->stream, seed_states, job) == CU_SUCCESS
+               ? CUDNN_STATUS_SUCCESS
+               : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 /* ---- the stack ---- */

@@ -12,8 +12,8 @@
 #include <cudnn.h>
 #pragma GCC visibility pop
 
-#include "cuda_abi.h"
 #include "fake_cudnn.h"
+#include "fake_driver.h"
 
 enum { MAX_DIMS = 3 };
 
@@ -56,13 +56,6 @@ bool fake_admit(void);
 void fake_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Keep the first misuse, and return CUDNN_STATUS_BAD_PARAM. */
 cudnnStatus_t fake_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* A function of the driver that the process has, which is the fake one. */
-void fake_driver_function(const char *name, int version, void *function);
-/* Zeroed memory for a queued job, until the process ends: a graph may run it again and again. */
-void *fake_keep(size_t bytes);
-/* Whether the calling thread has a context. */
-bool fake_has_context(void);
 
 size_t fake_type_bytes(cudnnDataType_t type);
 size_t fake_weight_bytes(const struct cudnnRNNStruct *rnn);

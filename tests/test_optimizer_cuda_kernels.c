@@ -12,7 +12,7 @@
 static void run_kernel(const char *name, const ashlar_optimizer_job *job, size_t blocks,
                        unsigned threads) {
     const host_kernel *kernel = NULL;
-    for (size_t i = 0; (kernel = host_kernel_at(i)) != NULL; i++) {
+    for (size_t i = 0; (kernel = optimizer_kernel_at(i)) != NULL; i++) {
         if (strcmp(kernel->name, name) == 0) {
             break;
         }

@@ -1,13 +1,16 @@
 /*
- * libcuda_kernels.c - modules and kernels of the fake driver: whatever image it is given, it has
- * the optimizer's kernels (optimizer_cuda_host.h) in it, and runs them in stream order on the CPU.
+ * libcuda_kernels.c - modules and kernels of the fake driver: whatever image it is given, it has the
+ * kernels of the optimizer and of a model's operations in it, and runs them in stream order on the
+ * CPU (optimizer_cuda_host.h, ops_cuda_host.h).
  */
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libcuda.h"
+#include "ops_cuda_host.h"
 #include "optimizer_cuda_host.h"
 #include "soft_state.h"
 
@@ -32,6 +35,15 @@ const char *ashlar_fake_launch_log(void) {
     memcpy(log_taken, launch_log, sizeof log_taken);
     launch_log[0] = '\0';
     return log_taken;
+}
+
+/* All there are, one number after the other. */
+static const host_kernel *kernel_at(size_t number) {
+    size_t first = 0;
+    while (optimizer_kernel_at(first) != NULL) {
+        first++;
+    }
+    return number < first ? optimizer_kernel_at(number) : ops_kernel_at(number - first);
 }
 
 static cu_result need_context(void) {
@@ -81,8 +93,8 @@ cu_result ashlar_fake_module_get_function(cu_function *function, cu_module modul
     if (module == NULL || module_count == 0) {
         return CU_INVALID_HANDLE;
     }
-    for (size_t i = 0; host_kernel_at(i) != NULL; i++) {
-        if (strcmp(host_kernel_at(i)->name, name) == 0) {
+    for (size_t i = 0; kernel_at(i) != NULL; i++) {
+        if (strcmp(kernel_at(i)->name, name) == 0) {
             *function = (cu_function)(uintptr_t)(i + 1);
             return CU_SUCCESS;
         }
@@ -92,13 +104,13 @@ cu_result ashlar_fake_module_get_function(cu_function *function, cu_module modul
 
 typedef struct queued_kernel {
     const host_kernel *kernel;
-    ashlar_optimizer_job job;
     unsigned blocks, threads;
+    max_align_t param[];
 } queued_kernel;
 
 static void run_queued(void *user_data) {
     queued_kernel *queued = user_data;
-    queued->kernel->run(&queued->job, queued->blocks, queued->threads);
+    queued->kernel->run(queued->param, queued->blocks, queued->threads);
     atomic_fetch_sub(&queued_count, 1);
     free(queued);
 }
@@ -113,7 +125,8 @@ cu_result ashlar_fake_launch_kernel(cu_function function, unsigned int grid_x, u
                                     unsigned int grid_z, unsigned int block_x, unsigned int block_y,
                                     unsigned int block_z, unsigned int shared_bytes,
                                     cu_stream stream, void **params, void **extra) {
-    const host_kernel *kernel = host_kernel_at((size_t)(uintptr_t)function - 1);
+    const host_kernel *kernel =
+        function == NULL ? NULL : kernel_at((size_t)(uintptr_t)function - 1);
     if (kernel == NULL || module_count == 0) {
         return CU_INVALID_HANDLE;
     }
@@ -121,12 +134,14 @@ cu_result ashlar_fake_launch_kernel(cu_function function, unsigned int grid_x, u
         shared_bytes != 0 || params == NULL || extra != NULL) {
         return CU_INVALID_VALUE;
     }
-    queued_kernel *queued = calloc(1, sizeof *queued);
+    queued_kernel *queued = calloc(1, sizeof *queued + kernel->param_bytes);
     if (queued == NULL) {
         return CU_OUT_OF_MEMORY;
     }
-    *queued = (queued_kernel){.kernel = kernel, .blocks = grid_x, .threads = block_x};
-    memcpy(&queued->job, params[0], sizeof queued->job);
+    queued->kernel = kernel;
+    queued->blocks = grid_x;
+    queued->threads = block_x;
+    memcpy(queued->param, params[0], kernel->param_bytes);
     atomic_fetch_add(&queued_count, 1);
     const cu_result result = ashlar_soft_launch_host_func(stream, run_queued, queued);
     if (result != CU_SUCCESS) {
