@@ -52,8 +52,8 @@ void usage(void *self, ashlar_peer_usage *out) {
     }
 }
 
-const ashlar_peer peer = {"cub", create, destroy, nullptr, nullptr,
-                          take,  give,   usage,   nullptr, nullptr};
+const ashlar_peer peer = {"cub", create,  destroy, nullptr, nullptr, take, give,
+                          usage, nullptr, nullptr, nullptr, nullptr, false};
 
 } // namespace
 
