@@ -7,6 +7,7 @@
 #include "bench_pack.h"
 #include "error.h"
 #include "host.h"
+#include "main_results.h"
 #include "peer_loaded.h"
 #include "program.h"
 
@@ -66,10 +67,11 @@ static void print_help(const ashlar_option *options) {
     const size_t count = ashlar_peers(peers);
     printf("Usage: %s [alloc|plan|arena] [OPTION]...\n"
            "       %s plan FILE... [OPTION]...\n"
+           "       %s machine|report ...\n"
            "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
            "served from a plan (plan), and what packing one takes. FILE: a problem as MiniMalloc\n"
            "reads it (id,lower,upper,size), which is packed, and nothing else is done.\n\n",
-           program, program);
+           program, program, program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
     printf("\nSubjects of this build:");
     for (size_t i = 0; i < count; i++) {
@@ -107,6 +109,7 @@ static void print_help(const ashlar_option *options) {
         "{case, operation, subject, ns, bytes_per_s, copy_bytes_per_s, over_arena}. Cases, all\n"
         "of fp32 tensors:\n");
     ashlar_bench_arena_print_cases(stdout);
+    ashlar_results_print_help();
 }
 
 static ashlar_status measure(ashlar_device *device, const command *c, ashlar_bench_rows *rows) {
@@ -327,5 +330,8 @@ static int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     ashlar_program_init();
-    return ashlar_program_finish(program, run(argc, argv));
+    const int exit_status = ashlar_results_are_meant(argc, argv)
+                                ? ashlar_results_run(program, argc - 1, argv + 1)
+                                : run(argc, argv);
+    return ashlar_program_finish(program, exit_status);
 }

@@ -28,6 +28,7 @@ enum { ASHLAR_PEER_THREADS_MAX = 64 };
  */
 typedef struct ashlar_peer {
     const char *name;
+    const char *version; /* NULL: it has none, or tells none */
     ashlar_status (*create)(ashlar_device *device, void **self); /* *self: `origin` before */
     void (*destroy)(void *self); /* all has been given back */
     ashlar_status (*enter)(void *self, size_t thread);
