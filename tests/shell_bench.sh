@@ -10,10 +10,12 @@ unset MALLOC_PERTURB_
 
 bench=$ASHLAR_BUILD/bench/ashlar-bench
 rows=$scratch/rows.json
+peers=$ASHLAR_BUILD/tests
 
 # Every workload on every subject of the build, one row each and no other.
 rows_are_complete() {
-    "$bench" --help | sed -n 's/^Subjects of this build: \(.*\) plan none$/\1/p' >"$scratch/subjects"
+    "$bench" --help | sed -n 's/^Subjects of this build: \(.*\) cuda_async plan none$/\1/p' \
+        >"$scratch/subjects"
     python3 - "$rows" "$scratch/subjects" <<'END'
 import json, sys
 rows = json.load(open(sys.argv[1]))
@@ -23,11 +25,17 @@ one_size = ["512", "4096", "65536", "1048576", "67108864", "4096-fragmented"]
 lists = [("one_size", v, t) for v in one_size for t in (1, 2)]
 lists += [("mix", "reverse", 1), ("mix", "shuffled", 1)]
 lists += [(name, "", 1) for name in ("random", "rnn_warm", "rnn_cold")]
-keys = ["workload", "variant", "threads", "subject", "ns_pair", "driver_calls", "reserved_over_live"]
+keys = ["workload", "variant", "threads", "subject", "ns_pair", "driver_calls",
+        "reserved_over_live", "over_floor", "over_ashlar"]
 assert all(list(row) == keys for row in rows), rows
 found = [(r["workload"], r["variant"], r["threads"], r["subject"]) for r in rows]
 assert found == [(*l, s) for l in lists for s in subjects], found
 assert all(row["ns_pair"] > 0 for row in rows), rows
+for l in lists:
+    of = {r["subject"]: r for f, r in zip(found, rows) if f[:3] == l}
+    for row in of.values():
+        for key, base in ("over_floor", "floor"), ("over_ashlar", "ashlar"):
+            assert abs(row[key] * of[base]["ns_pair"] / row["ns_pair"] - 1) < 1e-9, row
 for row in rows:
     known = row["subject"] == "ashlar" or (row["subject"] == "cub" and row["threads"] == 1)
     ratio = row["reserved_over_live"]
@@ -61,6 +69,43 @@ got = [(r["workload"], r["variant"], r["threads"], r["subject"]) for r in json.l
 lists = (("mix", "shuffled", 2), ("random", "", 2))
 assert got == [(*l, s) for l in lists for s in ("floor", "none")], got
 END
+}
+
+# A shared object runs beside the others, in the same lists; who calls the driver is not known.
+measures_a_loaded_peer() {
+    "$bench" alloc --smoke --device soft --workload one_size/4096 --workload mix/shuffled \
+        --peer "$peers/stone.so" --subject ashlar --subject stone --json "$rows" || return
+    json_holds "$rows" '[(x["variant"], x["threads"], x["subject"]) for x in r] ==
+        [(v, t, s) for v, t in (("4096", 1), ("4096", 2), ("shuffled", 1))
+         for s in ("ashlar", "stone")]' || return
+    json_holds "$rows" 'all(x["over_ashlar"] > 0 and
+        (x["driver_calls"] is None) == (x["subject"] == "stone") for x in r)'
+}
+
+# Where no subject is named it is one of all; its functions may have other names.
+measures_loaded_peers_unasked() {
+    "$bench" alloc --smoke --device soft --workload random --peer "$peers/stone.so" \
+        --peer "$peers/half.so:half_take,half_give" --json "$rows" || return
+    json_holds "$rows" '[x["subject"] for x in r][-3:] == ["driver", "stone", "half"]' || return
+    "$bench" plan --smoke --device soft --workload rnn_step/1 --peer "$peers/stone.so" \
+        --json "$rows" || return
+    json_holds "$rows" '[x["subject"] for x in r["rows"]] == ["ashlar", "floor", "stone", "plan"]'
+}
+
+refuses_what_is_no_peer() {
+    is_usage_error /nowhere/a.so alloc --peer /nowhere/a.so || complain 'no file' || return
+    is_usage_error '"free"' alloc --peer "$peers/half.so" || complain 'no free' || return
+    is_usage_error '"alloc"' alloc --peer libm.so.6 || complain 'no alloc' || return
+    is_usage_error already alloc --peer "$peers/stone.so" --peer "$peers/stone.so" ||
+        complain 'twice' || return
+    is_usage_error --peer alloc --instructions --peer "$peers/stone.so" ||
+        complain 'instructions' || return
+    is_usage_error --workload arena --peer "$peers/stone.so" || complain 'an arena'
+}
+
+names_what_needs_a_gpu() {
+    "$bench" alloc --smoke --device soft --subject cuda_async --workload random 2>"$scratch/stderr"
+    [ $? -eq 1 ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] && grep -q -e '--device cuda' "$scratch/stderr"
 }
 
 # Every list on the three subjects, and the packing.
@@ -130,7 +175,7 @@ import json, sys
 text = open(sys.argv[1]).read()
 rows = json.loads(text)
 assert sys.argv[2] not in text
-keys = ["case", "operation", "subject", "ns", "bytes_per_s", "copy_bytes_per_s"]
+keys = ["case", "operation", "subject", "ns", "bytes_per_s", "copy_bytes_per_s", "over_arena"]
 assert all(list(r) == keys and all(r[k] > 0 for k in keys[3:]) for r in rows), rows
 operations = ["adamw", "zero", "norm", "flatten", "replicate", "checkpoint"]
 subjects = ["arena", "per_tensor", "lists_of_36"]
@@ -243,6 +288,10 @@ check 'a_smoke_run_succeeds' smoke_run
 check 'its_rows_are_complete' rows_are_complete
 check 'it_prints_a_table_and_targets' prints_a_table_and_targets
 check 'only_what_is_asked_for_is_measured' takes_only_what_is_asked_for
+check 'a_shared_object_is_measured_beside_the_others' measures_a_loaded_peer
+check 'shared_objects_are_usual_subjects' measures_loaded_peers_unasked
+check 'what_is_no_peer_is_refused' refuses_what_is_no_peer
+check 'what_needs_a_gpu_says_so' names_what_needs_a_gpu
 check 'a_plan_is_measured_beside_the_cache' measures_plans
 check 'of_plans_too_only_what_is_asked_for_is_measured' measures_some_plans
 check 'files_are_packed' packs_files
