@@ -11,6 +11,7 @@
 #include "program.h"
 #include "progress.h"
 #include "report.h"
+#include "report_memory.h"
 #include "task_text.h"
 #include "text.h"
 #include "train_rule.h"
@@ -28,6 +29,7 @@ typedef struct command {
     const char *losses;
     const char *snapshot;
     bool wants_map;
+    bool wants_memory;
     size_t sample_bytes;
     size_t threads;
     bool is_quiet;
@@ -58,7 +60,7 @@ static command defaults(void) {
     return c;
 }
 
-enum { OPTION_COUNT = 39 };
+enum { OPTION_COUNT = 40 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
@@ -109,6 +111,8 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"snapshot", "FILE", text, &c->snapshot, 0, 0,
          "write what the memory holds there (pickle)"},
         {"map", NULL, ASHLAR_OPTION_FLAG, &c->wants_map, 0, 0, "print where each weight lies"},
+        {"memory", NULL, ASHLAR_OPTION_FLAG, &c->wants_memory, 0, 0,
+         "print what each kind of memory takes, holds, and grows by"},
         {"quiet", NULL, ASHLAR_OPTION_FLAG, &c->is_quiet, 0, 0, "print nothing but errors"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
@@ -162,6 +166,9 @@ static ashlar_status finish(const command *c, ashlar_trainer *trainer,
     if (!c->is_quiet) {
         ashlar_report_print(stdout, report);
     }
+    if (c->wants_memory) {
+        ashlar_report_print_account(stdout, &report->stats, report->growth);
+    }
     return first;
 }
 
@@ -176,6 +183,11 @@ static void show(void *context, const ashlar_train_progress *now) {
     showing *s = context;
     if (!s->is_quiet) {
         ashlar_progress_show(&s->progress, now);
+    }
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* told at once, and by a quiet run too */
+        if ((now->found & 1u << tag) != 0) {
+            ashlar_report_print_growth(stderr, (ashlar_tag)tag, &now->growth[tag]);
+        }
     }
     if (s->losses != NULL) { /* flushed, for whoever watches a long training */
         fprintf(s->losses, "%zu %.17g\n", now->step, now->loss_step);

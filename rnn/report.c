@@ -1,25 +1,10 @@
 #include "report.h"
 
 #include "blas.h"
+#include "report_memory.h"
 
 static double mib(uint64_t bytes) {
     return (double)bytes / (1024.0 * 1024.0);
-}
-
-static void print_memory(FILE *out, const ashlar_train_report *r) {
-    const ashlar_stats *stats = &r->stats;
-    fprintf(out, "\nWhere memory went (MiB)      at peak   own peak\n");
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        const ashlar_tag_stats *t = &stats->tags[tag];
-        if (t->peak_bytes > 0) {
-            fprintf(out, "  %-24s %9.2f  %9.2f\n", ashlar_tag_name((ashlar_tag)tag),
-                    mib(t->at_peak_bytes), mib(t->peak_bytes));
-        }
-    }
-    fprintf(out, "  %-24s %9.2f\n", "live, all of them", mib(stats->live_peak_bytes));
-    fprintf(out, "  %-24s %9.2f  (%.3f x live)\n", "reserved from the device",
-            mib(stats->reserved_peak_bytes),
-            (double)stats->reserved_peak_bytes / (double)stats->live_peak_bytes);
 }
 
 static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
@@ -73,9 +58,12 @@ void ashlar_report_print(FILE *out, const ashlar_train_report *r) {
     fprintf(out, "The %zu parameters %s.\n", r->parameters,
             r->weights_contiguous ? "lie in one contiguous range, every view where it was placed"
                                   : "are NOT where the arena placed them");
-    print_memory(out, r);
+    ashlar_report_print_memory(out, &r->stats);
     print_step_memory(out, &r->step_memory);
     print_calls(out, r);
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        ashlar_report_print_growth(out, (ashlar_tag)tag, &r->growth[tag]);
+    }
 }
 
 static void put_config(ashlar_json_writer *w, const ashlar_task *task,
@@ -140,12 +128,7 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
                            s->served_planned + s->served_cached + s->served_same_stream +
                                s->served_idle);
     ashlar_json_add_bool(w, "weights_contiguous", r->weights_contiguous);
-    ashlar_json_put_key(w, "bytes_at_peak_by_tag");
-    ashlar_json_open_object(w);
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        ashlar_json_add_uint64(w, ashlar_tag_name((ashlar_tag)tag), s->tags[tag].at_peak_bytes);
-    }
-    ashlar_json_close_object(w);
+    ashlar_report_put_memory(w, s, r->growth);
 }
 
 void ashlar_report_put_device(ashlar_json_writer *w, const ashlar_device_info *device) {

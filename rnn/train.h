@@ -4,6 +4,7 @@
 #ifndef ASHLAR_TRAIN_H
 #define ASHLAR_TRAIN_H
 
+#include <ashlar/growth.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/rnn_layout.h>
 #include <ashlar/schedule.h>
@@ -42,6 +43,8 @@ typedef struct ashlar_train_progress {
     size_t length; /* T of this step */
     double tokens_per_s;
     double seconds; /* since the first step */
+    unsigned found; /* a bit 1 << tag for each tag that is now known to grow from step to step */
+    const ashlar_tag_growth *growth; /* [ASHLAR_TAG_COUNT], until the call returns */
 } ashlar_train_progress;
 
 /* What the process asked of the driver in one phase; choosing a context is not counted. */
@@ -88,6 +91,7 @@ typedef struct ashlar_train_report {
     ashlar_phase_calls setup, warmup, training;
     ashlar_step_memory step_memory;
     ashlar_stats stats;      /* at the end of training */
+    ashlar_tag_growth growth[ASHLAR_TAG_COUNT]; /* since the warm-up */
     bool weights_contiguous; /* ashlar_arena_check() */
 } ashlar_train_report;
 
