@@ -77,6 +77,7 @@ typedef struct ashlar_train_report {
     size_t warmed_length;    /* of the longest part of one: what was warmed up */
     size_t lengths_distinct; /* different T among the steps */
     size_t sequences;        /* pieces that one epoch has */
+    const char *unit;        /* what a token is; NULL: a "symbol" */
     uint64_t tokens;         /* trained on, padding left out */
     double epochs;
     uint64_t steps_skipped; /* by loss scaling */
@@ -133,5 +134,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_save(ashlar_trainer *trainer, con
 
 ashlar_task *ashlar_trainer_task(ashlar_trainer *trainer);
 ashlar_allocator *ashlar_trainer_allocator(ashlar_trainer *trainer);
+
+/* The key of the plan that steps of that length have, for ashlar_step_begin(). After a run. */
+uint64_t ashlar_trainer_key(const ashlar_trainer *trainer, size_t length);
 
 #endif /* ASHLAR_TRAIN_H */
