@@ -48,15 +48,16 @@ static void print_calls(FILE *out, const ashlar_train_report *r) {
 
 void ashlar_report_print(FILE *out, const ashlar_train_report *r) {
     const ashlar_stats *stats = &r->stats;
+    const char *unit = r->unit != NULL ? r->unit : "symbol";
     char resumed[32];
     (void)snprintf(resumed, sizeof resumed, " after %zu", r->resumed);
     fprintf(out,
-            "\n%zu steps%s on %s (%s:%d), %llu symbols in %.1f s: %.0f per second.\n"
-            "The loss went from %.4f to %.4f nats per symbol.\n",
+            "\n%zu steps%s on %s (%s:%d), %llu %ss in %.1f s: %.0f per second.\n"
+            "The loss went from %.4f to %.4f nats per %s.\n",
             r->steps, r->resumed > 0 ? resumed : "", r->device.name,
             r->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda",
-            r->device.ordinal, (unsigned long long)r->tokens, r->seconds, r->tokens_per_s,
-            r->loss_first, r->loss_last);
+            r->device.ordinal, (unsigned long long)r->tokens, unit, r->seconds, r->tokens_per_s,
+            r->loss_first, r->loss_last, unit);
     fprintf(
         out,
         "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one step of %zu,\n"
@@ -171,6 +172,9 @@ ashlar_status ashlar_report_write(const char *path, const ashlar_task *task,
     put_memory(&w, report);
     put_step_memory(&w, &report->step_memory);
     put_savings(&w, report);
+    if (task->table->put_results != NULL) {
+        task->table->put_results(task, &w);
+    }
     put_config(&w, task, config);
     ashlar_json_close_object(&w);
     const ashlar_status status = ashlar_json_writer_save(&w, path);

@@ -18,7 +18,6 @@
  * is taken and given back each time. Without it, LABEL does that work for all tokens at once.
  */
 #define ASHLAR_TAGGER_MOMENT_MAP(X)                                    \
-    X(UPLOAD, "copy the batch")                                        \
     X(SPELL, "characters, forward")                                    \
     X(JOIN, "join words and spellings")                                \
     X(READ, "words, forward")                                          \
@@ -39,10 +38,10 @@ typedef enum ashlar_tagger_moment {
 
 /*
  * Name, text, shape, tag, first and last moment. Letters as in tagger.h; T, B, C as in tag_batch.h.
- * Elements are of the tagger's type, but for int32 where it says so.
+ * Elements are of the tagger's type, but for int32 where it says so. The batch itself is not here:
+ * it is in device memory before the step begins (tag_batch.h).
  */
 #define ASHLAR_TAGGER_BUFFER_MAP(X)                                                            \
-    X(BATCH, "the batch", "int32 [(3 + C)T + 2, B]", BATCH, UPLOAD, SPELL_VECTORS)             \
     X(LETTERS, "characters' vectors", "[C, T*B, E_c]", ACTIVATIONS, SPELL, SPELL_WEIGHTS)      \
     X(SPELL_RESERVE, "characters' reserve", "of the RNN", RESERVE, SPELL, SPELL_WEIGHTS)       \
     X(SPELL_OUTPUTS, "characters' outputs", "[C, T*B, D*H_c]", ACTIVATIONS, SPELL, SPELL)      \

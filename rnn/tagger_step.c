@@ -111,6 +111,7 @@ ashlar_status ashlar_tagger_step(ashlar_tagger *tagger, const ashlar_tag_batch *
     step s = {.work = {.tagger = tagger,
                        .batch = batch,
                        .kind = ASHLAR_TAGGER_TRAIN,
+                       .arrays = ashlar_tag_batch_arrays(&batch->shape, batch->device),
                        .weight = weight != 0 ? weight : 1.0 / (double)batch->tokens,
                        .loss = loss},
               .sizes = sizes};
@@ -123,6 +124,7 @@ ashlar_status ashlar_tagger_predict(ashlar_tagger *tagger, const ashlar_tag_batc
     step s = {.work = {.tagger = tagger,
                        .batch = batch,
                        .kind = ASHLAR_TAGGER_PREDICT,
+                       .arrays = ashlar_tag_batch_arrays(&batch->shape, batch->device),
                        .weight = 1.0 / (double)batch->tokens,
                        .loss = loss,
                        .labels = labels},

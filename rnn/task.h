@@ -103,11 +103,14 @@ typedef struct ashlar_task_table {
     void (*fingerprint)(const ashlar_task *task, char *text, size_t bytes);
     /* Add the options to an open object. */
     void (*put_config)(const ashlar_task *task, ashlar_json_writer *writer);
+    /* Add what was found out about the model after its run; NULL: nothing was. */
+    void (*put_results)(const ashlar_task *task, ashlar_json_writer *writer);
 } ashlar_task_table;
 
 /* The head of every task. */
 struct ashlar_task {
     const ashlar_task_table *table;
+    const char *unit;         /* what a token is, in reports; NULL: a "symbol" */
     size_t max_length;        /* of a sequence of the supply */
     size_t max_part_length;   /* what is warmed up */
     size_t max_parts;

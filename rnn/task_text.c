@@ -100,6 +100,7 @@ static void facts(ashlar_task *task, ashlar_facts *f) {
     ashlar_facts_add_count(f, ASHLAR_METADATA_EMBEDDING, c->embedding);
     ashlar_facts_add_count(f, "ashlar.batch", c->batch);
     ashlar_facts_add_count(f, "ashlar.max_length", c->max_length);
+    ashlar_facts_add_count(f, "ashlar.stride", c->stride);
     ashlar_facts_add_count(f, "ashlar.accumulate", t->cut.micro);
     ashlar_facts_add_count(f, "ashlar.bptt", t->cut.part);
     ashlar_facts_add_count(f, "ashlar.recompute", t->cut.chunk);
@@ -138,6 +139,7 @@ static void put_config(const ashlar_task *task, ashlar_json_writer *w) {
     ashlar_json_add_uint64(w, "embedding", c->embedding);
     ashlar_json_add_uint64(w, "batch", c->batch);
     ashlar_json_add_uint64(w, "max_length", c->max_length);
+    ashlar_json_add_uint64(w, "stride", c->stride);
     ashlar_json_add_uint64(w, "accumulate", t->cut.micro);
     ashlar_json_add_uint64(w, "bptt", t->cut.part);
     ashlar_json_add_uint64(w, "recompute", t->cut.chunk);
@@ -433,7 +435,11 @@ static void choose_cut(text_task *t, size_t longest) {
 
 static ashlar_status build(text_task *t) {
     const ashlar_batcher_config supply = {
-        .batch = t->config.batch, .max_steps = t->config.max_length, .seed = t->config.seed};
+        .batch = t->config.batch,
+        .max_steps = t->config.max_length,
+        .seed = t->config.seed,
+        .stride = t->config.stride,
+    };
     if (t->config.accumulate > 1 && t->config.batch % t->config.accumulate != 0) {
         return ashlar_fail(ASHLAR_EINVAL,
                            "--accumulate: %zu does not divide the %zu sequences of --batch",

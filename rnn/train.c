@@ -169,6 +169,10 @@ ashlar_allocator *ashlar_trainer_allocator(ashlar_trainer *t) {
     return t->allocator;
 }
 
+uint64_t ashlar_trainer_key(const ashlar_trainer *t, size_t length) {
+    return ashlar_warmup_key(&t->warmup, length);
+}
+
 /*
  * What was asked of the driver since *last, which moves on to now. Events of the feed are queued
  * like copies, and are counted as such; those of the allocator would be its own management.
@@ -471,7 +475,8 @@ ashlar_status ashlar_trainer_run(ashlar_trainer *t,
                         .batch = t->task->batch,
                         .max_length = t->task->max_length,
                         .warmed_length = t->task->max_part_length,
-                        .sequences = t->task->sequences}};
+                        .sequences = t->task->sequences,
+                        .unit = t->task->unit}};
     ashlar_train_report *report = &r.report;
     ashlar_warmup_report warm;
     ashlar_driver_counts last = t->at_start;

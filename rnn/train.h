@@ -19,6 +19,7 @@ typedef struct ashlar_train_config {
     double dropout;
     size_t batch;      /* sequences per step */
     size_t max_length; /* longest sequence in steps; longer ones are cut into pieces */
+    size_t stride;     /* steps from one such piece's beginning to the next one's; 0: max_length */
     size_t accumulate; /* micro-batches that a step's batch is worked off in; 0 and 1: at once */
     size_t bptt;       /* steps of a part that gradients do not leave, each an update; 0: all */
     size_t recompute;  /* steps of a chunk that is run once more for its gradients; 0: not so */
@@ -84,6 +85,7 @@ typedef struct ashlar_train_report {
     size_t warmed_length;    /* of the longest part of one: what was warmed up */
     size_t lengths_distinct; /* different T among the steps */
     size_t sequences;        /* pieces that one epoch has */
+    const char *unit;        /* what a token is; NULL: a "symbol" */
     uint64_t tokens;         /* trained on, padding left out */
     double epochs;
     uint64_t steps_skipped; /* by loss scaling */
@@ -144,5 +146,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_save(ashlar_trainer *trainer, con
 
 ashlar_task *ashlar_trainer_task(ashlar_trainer *trainer);
 ashlar_allocator *ashlar_trainer_allocator(ashlar_trainer *trainer);
+
+/* The key of the plan that steps of that length have, for ashlar_step_begin(). After a run. */
+uint64_t ashlar_trainer_key(const ashlar_trainer *trainer, size_t length);
 
 #endif /* ASHLAR_TRAIN_H */
