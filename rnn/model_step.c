@@ -197,11 +197,14 @@ static ashlar_status backward(step *s) {
         TRY(ashlar_ops_linear_backward(m->ops, &linear, m->stream));
     }
     TRY(give(s, &s->b.logits));
-    TRY(give(s, &s->b.y));
+    if (!ashlar_rnn_backward_reads_output(m->rnn)) {
+        TRY(give(s, &s->b.y));
+    }
     TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
     TRY(run_rnn(s, ashlar_rnn_backward_data));
     TRY(give(s, &s->b.dy));
     TRY(run_rnn(s, ashlar_rnn_backward_weights));
+    TRY(give(s, &s->b.y));
     if (s->is_rehearsal) {
         return ASHLAR_OK;
     }
