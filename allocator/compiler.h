@@ -9,8 +9,13 @@
 #define ASHLAR_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define ASHLAR_NOINLINE __attribute__((noinline))
 /* A thread-local that is found without a call: the library then has to be loaded at start, or find
- * the few bytes in the room that the C library keeps for such cases. */
+ * the few bytes in the room that the C library keeps for such cases. The drop-in libraries do
+ * without, since who loads one may have filled that room. */
+#if defined(ASHLAR_DYNAMIC_TLS)
+#define ASHLAR_INITIAL_EXEC
+#else
 #define ASHLAR_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+#endif
 /* Where the function that this stands in returns to; NULL: not known. */
 #define ASHLAR_RETURN_ADDRESS() __builtin_return_address(0)
 #else

@@ -11,6 +11,7 @@
 #include "error.h"
 #include "file_buffer.h"
 #include "host.h"
+#include "svg.h"
 
 /* The page and the plot in it, in tenths of a pixel: whole numbers make short rectangles. */
 enum {
@@ -25,12 +26,8 @@ enum {
 };
 
 /* What a colour stands for: a tag, or sizes up to a limit. */
-enum { COLOURS = 8 };
+enum { COLOURS = ASHLAR_SVG_COLOURS };
 _Static_assert((int)ASHLAR_TAG_COUNT <= (int)COLOURS, "a colour for each tag");
-
-/* Neighbours differ in lightness too, for those who cannot tell the hues apart. */
-static const char *const colours[COLOURS] = {"#1f5f99", "#f0a830", "#38a08c", "#b03a2e",
-                                             "#b79ae0", "#55702a", "#6fc3ee", "#5c5c66"};
 
 /* The sizes of a colour end at 4 KiB, 32 KiB and so on; the last one has no end. */
 static size_t size_limit(unsigned colour) {
@@ -154,18 +151,6 @@ static ashlar_status find_peak(scene *s) {
 
 /* ---- text ---- */
 
-/* At most `most` bytes of it, as XML has to have them. */
-static void put_text(ashlar_file_buffer *file, const char *text, size_t most) {
-    for (size_t i = 0; i < most && text[i] != '\0'; i++) {
-        const char c = text[i];
-        if (c == '&' || c == '<' || c == '>') {
-            ashlar_file_buffer_print(file, "&%s;", c == '&' ? "amp" : c == '<' ? "lt" : "gt");
-        } else {
-            ashlar_file_buffer_put(file, c >= ' ' && c <= '~' ? &c : "?", 1);
-        }
-    }
-}
-
 enum { SIZE_TEXT_BYTES = 32, TITLE_BYTES = 120, NAME_BYTES = 24, LABEL_BYTES = 40 };
 
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -209,22 +194,16 @@ static unsigned y_of(const scene *s, size_t address) {
 static void put_head(const scene *s) {
     const ashlar_picture *p = s->picture;
     char peak[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
-    ashlar_file_buffer_print(
-        s->file,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
-        "height=\"%d\" font-family=\"sans-serif\" font-size=\"120\" fill=\"#222\">\n",
-        PAGE_WIDTH, PAGE_HEIGHT, PAGE_WIDTH / 10, PAGE_HEIGHT / 10);
-    ashlar_file_buffer_print(s->file, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
-                             PAGE_WIDTH, PAGE_HEIGHT);
+    ashlar_svg_begin(s->file, PAGE_WIDTH, PAGE_HEIGHT);
     ashlar_file_buffer_print(s->file, "<text x=\"%d\" y=\"300\" font-size=\"180\">", LEFT);
-    put_text(s->file, p->title, TITLE_BYTES);
+    ashlar_svg_put_text(s->file, p->title, TITLE_BYTES);
     ashlar_file_buffer_print(s->file,
                              "</text>\n<text x=\"%d\" y=\"520\">%zu blocks; peak of live "
                              "bytes %s",
                              LEFT, p->count, readable(s->peak_bytes, peak));
     if (p->limit_label != NULL) {
         ashlar_file_buffer_print(s->file, "; ");
-        put_text(s->file, p->limit_label, LABEL_BYTES);
+        ashlar_svg_put_text(s->file, p->limit_label, LABEL_BYTES);
         ashlar_file_buffer_print(s->file, " %s", readable(p->limit_bytes, limit));
     }
     ashlar_file_buffer_print(s->file, "</text>\n");
@@ -241,7 +220,7 @@ static void put_rectangle(const scene *s, size_t i) {
     ashlar_file_buffer_print(s->file, "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\"><title>",
                              x, y, width, height);
     if (block->name != NULL) {
-        put_text(s->file, block->name, NAME_BYTES);
+        ashlar_svg_put_text(s->file, block->name, NAME_BYTES);
     } else {
         ashlar_file_buffer_print(s->file, "#%zu", i);
     }
@@ -262,7 +241,7 @@ static void put_blocks(const scene *s) {
         if (!s->is_used[colour]) {
             continue;
         }
-        ashlar_file_buffer_print(s->file, "<g fill=\"%s\">\n", colours[colour]);
+        ashlar_file_buffer_print(s->file, "<g fill=\"%s\">\n", ashlar_svg_colours[colour]);
         for (size_t i = 0; i < s->picture->count; i++) {
             if (colour_of(s, &s->picture->blocks[i]) == colour) {
                 put_rectangle(s, i);
@@ -311,7 +290,7 @@ static void put_time_axis(const scene *s) {
                                  x, BOTTOM + 190, time, x, BOTTOM);
     }
     ashlar_file_buffer_print(s->file, "<text x=\"%d\" y=\"%d\">", (LEFT + RIGHT) / 2, BOTTOM + 380);
-    put_text(s->file, s->picture->time_unit, LABEL_BYTES);
+    ashlar_svg_put_text(s->file, s->picture->time_unit, LABEL_BYTES);
     ashlar_file_buffer_print(s->file,
                              "</text>\n</g>\n<path d=\"M%d %dV%dH%d\" fill=\"none\" "
                              "stroke=\"#222\" stroke-width=\"8\"/>\n",
@@ -343,7 +322,7 @@ static void put_lines(const scene *s) {
         ashlar_file_buffer_print(s->file,
                                  "<text x=\"%d\" y=\"%u\" text-anchor=\"end\" fill=\"#c00000\">",
                                  RIGHT, limit - 40);
-        put_text(s->file, p->limit_label, LABEL_BYTES);
+        ashlar_svg_put_text(s->file, p->limit_label, LABEL_BYTES);
         ashlar_file_buffer_print(s->file, " %s</text>\n", readable(p->limit_bytes, text));
     }
     ashlar_file_buffer_print(s->file, "</g>\n");
@@ -373,7 +352,7 @@ static void put_legend(const scene *s) {
         const unsigned y = BOTTOM + 550 + place / COLUMNS * ROW_HEIGHT;
         ashlar_file_buffer_print(
             s->file, "<rect x=\"%u\" y=\"%u\" width=\"120\" height=\"120\" fill=\"%s\"/>", x, y,
-            colours[colour]);
+            ashlar_svg_colours[colour]);
         ashlar_file_buffer_print(s->file, "<text x=\"%u\" y=\"%u\">", x + 180, y + 105);
         put_colour_name(s, colour);
         ashlar_file_buffer_print(s->file, ": %s at peak</text>\n",
@@ -400,6 +379,6 @@ ashlar_status ashlar_picture_write(const ashlar_picture *picture, const char *pa
     put_time_axis(&s);
     put_lines(&s);
     put_legend(&s);
-    ashlar_file_buffer_print(s.file, "</svg>\n");
+    ashlar_svg_end(s.file);
     return ashlar_file_buffer_commit(s.file);
 }

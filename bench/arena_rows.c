@@ -129,7 +129,9 @@ void ashlar_arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows) {
 
 /* ---- JSON ---- */
 
-static void put_row(ashlar_json_writer *w, const ashlar_arena_row *row) {
+static void put_row(ashlar_json_writer *w, const ashlar_arena_rows *rows,
+                    const ashlar_arena_row *row) {
+    const ashlar_arena_row *arena = beside(rows, row, ARENA);
     ashlar_json_open_object(w);
     ashlar_json_add_string(w, "case", row->case_name);
     ashlar_json_add_string(w, "operation", ashlar_arena_operation_name(row->operation));
@@ -137,6 +139,12 @@ static void put_row(ashlar_json_writer *w, const ashlar_arena_row *row) {
     ashlar_json_add_double(w, "ns", row->ns);
     ashlar_json_add_double(w, "bytes_per_s", speed(row));
     ashlar_json_add_double(w, "copy_bytes_per_s", row->copy_bytes_per_s);
+    ashlar_json_put_key(w, "over_arena");
+    if (arena != NULL) {
+        ashlar_json_put_double(w, row->ns / arena->ns);
+    } else {
+        ashlar_json_put_null(w);
+    }
     ashlar_json_close_object(w);
 }
 
@@ -145,7 +153,7 @@ ashlar_status ashlar_arena_rows_write(const char *path, const ashlar_arena_rows 
     ashlar_json_writer_init(&w, 2);
     ashlar_json_open_array(&w);
     for (size_t i = 0; i < rows->count; i++) {
-        put_row(&w, &rows->items[i]);
+        put_row(&w, rows, &rows->items[i]);
     }
     ashlar_json_close_array(&w);
     const ashlar_status status = ashlar_json_writer_save(&w, path);

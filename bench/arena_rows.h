@@ -75,7 +75,8 @@ void ashlar_arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows);
 
 /*
  * Write all rows as one JSON array, whole or not at all: {case, operation, subject, ns,
- * bytes_per_s, copy_bytes_per_s}. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ * bytes_per_s, copy_bytes_per_s, over_arena}; the last is the ratio of ns to the arena's. Errors:
+ * ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_arena_rows_write(const char *path,
                                                         const ashlar_arena_rows *rows);

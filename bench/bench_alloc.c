@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device_impl.h"
 #include "error.h"
 #include "instructions.h"
 #include "measure.h"
+#include "peer_loaded.h"
 
 /*
  * Rounds are shorter than a time slice, and many: on a busy machine most of them then run without
@@ -77,17 +79,23 @@ ashlar_status ashlar_bench_check(const ashlar_bench_config *config) {
     return status;
 }
 
-static bool is_usual(const ashlar_bench_config *config, const ashlar_peer *peer) {
+/* device   NULL: not known */
+static bool is_usual(const ashlar_bench_config *config, const ashlar_device *device,
+                     const ashlar_peer *peer) {
     if (config->is_of_plans) {
         return peer == ashlar_peer_ashlar() || peer == ashlar_peer_plan() ||
-               peer == ashlar_peer_floor();
+               peer == ashlar_peer_floor() || ashlar_peer_is_loaded(peer);
+    }
+    if (peer == ashlar_peer_cuda_async()) {
+        return device != NULL && device->info.kind == ASHLAR_DEVICE_CUDA;
     }
     return peer != ashlar_peer_plan() && peer != ashlar_peer_none();
 }
 
-static bool is_chosen(const ashlar_bench_config *config, const ashlar_peer *peer) {
+static bool is_chosen(const ashlar_bench_config *config, const ashlar_device *device,
+                      const ashlar_peer *peer) {
     if (config->subjects.count == 0) {
-        return is_usual(config, peer);
+        return is_usual(config, device, peer);
     }
     size_t i = 0;
     while (i < config->subjects.count && strcmp(config->subjects.items[i], peer->name) != 0) {
@@ -97,13 +105,13 @@ static bool is_chosen(const ashlar_bench_config *config, const ashlar_peer *peer
 }
 
 /* In the order of the report, whatever the order of the options. */
-static size_t choose_peers(const ashlar_bench_config *config,
+static size_t choose_peers(const ashlar_bench_config *config, const ashlar_device *device,
                            const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
     const ashlar_peer *all[ASHLAR_PEERS_MAX];
     const size_t all_count = ashlar_peers(all);
     size_t count = 0;
     for (size_t i = 0; i < all_count; i++) {
-        if (is_chosen(config, all[i])) {
+        if (is_chosen(config, device, all[i])) {
             out[count++] = all[i];
         }
     }
@@ -136,7 +144,7 @@ static ashlar_status measure_one(ashlar_device *device, const ashlar_bench_confi
     };
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     ashlar_measurement results[ASHLAR_PEERS_MAX];
-    const size_t count = choose_peers(config, peers), first = rows->count;
+    const size_t count = choose_peers(config, device, peers), first = rows->count;
     ashlar_status status = ashlar_measure(&how, workload, peers, count, results);
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         const ashlar_bench_row row = {
@@ -146,6 +154,7 @@ static ashlar_status measure_one(ashlar_device *device, const ashlar_bench_confi
             .subject = peers[i]->name,
             .ns_pair = results[i].ns_pair,
             .driver_calls = results[i].driver_calls,
+            .hides_calls = peers[i]->hides_calls,
             .reserved_over_live = results[i].reserved_over_live,
             .ns_step = config->is_of_plans ? results[i].ns_pair * pairs_of_step(workload) : 0,
         };
@@ -205,7 +214,7 @@ static ashlar_status record_4096(ashlar_workload *out) {
 ashlar_status ashlar_bench_pairs(ashlar_device *device, const ashlar_bench_config *config,
                                  size_t pairs) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    const size_t count = choose_peers(config, peers);
+    const size_t count = choose_peers(config, device, peers);
     ashlar_workload workload;
     ashlar_status status = record_4096(&workload);
     if (status != ASHLAR_OK) {
@@ -222,7 +231,7 @@ ashlar_status ashlar_bench_pairs(ashlar_device *device, const ashlar_bench_confi
 ashlar_status ashlar_bench_instructions(const char *device, const ashlar_bench_config *config,
                                         ashlar_bench_rows *rows) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    const size_t count = choose_peers(config, peers);
+    const size_t count = choose_peers(config, NULL, peers);
     double of_loop = 0;
     ashlar_status status = ashlar_instructions_of_pair(device, ashlar_peer_none()->name, &of_loop);
     if (status != ASHLAR_OK) {

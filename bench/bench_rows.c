@@ -67,7 +67,11 @@ void ashlar_bench_print_rows(FILE *out, const ashlar_bench_rows *rows, size_t fi
         print_cell(out, 10, 1, row->ns_pair);
         print_cell(out, 9, 2, over(rows, row, "floor"));
         print_cell(out, 9, 2, over(rows, row, "ashlar"));
-        fprintf(out, " %13llu", (unsigned long long)row->driver_calls);
+        if (row->hides_calls) {
+            fprintf(out, " %13s", "-");
+        } else {
+            fprintf(out, " %13llu", (unsigned long long)row->driver_calls);
+        }
         print_cell(out, 14, 3, row->reserved_over_live);
         fputc('\n', out);
     }
@@ -85,7 +89,8 @@ static void put_positive(ashlar_json_writer *w, const char *key, double number) 
     }
 }
 
-static void put_row(ashlar_json_writer *w, const ashlar_bench_row *row) {
+static void put_row(ashlar_json_writer *w, const ashlar_bench_rows *rows,
+                    const ashlar_bench_row *row) {
     ashlar_json_open_object(w);
     ashlar_json_add_string(w, "workload", row->workload);
     ashlar_json_add_string(w, "variant", row->variant);
@@ -93,12 +98,14 @@ static void put_row(ashlar_json_writer *w, const ashlar_bench_row *row) {
     ashlar_json_add_string(w, "subject", row->subject);
     put_positive(w, "ns_pair", row->ns_pair);
     ashlar_json_put_key(w, "driver_calls");
-    if (row->ns_pair > 0) {
+    if (row->ns_pair > 0 && !row->hides_calls) {
         ashlar_json_put_uint64(w, row->driver_calls);
     } else {
         ashlar_json_put_null(w);
     }
     put_positive(w, "reserved_over_live", row->reserved_over_live);
+    put_positive(w, "over_floor", over(rows, row, "floor"));
+    put_positive(w, "over_ashlar", over(rows, row, "ashlar"));
     if (row->instructions > 0) {
         put_positive(w, "instructions", row->instructions);
     }
@@ -111,7 +118,7 @@ static void put_row(ashlar_json_writer *w, const ashlar_bench_row *row) {
 void ashlar_bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows) {
     ashlar_json_open_array(w);
     for (size_t i = 0; i < rows->count; i++) {
-        put_row(w, &rows->items[i]);
+        put_row(w, rows, &rows->items[i]);
     }
     ashlar_json_close_array(w);
 }

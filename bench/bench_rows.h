@@ -18,7 +18,8 @@ typedef struct ashlar_bench_row {
     size_t threads;
     const char *subject;
     double ns_pair;            /* 0: not timed */
-    uint64_t driver_calls;     /* known where ns_pair is */
+    uint64_t driver_calls;     /* known where ns_pair is, unless: */
+    bool hides_calls;
     double reserved_over_live; /* 0: not known */
     double instructions;       /* of a pair; 0: not counted */
     double ns_step;            /* of a step of the program; 0: not timed */
@@ -52,8 +53,9 @@ void ashlar_bench_rows_put(ashlar_json_writer *w, const ashlar_bench_rows *rows)
 
 /*
  * Write all rows as one JSON array, whole or not at all: {workload, variant, threads, subject,
- * ns_pair, driver_calls, reserved_over_live}, null where it is not known, `instructions` where they
- * were counted, and `ns_step` where steps were timed. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ * ns_pair, driver_calls, reserved_over_live, over_floor, over_ashlar}, null where it is not known,
+ * `instructions` where they were counted, and `ns_step` where steps were timed. The two ratios are
+ * those of ns_pair, as in the table. Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_bench_rows_write(const char *path,
                                                         const ashlar_bench_rows *rows);

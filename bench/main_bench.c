@@ -5,9 +5,11 @@
 #include "bench_alloc.h"
 #include "bench_arena.h"
 #include "bench_pack.h"
+#include "bench_rnn.h"
 #include "error.h"
 #include "host.h"
-#include "peer.h"
+#include "main_results.h"
+#include "peer_loaded.h"
 #include "program.h"
 
 static const char program[] = "ashlar-bench";
@@ -22,17 +24,18 @@ typedef struct command {
     ashlar_bench_config config;
     const char *json;
     const char *device;
+    ashlar_option_list peers; /* shared objects */
     size_t pairs; /* 0: measure */
     char **files; /* [file_count], MiniMalloc's problems: to be packed, and nothing else done */
     size_t file_count;
     size_t capacity; /* of their plans */
     size_t seconds;  /* to search for each */
     bool counts_instructions;
-    bool is_of_arenas;
+    bool is_of_arenas, is_of_rnns;
     bool wants_help;
 } command;
 
-enum { OPTION_COUNT = 11, PACKING_TRIES = 5 };
+enum { OPTION_COUNT = 12, PACKING_TRIES = 5 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option all[OPTION_COUNT] = {
@@ -43,6 +46,8 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"workload", "NAME", ASHLAR_OPTION_LIST, &c->config.workloads, 0, 0,
          "only this one (NAME or NAME/VARIANT)"},
         {"subject", "NAME", ASHLAR_OPTION_LIST, &c->config.subjects, 0, 0, "only this one"},
+        {"peer", "FILE", ASHLAR_OPTION_LIST, &c->peers, 0, 0,
+         "a shared object that is a further subject, see below"},
         {"threads", "N", ASHLAR_OPTION_COUNT, &c->config.threads, 0, ASHLAR_PEER_THREADS_MAX,
          "on so many; 0: 1, and one_size on 2 as well"},
         {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write the rows there"},
@@ -61,12 +66,13 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
 static void print_help(const ashlar_option *options) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     const size_t count = ashlar_peers(peers);
-    printf("Usage: %s [alloc|plan|arena] [OPTION]...\n"
+    printf("Usage: %s [alloc|plan|arena|rnn] [OPTION]...\n"
            "       %s plan FILE... [OPTION]...\n"
+           "       %s machine|report ...\n"
            "What one malloc + free pair costs on the host: beside other allocators (alloc), or\n"
            "served from a plan (plan), and what packing one takes. FILE: a problem as MiniMalloc\n"
            "reads it (id,lower,upper,size), which is packed, and nothing else is done.\n\n",
-           program, program);
+           program, program, program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
     printf("\nSubjects of this build:");
     for (size_t i = 0; i < count; i++) {
@@ -82,19 +88,39 @@ static void print_help(const ashlar_option *options) {
         "Reserved/live compares the peaks. `floor` is the least work that any allocator of\n"
         "device memory has: a thread's own free list, and a page map to find the block.\n"
         "JSON: an array of rows {workload, variant, threads, subject, ns_pair, driver_calls,\n"
-        "reserved_over_live}, null where it is not known; with --instructions also that.\n"
+        "reserved_over_live, over_floor, over_ashlar}, null where it is not known; with\n"
+        "--instructions also that.\n"
         "Of plan: {rows, packings}, rows with ns_step. There `ashlar` is the thread cache where\n"
         "blocks are small (one_size, rnn_step/N: N times 20 pairs in a step, which begins and\n"
         "ends within what is timed), and `plan` the same with its steps replayed.\n"
         "The targets at the end do not change the exit status. The software device has 64 GiB\n"
         "here unless ASHLAR_SOFT says otherwise.\n\n"
+        "--peer FILE.so: a subject named as the file. It exports, with C's names, what PyTorch's\n"
+        "pluggable allocators do (other names: --peer FILE.so:ALLOC,FREE):\n"
+        "    void *alloc(size_t bytes, int device, cudaStream_t stream);\n"
+        "    void free(void *ptr, size_t bytes, int device, cudaStream_t stream);\n"
+        "Several threads call them at once where a list has several. On the software device the\n"
+        "stream is not CUDA's, so that an object that calls CUDA is for --device cuda. It keeps\n"
+        "what it has cached from list to list; every other subject begins anew. cuda_async is\n"
+        "what cudaMallocAsync calls, and only there on a CUDA device.\n\n"
         "arena: adamw, zero, norm, flatten, replicate and checkpoint of CASE[/OPERATION] in one\n"
         "range, tensor by tensor and in lists of 36, beside a copy of the same bytes by a loop "
         "(or\n"
         "memcpy) and as many threads. Takes --smoke, --workload, --json, --device. JSON: rows\n"
-        "{case, operation, subject, ns, bytes_per_s, copy_bytes_per_s}. Cases, all of fp32 "
-        "tensors:\n");
+        "{case, operation, subject, ns, bytes_per_s, copy_bytes_per_s, over_arena}. Cases, all\n"
+        "of fp32 tensors:\n");
     ashlar_bench_arena_print_cases(stdout);
+    printf(
+        "\n"
+        "rnn: forward and backward of recurrent networks, the buffers of each step from the\n"
+        "allocator (ashlar), from the driver (driver_each_step) or taken once (static_buffer: the\n"
+        "limit), and the same network by oneDNN where this build has it, its reorders of weights\n"
+        "included and padding computed. Takes --smoke, --workload, --subject, --threads (0: all),\n"
+        "--json, --device. JSON: {processor, products, onednn, threads, rows}, rows of {case,\n"
+        "subject, ms_forward, ms_backward, ms_step, steps_per_s, over_static, over_onednn,\n"
+        "product_share}. Cases, all of fp32:");
+    ashlar_bench_rnn_print_cases(stdout);
+    ashlar_results_print_help();
 }
 
 static ashlar_status measure(ashlar_device *device, const command *c, ashlar_bench_rows *rows) {
@@ -183,7 +209,7 @@ static ashlar_status write_plan_json(const char *path, const results *r) {
 
 static ashlar_status check_arena_options(const command *c) {
     const bool has_others = c->config.subjects.count > 0 || c->config.threads != 0 ||
-                            c->pairs != 0 || c->counts_instructions;
+                            c->peers.count > 0 || c->pairs != 0 || c->counts_instructions;
     return has_others ? ashlar_fail(ASHLAR_EINVAL, "arena: takes --smoke, --workload, --json and "
                                                    "--device only; leave out the others")
                       : ASHLAR_OK;
@@ -221,6 +247,46 @@ static ashlar_status run_arenas(const command *c) {
     return status == ASHLAR_OK ? measure_arenas(c, &config) : status;
 }
 
+/* ---- rnn ---- */
+
+static ashlar_status check_rnn_options(const command *c) {
+    return c->pairs != 0 || c->counts_instructions
+               ? ashlar_fail(ASHLAR_EINVAL, "rnn: takes --smoke, --workload, --subject, --threads, "
+                                            "--json and --device only; leave out the others")
+               : ASHLAR_OK;
+}
+
+static ashlar_status measure_rnns(const command *c, const ashlar_bench_rnn_config *config) {
+    ashlar_rnn_results rows = {0};
+    ashlar_device *device = NULL;
+    ashlar_status status = ashlar_device_open(c->device, &device);
+    if (status == ASHLAR_OK) {
+        status = ashlar_bench_rnn(device, config, &rows);
+        ashlar_device_close(device);
+    }
+    if (status == ASHLAR_OK) {
+        printf("\n");
+        ashlar_rnn_results_print_targets(stdout, &rows);
+    }
+    return status == ASHLAR_OK && c->json != NULL ? ashlar_rnn_results_write(c->json, &rows)
+                                                  : status;
+}
+
+static ashlar_status run_rnns(const command *c) {
+    const ashlar_bench_rnn_config config = {.is_smoke = c->config.is_smoke,
+                                            .wanted = c->config.workloads,
+                                            .subjects = c->config.subjects,
+                                            .threads = c->config.threads};
+    ashlar_status status = check_rnn_options(c);
+    if (status == ASHLAR_OK) {
+        status = ashlar_bench_rnn_check(&config);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_program_check_writable(c->json);
+    }
+    return status == ASHLAR_OK ? measure_rnns(c, &config) : status;
+}
+
 /* ---- alloc and plan ---- */
 
 static ashlar_status run_group(const command *c, results *r) {
@@ -254,6 +320,18 @@ static ashlar_status run_command(const command *c) {
     return status;
 }
 
+/* Before anything else asks which subjects there are. */
+static ashlar_status load_peers(const command *c) {
+    ashlar_status status = ASHLAR_OK;
+    if (c->peers.count > 0 && c->counts_instructions) {
+        return ashlar_fail(ASHLAR_EINVAL, "--instructions: not of peers; leave out --peer");
+    }
+    for (size_t i = 0; i < c->peers.count && status == ASHLAR_OK; i++) {
+        status = ashlar_peer_load(c->peers.items[i]);
+    }
+    return status;
+}
+
 static int run_words(command *c, const ashlar_option *options, int argc, char **argv) {
     if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK) {
         return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
@@ -264,7 +342,12 @@ static int run_words(command *c, const ashlar_option *options, int argc, char **
     }
     const bool needs_little = c->counts_instructions || c->pairs != 0;
     (void)setenv("ASHLAR_SOFT", needs_little ? soft_for_pairs : soft_for_lists, 0);
-    const ashlar_status status = c->is_of_arenas ? run_arenas(c) : run_command(c);
+    ashlar_status status = load_peers(c);
+    if (status == ASHLAR_OK) {
+        status = c->is_of_arenas ? run_arenas(c)
+                 : c->is_of_rnns ? run_rnns(c)
+                                 : run_command(c);
+    }
     return status == ASHLAR_OK
                ? 0
                : ashlar_program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
@@ -286,7 +369,9 @@ static int run(int argc, char **argv) {
     list_options(&c, options);
     c.config.is_of_plans = argc > 1 && strcmp(argv[1], "plan") == 0;
     c.is_of_arenas = argc > 1 && strcmp(argv[1], "arena") == 0;
-    if (c.config.is_of_plans || c.is_of_arenas || (argc > 1 && strcmp(argv[1], "alloc") == 0)) {
+    c.is_of_rnns = argc > 1 && strcmp(argv[1], "rnn") == 0;
+    if (c.config.is_of_plans || c.is_of_arenas || c.is_of_rnns ||
+        (argc > 1 && strcmp(argv[1], "alloc") == 0)) {
         argc--;
         argv++;
     }
@@ -300,5 +385,8 @@ static int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     ashlar_program_init();
-    return ashlar_program_finish(program, run(argc, argv));
+    const int exit_status = ashlar_results_are_meant(argc, argv)
+                                ? ashlar_results_run(program, argc - 1, argv + 1)
+                                : run(argc, argv);
+    return ashlar_program_finish(program, exit_status);
 }

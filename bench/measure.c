@@ -20,6 +20,7 @@ typedef struct subject {
     void *self;
     bool is_created;
     void **slots;   /* [threads, slot_stride]; NULL: the slot is free */
+    size_t *sizes;  /* as slots, of what they hold; only for a peer that gives by size */
     size_t repeats; /* of the body in a round */
     size_t rounds;  /* that it takes part in */
     double ns_pair[ASHLAR_MEASURE_ROUNDS_MAX];
@@ -69,15 +70,41 @@ static bool run_ops(const subject *s, ashlar_stream stream, void **slots, const 
     return true;
 }
 
+/* The same for a peer that is told what it gets back: its caller has to remember that. */
+static bool run_sized_ops(const subject *s, ashlar_stream stream, void **slots, size_t *sizes,
+                          const ashlar_op **at, const ashlar_op *end) {
+    void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
+    void (*const give)(void *, void *, size_t, ashlar_stream) = s->peer->give_sized;
+    void *const self = s->self;
+    for (const ashlar_op *op = *at; op != end; op++) {
+        void **slot = &slots[op->slot];
+        if (op->bytes == 0) {
+            give(self, *slot, sizes[op->slot], stream);
+            *slot = NULL;
+            continue;
+        }
+        *slot = take(self, op->bytes, stream);
+        sizes[op->slot] = op->bytes;
+        if (*slot == NULL) {
+            *at = op;
+            return false;
+        }
+    }
+    return true;
+}
+
 static ashlar_status run_range(const subject *s, const bench *b, size_t thread, size_t begin,
                                size_t end) {
     const ashlar_workload *w = b->workload;
-    const ashlar_op *at = w->ops + begin;
-    void **slots = s->slots + thread * slot_stride(w);
-    return run_ops(s, b->streams[thread], slots, &at, w->ops + end)
-               ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_ENOMEM, "bench: %s has no block of %u bytes in %s",
-                             s->peer->name, at->bytes, w->name);
+    const ashlar_op *at = w->ops + begin, *stop = w->ops + end;
+    const size_t first = thread * slot_stride(w);
+    const bool is_done =
+        s->sizes == NULL
+            ? run_ops(s, b->streams[thread], s->slots + first, &at, stop)
+            : run_sized_ops(s, b->streams[thread], s->slots + first, s->sizes + first, &at, stop);
+    return is_done ? ASHLAR_OK
+                   : ashlar_fail(ASHLAR_ENOMEM, "bench: %s has no block of %u bytes in %s",
+                                 s->peer->name, at->bytes, w->name);
 }
 
 /* The step has ended even where this fails. */
@@ -147,10 +174,14 @@ static ashlar_status run(const bench *b, subject *s, size_t begin, size_t end, s
 /* --- set-up and end -------------------------------------------------------------------------- */
 
 static ashlar_status create_subject(const bench *b, subject *s, const ashlar_peer *peer) {
+    const size_t count = b->config->threads * slot_stride(b->workload);
     s->peer = peer;
-    s->slots =
-        ashlar_host_calloc(b->config->threads * slot_stride(b->workload), sizeof s->slots[0]);
-    if (s->slots == NULL) {
+    s->self = peer->origin;
+    s->slots = ashlar_host_calloc(count, sizeof s->slots[0]);
+    if (peer->give_sized != NULL) {
+        s->sizes = ashlar_host_calloc(count, sizeof s->sizes[0]);
+    }
+    if (s->slots == NULL || (peer->give_sized != NULL && s->sizes == NULL)) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the slots");
     }
     const ashlar_status status =
@@ -164,13 +195,16 @@ static ashlar_status give_rest(void *arg, size_t thread) {
     const stretch *part = arg;
     const subject *s = part->subject;
     const size_t slot_count = part->bench->workload->slot_count;
+    const size_t first = thread * slot_stride(part->bench->workload);
     const ashlar_status status = enter(s, thread);
     for (size_t i = 0; i < slot_count && status == ASHLAR_OK; i++) {
-        void **slot = &s->slots[thread * slot_stride(part->bench->workload) + i];
-        if (*slot != NULL) {
+        void **slot = &s->slots[first + i];
+        if (*slot != NULL && s->sizes == NULL) {
             s->peer->give(s->self, *slot);
-            *slot = NULL;
+        } else if (*slot != NULL) {
+            s->peer->give_sized(s->self, *slot, s->sizes[first + i], part->bench->streams[thread]);
         }
+        *slot = NULL;
     }
     if (status == ASHLAR_OK) {
         leave(s);
@@ -189,6 +223,7 @@ static void destroy_subject(const bench *b, subject *s) {
         s->peer->destroy(s->self);
     }
     ashlar_host_free(s->slots);
+    ashlar_host_free(s->sizes);
 }
 
 static ashlar_status set_up(bench *b, const ashlar_peer *const *peers, size_t count) {

@@ -4,6 +4,7 @@
 #ifndef ASHLAR_PEER_H
 #define ASHLAR_PEER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,15 +28,19 @@ enum { ASHLAR_PEER_THREADS_MAX = 64 };
  */
 typedef struct ashlar_peer {
     const char *name;
-    ashlar_status (*create)(ashlar_device *device, void **self);
+    const char *version; /* NULL: it has none, or tells none */
+    ashlar_status (*create)(ashlar_device *device, void **self); /* *self: `origin` before */
     void (*destroy)(void *self); /* all has been given back */
     ashlar_status (*enter)(void *self, size_t thread);
     void (*leave)(void *self);
     void *(*take)(void *self, size_t bytes, ashlar_stream stream); /* NULL: it could not */
-    void (*give)(void *self, void *ptr);
+    void (*give)(void *self, void *ptr); /* or, for those that are to be told what was taken: */
     void (*usage)(void *self, ashlar_peer_usage *out);
     ashlar_status (*begin_step)(void *self, ashlar_stream stream);
     ashlar_status (*end_step)(void *self);
+    void (*give_sized)(void *self, void *ptr, size_t bytes, ashlar_stream stream);
+    void *origin;
+    bool hides_calls; /* it calls the driver past our table, so that nobody counts */
 } ashlar_peer;
 
 const ashlar_peer *ashlar_peer_ashlar(void);
@@ -44,15 +49,16 @@ const ashlar_peer *ashlar_peer_cub(void);      /* NULL where the build has no CU
 const ashlar_peer *ashlar_peer_jemalloc(void); /* NULL where the build has none */
 const ashlar_peer *ashlar_peer_glibc(void);
 const ashlar_peer *ashlar_peer_driver(void);
+const ashlar_peer *ashlar_peer_cuda_async(void); /* usual on CUDA devices; there is no other way */
 const ashlar_peer *ashlar_peer_plan(void); /* ashlar in steps; only where it is asked for */
 const ashlar_peer *ashlar_peer_none(void); /* the empty loop; only where it is asked for */
 
-/* Those that the build has, in the order of the report: ashlar, floor, the others, plan,
- * none. */
-enum { ASHLAR_PEERS_MAX = 8 };
+/* Those that there are, in the order of the report: ashlar, floor, the build's others, those that
+ * were loaded (peer_loaded.h), plan, none. */
+enum { ASHLAR_PEERS_LOADED_MAX = 7, ASHLAR_PEERS_MAX = 9 + ASHLAR_PEERS_LOADED_MAX };
 size_t ashlar_peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]);
 
-/* The one of that name; NULL: there is none in this build. */
+/* The one of that name; NULL: there is none. */
 const ashlar_peer *ashlar_peer_find(const char *name);
 
 #endif /* ASHLAR_PEER_H */

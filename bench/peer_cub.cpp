@@ -1,6 +1,7 @@
 // peer_cub.cpp - CUB's CachingDeviceAllocator, set as well as it can be, on our device.
 #include <cub/util_allocator.cuh>
 
+#include <cstdio>
 #include <new>
 
 #include "cudart.h"
@@ -52,11 +53,14 @@ void usage(void *self, ashlar_peer_usage *out) {
     }
 }
 
-const ashlar_peer peer = {"cub", create, destroy, nullptr, nullptr,
-                          take,  give,   usage,   nullptr, nullptr};
+char version[16]; // made when the subject is asked for
+
+const ashlar_peer peer = {"cub", version, create,  destroy, nullptr, nullptr, take,
+                          give,  usage,   nullptr, nullptr, nullptr, nullptr, false};
 
 } // namespace
 
 extern "C" const ashlar_peer *ashlar_peer_cub(void) {
+    (void)std::snprintf(version, sizeof version, "%d.%d", CUB_MAJOR_VERSION, CUB_MINOR_VERSION);
     return &peer;
 }

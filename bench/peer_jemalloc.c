@@ -6,7 +6,12 @@
  */
 #include "peer.h"
 
+#include <jemalloc/jemalloc.h>
 #include <stdlib.h>
+
+#define TEXT_OF(x) #x
+#define VERSION_OF(major, minor, fix) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(fix)
+#define VERSION VERSION_OF(JEMALLOC_VERSION_MAJOR, JEMALLOC_VERSION_MINOR, JEMALLOC_VERSION_BUGFIX)
 
 static void *take(void *self, size_t bytes, ashlar_stream stream) {
     (void)self;
@@ -20,6 +25,7 @@ static void give(void *self, void *ptr) {
 }
 
 const ashlar_peer *ashlar_peer_jemalloc(void) {
-    static const ashlar_peer peer = {.name = "jemalloc", .take = take, .give = give};
+    static const ashlar_peer peer = {
+        .name = "jemalloc", .version = VERSION, .take = take, .give = give};
     return &peer;
 }

@@ -2,18 +2,29 @@
 
 #include <string.h>
 
-size_t ashlar_peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
-    const ashlar_peer *all[ASHLAR_PEERS_MAX] = {
-        ashlar_peer_ashlar(), ashlar_peer_floor(),  ashlar_peer_cub(),  ashlar_peer_jemalloc(),
-        ashlar_peer_glibc(),  ashlar_peer_driver(), ashlar_peer_plan(), ashlar_peer_none(),
-    };
-    size_t count = 0;
-    for (size_t i = 0; i < ASHLAR_PEERS_MAX; i++) {
-        if (all[i] != NULL) {
-            out[count++] = all[i];
-        }
+#include "peer_loaded.h"
+
+static size_t add(const ashlar_peer *out[], size_t count, const ashlar_peer *peer) {
+    if (peer != NULL) {
+        out[count++] = peer;
     }
     return count;
+}
+
+size_t ashlar_peers(const ashlar_peer *out[ASHLAR_PEERS_MAX]) {
+    size_t count = 0;
+    count = add(out, count, ashlar_peer_ashlar());
+    count = add(out, count, ashlar_peer_floor());
+    count = add(out, count, ashlar_peer_cub());
+    count = add(out, count, ashlar_peer_jemalloc());
+    count = add(out, count, ashlar_peer_glibc());
+    count = add(out, count, ashlar_peer_driver());
+    count = add(out, count, ashlar_peer_cuda_async());
+    for (size_t i = 0; i < ASHLAR_PEERS_LOADED_MAX; i++) {
+        count = add(out, count, ashlar_peer_loaded(i));
+    }
+    count = add(out, count, ashlar_peer_plan());
+    return add(out, count, ashlar_peer_none());
 }
 
 const ashlar_peer *ashlar_peer_find(const char *name) {

@@ -4,6 +4,7 @@
 
 #include <ashlar/checkpoint.h>
 
+#include "batcher.h"
 #include "blas.h"
 #include "error.h"
 #include "file_read.h"

@@ -11,6 +11,7 @@
 #include "program.h"
 #include "progress.h"
 #include "report.h"
+#include "task_text.h"
 #include "text.h"
 #include "train_rule.h"
 
@@ -139,14 +140,14 @@ static void print_start(const command *c, const ashlar_corpus *corpus) {
  */
 static ashlar_status finish(const command *c, ashlar_trainer *trainer,
                             const ashlar_train_report *report) {
-    ashlar_model *model = ashlar_trainer_model(trainer);
+    ashlar_task *task = ashlar_trainer_task(trainer);
     const char *file = c->train.save_file;
     ashlar_status first = file != NULL ? ashlar_trainer_save(trainer, file) : ASHLAR_OK;
     if (first == ASHLAR_OK && c->json != NULL) {
-        first = ashlar_report_write(c->json, &c->train, report);
+        first = ashlar_report_write(c->json, task, &c->train, report);
     }
     if (c->snapshot != NULL) {
-        const ashlar_status status = ashlar_snapshot_write(model->allocator, c->snapshot);
+        const ashlar_status status = ashlar_snapshot_write(ashlar_trainer_allocator(trainer), c->snapshot);
         first = first == ASHLAR_OK ? status : first;
     }
     if (!c->is_quiet && c->sample_bytes > 0) {
@@ -155,11 +156,11 @@ static ashlar_status finish(const command *c, ashlar_trainer *trainer,
             .sampler = {.choice = {.temperature = 0.7, .top_p = 1}, .seed = c->train.seed},
             .bytes = c->sample_bytes,
         };
-        const ashlar_status status = ashlar_text_write(model, stdout, &text, NULL);
+        const ashlar_status status = ashlar_text_write(ashlar_task_text_model(task), stdout, &text, NULL);
         first = first == ASHLAR_OK ? status : first;
     }
     if (!c->is_quiet) {
-        ashlar_report_print(stdout, &c->train, report);
+        ashlar_report_print(stdout, report);
     }
     return first;
 }
@@ -219,11 +220,15 @@ static ashlar_status print_map(const ashlar_arena *arena) {
 }
 
 static ashlar_status train(const command *c, ashlar_device *device, const ashlar_corpus *corpus) {
+    ashlar_task *task = NULL;
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
-    ashlar_status status = ashlar_trainer_create(device, corpus, &c->train, &trainer);
+    ashlar_status status = ashlar_task_text_create(corpus, &c->train, &task);
+    if (status == ASHLAR_OK) {
+        status = ashlar_trainer_create(device, task, &c->train, &trainer);
+    }
     if (status == ASHLAR_OK && c->wants_map) {
-        status = print_map(ashlar_trainer_model(trainer)->arena);
+        status = print_map(ashlar_trainer_task(trainer)->arena);
     }
     if (status == ASHLAR_OK) {
         status = run_trainer(c, trainer, &report);

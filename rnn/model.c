@@ -7,6 +7,8 @@
 #include "host.h"
 #include "random.h"
 
+enum { STATE_ALIGN = 256 }; /* of a set of states, and of its cells */
+
 /* The arena's tensor numbers of the model's parts. */
 typedef struct tensors {
     size_t embedding, stack, weight, bias;
@@ -16,17 +18,17 @@ static ashlar_status declare(ashlar_model *model, tensors *t) {
     const ashlar_model_config *c = &model->config;
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
     ashlar_arena *arena = model->arena;
-    ashlar_status status = ashlar_arena_add(arena, "embedding.weight", ASHLAR_F32, 2,
+    ashlar_status status = ashlar_arena_add(arena, "embedding.weight", c->dtype, 2,
                                             (size_t[]){c->classes, c->embedding}, &t->embedding);
     if (status == ASHLAR_OK) {
         status = ashlar_rnn_declare(arena, ashlar_rnn_cell_name(c->cell), layout, &t->stack);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_arena_add(arena, "linear.weight", ASHLAR_F32, 2,
+        status = ashlar_arena_add(arena, "linear.weight", c->dtype, 2,
                                   (size_t[]){c->classes, layout->output}, &t->weight);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_arena_add(arena, "linear.bias", ASHLAR_F32, 1, &c->classes, &t->bias);
+        status = ashlar_arena_add(arena, "linear.bias", c->dtype, 1, &c->classes, &t->bias);
     }
     return status;
 }
@@ -59,11 +61,11 @@ static ashlar_status build(ashlar_model *model, unsigned regions) {
                                    .cell = model->config.cell,
                                    .projection = model->config.projection,
                                    .dropout = model->config.dropout,
-                                   .dtype = ASHLAR_F32};
+                                   .dtype = model->config.dtype};
     tensors t;
     ashlar_status status = ashlar_rnn_create(model->device, &rnn, &model->rnn);
     if (status == ASHLAR_OK) {
-        status = ashlar_ops_create(model->device, ASHLAR_F32, &model->ops);
+        status = ashlar_ops_create(model->device, model->config.dtype, &model->ops);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_arena_create(&model->arena);
@@ -126,8 +128,16 @@ static double init_bound(const ashlar_model *model, size_t tensor) {
                                          : model->config.hidden));
 }
 
+static void put(const ashlar_model *model, void *image, size_t element, double value) {
+    if (model->config.dtype == ASHLAR_F64) {
+        ((double *)image)[element] = value;
+    } else {
+        ((float *)image)[element] = (float)value;
+    }
+}
+
 /* Raise the forget gates' half of an LSTM's biases, so that cells remember from the start. */
-static void raise_forget_bias(const ashlar_model *model, float *image) {
+static void raise_forget_bias(const ashlar_model *model, void *image, size_t stack) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
     const size_t hidden = model->config.hidden;
     if (model->config.cell != ASHLAR_RNN_LSTM) {
@@ -135,16 +145,21 @@ static void raise_forget_bias(const ashlar_model *model, float *image) {
     }
     for (size_t layer = 0; layer < model->config.layers; layer++) {
         const ashlar_rnn_view bias = ashlar_rnn_layout_view(layout, layer, ASHLAR_RNN_BW);
-        float *forget = image + bias.offset + hidden; /* gates i f g o */
-        for (size_t j = 0; j < hidden; j++) {
-            forget[j] += 1.0f;
+        const size_t forget = stack + bias.offset + hidden; /* gates i f g o */
+        for (size_t j = forget; j < forget + hidden; j++) {
+            if (model->config.dtype == ASHLAR_F64) {
+                ((double *)image)[j] += 1;
+            } else {
+                ((float *)image)[j] += 1;
+            }
         }
     }
 }
 
 ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed) {
     const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
-    float *image = ashlar_host_calloc(bytes, 1); /* padding stays zero */
+    const size_t item = ashlar_dtype_bytes(model->config.dtype);
+    void *image = ashlar_host_calloc(bytes, 1); /* padding stays zero */
     if (image == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of weights", bytes);
     }
@@ -156,13 +171,13 @@ ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed) {
     for (size_t i = 0; i < ashlar_arena_tensor_count(model->arena); i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(model->arena, i, &info);
-        float *values = image + info.offset[ASHLAR_LAYOUT_STORAGE] / sizeof *values;
+        const size_t first = info.offset[ASHLAR_LAYOUT_STORAGE] / item;
         const double bound = init_bound(model, i);
         for (size_t j = 0; j < info.elements; j++) {
-            values[j] = (float)(bound * (2 * ashlar_random_uniform(&random) - 1));
+            put(model, image, first + j, bound * (2 * ashlar_random_uniform(&random) - 1));
         }
     }
-    raise_forget_bias(model, image + stack_offset / sizeof *image);
+    raise_forget_bias(model, image, stack_offset / item);
     ashlar_status status =
         ashlar_copy_to_device(model->device,
                               ashlar_arena_region(model->arena, ASHLAR_REGION_PARAMETERS), image,
@@ -178,22 +193,91 @@ static bool product(size_t a, size_t b, size_t c, size_t d, size_t *out) {
     return ashlar_mul(a, b, out) && ashlar_mul(*out, c, out) && ashlar_mul(*out, d, out);
 }
 
+/* h of all layers, then c where there are cells. */
+static bool size_states(const ashlar_model *model, size_t batch, ashlar_step_sizes *s) {
+    const ashlar_model_config *c = &model->config;
+    const size_t item = ashlar_dtype_bytes(c->dtype);
+    size_t cells = 0;
+    return product(c->layers, batch, ashlar_rnn_layout_of(model->rnn)->state, item, &s->cells) &&
+           ashlar_align_up(s->cells, STATE_ALIGN, &s->cells) &&
+           (c->cell != ASHLAR_RNN_LSTM || product(c->layers, batch, c->hidden, item, &cells)) &&
+           ashlar_align_up(cells, STATE_ALIGN, &cells) &&
+           ashlar_add(s->cells, cells, &s->state);
+}
+
+static ashlar_status fail_large(size_t steps, size_t batch) {
+    return ashlar_fail(ASHLAR_EOVERFLOW, "a step of %zu x %zu is too large to address", steps,
+                       batch);
+}
+
 ashlar_status ashlar_model_sizes(const ashlar_model *model, size_t steps, size_t batch,
                                  ashlar_step_sizes *sizes) {
     const ashlar_model_config *c = &model->config;
     const size_t output = ashlar_rnn_layout_of(model->rnn)->output;
+    const size_t item = ashlar_dtype_bytes(c->dtype);
     ashlar_step_sizes s = {0};
-    if (!product(steps, batch, 1, sizeof(int32_t), &s.grid) ||
-        !product(batch, 1, 1, sizeof(int32_t), &s.lengths) ||
-        !product(steps, batch, c->embedding, sizeof(float), &s.x) ||
-        !product(steps, batch, output, sizeof(float), &s.y) ||
-        !product(steps, batch, c->classes, sizeof(float), &s.logits)) {
-        return ashlar_fail(ASHLAR_EOVERFLOW, "a step of %zu x %zu is too large to address", steps,
-                           batch);
+    if (!product(steps, batch, c->embedding, item, &s.x) ||
+        !product(steps, batch, output, item, &s.y) ||
+        !product(steps, batch, c->classes, item, &s.logits) || !size_states(model, batch, &s)) {
+        return fail_large(steps, batch);
     }
     s.loss_work = ashlar_ops_loss_work_bytes(model->ops, steps * batch);
     const ashlar_status status =
         ashlar_rnn_sizes(model->rnn, steps, batch, true, &s.reserve, &s.work);
+    if (status == ASHLAR_OK) {
+        *sizes = s;
+    }
+    return status;
+}
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* Raise to what a chunk of so many steps takes, also where it is run for its states only. */
+static ashlar_status raise_to_chunk(const ashlar_model *model, size_t steps, size_t batch,
+                                    ashlar_step_sizes *s) {
+    ashlar_step_sizes one;
+    size_t reserve = 0, work = 0;
+    ashlar_status status = ashlar_model_sizes(model, steps, batch, &one);
+    if (status == ASHLAR_OK) {
+        status = ashlar_rnn_sizes(model->rnn, steps, batch, false, &reserve, &work);
+    }
+    if (status == ASHLAR_OK) {
+        s->reserve = larger(s->reserve, one.reserve);
+        s->work = larger(s->work, larger(one.work, work));
+        s->loss_work = larger(s->loss_work, one.loss_work);
+    }
+    return status;
+}
+
+/* Borders have states, and of their gradients two are there at a time. */
+static ashlar_status size_borders(size_t steps, size_t batch, size_t chunk, ashlar_step_sizes *s) {
+    const size_t borders = (steps - 1) / chunk;
+    size_t sets;
+    if (borders > 0 && (!ashlar_add(borders, 2, &sets) || !ashlar_mul(sets, s->state, &s->states))) {
+        return fail_large(steps, batch);
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_model_chunk_sizes(const ashlar_model *model, size_t steps, size_t batch,
+                                       size_t chunk, ashlar_step_sizes *sizes) {
+    ashlar_step_sizes s;
+    if (chunk == 0 || steps == 0) {
+        return ashlar_model_sizes(model, steps, batch, sizes);
+    }
+    const size_t longest = chunk < steps ? chunk : steps;
+    ashlar_status status = ashlar_model_sizes(model, longest, batch, &s);
+    if (status == ASHLAR_OK) {
+        status = raise_to_chunk(model, longest, batch, &s);
+    }
+    if (status == ASHLAR_OK && steps % longest != 0) { /* a back end may ask for more for fewer */
+        status = raise_to_chunk(model, steps % longest, batch, &s);
+    }
+    if (status == ASHLAR_OK) {
+        status = size_borders(steps, batch, longest, &s);
+    }
     if (status == ASHLAR_OK) {
         *sizes = s;
     }

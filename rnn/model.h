@@ -14,7 +14,6 @@
 #include <ashlar/arena.h>
 #include <ashlar/rnn.h>
 
-#include "batcher.h"
 #include "ops.h"
 
 typedef struct ashlar_model_config {
@@ -25,9 +24,10 @@ typedef struct ashlar_model_config {
     ashlar_rnn_cell cell;
     size_t projection; /* 0: none, and P = H; else P, as in rnn_layout.h */
     double dropout;    /* between layers, in training */
+    ashlar_dtype dtype; /* of weights and buffers */
 } ashlar_model_config;
 
-/* Views into the arena, watched by ashlar_arena_check(). All fp32. */
+/* Views into the arena, watched by ashlar_arena_check(). All of the model's type. */
 typedef struct ashlar_model_views {
     void *embedding; /* [V, E] */
     void *stack;     /* the recurrent layers, in cuDNN's packed order */
@@ -52,20 +52,34 @@ typedef struct ashlar_model {
 /* Bytes of every buffer of one step. Fields that depend on the length only through the back end
  * need not grow with it: see ashlar_rnn_sizes(). */
 typedef struct ashlar_step_sizes {
-    size_t grid;    /* inputs, and targets: int32 [T, B] */
-    size_t lengths; /* int32 [B] */
-    size_t x;       /* [T, B, E], and dx */
-    size_t y;       /* [T, B, P], and dy */
-    size_t logits;  /* [T, B, V], and dlogits in the same place */
+    size_t x;      /* [T, B, E], and dx */
+    size_t y;      /* [T, B, P], and dy */
+    size_t logits; /* [T, B, V], and dlogits in the same place */
     size_t reserve;
     size_t work;
     size_t loss_work; /* 0: the back end's loss needs none */
+    size_t state;     /* one set of states: h [L, B, P], then for the LSTM c [L, B, H] */
+    size_t cells;     /* the offset of c in a set */
+    size_t states;    /* sets at the borders of chunks, and gradients; 0: there are no borders */
 } ashlar_step_sizes;
 
-/* What a step leaves in device memory for the host to read. */
-typedef struct ashlar_step_results {
-    double loss; /* mean over the batch's tokens, nats */
-} ashlar_step_results;
+/*
+ * What one step works on: some steps of some sequences, as cut.h lays them out. In chunks of C
+ * steps, of which there are ceil(T / C), the memory is that of one chunk and of the states between
+ * them: forward keeps only those, and each chunk is run once more before its backward pass.
+ */
+typedef struct ashlar_model_window {
+    size_t steps;               /* T, 1.. */
+    size_t count;               /* B, 1.. */
+    size_t chunk;               /* C; 0: all at once */
+    const int32_t *inputs;      /* [T, B] in device memory */
+    const int32_t *targets;     /* [T, B] in device memory */
+    const int32_t *lengths;     /* [chunks, B] in device memory, each 0 .. the chunk's steps */
+    const int32_t *rnn_lengths; /* the same in host memory, 1 where that is 0; read by the call */
+    double weight;              /* of each position; 0: 1 / their number, if there are no chunks */
+    const void *first;          /* the set of states before the window; NULL: zeros */
+    void *last;                 /* gets that behind it; NULL: not wanted */
+} ashlar_model_window;
 
 /*
  * Build the model and take its weights from `allocator`: zeros, to be initialised or loaded.
@@ -89,30 +103,33 @@ void ashlar_model_destroy(ashlar_model *model); /* NULL is allowed */
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed);
 
-/* The buffers of a step of T x B. Errors: ASHLAR_EINVAL, ASHLAR_EOVERFLOW. */
+/* The buffers of a step of T x B, all at once. Errors: ASHLAR_EINVAL, ASHLAR_EOVERFLOW. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_model_sizes(const ashlar_model *model, size_t steps,
                                                    size_t batch, ashlar_step_sizes *sizes);
 
+/* The same in chunks; 0: all at once. Errors: as above. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_model_chunk_sizes(const ashlar_model *model, size_t steps,
+                                                         size_t batch, size_t chunk,
+                                                         ashlar_step_sizes *sizes);
+
 /*
- * Queue forward and backward of one batch, gradients into the arena's gradient region (overwritten,
- * not added to).
+ * Queue forward and backward of a window. Gradients are ADDED to the arena's gradient region, and
+ * the loss, weight * the sum over all positions, to *loss.
  *
- * batch     host memory; where it is page-locked, untouched until the stream has passed the step
- * count     B, the sequences of the batch
- * sizes     at least those of the batch's shape; larger ones are what a warm-up uses
- * results   device memory; the step writes ->loss there
+ * sizes   at least those of the window's shape; larger ones are what a warm-up uses
+ * loss    device memory
  *
  * Errors: those of ashlar_alloc(), ashlar_launch(), ashlar_rnn_forward(). All buffers are returned.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_model_step(ashlar_model *model, const ashlar_batch *batch,
-                                                  size_t count, const ashlar_step_sizes *sizes,
-                                                  ashlar_step_results *results);
+ASHLAR_MUST_CHECK ashlar_status ashlar_model_step(ashlar_model *model,
+                                                  const ashlar_model_window *window,
+                                                  const ashlar_step_sizes *sizes, double *loss);
 
 /*
  * Take and give back every buffer of a step of these sizes, in the step's order, without its work:
  * what a step needs from the allocator, and nothing else. Errors: those of ashlar_alloc().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_model_rehearse(ashlar_model *model,
+ASHLAR_MUST_CHECK ashlar_status ashlar_model_rehearse(ashlar_model *model, bool in_chunks,
                                                       const ashlar_step_sizes *sizes);
 
 #endif /* ASHLAR_MODEL_H */

@@ -1,28 +1,40 @@
-/* One step of the model: which buffers it takes when, what it queues, what it gives back. */
+/* A step of the model: which buffers it takes when, what it queues, what it gives back. */
 #include "model.h"
 
-/* A step's buffers in device memory; NULL where not taken yet, or given back. */
+/* A step's buffers in device memory; NULL where not taken yet, or given back. T: of a chunk. */
 typedef struct buffers {
-    void *inputs;  /* int32 [T, B] */
-    void *targets; /* int32 [T, B] */
-    void *lengths; /* int32 [B] */
-    void *x;       /* float [T, B, E] */
-    void *y;       /* float [T, B, P] */
-    void *logits;  /* float [T, B, V], then their gradient */
-    void *dy;      /* float [T, B, P] */
-    void *dx;      /* float [T, B, E] */
+    void *x;      /* [T, B, E] */
+    void *y;      /* [T, B, P] */
+    void *logits; /* [T, B, V], then their gradient */
+    void *dy;     /* [T, B, P] */
+    void *dx;     /* [T, B, E] */
     void *reserve;
     void *work;
     void *loss_work;
+    void *states; /* sets: behind each chunk but the last, then two of gradients */
 } buffers;
+
+/* What is run in one go: the window, or a chunk of it. Sets of states are NULL where zero, or not
+ * wanted. */
+typedef struct chunk {
+    size_t steps;
+    const int32_t *inputs, *targets, *lengths; /* device */
+    const int32_t *rnn_lengths;                /* host */
+    uint64_t dropout_seed;
+    const void *before;
+    void *behind;
+    const void *dbehind;
+    void *dbefore;
+} chunk;
 
 typedef struct step {
     ashlar_model *model;
-    const ashlar_batch *batch;
-    size_t count; /* B */
+    const ashlar_model_window *window;
     const ashlar_step_sizes *sizes;
-    ashlar_step_results *results;
+    double *loss;
     bool is_rehearsal; /* take and give back every buffer, queue nothing */
+    bool keeps;        /* every buffer is held until the end, for one chunk after the other */
+    chunk now;
     buffers b;
 } step;
 
@@ -36,51 +48,31 @@ typedef struct step {
     } while (0)
 
 static ashlar_status take(const step *s, size_t bytes, ashlar_tag tag, void **buffer) {
+    if (*buffer != NULL) {
+        return ASHLAR_OK; /* kept from the chunk before */
+    }
     return ashlar_alloc_tagged(s->model->allocator, bytes, tag, s->model->stream, buffer);
 }
 
 /* Queued work may still use the buffer: the allocator hands it out again in stream order only. */
-static ashlar_status give(const step *s, void **buffer) {
+static ashlar_status give_back(const step *s, void **buffer) {
     void *ptr = *buffer;
     *buffer = NULL;
     return ashlar_free(s->model->allocator, ptr);
 }
 
-static ashlar_status copy(const step *s, void *dst, const void *src, size_t bytes) {
-    return s->is_rehearsal
-               ? ASHLAR_OK
-               : ashlar_copy_to_device(s->model->device, dst, src, bytes, s->model->stream);
-}
-
-/* One fill for all: every back end adds weight gradients, and the loss, to what is there. */
-static ashlar_status clear_sums(const step *s) {
-    ashlar_model *m = s->model;
-    if (s->is_rehearsal) {
-        return ASHLAR_OK;
-    }
-    TRY(ashlar_fill(m->device, &s->results->loss, 0, sizeof s->results->loss, m->stream));
-    return ashlar_arena_zero(m->arena, ASHLAR_REGION_GRADIENTS, m->stream);
-}
-
-static ashlar_status upload(step *s) {
-    const size_t grid_bytes = s->batch->steps * s->count * sizeof(int32_t);
-    const size_t lengths_bytes = s->count * sizeof(int32_t);
-    TRY(take(s, s->sizes->grid, ASHLAR_TAG_BATCH, &s->b.inputs));
-    TRY(take(s, s->sizes->grid, ASHLAR_TAG_BATCH, &s->b.targets));
-    TRY(take(s, s->sizes->lengths, ASHLAR_TAG_BATCH, &s->b.lengths));
-    TRY(copy(s, s->b.inputs, s->batch->inputs, grid_bytes));
-    TRY(copy(s, s->b.targets, s->batch->targets, grid_bytes));
-    return copy(s, s->b.lengths, s->batch->lengths, lengths_bytes);
+static ashlar_status give(const step *s, void **buffer) {
+    return s->keeps ? ASHLAR_OK : give_back(s, buffer);
 }
 
 static ashlar_embedding_args embedding_args(const step *s) {
     return (ashlar_embedding_args){
-        .steps = s->batch->steps,
-        .batch = s->count,
-        .lengths = s->b.lengths,
+        .steps = s->now.steps,
+        .batch = s->window->count,
+        .lengths = s->now.lengths,
         .classes = s->model->config.classes,
         .width = s->model->config.embedding,
-        .tokens = s->b.inputs,
+        .tokens = s->now.inputs,
         .table = s->model->parameters.embedding,
         .out = s->b.x,
         .dout = s->b.dx,
@@ -90,7 +82,7 @@ static ashlar_embedding_args embedding_args(const step *s) {
 
 static ashlar_linear_args linear_args(const step *s) {
     return (ashlar_linear_args){
-        .rows = s->batch->steps * s->count,
+        .rows = s->now.steps * s->window->count,
         .in = ashlar_rnn_layout_of(s->model->rnn)->output,
         .out = s->model->config.classes,
         .x = s->b.y,
@@ -106,26 +98,33 @@ static ashlar_linear_args linear_args(const step *s) {
 
 static ashlar_loss_args loss_args(const step *s) {
     return (ashlar_loss_args){
-        .steps = s->batch->steps,
-        .batch = s->count,
-        .lengths = s->b.lengths,
+        .steps = s->now.steps,
+        .batch = s->window->count,
+        .lengths = s->now.lengths,
         .classes = s->model->config.classes,
         .logits = s->b.logits,
-        .targets = s->b.targets,
+        .targets = s->now.targets,
+        .weight = s->window->weight,
         .dlogits = s->b.logits,
         .scale = s->model->loss_scale,
         .work = s->b.loss_work,
-        .loss = &s->results->loss,
+        .loss = s->loss,
     };
 }
 
 static ashlar_rnn_batch rnn_batch(const step *s) {
     return (ashlar_rnn_batch){
-        .steps = s->batch->steps,
-        .batch = s->count,
-        .lengths = s->batch->lengths,
-        .dropout_seed = s->model->dropout_seed,
+        .steps = s->now.steps,
+        .batch = s->window->count,
+        .lengths = s->now.rnn_lengths,
+        .dropout_seed = s->now.dropout_seed,
     };
+}
+
+/* The cells of a set of states. */
+static void *cells_of(const step *s, const void *set) {
+    const bool has_cells = set != NULL && s->model->config.cell == ASHLAR_RNN_LSTM;
+    return has_cells ? (char *)(uintptr_t)set + s->sizes->cells : NULL;
 }
 
 static ashlar_rnn_buffers rnn_buffers(const step *s) {
@@ -133,10 +132,18 @@ static ashlar_rnn_buffers rnn_buffers(const step *s) {
         .reserve = s->b.reserve,
         .work = s->b.work,
         .x = s->b.x,
+        .hx = s->now.before,
+        .cx = cells_of(s, s->now.before),
         .weights = s->model->parameters.stack,
         .y = s->b.y,
+        .hy = s->now.behind,
+        .cy = cells_of(s, s->now.behind),
         .dy = s->b.dy,
+        .dhy = s->now.dbehind,
+        .dcy = cells_of(s, s->now.dbehind),
         .dx = s->b.dx,
+        .dhx = s->now.dbefore,
+        .dcx = cells_of(s, s->now.dbefore),
         .dweights = s->model->gradients.stack,
     };
 }
@@ -212,46 +219,130 @@ static ashlar_status backward(step *s) {
     return ashlar_ops_embedding_backward(m->ops, &embedding, m->stream);
 }
 
+/* ---- chunks -------------------------------------------------------------------------------- */
+
+/* An odd number, as the trainer has one for steps: each chunk drops its own outputs. */
+static const uint64_t CHUNK_STRIDE = UINT64_C(0xd1342543de82ef95);
+
+static void *set_at(const step *s, size_t index) {
+    return (char *)s->b.states + index * s->sizes->state;
+}
+
+static size_t chunk_count(const step *s) {
+    const ashlar_model_window *w = s->window;
+    return w->chunk == 0 ? 1 : (w->steps - 1) / w->chunk + 1;
+}
+
+/* Chunk c of n: the states of border i are set i; of the gradients, chunk c writes n-1 + c%2. */
+static void go_to_chunk(step *s, size_t index) {
+    const ashlar_model_window *w = s->window;
+    const size_t last = chunk_count(s) - 1, first_step = index * w->chunk;
+    const size_t rest = w->steps - first_step, at = first_step * w->count;
+    const bool is_first = index == 0, is_last = index == last;
+    s->now = (chunk){
+        .steps = is_last ? rest : w->chunk,
+        .inputs = w->inputs + at,
+        .targets = w->targets + at,
+        .lengths = w->lengths + index * w->count,
+        .rnn_lengths = w->rnn_lengths + index * w->count,
+        .dropout_seed = s->model->dropout_seed + index * CHUNK_STRIDE,
+        .before = is_first ? w->first : set_at(s, index - 1),
+        .behind = is_last ? w->last : NULL,
+        .dbehind = is_last ? NULL : set_at(s, last + (index + 1) % 2),
+        .dbefore = is_first ? NULL : set_at(s, last + index % 2),
+    };
+}
+
+/*
+ * The states at the border behind a chunk, and nothing else of it. With dropout only a forward pass
+ * with a reserve drops, so one is written that nobody reads.
+ */
+static ashlar_status run_to_border(step *s, size_t index) {
+    const ashlar_model *m = s->model;
+    go_to_chunk(s, index);
+    s->now.behind = set_at(s, index);
+    const bool drops = m->config.dropout > 0 && m->config.layers > 1;
+    const ashlar_rnn_batch batch = rnn_batch(s);
+    const ashlar_embedding_args embedding = embedding_args(s);
+    ashlar_rnn_buffers all = rnn_buffers(s);
+    all.reserve = drops ? all.reserve : NULL;
+    TRY(ashlar_ops_embedding_forward(m->ops, &embedding, m->stream));
+    return ashlar_rnn_forward(m->rnn, &batch, &all, m->stream);
+}
+
+/* In an order that does not depend on the number of chunks; with one, the last is left out. */
+static ashlar_status take_all(step *s) {
+    const ashlar_step_sizes *sizes = s->sizes;
+    TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
+    TRY(take(s, sizes->reserve, ASHLAR_TAG_RESERVE, &s->b.reserve));
+    TRY(take(s, sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
+    TRY(take(s, sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
+    TRY(take(s, sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
+    TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
+    TRY(take(s, sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
+    if (sizes->loss_work > 0) {
+        TRY(take(s, sizes->loss_work, ASHLAR_TAG_WORKSPACE, &s->b.loss_work));
+    }
+    return sizes->states > 0 ? take(s, sizes->states, ASHLAR_TAG_ACTIVATIONS, &s->b.states)
+                             : ASHLAR_OK;
+}
+
+/* Forward to the last border; then from the last chunk to the first, forward again and back. */
+static ashlar_status run_chunks(step *s) {
+    TRY(take_all(s));
+    if (s->is_rehearsal) {
+        return ASHLAR_OK;
+    }
+    const size_t count = chunk_count(s);
+    for (size_t i = 0; i + 1 < count; i++) {
+        TRY(run_to_border(s, i));
+    }
+    for (size_t i = count; i-- > 0;) {
+        go_to_chunk(s, i);
+        TRY(forward(s));
+        TRY(backward(s));
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status run_at_once(step *s) {
+    if (!s->is_rehearsal) {
+        go_to_chunk(s, 0);
+    }
+    TRY(forward(s));
+    return backward(s);
+}
+
 /* Give back all that is still held, after success and failure alike. */
 static ashlar_status give_all(const step *s, buffers *b) {
-    void **const all[] = {&b->inputs, &b->targets, &b->lengths, &b->x,    &b->y,        &b->logits,
-                          &b->dy,     &b->dx,      &b->reserve, &b->work, &b->loss_work};
+    void **const all[] = {&b->x,       &b->y,    &b->logits,    &b->dy,    &b->dx,
+                          &b->reserve, &b->work, &b->loss_work, &b->states};
     ashlar_status first = ASHLAR_OK;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const ashlar_status status = give(s, all[i]);
+        const ashlar_status status = give_back(s, all[i]);
         first = first == ASHLAR_OK ? status : first;
     }
     return first;
 }
 
 static ashlar_status run(step *s) {
-    ashlar_status status = upload(s);
-    if (status == ASHLAR_OK) {
-        status = clear_sums(s);
-    }
-    if (status == ASHLAR_OK) {
-        status = forward(s);
-    }
-    if (status == ASHLAR_OK) {
-        status = backward(s);
-    }
+    const ashlar_status status = s->keeps ? run_chunks(s) : run_at_once(s);
     const ashlar_status given = give_all(s, &s->b);
     return status == ASHLAR_OK ? given : status;
 }
 
-ashlar_status ashlar_model_step(ashlar_model *model, const ashlar_batch *batch, size_t count,
-                                const ashlar_step_sizes *sizes, ashlar_step_results *results) {
-    step s = {.model = model, .batch = batch, .count = count, .sizes = sizes, .results = results};
+ashlar_status ashlar_model_step(ashlar_model *model, const ashlar_model_window *window,
+                                const ashlar_step_sizes *sizes, double *loss) {
+    step s = {.model = model,
+              .window = window,
+              .sizes = sizes,
+              .loss = loss,
+              .keeps = window->chunk != 0};
     return run(&s);
 }
 
-ashlar_status ashlar_model_rehearse(ashlar_model *model, const ashlar_step_sizes *sizes) {
-    const ashlar_batch nothing = {0};
-    ashlar_step_results unused;
-    step s = {.model = model,
-              .batch = &nothing,
-              .sizes = sizes,
-              .results = &unused,
-              .is_rehearsal = true};
+ashlar_status ashlar_model_rehearse(ashlar_model *model, bool in_chunks,
+                                    const ashlar_step_sizes *sizes) {
+    step s = {.model = model, .sizes = sizes, .is_rehearsal = true, .keeps = in_chunks};
     return run(&s);
 }

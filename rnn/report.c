@@ -52,8 +52,7 @@ static void print_calls(FILE *out, const ashlar_train_report *r) {
     }
 }
 
-void ashlar_report_print(FILE *out, const ashlar_train_config *config,
-                         const ashlar_train_report *r) {
+void ashlar_report_print(FILE *out, const ashlar_train_report *r) {
     const ashlar_stats *stats = &r->stats;
     char resumed[32];
     (void)snprintf(resumed, sizeof resumed, " after %zu", r->resumed);
@@ -69,7 +68,7 @@ void ashlar_report_print(FILE *out, const ashlar_train_config *config,
         "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one step of %zu,\n"
         "and after it the process asked the driver for memory, streams or facts %llu times (calls\n"
         "of the allocator: %llu).\n",
-        config->batch, r->lengths_distinct, r->max_length, r->max_length,
+        r->batch, r->lengths_distinct, r->max_length, r->warmed_length,
         (unsigned long long)r->training.management, (unsigned long long)stats->driver_calls_sealed);
     fprintf(out, "The %zu parameters %s.\n", r->parameters,
             r->weights_contiguous ? "lie in one contiguous range, every view where it was placed"
@@ -79,17 +78,11 @@ void ashlar_report_print(FILE *out, const ashlar_train_config *config,
     print_calls(out, r);
 }
 
-static void put_config(ashlar_json_writer *w, const ashlar_train_config *c) {
+static void put_config(ashlar_json_writer *w, const ashlar_task *task,
+                       const ashlar_train_config *c) {
     ashlar_json_put_key(w, "config");
     ashlar_json_open_object(w);
-    ashlar_json_add_string(w, "cell", ashlar_rnn_cell_name(c->cell));
-    ashlar_json_add_uint64(w, "layers", c->layers);
-    ashlar_json_add_uint64(w, "hidden", c->hidden);
-    ashlar_json_add_uint64(w, "projection", c->projection);
-    ashlar_json_add_double(w, "dropout", c->dropout);
-    ashlar_json_add_uint64(w, "embedding", c->embedding);
-    ashlar_json_add_uint64(w, "batch", c->batch);
-    ashlar_json_add_uint64(w, "max_length", c->max_length);
+    task->table->put_config(task, w);
     ashlar_json_add_string(w, "optimizer", ashlar_optimizer_name(c->optimizer.kind));
     ashlar_json_add_double(w, "learning_rate", c->optimizer.learning_rate);
     ashlar_json_add_double(w, "weight_decay", c->optimizer.weight_decay);
@@ -163,7 +156,8 @@ void ashlar_report_put_device(ashlar_json_writer *w, const ashlar_device_info *d
     ashlar_json_add_string(w, "device_name", device->name);
 }
 
-ashlar_status ashlar_report_write(const char *path, const ashlar_train_config *config,
+ashlar_status ashlar_report_write(const char *path, const ashlar_task *task,
+                                  const ashlar_train_config *config,
                                   const ashlar_train_report *report) {
     ashlar_json_writer w;
     ashlar_json_writer_init(&w, 2);
@@ -173,7 +167,7 @@ ashlar_status ashlar_report_write(const char *path, const ashlar_train_config *c
     put_calls(&w, report);
     put_memory(&w, report);
     put_step_memory(&w, &report->step_memory);
-    put_config(&w, config);
+    put_config(&w, task, config);
     ashlar_json_close_object(&w);
     const ashlar_status status = ashlar_json_writer_save(&w, path);
     ashlar_json_writer_finish(&w);

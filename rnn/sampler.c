@@ -1,5 +1,6 @@
 #include "sampler.h"
 
+#include "batcher.h"
 #include "error.h"
 #include "host.h"
 #include "random.h"

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "batcher.h"
 #include "error.h"
 #include "program.h"
 

@@ -1,55 +1,38 @@
 #include "train.h"
 
 #include <math.h>
-#include <stdio.h>
+
+#include <ashlar/warmup.h>
 
 #include "error.h"
+#include "feed.h"
 #include "host.h"
-#include "model_warmup.h"
 #include "program.h"
 #include "train_file.h"
 
-/* What the host reads back of a step. */
+/* What the host reads back of a step: page-locked, one for each slot. */
 typedef struct outcome {
-    ashlar_step_results results;
     ashlar_optimizer_state optimizer;
+    double losses[]; /* [parts] */
 } outcome;
 
 struct ashlar_trainer {
     ashlar_train_config config;
     ashlar_device *device;
     ashlar_driver_counts at_start;
-    const ashlar_corpus *corpus;
-    uint64_t text_sum; /* of it, where has_text_sum */
-    bool has_text_sum;
-    ashlar_batcher *batcher;
+    ashlar_task *task;
     ashlar_allocator *allocator;
     ashlar_stream stream;
-    ashlar_model *model;
+    ashlar_feed feed;
+    uint64_t points_before; /* the feed's, at the end of the last phase */
     ashlar_warmup_options warmup; /* lengths, and the keys of their steps */
-    void *staging;                /* page-locked: inputs, targets, lengths of one batch */
-    ashlar_batch batch;           /* pointers into staging */
     ashlar_optimizer *optimizer;
-    ashlar_step_results *results; /* device */
-    bool *seen_lengths;           /* [max steps + 1] */
-    ashlar_train_state state;     /* after the last step */
+    double *losses; /* device, [max_parts] */
+    void *outcomes; /* of both slots */
+    size_t outcome_bytes;
+    bool *seen_lengths;       /* [max length + 1] */
+    ashlar_train_state state; /* after the last step that was waited for */
 };
-
-/* One page-locked block for a batch of the largest shape. */
-static ashlar_status take_staging(ashlar_trainer *t) {
-    const size_t grid_bytes = ashlar_batcher_grid_bytes(t->batcher);
-    const size_t lengths_bytes = t->config.batch * sizeof(int32_t);
-    const ashlar_status status =
-        ashlar_device_host_alloc(t->device, 2 * grid_bytes + lengths_bytes, &t->staging);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    int32_t *values = t->staging;
-    t->batch.inputs = values;
-    t->batch.targets = values + grid_bytes / sizeof *values;
-    t->batch.lengths = values + 2 * (grid_bytes / sizeof *values);
-    return ASHLAR_OK;
-}
 
 /* No weight decay for tensors of one dimension. */
 static ashlar_status spare_biases(ashlar_arena *arena) {
@@ -65,74 +48,61 @@ static ashlar_status spare_biases(ashlar_arena *arena) {
     return status;
 }
 
-static ashlar_status build_model(ashlar_trainer *t) {
-    const ashlar_model_config model = {.classes = ASHLAR_BATCHER_SYMBOLS,
-                                       .embedding = t->config.embedding,
-                                       .hidden = t->config.hidden,
-                                       .layers = t->config.layers,
-                                       .cell = t->config.cell,
-                                       .projection = t->config.projection,
-                                       .dropout = t->config.dropout};
-    ashlar_status status = ashlar_schedule_check(&t->config.schedule);
+/* Where losses are added up in device memory, and where they go in the host's. */
+static ashlar_status take_results(ashlar_trainer *t) {
+    const size_t losses_bytes = t->task->max_parts * sizeof *t->losses;
+    void *losses = NULL;
+    t->outcome_bytes = sizeof(outcome) + losses_bytes;
+    ashlar_status status = ashlar_alloc_tagged(t->allocator, losses_bytes, ASHLAR_TAG_WORKSPACE,
+                                               t->stream, &losses);
+    t->losses = losses;
     if (status == ASHLAR_OK) {
-        status = ashlar_allocator_create(t->device, &t->allocator);
+        status = ashlar_device_host_alloc(t->device, ASHLAR_TASK_SLOTS * t->outcome_bytes,
+                                          &t->outcomes);
     }
+    return status;
+}
+
+static ashlar_status build_model(ashlar_trainer *t) {
+    ashlar_status status = ashlar_allocator_create(t->device, &t->allocator);
     if (status == ASHLAR_OK) {
         ashlar_program_print_reports(t->allocator);
         status = ashlar_stream_create(t->device, &t->stream);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_model_create(t->allocator, t->stream, &model,
-                                     ashlar_optimizer_regions(&t->config.optimizer), &t->model);
+        status = t->task->table->open(t->task, t->allocator, t->stream,
+                                      ashlar_optimizer_regions(&t->config.optimizer));
     }
     if (status == ASHLAR_OK && t->config.without_bias_decay) {
-        status = spare_biases(t->model->arena);
+        status = spare_biases(t->task->arena);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_model_init_weights(t->model, t->config.seed);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_optimizer_create(t->model->arena, &t->config.optimizer, t->stream,
+        status = ashlar_optimizer_create(t->task->arena, &t->config.optimizer, t->stream,
                                          &t->optimizer);
     }
     if (status == ASHLAR_OK) {
-        t->model->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
+        t->task->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
+        status = take_results(t);
     }
-    if (status == ASHLAR_OK) {
-        void *results = NULL;
-        status = ashlar_alloc_tagged(t->allocator, sizeof *t->results, ASHLAR_TAG_WORKSPACE,
-                                     t->stream, &results);
-        t->results = results;
-    }
-    return status;
+    return status == ASHLAR_OK ? ashlar_feed_init(&t->feed, t->device, t->task, t->stream) : status;
 }
 
-/* What a file of the training is made of. The text is read once, and only where there is a file. */
-static ashlar_train_parts parts_of(ashlar_trainer *t) {
-    if (!t->has_text_sum) {
-        t->text_sum = ashlar_train_text_sum(t->corpus);
-        t->has_text_sum = true;
-    }
-    return (ashlar_train_parts){&t->config, t->corpus, t->text_sum, t->batcher, t->model};
+static ashlar_train_parts parts_of(const ashlar_trainer *t) {
+    return (ashlar_train_parts){&t->config, t->task, t->stream};
 }
 
-static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
-    const ashlar_batcher_config batcher = {
-        .batch = t->config.batch, .max_steps = t->config.max_length, .seed = t->config.seed};
+static ashlar_status build(ashlar_trainer *t) {
     ashlar_device_counts_read(t->device, &t->at_start);
-    ashlar_status status = ashlar_batcher_create(corpus, &batcher, &t->batcher);
+    ashlar_status status = ashlar_schedule_check(&t->config.schedule);
     if (status != ASHLAR_OK) {
         return status;
     }
-    const size_t max_steps = ashlar_batcher_max_steps(t->batcher);
-    t->seen_lengths = ashlar_host_calloc(max_steps + 1, sizeof *t->seen_lengths);
+    const size_t lengths = t->task->max_length + 1;
+    t->seen_lengths = ashlar_host_calloc(lengths, sizeof *t->seen_lengths);
     if (t->seen_lengths == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", max_steps);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", lengths);
     }
-    status = take_staging(t);
-    if (status == ASHLAR_OK) {
-        status = build_model(t);
-    }
+    status = build_model(t);
     if (status == ASHLAR_OK && t->config.resume_file != NULL) {
         const ashlar_train_parts parts = parts_of(t);
         status = ashlar_train_file_load(t->config.resume_file, &parts, &t->state);
@@ -143,16 +113,17 @@ static ashlar_status build(ashlar_trainer *t, const ashlar_corpus *corpus) {
     return status;
 }
 
-ashlar_status ashlar_trainer_create(ashlar_device *device, const ashlar_corpus *corpus,
+ashlar_status ashlar_trainer_create(ashlar_device *device, ashlar_task *task,
                                     const ashlar_train_config *config, ashlar_trainer **out) {
     ashlar_trainer *t = ashlar_host_calloc(1, sizeof *t);
     if (t == NULL) {
+        task->table->destroy(task);
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a trainer");
     }
     t->config = *config;
     t->device = device;
-    t->corpus = corpus;
-    const ashlar_status status = build(t, corpus);
+    t->task = task;
+    const ashlar_status status = build(t);
     if (status != ASHLAR_OK) {
         ashlar_trainer_destroy(t);
         return status;
@@ -165,16 +136,17 @@ void ashlar_trainer_destroy(ashlar_trainer *t) {
     if (t == NULL) {
         return;
     }
+    ashlar_feed_finish(&t->feed); /* waits: page-locked memory was in use until now */
     ashlar_optimizer_destroy(t->optimizer);
-    ashlar_model_destroy(t->model);
-    if (t->results != NULL) {
-        const ashlar_status unused = ashlar_free(t->allocator, t->results);
+    t->task->table->close(t->task);
+    if (t->losses != NULL) {
+        const ashlar_status unused = ashlar_free(t->allocator, t->losses);
         (void)unused; /* a block of this allocator, and nobody to tell */
     }
     ashlar_allocator_destroy(t->allocator); /* waits for the stream */
     ashlar_stream_destroy(t->device, t->stream);
-    ashlar_device_host_free(t->device, t->staging);
-    ashlar_batcher_destroy(t->batcher);
+    ashlar_device_host_free(t->device, t->outcomes);
+    t->task->table->destroy(t->task);
     ashlar_host_free(t->seen_lengths);
     ashlar_host_free(t);
 }
@@ -184,78 +156,124 @@ ashlar_status ashlar_trainer_save(ashlar_trainer *t, const char *path) {
     return ashlar_train_file_save(path, &parts, &t->state);
 }
 
-ashlar_model *ashlar_trainer_model(ashlar_trainer *t) {
-    return t->model;
+ashlar_task *ashlar_trainer_task(ashlar_trainer *t) {
+    return t->task;
 }
 
-/* What was asked of the driver since *last, which moves on to now. */
-static ashlar_phase_calls end_phase(const ashlar_trainer *t, ashlar_driver_counts *last) {
+ashlar_allocator *ashlar_trainer_allocator(ashlar_trainer *t) {
+    return t->allocator;
+}
+
+/*
+ * What was asked of the driver since *last, which moves on to now. Events of the feed are queued
+ * like copies, and are counted as such; those of the allocator would be its own management.
+ */
+static ashlar_phase_calls end_phase(ashlar_trainer *t, ashlar_driver_counts *last) {
     const ashlar_driver_counts before = *last;
+    const uint64_t points = t->feed.points - t->points_before;
+    t->points_before = t->feed.points;
     ashlar_device_counts_read(t->device, last);
     return (ashlar_phase_calls){
         .management = last->memory - before.memory + last->order - before.order + last->query -
-                      before.query,
-        .work = last->work - before.work,
+                      before.query - points,
+        .work = last->work - before.work + points,
         .wait = last->wait - before.wait,
     };
 }
 
-/* One step on the batch at hand, to updated weights and its results read back. */
-static ashlar_status step_batch(ashlar_trainer *t, size_t step, outcome *out) {
-    ashlar_step_sizes sizes;
-    ashlar_status status = ashlar_model_sizes(t->model, t->batch.steps, t->config.batch, &sizes);
+/* --- a step --------------------------------------------------------------------------------- */
+
+/* Odd numbers, so that each of 2^64 steps has a seed of its own, far from other trainings'. */
+static const uint64_t STEP_STRIDE = UINT64_C(0x9e3779b97f4a7c15);
+static const uint64_t PART_STRIDE = UINT64_C(0xc2b2ae3d27d4eb4f);
+
+/* Every back end adds gradients, and losses, to what is there. */
+static ashlar_status clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
+    const ashlar_status status =
+        part > 0 ? ASHLAR_OK
+                 : ashlar_fill(t->device, t->losses, 0, parts * sizeof *t->losses, t->stream);
+    return status == ASHLAR_OK
+               ? ashlar_arena_zero(t->task->arena, ASHLAR_REGION_GRADIENTS, t->stream)
+               : status;
+}
+
+/* From the batch's part to updated weights. */
+static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
+    const size_t slot = ashlar_feed_slot(step);
+    const uint64_t seed = t->config.seed + step * STEP_STRIDE + part * PART_STRIDE;
+    ashlar_status status = clear_sums(t, part, t->feed.batches[slot].parts);
     if (status == ASHLAR_OK) {
-        status = ashlar_model_step(t->model, &t->batch, t->config.batch, &sizes, t->results);
+        status = t->task->table->step(t->task, slot, part, seed, t->losses + part);
     }
     if (status == ASHLAR_OK) {
         const double rate = ashlar_schedule_rate(&t->config.schedule, step);
         status = ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
     }
-    if (status == ASHLAR_OK) {
-        status = ashlar_optimizer_read(t->optimizer, &out->optimizer, t->stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_copy_to_host(t->device, &out->results, t->results, sizeof out->results,
-                                     t->stream);
-    }
-    return status == ASHLAR_OK ? ashlar_stream_synchronize(t->device, t->stream) : status;
+    return status;
 }
 
 /* The same on the plan of its length. */
-static ashlar_status step_on_plan(ashlar_trainer *t, size_t step, outcome *out) {
-    const uint64_t key = ashlar_warmup_key(&t->warmup, t->batch.steps);
+static ashlar_status queue_on_plan(ashlar_trainer *t, size_t step, size_t part) {
+    const size_t length =
+        t->task->table->part(t->task, ashlar_feed_slot(step), part).length;
+    const uint64_t key = ashlar_warmup_key(&t->warmup, length);
     ashlar_status status = ashlar_step_begin(t->allocator, t->stream, key);
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = step_batch(t, step, out);
+    status = queue_part(t, step, part);
     const ashlar_status ended = ashlar_step_end(t->allocator);
     return status == ASHLAR_OK ? ended : status;
 }
 
-/* With loss scaling a gradient that is no number is a step to skip, not the end. */
-static bool is_lost(const ashlar_trainer *t, const outcome *out) {
-    return !isfinite(out->results.loss) ||
-           (t->config.optimizer.loss_scale <= 0 && !isfinite(out->optimizer.norm));
+static outcome *outcome_of(const ashlar_trainer *t, size_t step) {
+    return (outcome *)(void *)((char *)t->outcomes + ashlar_feed_slot(step) * t->outcome_bytes);
 }
 
-/* An odd number, so that each of 2^64 steps has a seed of its own, far from other trainings'. */
-static const uint64_t STEP_STRIDE = UINT64_C(0x9e3779b97f4a7c15);
-
-/* One step, from the text on. */
-static ashlar_status run_step(ashlar_trainer *t, size_t step, outcome *out) {
-    ashlar_batcher_next(t->batcher, &t->batch);
-    t->model->dropout_seed = t->config.seed + step * STEP_STRIDE;
-    const ashlar_status status =
-        t->config.without_plan ? step_batch(t, step, out) : step_on_plan(t, step, out);
-    if (status == ASHLAR_OK && is_lost(t, out)) {
-        return ashlar_fail(ASHLAR_EFORMAT,
-                           "step %zu: the loss is no number any more; use a smaller "
-                           "--learning-rate",
-                           step);
+/* One step on the batch that was drawn for it. Its outcome is there when it was waited for. */
+static ashlar_status queue_step(ashlar_trainer *t, size_t step) {
+    outcome *out = outcome_of(t, step);
+    const size_t parts = t->feed.batches[ashlar_feed_slot(step)].parts;
+    ashlar_status status = ashlar_feed_begin_step(&t->feed, step);
+    for (size_t part = 0; part < parts && status == ASHLAR_OK; part++) {
+        status = t->config.without_plan ? queue_part(t, step, part) : queue_on_plan(t, step, part);
     }
-    return status;
+    if (status == ASHLAR_OK) {
+        status = ashlar_optimizer_read(t->optimizer, &out->optimizer, t->stream);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_copy_to_host(t->device, out->losses, t->losses, parts * sizeof *t->losses,
+                                     t->stream);
+    }
+    return status == ASHLAR_OK ? ashlar_feed_end_step(&t->feed, step) : status;
 }
+
+/* The mean over the batch's tokens. */
+static double loss_of(const ashlar_trainer *t, size_t step) {
+    const size_t slot = ashlar_feed_slot(step), parts = t->feed.batches[slot].parts;
+    const outcome *out = outcome_of(t, step);
+    double nats = 0;
+    for (size_t part = 0; part < parts && parts > 1; part++) {
+        nats += out->losses[part] * (double)t->task->table->part(t->task, slot, part).tokens;
+    }
+    return parts > 1 ? nats / (double)t->feed.batches[slot].tokens : out->losses[0];
+}
+
+/* With loss scaling a gradient that is no number is a step to skip, not the end. */
+static bool is_lost(const ashlar_trainer *t, double loss, const ashlar_optimizer_state *optimizer) {
+    return !isfinite(loss) || (t->config.optimizer.loss_scale <= 0 && !isfinite(optimizer->norm));
+}
+
+/* --- the run -------------------------------------------------------------------------------- */
+
+typedef struct run {
+    ashlar_trainer *trainer;
+    void (*show)(void *context, const ashlar_train_progress *);
+    void *context;
+    ashlar_train_report report;
+    double start;
+    uint64_t skipped; /* before this run */
+} run;
 
 /* Of the last few steps, so that it does not jump with every batch. */
 static double recent_loss(const ashlar_train_state *s) {
@@ -267,64 +285,93 @@ static double recent_loss(const ashlar_train_state *s) {
     return nats / tokens;
 }
 
-/* Take one step into the report. */
-static void account(ashlar_trainer *t, size_t step, double loss, ashlar_train_report *report) {
-    const size_t slot = step % ASHLAR_TRAIN_RECENT;
+/* Take one step into the state and the report. */
+static void account(run *r, size_t step, double loss, const ashlar_task_batch *batch) {
+    ashlar_trainer *t = r->trainer;
+    ashlar_train_report *report = &r->report;
+    const size_t recent = step % ASHLAR_TRAIN_RECENT;
     t->state.step = step;
-    t->state.tokens[slot] = (double)t->batch.tokens;
-    t->state.nats[slot] = loss * (double)t->batch.tokens;
+    t->state.tokens[recent] = (double)batch->tokens;
+    t->state.nats[recent] = loss * (double)batch->tokens;
+    t->state.optimizer = outcome_of(t, step)->optimizer;
+    report->steps_skipped = t->state.optimizer.skipped - r->skipped;
     report->loss_first = step == report->resumed + 1 ? loss : report->loss_first;
     report->loss_last = recent_loss(&t->state);
-    report->tokens += t->batch.tokens;
-    report->epochs = t->batch.epoch;
-    report->lengths_distinct += !t->seen_lengths[t->batch.steps];
-    t->seen_lengths[t->batch.steps] = true;
+    report->tokens += batch->tokens;
+    report->epochs = batch->epoch;
+    report->lengths_distinct += !t->seen_lengths[batch->length];
+    t->seen_lengths[batch->length] = true;
+    report->seconds = ashlar_program_now_s() - r->start;
+    report->tokens_per_s = (double)report->tokens / report->seconds;
+}
+
+/* Wait for a step, and look at what it was. */
+static ashlar_status finish_step(run *r, size_t step) {
+    ashlar_trainer *t = r->trainer;
+    const ashlar_status status = ashlar_feed_wait(&t->feed, step);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const double loss = loss_of(t, step);
+    if (is_lost(t, loss, &outcome_of(t, step)->optimizer)) {
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "step %zu: the loss is no number any more; use a smaller "
+                           "--learning-rate",
+                           step);
+    }
+    const ashlar_task_batch *batch = &t->feed.batches[ashlar_feed_slot(step)];
+    account(r, step, loss, batch);
+    if (r->show != NULL) {
+        r->show(r->context, &(ashlar_train_progress){.step = step,
+                                                     .steps = t->config.steps,
+                                                     .resumed = r->report.resumed,
+                                                     .loss = r->report.loss_last,
+                                                     .loss_step = loss,
+                                                     .epoch = batch->epoch,
+                                                     .length = batch->length,
+                                                     .tokens_per_s = r->report.tokens_per_s,
+                                                     .seconds = r->report.seconds});
+    }
+    return ASHLAR_OK;
 }
 
 /* The last step is left to whoever saves the end: it would be written twice. */
-static ashlar_status save_now_and_then(ashlar_trainer *t) {
+static bool is_save_due(const ashlar_trainer *t, size_t step) {
     const ashlar_train_config *c = &t->config;
-    const bool is_due = c->save_file != NULL && c->save_every != 0 &&
-                        t->state.step % c->save_every == 0 && t->state.step != c->steps;
-    return is_due ? ashlar_trainer_save(t, c->save_file) : ASHLAR_OK;
+    return c->save_file != NULL && c->save_every != 0 && step % c->save_every == 0 &&
+           step != c->steps;
 }
 
-static ashlar_status run_steps(ashlar_trainer *t,
-                               void (*show)(void *context, const ashlar_train_progress *),
-                               void *context, ashlar_train_report *report) {
-    const double start = ashlar_program_now_s();
-    const uint64_t skipped = t->state.optimizer.skipped; /* before this run */
-    for (size_t step = report->resumed + 1; step <= t->config.steps; step++) {
-        outcome step_outcome;
-        ashlar_status status = run_step(t, step, &step_outcome);
-        if (status != ASHLAR_OK) {
-            return status;
+/* Behind a queued step: look at the one before, or where this one is to be saved, at both. */
+static ashlar_status follow(run *r, size_t step) {
+    ashlar_trainer *t = r->trainer;
+    const bool is_due = is_save_due(t, step), is_last = step == t->config.steps;
+    ashlar_status status = ASHLAR_OK;
+    if (t->state.step + 1 < step) {
+        status = finish_step(r, step - 1);
+    }
+    if (status == ASHLAR_OK && (is_due || is_last)) {
+        status = finish_step(r, step);
+    }
+    return status == ASHLAR_OK && is_due ? ashlar_trainer_save(t, t->config.save_file) : status;
+}
+
+static ashlar_status run_steps(run *r) {
+    ashlar_trainer *t = r->trainer;
+    const size_t first = t->state.step + 1;
+    r->start = ashlar_program_now_s();
+    r->skipped = t->state.optimizer.skipped;
+    ashlar_status status = ASHLAR_OK;
+    for (size_t step = first; step <= t->config.steps && status == ASHLAR_OK; step++) {
+        status = ashlar_feed_draw(&t->feed, step);
+        if (status == ASHLAR_OK) {
+            status = queue_step(t, step);
         }
-        t->state.optimizer = step_outcome.optimizer;
-        report->steps_skipped = t->state.optimizer.skipped - skipped;
-        account(t, step, step_outcome.results.loss, report);
-        report->seconds = ashlar_program_now_s() - start;
-        report->tokens_per_s = (double)report->tokens / report->seconds;
-        const ashlar_train_progress progress = {
-            .step = step,
-            .steps = t->config.steps,
-            .resumed = report->resumed,
-            .loss = report->loss_last,
-            .loss_step = step_outcome.results.loss,
-            .epoch = report->epochs,
-            .length = t->batch.steps,
-            .tokens_per_s = report->tokens_per_s,
-            .seconds = report->seconds,
-        };
-        if (show != NULL) {
-            show(context, &progress);
-        }
-        status = save_now_and_then(t);
-        if (status != ASHLAR_OK) {
-            return status;
+        if (status == ASHLAR_OK) {
+            status = follow(r, step);
         }
     }
-    return ASHLAR_OK;
+    return status;
 }
 
 /* `warm`: what the warm-up said. */
@@ -350,56 +397,76 @@ static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
     };
 }
 
+/* --- the warm-up ---------------------------------------------------------------------------- */
+
+/* Forward and backward of a made-up batch, without an update. */
+static ashlar_status warm_step(void *user, size_t length) {
+    ashlar_trainer *t = user;
+    t->task->table->make_up(t->task, 0, length);
+    ashlar_status status = t->task->table->upload(t->task, 0, t->stream);
+    if (status == ASHLAR_OK) {
+        status = clear_sums(t, 0, 1);
+    }
+    return status == ASHLAR_OK ? t->task->table->step(t->task, 0, 0, 0, t->losses) : status;
+}
+
+static ashlar_status rehearse(void *user, size_t length) {
+    ashlar_trainer *t = user;
+    return t->task->table->rehearse(t->task, length);
+}
+
 enum { FINGERPRINT_BYTES = 256 };
 
-/* What the sizes of a step's buffers depend on, beside the lengths. */
-static void print_fingerprint(const ashlar_train_config *c, char text[static FINGERPRINT_BYTES]) {
-    (void)snprintf(text, FINGERPRINT_BYTES,
-                   "ashlar-train: batch %zu, cell %s, layers %zu, hidden %zu, projection %zu, "
-                   "dropout %d, embedding %zu",
-                   c->batch, ashlar_rnn_cell_name(c->cell), c->layers, c->hidden, c->projection,
-                   c->dropout > 0, c->embedding);
+static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
+    char fingerprint[FINGERPRINT_BYTES];
+    t->task->table->fingerprint(t->task, fingerprint, sizeof fingerprint);
+    t->warmup = (ashlar_warmup_options){.stream = t->stream,
+                                        .min_length = 1,
+                                        .max_length = t->task->max_part_length,
+                                        .bucket_count = t->config.buckets,
+                                        .without_plan = t->config.without_plan,
+                                        .step = warm_step,
+                                        .rehearse = rehearse,
+                                        .user = t,
+                                        .plan_file = t->config.plan_file,
+                                        .fingerprint = fingerprint};
+    const ashlar_status status = ashlar_warmup(t->allocator, &t->warmup, report);
+    t->warmup.fingerprint = NULL; /* it ends here */
+    return status;
 }
 
 ashlar_status ashlar_trainer_run(ashlar_trainer *t,
                                  void (*show)(void *context, const ashlar_train_progress *),
                                  void *context, ashlar_train_report *out) {
-    const size_t max_steps = ashlar_batcher_max_steps(t->batcher);
-    ashlar_train_report report = {
-        .steps = t->config.steps - t->state.step,
-        .resumed = t->state.step,
-        .parameters = ashlar_arena_elements(t->model->arena),
-        .max_length = max_steps,
-        .sequences = ashlar_batcher_piece_count(t->batcher),
-    };
+    run r = {.trainer = t,
+             .show = show,
+             .context = context,
+             .report = {.steps = t->config.steps - t->state.step,
+                        .resumed = t->state.step,
+                        .parameters = ashlar_arena_elements(t->task->arena),
+                        .batch = t->task->batch,
+                        .max_length = t->task->max_length,
+                        .warmed_length = t->task->max_part_length,
+                        .sequences = t->task->sequences}};
+    ashlar_train_report *report = &r.report;
     ashlar_warmup_report warm;
     ashlar_driver_counts last = t->at_start;
-    ashlar_device_info_read(t->device, &report.device);
-    report.setup = end_phase(t, &last);
-    char fingerprint[FINGERPRINT_BYTES];
-    print_fingerprint(&t->config, fingerprint);
-    t->warmup = (ashlar_warmup_options){.stream = t->stream,
-                                        .min_length = 1,
-                                        .max_length = max_steps,
-                                        .bucket_count = t->config.buckets,
-                                        .without_plan = t->config.without_plan,
-                                        .plan_file = t->config.plan_file,
-                                        .fingerprint = fingerprint};
-    ashlar_status status =
-        ashlar_model_warmup(t->model, &t->warmup, t->config.batch, &t->batch, t->results, &warm);
-    report.warmup = end_phase(t, &last);
+    ashlar_device_info_read(t->device, &report->device);
+    report->setup = end_phase(t, &last);
+    ashlar_status status = warm_up(t, &warm);
+    report->warmup = end_phase(t, &last);
     if (status == ASHLAR_OK) {
-        status = run_steps(t, show, context, &report);
+        status = run_steps(&r);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    report.training = end_phase(t, &last);
-    ashlar_stats_read(t->allocator, &report.stats);
-    report.step_memory = read_step_memory(t, &warm, &report.stats);
-    report.weights_contiguous =
-        ashlar_arena_check(t->model->arena) == ASHLAR_OK &&
-        ashlar_arena_check_padding(t->model->arena, t->stream) == ASHLAR_OK;
-    *out = report;
+    report->training = end_phase(t, &last);
+    ashlar_stats_read(t->allocator, &report->stats);
+    report->step_memory = read_step_memory(t, &warm, &report->stats);
+    report->weights_contiguous =
+        ashlar_arena_check(t->task->arena) == ASHLAR_OK &&
+        ashlar_arena_check_padding(t->task->arena, t->stream) == ASHLAR_OK;
+    *out = *report;
     return ASHLAR_OK;
 }

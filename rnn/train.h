@@ -1,15 +1,16 @@
 /*
- * train.h - the training loop, from a corpus to a trained model and a report (internal).
+ * train.h - the training loop, from a task to a trained model and a report (internal).
  */
 #ifndef ASHLAR_TRAIN_H
 #define ASHLAR_TRAIN_H
 
 #include <ashlar/optimizer.h>
+#include <ashlar/rnn_layout.h>
 #include <ashlar/schedule.h>
 
-#include "batcher.h"
-#include "model.h"
+#include "task.h"
 
+/* What a training is to be: first the model and its batches, of which only the task reads. */
 typedef struct ashlar_train_config {
     size_t layers, hidden, embedding;
     ashlar_rnn_cell cell;
@@ -17,6 +18,7 @@ typedef struct ashlar_train_config {
     double dropout;
     size_t batch;      /* sequences per step */
     size_t max_length; /* longest sequence in steps; longer ones are cut into pieces */
+
     size_t steps;
     ashlar_optimizer_config optimizer;
     bool without_bias_decay;  /* weight decay is for matrices only */
@@ -70,7 +72,9 @@ typedef struct ashlar_train_report {
     size_t steps;            /* of this run, as all counts and times are */
     size_t resumed;          /* steps done before, if it went on with a file */
     size_t parameters;       /* elements, without padding */
-    size_t max_length;       /* steps of the longest sequence there is: what was warmed up */
+    size_t batch;            /* sequences of a step */
+    size_t max_length;       /* steps of the longest sequence there is */
+    size_t warmed_length;    /* of the longest part of one: what was warmed up */
     size_t lengths_distinct; /* different T among the steps */
     size_t sequences;        /* pieces that one epoch has */
     uint64_t tokens;         /* trained on, padding left out */
@@ -92,17 +96,18 @@ enum { ASHLAR_TRAIN_RECENT = 10 };
 typedef struct ashlar_trainer ashlar_trainer;
 
 /*
- * Set everything up: model, weights, page-locked staging; no step yet.
+ * Set everything up, and open the task: model, weights, page-locked memory; no step yet.
  *
  * config->steps counts from the beginning of the training, also where a file is resumed. Then each
  * step's loss is, to the last bit, that of a run that was never interrupted, on the same machine,
  * with the same library and number of threads for matrix products.
  *
- * Ownership: *out is the caller's; device and corpus must outlive it.
+ * Ownership: *out is the caller's; the device must outlive it. The task is the trainer's from here
+ *            on, and is destroyed with it, or if this fails.
  * Errors:    ASHLAR_EINVAL (config), and those of the parts.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_create(ashlar_device *device,
-                                                      const ashlar_corpus *corpus,
+                                                      ashlar_task *task,
                                                       const ashlar_train_config *config,
                                                       ashlar_trainer **out);
 void ashlar_trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
@@ -110,7 +115,7 @@ void ashlar_trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
 /*
  * Warm up, seal, and train. Once per trainer.
  *
- * show   called after every step with `context`; NULL: not wanted
+ * show   called for every step with `context`, when the next one is queued already; NULL: not wanted
  *
  * Errors: those of the parts; ASHLAR_EFORMAT where the loss stops being a number.
  */
@@ -126,6 +131,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_run(ashlar_trainer *trainer,
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_save(ashlar_trainer *trainer, const char *path);
 
-ashlar_model *ashlar_trainer_model(ashlar_trainer *trainer);
+ashlar_task *ashlar_trainer_task(ashlar_trainer *trainer);
+ashlar_allocator *ashlar_trainer_allocator(ashlar_trainer *trainer);
 
 #endif /* ASHLAR_TRAIN_H */

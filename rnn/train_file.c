@@ -12,123 +12,47 @@
 #include "error.h"
 #include "program.h"
 
-enum { FACTS_MAX = 40, FACT_BYTES = 768 };
-
-/* The metadata of a file, as it is built up. */
-typedef struct facts {
-    ashlar_checkpoint_pair pairs[FACTS_MAX];
-    char texts[FACTS_MAX][FACT_BYTES];
-    size_t count;
-} facts;
-
-/* A new fact; the caller prints its text into the FACT_BYTES bytes that are returned. */
-static char *add_fact(facts *f, const char *key) {
-    ASHLAR_ASSERT(f->count < FACTS_MAX);
-    char *text = f->texts[f->count];
-    f->pairs[f->count++] = (ashlar_checkpoint_pair){key, text};
-    return text;
-}
-
-static void add_count(facts *f, const char *key, uint64_t value) {
-    (void)snprintf(add_fact(f, key), FACT_BYTES, "%" PRIu64, value);
-}
-
-/* With as few digits as give the same number again: people read them too. */
-static void add_real(facts *f, const char *key, double value) {
-    char *text = add_fact(f, key);
-    int digits = 0;
-    do {
-        digits++;
-        (void)snprintf(text, FACT_BYTES, "%.*g", digits, value);
-    } while (digits < 17 && strtod(text, NULL) != value);
-}
-
-/* --- what must be the same ------------------------------------------------------------------ */
-
-/*
- * Eight bytes at a time, as FNV-1a does with one; it need not withstand anybody. The last step, at
- * a record's end, tells texts that are cut elsewhere.
- */
-static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
-    const uint64_t prime = UINT64_C(0x100000001b3);
-    uint64_t word;
-    for (; count >= sizeof word; count -= sizeof word, bytes += sizeof word) {
-        memcpy(&word, bytes, sizeof word);
-        sum = (sum ^ word) * prime;
-        sum ^= sum >> 29; /* or high bits would never reach low ones */
-    }
-    for (; count > 0; count--, bytes++) {
-        sum = (sum ^ *bytes) * prime;
-    }
-    return sum ^ sum >> 32;
-}
-
-uint64_t ashlar_train_text_sum(const ashlar_corpus *corpus) {
-    uint64_t sum = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < ashlar_corpus_count(corpus); i++) {
-        const ashlar_record record = ashlar_corpus_record(corpus, i);
-        sum = mix(sum, record.bytes, record.count);
-    }
-    return sum;
-}
-
-static void add_text(facts *f, const ashlar_train_parts *parts) {
-    (void)snprintf(add_fact(f, "ashlar.text"), FACT_BYTES, "%zu records, %zu bytes, %016" PRIx64,
-                   ashlar_corpus_count(parts->corpus), ashlar_corpus_bytes(parts->corpus),
-                   parts->text_sum);
-}
-
-static void add_optimizer(facts *f, const ashlar_optimizer_config *o) {
-    (void)snprintf(add_fact(f, "ashlar.optimizer"), FACT_BYTES, "%s",
-                   ashlar_optimizer_name(o->kind));
-    add_real(f, "ashlar.learning_rate", o->learning_rate);
-    add_real(f, "ashlar.momentum", o->momentum);
-    add_real(f, "ashlar.dampening", o->dampening);
-    add_count(f, "ashlar.nesterov", o->nesterov);
-    add_real(f, "ashlar.beta1", o->beta1);
-    add_real(f, "ashlar.beta2", o->beta2);
-    add_real(f, "ashlar.smoothing", o->smoothing);
-    add_real(f, "ashlar.rate_decay", o->rate_decay);
-    add_real(f, "ashlar.epsilon", o->epsilon);
-    add_real(f, "ashlar.weight_decay", o->weight_decay);
-    add_real(f, "ashlar.clip", o->clip_norm);
-    add_real(f, "ashlar.loss_scale", o->loss_scale);
-    add_real(f, "ashlar.scale_growth", o->scale_growth);
-    add_real(f, "ashlar.scale_backoff", o->scale_backoff);
-    add_count(f, "ashlar.scale_interval", o->scale_interval);
+static void add_optimizer(ashlar_facts *f, const ashlar_optimizer_config *o) {
+    ashlar_facts_add_text(f, "ashlar.optimizer", ashlar_optimizer_name(o->kind));
+    ashlar_facts_add_real(f, "ashlar.learning_rate", o->learning_rate);
+    ashlar_facts_add_real(f, "ashlar.momentum", o->momentum);
+    ashlar_facts_add_real(f, "ashlar.dampening", o->dampening);
+    ashlar_facts_add_count(f, "ashlar.nesterov", o->nesterov);
+    ashlar_facts_add_real(f, "ashlar.beta1", o->beta1);
+    ashlar_facts_add_real(f, "ashlar.beta2", o->beta2);
+    ashlar_facts_add_real(f, "ashlar.smoothing", o->smoothing);
+    ashlar_facts_add_real(f, "ashlar.rate_decay", o->rate_decay);
+    ashlar_facts_add_real(f, "ashlar.epsilon", o->epsilon);
+    ashlar_facts_add_real(f, "ashlar.weight_decay", o->weight_decay);
+    ashlar_facts_add_real(f, "ashlar.clip", o->clip_norm);
+    ashlar_facts_add_real(f, "ashlar.loss_scale", o->loss_scale);
+    ashlar_facts_add_real(f, "ashlar.scale_growth", o->scale_growth);
+    ashlar_facts_add_real(f, "ashlar.scale_backoff", o->scale_backoff);
+    ashlar_facts_add_count(f, "ashlar.scale_interval", o->scale_interval);
 }
 
 /* Only what the kind's course depends on: the number of steps may be another one. */
-static void add_schedule(facts *f, const ashlar_schedule *s) {
-    (void)snprintf(add_fact(f, "ashlar.schedule"), FACT_BYTES, "%s", ashlar_schedule_name(s->kind));
-    add_real(f, "ashlar.schedule_rate", s->rate);
-    add_count(f, "ashlar.warmup_steps", s->warmup_steps);
+static void add_schedule(ashlar_facts *f, const ashlar_schedule *s) {
+    ashlar_facts_add_text(f, "ashlar.schedule", ashlar_schedule_name(s->kind));
+    ashlar_facts_add_real(f, "ashlar.schedule_rate", s->rate);
+    ashlar_facts_add_count(f, "ashlar.warmup_steps", s->warmup_steps);
     if (s->kind == ASHLAR_SCHEDULE_COSINE) {
-        add_count(f, "ashlar.schedule_steps", s->total_steps);
-        add_real(f, "ashlar.rate_floor", s->floor);
+        ashlar_facts_add_count(f, "ashlar.schedule_steps", s->total_steps);
+        ashlar_facts_add_real(f, "ashlar.rate_floor", s->floor);
     }
     if (s->kind == ASHLAR_SCHEDULE_STEP) {
-        add_count(f, "ashlar.rate_every", s->step_size);
-        add_real(f, "ashlar.rate_factor", s->gamma);
+        ashlar_facts_add_count(f, "ashlar.rate_every", s->step_size);
+        ashlar_facts_add_real(f, "ashlar.rate_factor", s->gamma);
     }
 }
 
-static void add_config(facts *f, const ashlar_train_parts *parts) {
+static void add_config(ashlar_facts *f, const ashlar_train_parts *parts) {
     const ashlar_train_config *c = parts->config;
-    (void)snprintf(add_fact(f, ASHLAR_METADATA_CELL), FACT_BYTES, "%s",
-                   ashlar_rnn_cell_name(c->cell));
-    add_count(f, ASHLAR_METADATA_PROJECTION, c->projection);
-    add_real(f, ASHLAR_METADATA_DROPOUT, c->dropout);
-    add_count(f, ASHLAR_METADATA_LAYERS, c->layers);
-    add_count(f, ASHLAR_METADATA_HIDDEN, c->hidden);
-    add_count(f, ASHLAR_METADATA_EMBEDDING, c->embedding);
-    add_count(f, "ashlar.batch", c->batch);
-    add_count(f, "ashlar.max_length", c->max_length);
-    add_count(f, "ashlar.seed", c->seed);
+    parts->task->table->facts(parts->task, f);
+    ashlar_facts_add_count(f, "ashlar.seed", c->seed);
     add_optimizer(f, &c->optimizer);
-    add_count(f, "ashlar.without_bias_decay", c->without_bias_decay);
+    ashlar_facts_add_count(f, "ashlar.without_bias_decay", c->without_bias_decay);
     add_schedule(f, &c->schedule);
-    add_text(f, parts);
 }
 
 static ashlar_status fail_missing(const char *path, const char *key) {
@@ -140,7 +64,7 @@ static ashlar_status fail_missing(const char *path, const char *key) {
 }
 
 static ashlar_status check_config(const char *path, const ashlar_checkpoint *file,
-                                  const facts *want) {
+                                  const ashlar_facts *want) {
     for (size_t i = 0; i < want->count; i++) {
         const ashlar_checkpoint_pair *pair = &want->pairs[i];
         const char *got = ashlar_checkpoint_metadata(file, pair->key);
@@ -150,7 +74,7 @@ static ashlar_status check_config(const char *path, const ashlar_checkpoint *fil
         if (strcmp(got, pair->value) != 0) {
             return ashlar_fail(ASHLAR_EFORMAT,
                                "%s: %s is %.80s there, and %s here; a training goes on with the "
-                               "options and the text that it began with",
+                               "options and the data that it began with",
                                path, pair->key, got, pair->value);
         }
     }
@@ -159,27 +83,20 @@ static ashlar_status check_config(const char *path, const ashlar_checkpoint *fil
 
 /* --- where the training is ------------------------------------------------------------------ */
 
-static void add_random(facts *f, const ashlar_batcher *batcher) {
-    const ashlar_random random = ashlar_batcher_random(batcher);
-    (void)snprintf(add_fact(f, "ashlar.random"), FACT_BYTES,
-                   "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64, random.s[0],
-                   random.s[1], random.s[2], random.s[3]);
-}
+_Static_assert(ASHLAR_TRAIN_RECENT * 2 * 32 <= ASHLAR_FACT_BYTES, "the recent losses fit");
 
-_Static_assert(ASHLAR_TRAIN_RECENT * 2 * 32 <= FACT_BYTES, "the recent losses fit");
-
-static void add_recent(facts *f, const ashlar_train_state *state) {
-    char *text = add_fact(f, "ashlar.recent");
+static void add_recent(ashlar_facts *f, const ashlar_train_state *state) {
+    char *text = ashlar_facts_add(f, "ashlar.recent");
     size_t at = 0;
     for (size_t i = 0; i < ASHLAR_TRAIN_RECENT; i++) {
-        at += (size_t)snprintf(text + at, FACT_BYTES - at, "%s%a %a", i > 0 ? " " : "",
+        at += (size_t)snprintf(text + at, ASHLAR_FACT_BYTES - at, "%s%a %a", i > 0 ? " " : "",
                                state->nats[i], state->tokens[i]);
     }
 }
 
 /* In their order, the real ones as hexadecimal digits; the norm may be infinite or no number. */
-static void add_optimizer_state(facts *f, const ashlar_optimizer_state *s) {
-    (void)snprintf(add_fact(f, "ashlar.optimizer_state"), FACT_BYTES,
+static void add_optimizer_state(ashlar_facts *f, const ashlar_optimizer_state *s) {
+    (void)snprintf(ashlar_facts_add(f, "ashlar.optimizer_state"), ASHLAR_FACT_BYTES,
                    "%" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu32 " %a %a", s->step, s->skipped,
                    s->good_steps, s->is_skipped, s->loss_scale, s->norm);
 }
@@ -188,7 +105,7 @@ static void add_optimizer_state(facts *f, const ashlar_optimizer_state *s) {
 static ashlar_status read_optimizer_state(const char *path, const ashlar_checkpoint *file,
                                           ashlar_optimizer_state *out) {
     const char *text = ashlar_checkpoint_metadata(file, "ashlar.optimizer_state");
-    facts again = {.count = 0};
+    ashlar_facts again = {.count = 0};
     ashlar_optimizer_state s = {.step = 0};
     if (text == NULL ||
         sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu32 " %" SCNu32 " %la %la", &s.step, &s.skipped,
@@ -239,19 +156,22 @@ static ashlar_status read_recent(const char *path, const ashlar_checkpoint *file
     return *next == '\0' && tokens > 0 ? ASHLAR_OK : fail_missing(path, "ashlar.recent");
 }
 
-/* Hand out what was handed out before, and see that the generator is where it was then. */
-static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
-                                ashlar_batcher *batcher, uint64_t step) {
-    facts here = {.count = 0};
-    const char *text = ashlar_checkpoint_metadata(file, "ashlar.random");
-    ashlar_batcher_skip(batcher, step);
-    add_random(&here, batcher);
-    if (text == NULL || strcmp(text, here.pairs[0].value) != 0) {
-        return ashlar_fail(ASHLAR_EFORMAT,
-                           "%s: after %" PRIu64
-                           " batches ashlar.random is %.80s there, and %s here; "
-                           "go on with the version of ashlar that wrote the file",
-                           path, step, text != NULL ? text : "missing", here.pairs[0].value);
+/* Hand out what was handed out before, and see that the supply is where it was then. */
+static ashlar_status find_place(const char *path, const ashlar_checkpoint *file, ashlar_task *task,
+                                uint64_t step) {
+    ashlar_facts here = {.count = 0};
+    task->table->skip(task, step);
+    task->table->place(task, &here);
+    for (size_t i = 0; i < here.count; i++) {
+        const ashlar_checkpoint_pair *pair = &here.pairs[i];
+        const char *text = ashlar_checkpoint_metadata(file, pair->key);
+        if (text == NULL || strcmp(text, pair->value) != 0) {
+            return ashlar_fail(ASHLAR_EFORMAT,
+                               "%s: after %" PRIu64 " batches %s is %.80s there, and %s here; "
+                               "go on with the version of ashlar that wrote the file",
+                               path, step, pair->key, text != NULL ? text : "missing",
+                               pair->value);
+        }
     }
     return ASHLAR_OK;
 }
@@ -260,19 +180,19 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
 
 ashlar_status ashlar_train_file_save(const char *path, const ashlar_train_parts *parts,
                                      const ashlar_train_state *state) {
-    facts all = {.count = 0};
+    ashlar_facts all = {.count = 0};
     add_config(&all, parts);
-    add_count(&all, "ashlar.step", state->step);
-    add_random(&all, parts->batcher);
+    ashlar_facts_add_count(&all, "ashlar.step", state->step);
+    parts->task->table->place(parts->task, &all);
     add_recent(&all, state);
     add_optimizer_state(&all, &state->optimizer);
-    return ashlar_checkpoint_save(parts->model->arena, path, ASHLAR_CHECKPOINT_STATE, all.pairs,
-                                  all.count, parts->model->stream);
+    return ashlar_checkpoint_save(parts->task->arena, path, ASHLAR_CHECKPOINT_STATE, all.pairs,
+                                  all.count, parts->stream);
 }
 
 static ashlar_status load(const char *path, const ashlar_train_parts *parts,
                           const ashlar_checkpoint *file, ashlar_train_state *out) {
-    facts want = {.count = 0};
+    ashlar_facts want = {.count = 0};
     ashlar_train_state state;
     add_config(&want, parts);
     ashlar_status status = check_config(path, file, &want);
@@ -286,11 +206,11 @@ static ashlar_status load(const char *path, const ashlar_train_parts *parts,
         status = read_optimizer_state(path, file, &state.optimizer);
     }
     if (status == ASHLAR_OK) {
-        status = find_place(path, file, parts->batcher, state.step);
+        status = find_place(path, file, parts->task, state.step);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_checkpoint_load(parts->model->arena, file, ASHLAR_CHECKPOINT_STATE,
-                                        parts->model->stream);
+        status = ashlar_checkpoint_load(parts->task->arena, file, ASHLAR_CHECKPOINT_STATE,
+                                        parts->stream);
     }
     if (status == ASHLAR_OK) {
         *out = state;

@@ -4,9 +4,9 @@
  * The file is a checkpoint of the model's arena with the optimizer's state. Its metadata has two
  * kinds of facts, all under "ashlar.":
  *
- *     what must be the same to go on    the model, the batches, the optimizer, the seed, the text
- *     where the training is             step, random (the generator of batches), recent (losses),
- *                                       optimizer_state
+ *     what must be the same to go on    the task's options and data, the optimizer, the seed
+ *     where the training is             step, recent (losses), optimizer_state, and where the task's
+ *                                       supply of batches is
  *
  * Real numbers are written so that reading them gives every bit back.
  */
@@ -18,10 +18,8 @@
 /* The parts of a training that a file is made of. */
 typedef struct ashlar_train_parts {
     const ashlar_train_config *config;
-    const ashlar_corpus *corpus;
-    uint64_t text_sum; /* ashlar_train_text_sum() of it */
-    ashlar_batcher *batcher;
-    ashlar_model *model;
+    ashlar_task *task; /* open */
+    ashlar_stream stream;
 } ashlar_train_parts;
 
 /* Where a training is, beside its parts. */
@@ -32,22 +30,19 @@ typedef struct ashlar_train_state {
     ashlar_optimizer_state optimizer;
 } ashlar_train_state;
 
-/* Tells texts apart. Cost: reads the whole text, so that it is to be kept from save to save. */
-uint64_t ashlar_train_text_sum(const ashlar_corpus *corpus);
-
-/* Write everything. Waits for the model's stream. Errors: those of ashlar_checkpoint_save(). */
+/* Write everything. Waits for the stream. Errors: those of ashlar_checkpoint_save(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar_train_file_save(const char *path,
                                                        const ashlar_train_parts *parts,
                                                        const ashlar_train_state *state);
 
 /*
- * Take everything back: the arena, the place in the text (the batcher must be a fresh one), *state.
- * Waits for the model's stream.
+ * Take everything back: the arena, the place of the supply (which must be a fresh one), *state.
+ * Waits for the stream.
  *
  * Errors: ASHLAR_EINVAL (the file has as many steps as the configuration asks for), ASHLAR_EFORMAT
- *         (it is of another configuration, text or version, or no training's; the detail says so),
+ *         (it is of another configuration, data or version, or no training's; the detail says so),
  *         and those of ashlar_checkpoint_open() and ashlar_checkpoint_load(). *state and the arena
- *         have not changed then, but for ASHLAR_EDRIVER; the batcher may have.
+ *         have not changed then, but for ASHLAR_EDRIVER; the supply may have.
  * Cost:   the batches handed out before are counted off anew: some microseconds for each.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_train_file_load(const char *path,

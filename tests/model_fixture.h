@@ -9,6 +9,7 @@
 
 #include "allocator_fixture.h"
 
+#include "batcher.h"
 #include "model.h"
 #include "random.h"
 
@@ -19,8 +20,14 @@ enum { CLASSES = 19, EMBEDDING = 17, HIDDEN = 18, LAYERS = 2, CELLS_MAX = 256, B
 static ashlar_model_config model_config = {
     .classes = CLASSES, .embedding = EMBEDDING, .hidden = HIDDEN, .layers = LAYERS};
 
+/* What a step works on and leaves, in device memory: wait for the stream, then read. */
+typedef struct step_memory {
+    double loss;
+    int32_t inputs[CELLS_MAX], targets[CELLS_MAX], lengths[BATCH_MAX];
+} step_memory;
+
 static ashlar_model *model;
-static ashlar_step_results *results; /* device memory: wait for the stream, then read */
+static step_memory *results;
 
 /* A batch with the memory it lies in. */
 typedef struct made_batch {
@@ -62,7 +69,7 @@ static inline bool open_model_cached(const char *spec, unsigned regions, uint64_
     CHECK(ashlar_model_init_weights(model, 3) == ASHLAR_OK);
     CHECK(ashlar_alloc(allocator, sizeof *results, streams[1], &memory) == ASHLAR_OK);
     results = memory;
-    *results = (ashlar_step_results){.loss = -1};
+    results->loss = -1;
     return true;
 }
 
@@ -78,11 +85,49 @@ static inline void close_model(void) {
     tear_down();
 }
 
+/* Copy a batch to where the step finds it, and clear what it adds to. */
+static inline ashlar_status prepare_step(const made_batch *made) {
+    const size_t grid = made->batch.steps * made->count * sizeof(int32_t);
+    const size_t lengths = made->count * sizeof(int32_t);
+    ashlar_status status =
+        ashlar_copy_to_device(device, results->inputs, made->batch.inputs, grid, streams[1]);
+    if (status == ASHLAR_OK) {
+        status =
+            ashlar_copy_to_device(device, results->targets, made->batch.targets, grid, streams[1]);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_copy_to_device(device, results->lengths, made->batch.lengths, lengths,
+                                       streams[1]);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_fill(device, &results->loss, 0, sizeof results->loss, streams[1]);
+    }
+    return status == ASHLAR_OK
+               ? ashlar_arena_zero(model->arena, ASHLAR_REGION_GRADIENTS, streams[1])
+               : status;
+}
+
+static inline ashlar_model_window window_of(const made_batch *made) {
+    return (ashlar_model_window){.steps = made->batch.steps,
+                                 .count = made->count,
+                                 .inputs = results->inputs,
+                                 .targets = results->targets,
+                                 .lengths = results->lengths,
+                                 .rnn_lengths = made->batch.lengths};
+}
+
+static inline ashlar_status queue_step_sized(const made_batch *made,
+                                             const ashlar_step_sizes *sizes) {
+    const ashlar_model_window window = window_of(made);
+    const ashlar_status status = prepare_step(made);
+    return status == ASHLAR_OK ? ashlar_model_step(model, &window, sizes, &results->loss) : status;
+}
+
 /* Queue a step with exactly the sizes that the batch needs. */
 static inline ashlar_status queue_step(const made_batch *made) {
     ashlar_step_sizes sizes;
     CHECK(ashlar_model_sizes(model, made->batch.steps, made->count, &sizes) == ASHLAR_OK);
-    return ashlar_model_step(model, &made->batch, made->count, &sizes, results);
+    return queue_step_sized(made, &sizes);
 }
 
 /* Run a step to its end. */

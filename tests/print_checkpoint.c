@@ -16,6 +16,7 @@
 
 #include <ashlar/checkpoint.h>
 
+#include "batcher.h"
 #include "model.h"
 #include "program.h"
 

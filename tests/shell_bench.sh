@@ -10,10 +10,12 @@ unset MALLOC_PERTURB_
 
 bench=$ASHLAR_BUILD/bench/ashlar-bench
 rows=$scratch/rows.json
+peers=$ASHLAR_BUILD/tests
 
 # Every workload on every subject of the build, one row each and no other.
 rows_are_complete() {
-    "$bench" --help | sed -n 's/^Subjects of this build: \(.*\) plan none$/\1/p' >"$scratch/subjects"
+    "$bench" --help | sed -n 's/^Subjects of this build: \(.*\) cuda_async plan none$/\1/p' \
+        >"$scratch/subjects"
     python3 - "$rows" "$scratch/subjects" <<'END'
 import json, sys
 rows = json.load(open(sys.argv[1]))
@@ -23,11 +25,17 @@ one_size = ["512", "4096", "65536", "1048576", "67108864", "4096-fragmented"]
 lists = [("one_size", v, t) for v in one_size for t in (1, 2)]
 lists += [("mix", "reverse", 1), ("mix", "shuffled", 1)]
 lists += [(name, "", 1) for name in ("random", "rnn_warm", "rnn_cold")]
-keys = ["workload", "variant", "threads", "subject", "ns_pair", "driver_calls", "reserved_over_live"]
+keys = ["workload", "variant", "threads", "subject", "ns_pair", "driver_calls",
+        "reserved_over_live", "over_floor", "over_ashlar"]
 assert all(list(row) == keys for row in rows), rows
 found = [(r["workload"], r["variant"], r["threads"], r["subject"]) for r in rows]
 assert found == [(*l, s) for l in lists for s in subjects], found
 assert all(row["ns_pair"] > 0 for row in rows), rows
+for l in lists:
+    of = {r["subject"]: r for f, r in zip(found, rows) if f[:3] == l}
+    for row in of.values():
+        for key, base in ("over_floor", "floor"), ("over_ashlar", "ashlar"):
+            assert abs(row[key] * of[base]["ns_pair"] / row["ns_pair"] - 1) < 1e-9, row
 for row in rows:
     known = row["subject"] == "ashlar" or (row["subject"] == "cub" and row["threads"] == 1)
     ratio = row["reserved_over_live"]
@@ -61,6 +69,43 @@ got = [(r["workload"], r["variant"], r["threads"], r["subject"]) for r in json.l
 lists = (("mix", "shuffled", 2), ("random", "", 2))
 assert got == [(*l, s) for l in lists for s in ("floor", "none")], got
 END
+}
+
+# A shared object runs beside the others, in the same lists; who calls the driver is not known.
+measures_a_loaded_peer() {
+    "$bench" alloc --smoke --device soft --workload one_size/4096 --workload mix/shuffled \
+        --peer "$peers/stone.so" --subject ashlar --subject stone --json "$rows" || return
+    json_holds "$rows" '[(x["variant"], x["threads"], x["subject"]) for x in r] ==
+        [(v, t, s) for v, t in (("4096", 1), ("4096", 2), ("shuffled", 1))
+         for s in ("ashlar", "stone")]' || return
+    json_holds "$rows" 'all(x["over_ashlar"] > 0 and
+        (x["driver_calls"] is None) == (x["subject"] == "stone") for x in r)'
+}
+
+# Where no subject is named it is one of all; its functions may have other names.
+measures_loaded_peers_unasked() {
+    "$bench" alloc --smoke --device soft --workload random --peer "$peers/stone.so" \
+        --peer "$peers/half.so:half_take,half_give" --json "$rows" || return
+    json_holds "$rows" '[x["subject"] for x in r][-3:] == ["driver", "stone", "half"]' || return
+    "$bench" plan --smoke --device soft --workload rnn_step/1 --peer "$peers/stone.so" \
+        --json "$rows" || return
+    json_holds "$rows" '[x["subject"] for x in r["rows"]] == ["ashlar", "floor", "stone", "plan"]'
+}
+
+refuses_what_is_no_peer() {
+    is_usage_error /nowhere/a.so alloc --peer /nowhere/a.so || complain 'no file' || return
+    is_usage_error '"free"' alloc --peer "$peers/half.so" || complain 'no free' || return
+    is_usage_error '"alloc"' alloc --peer libm.so.6 || complain 'no alloc' || return
+    is_usage_error already alloc --peer "$peers/stone.so" --peer "$peers/stone.so" ||
+        complain 'twice' || return
+    is_usage_error --peer alloc --instructions --peer "$peers/stone.so" ||
+        complain 'instructions' || return
+    is_usage_error --workload arena --peer "$peers/stone.so" || complain 'an arena'
+}
+
+names_what_needs_a_gpu() {
+    "$bench" alloc --smoke --device soft --subject cuda_async --workload random 2>"$scratch/stderr"
+    [ $? -eq 1 ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] && grep -q -e '--device cuda' "$scratch/stderr"
 }
 
 # Every list on the three subjects, and the packing.
@@ -130,7 +175,7 @@ import json, sys
 text = open(sys.argv[1]).read()
 rows = json.loads(text)
 assert sys.argv[2] not in text
-keys = ["case", "operation", "subject", "ns", "bytes_per_s", "copy_bytes_per_s"]
+keys = ["case", "operation", "subject", "ns", "bytes_per_s", "copy_bytes_per_s", "over_arena"]
 assert all(list(r) == keys and all(r[k] > 0 for k in keys[3:]) for r in rows), rows
 operations = ["adamw", "zero", "norm", "flatten", "replicate", "checkpoint"]
 subjects = ["arena", "per_tensor", "lists_of_36"]
@@ -147,6 +192,39 @@ measures_some_arenas() {
         [("model", "norm")] * 3 + [("large", "zero")] * 3'
 }
 
+# Every case and subject, and no path in the file.
+measures_rnns() {
+    "$bench" rnn --smoke --device soft --threads 1 --json "$rows" >"$scratch/table" || return
+    grep -q '^case .* / onednn ' "$scratch/table" &&
+        grep -q '^\(met\|NOT MET\) *lstm_T64_B32_H256_L2  *ashlar / static' "$scratch/table" || return
+    python3 - "$rows" <<'END'
+import json, sys
+result = json.load(open(sys.argv[1]))
+assert list(result) == ["processor", "products", "onednn", "threads", "rows"], result
+assert result["threads"] == 1
+rows = result["rows"]
+keys = ["case", "subject", "ms_forward", "ms_backward", "ms_step", "steps_per_s", "over_static",
+        "over_onednn", "product_share"]
+assert all(list(r) == keys and r["ms_forward"] > 0 and r["ms_step"] > 0 for r in rows), rows
+subjects = ["ashlar", "onednn", "driver_each_step", "static_buffer"]
+if result["onednn"] is None:
+    subjects.remove("onednn")
+cases = list(dict.fromkeys(r["case"] for r in rows))
+assert len(cases) >= 9 and "lstm_T64_B1_H256_L2" in cases, cases
+assert [(r["case"], r["subject"]) for r in rows] == [(c, s) for c in cases for s in subjects]
+for r in rows:
+    assert (r["ms_backward"] is None) == r["case"].endswith("inference"), r
+    assert r["over_static"] > 0 and (r["over_onednn"] is None) == (result["onednn"] is None), r
+END
+}
+
+measures_some_rnns() {
+    "$bench" rnn --smoke --device soft --workload lstm_T20_B8_H64_L2 --subject ashlar \
+        --json "$rows" || return
+    json_holds "$rows" '[(x["case"], x["subject"], x["over_static"]) for x in r["rows"]] ==
+        [("lstm_T20_B8_H64_L2", "ashlar", None)]'
+}
+
 is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
     word=$1
     shift
@@ -160,6 +238,9 @@ refuses_unknown_words() {
     is_usage_error rnn_step plan --workload mix || complain 'a workload of another group' || return
     is_usage_error 10000_tensors arena --workload mix || complain 'a workload of alloc' || return
     is_usage_error --workload arena --subject arena || complain 'an option of alloc' || return
+    is_usage_error lstm_T64 rnn --workload mix || complain 'a case' || return
+    is_usage_error static_buffer rnn --subject cub || complain 'a subject of alloc' || return
+    is_usage_error --subject rnn --pairs 3 || complain 'an option of alloc' || return
     is_usage_error ceiling alloc --subject ceiling || complain 'a subject' || return
     is_usage_error --threads alloc --threads 65 || complain 'threads' || return
     is_usage_error gpu alloc --device gpu || complain 'a device'
@@ -207,11 +288,17 @@ check 'a_smoke_run_succeeds' smoke_run
 check 'its_rows_are_complete' rows_are_complete
 check 'it_prints_a_table_and_targets' prints_a_table_and_targets
 check 'only_what_is_asked_for_is_measured' takes_only_what_is_asked_for
+check 'a_shared_object_is_measured_beside_the_others' measures_a_loaded_peer
+check 'shared_objects_are_usual_subjects' measures_loaded_peers_unasked
+check 'what_is_no_peer_is_refused' refuses_what_is_no_peer
+check 'what_needs_a_gpu_says_so' names_what_needs_a_gpu
 check 'a_plan_is_measured_beside_the_cache' measures_plans
 check 'of_plans_too_only_what_is_asked_for_is_measured' measures_some_plans
 check 'files_are_packed' packs_files
 check 'arenas_are_measured_beside_their_twins' measures_arenas
 check 'of_arenas_too_only_what_is_asked_for_is_measured' measures_some_arenas
+check 'rnns_are_measured_beside_onednn' measures_rnns
+check 'of_rnns_too_only_what_is_asked_for_is_measured' measures_some_rnns
 check 'unknown_words_are_refused' refuses_unknown_words
 check 'a_file_that_cannot_be_written_fails_first' fails_before_it_measures
 check 'a_device_that_is_too_small_is_an_error' fails_where_memory_is_short

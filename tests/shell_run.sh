@@ -23,6 +23,16 @@ printf '<%s>' train "$@"
 END
 chmod +x "$scratch/program"
 
+# Likewise what measures all: its arguments without the program's path.
+cat >"$scratch/all" <<'END'
+#!/bin/sh
+program=${1##*/}
+shift
+printf '<%s>' all "$program" "$@"
+[ ! -e /proc/self/fd/9 ] || echo locked
+END
+chmod +x "$scratch/all"
+
 stand_in() { # NAME SCRIPT
     rm -f "$bin/$1"
     printf '#!/bin/sh\n%s\n' "$2" >"$bin/$1"
@@ -36,6 +46,7 @@ machine() { # USER-NUMBER
     : >"$asked"
     : >"$configured"
     cp "$ASHLAR_SOURCE/run" "$tree/run"
+    mkdir -p "$tree/bench" && cp "$scratch/all" "$tree/bench/all.sh"
     for tool in sh awk cat chmod cp dirname env find flock grep head mkdir nproc readlink rm; do
         ln -s "$(command -v $tool)" "$bin/$tool"
     done
@@ -51,12 +62,13 @@ machine() { # USER-NUMBER
         setup)
             echo \"CC=\$CC \$*\" >>'$configured'
             for word; do case \$word in */build/*)
-                mkdir -p \$word/rnn \$word/meson-logs && : >\$word/build.ninja ;; esac; done ;;
+                mkdir -p \$word/rnn \$word/bench \$word/meson-logs && : >\$word/build.ninja ;; esac; done ;;
         test)
             cp '$scratch/testlog.json' \$3/meson-logs
             exit \$(cat '$scratch/status') ;;
         esac"
-    stand_in ninja "cp '$scratch/program' \$2/rnn/ashlar-train"
+    stand_in ninja "cp '$scratch/program' \$2/rnn/ashlar-train
+        cp '$scratch/program' \$2/bench/ashlar-bench"
 }
 
 lacks() { # TOOL...
@@ -100,6 +112,37 @@ passes_arguments() {
     machine 1000
     runs 0 train --data 'a b' --steps 3 || return
     [ "$(cat "$scratch/stdout")" = '<train><--data><a b><--steps><3>' ] && [ ! -s "$asked" ]
+}
+
+# Without a group, and with no other options than it has: all of them.
+benches_everything() {
+    machine 1000
+    while read -r arguments; do
+        # shellcheck disable=SC2086 # words
+        runs 0 bench $arguments || return
+        want="<all><ashlar-bench>$(printf '<%s>' $arguments)"
+        [ -n "$arguments" ] || want='<all><ashlar-bench>'
+        [ "$(cat "$scratch/stdout")" = "$want" ] || complain "want $want" || return
+    done <<END
+
+--smoke
+--smoke --device soft --peer=a.so --peer b.so --out here
+END
+}
+
+benches_one_group() {
+    machine 1000
+    while read -r arguments; do
+        # shellcheck disable=SC2086 # words
+        runs 0 bench $arguments || return
+        # shellcheck disable=SC2086 # words
+        [ "$(cat "$scratch/stdout")" = "<train>$(printf '<%s>' $arguments)" ] || return
+    done <<END
+arena --smoke
+--smoke --workload mix
+--help
+--peer
+END
 }
 
 configures_once() {
@@ -333,6 +376,8 @@ machine 1000
 check 'help_is_one_screen' prints_usage
 check 'an_unknown_word_is_usage' refuses_unknown_word
 check 'arguments_reach_the_program_whole' passes_arguments
+check 'bench_measures_everything' benches_everything
+check 'bench_measures_what_it_is_told' benches_one_group
 check 'a_second_call_configures_nothing_and_says_nothing' configures_once
 check 'an_interrupted_configuration_is_made_anew' mends_interrupted_configuration
 check 'a_failed_configuration_is_made_anew' forgets_failed_configuration

@@ -122,7 +122,7 @@ check 'which_is_another_training' \
 check 'with_three_plans_it_runs_too' small "$scratch/buckets.json" --seed 7 --buckets 3
 check 'more_plans_change_no_loss' same loss_last "$scratch/a.json" "$scratch/buckets.json"
 check 'every_step_is_replayed' is steps_replayed 12
-check 'every_block_of_a_step_is_planned' is plan_hits 144
+check 'every_block_of_a_step_is_planned' is plan_hits 108
 check 'none_of_them_is_missed' is plan_misses 0
 check 'more_plans_need_no_more_memory' \
     same step_reserved_bytes "$scratch/a.json" "$scratch/buckets.json"

@@ -41,7 +41,7 @@ static void a_subject_that_is_not_there_is_refused(void) {
     CHECK(ashlar_bench_check(&bad) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "tcmalloc");
     CHECK_HAS(ashlar_error_detail(), " ashlar floor");
-    CHECK_HAS(ashlar_error_detail(), " glibc driver plan none");
+    CHECK_HAS(ashlar_error_detail(), " glibc driver cuda_async plan none");
 }
 
 static void every_name_of_several_is_checked(void) {

@@ -234,7 +234,12 @@ static void json_has_a_row_each(void) {
     CHECK(strcmp((char *)text, "[\n  {\n    \"case\": \"model\",\n    \"operation\": \"flatten\",\n"
                                "    \"subject\": \"lists_of_36\",\n    \"ns\": 500,\n"
                                "    \"bytes_per_s\": 2000000000,\n"
-                               "    \"copy_bytes_per_s\": 2000000000\n  }\n]\n") == 0);
+                               "    \"copy_bytes_per_s\": 2000000000,\n"
+                               "    \"over_arena\": null\n  }\n]\n") == 0);
+    add(&rows, "model", ASHLAR_ARENA_OPERATION_FLATTEN, 0, 400);
+    CHECK(ashlar_arena_rows_write(path, &rows) == ASHLAR_OK);
+    text[read_bytes(text)] = '\0';
+    CHECK_HAS((char *)text, "\"over_arena\": 1.25\n");
     CHECK(ashlar_arena_rows_write("/nowhere/at/all.json", &rows) == ASHLAR_EIO);
     ashlar_arena_rows_finish(&rows);
 }

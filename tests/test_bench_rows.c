@@ -94,6 +94,9 @@ static void the_table_has_ratios_to_the_floor_and_to_ashlar(void) {
     REQUIRE(cub != NULL);
     CHECK_HAS(cub, "100.0      6.25      2.50          1234          3.520\n");
     CHECK_HAS(cub, "55.0         -         -             0              -\n");
+    rows.items[3].hides_calls = true;
+    CHECK_HAS(text_of(print_from_second, &rows),
+              "55.0         -         -             -              -\n");
     ashlar_bench_rows_finish(&rows);
 }
 
@@ -134,20 +137,26 @@ static void json_has_a_row_each_and_null_for_what_is_not_known(void) {
     rows.items[2].instructions = 55.5;
     add(&rows, row("rnn_warm", "", 1, "plan", 20));
     rows.items[3].ns_step = 400;
+    rows.items[3].hides_calls = true;
+    add(&rows, row("random", "", 1, "floor", 22));
+    add(&rows, row("random", "", 1, "ashlar", 11));
     ashlar_json *document = write_and_read(&rows);
-    REQUIRE(document != NULL && document->kind == ASHLAR_JSON_ARRAY && document->count == 4);
+    REQUIRE(document != NULL && document->kind == ASHLAR_JSON_ARRAY && document->count == 6);
     const ashlar_json *first = document->item, *second = first->next, *third = second->next;
     CHECK(is_text(first, "workload", "one_size") && is_text(first, "variant", "4096"));
     CHECK(is_text(first, "subject", "ashlar") && is_number(first, "threads", 2));
     CHECK(is_number(first, "ns_pair", 12.5) && is_number(first, "driver_calls", 3));
     CHECK(is_number(first, "reserved_over_live", 1.25));
-    CHECK_ZU(first->count, 7);
+    CHECK_ZU(first->count, 9);
+    CHECK(is_null(first, "over_floor") && is_number(first, "over_ashlar", 1));
     CHECK(is_text(second, "variant", "") && is_number(second, "driver_calls", 0));
     CHECK(is_null(second, "reserved_over_live"));
-    CHECK_ZU(second->count, 7);
+    CHECK_ZU(second->count, 9);
+    CHECK(is_number(second, "over_floor", 2) && is_number(second, "over_ashlar", 4));
     CHECK(is_null(third, "ns_pair") && is_null(third, "driver_calls"));
     CHECK(is_number(third->next, "ns_step", 400));
-    CHECK_ZU(third->next->count, 8);
+    CHECK_ZU(third->next->count, 10);
+    CHECK(is_null(third->next, "driver_calls")); /* it hides them */
     CHECK(is_null(third, "reserved_over_live") && is_number(third, "instructions", 55.5));
     ashlar_json_free(document);
     ashlar_bench_rows_finish(&rows);

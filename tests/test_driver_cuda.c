@@ -1,7 +1,7 @@
 /*
  * test_driver_cuda.c - finding NVIDIA's driver at run time.
  *
- * Run with the folder of the fake libcuda.so.1 (fake_libcuda.c) first in LD_LIBRARY_PATH. Cases
+ * Run with the folder of the fake libcuda.so.1 (cuda/libcuda.c) first in LD_LIBRARY_PATH. Cases
  * that need the fake are skipped where another libcuda or none is found.
  */
 #include "check.h"

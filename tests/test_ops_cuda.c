@@ -7,7 +7,7 @@
 #include <cublas_v2.h>
 
 #include "fake_cublas.h"
-#include "fake_libcuda.h"
+#include "cuda/libcuda.h"
 #include "host.h"
 #include "ops_backend.h"
 

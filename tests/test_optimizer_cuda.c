@@ -2,14 +2,14 @@
  * test_optimizer_cuda.c - the optimizer's kernels, loaded and launched through the driver.
  *
  * Run with the folder of the fake libcuda.so.1 first in LD_LIBRARY_PATH: its kernels are the same
- * source on the CPU (fake_kernels.c). What needs no fake also runs on a real device.
+ * source on the CPU (libcuda_kernels.c). What needs no fake also runs on a real device.
  */
 #include "optimizer_world_fixture.h"
 
 #include <dlfcn.h>
 
 #include "device_impl.h"
-#include "fake_libcuda.h"
+#include "cuda/libcuda.h"
 #include "host.h"
 #include "optimizer_cuda.h"
 #include "optimizer_kernels.h"

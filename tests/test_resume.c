@@ -159,7 +159,7 @@ static void every_so_many_steps_the_training_is_saved(void) {
     REQUIRE(open_case("memory=256MiB"));
     config.save_file = path;
     config.save_every = 10;
-    REQUIRE(ashlar_trainer_create(device, corpus, &config, &trainer) == ASHLAR_OK);
+    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
     CHECK(ashlar_trainer_run(trainer, look, &watched, &report) == ASHLAR_OK);
     ashlar_trainer_destroy(trainer);
     for (size_t i = 1; i < STEPS; i++) { /* a save comes after the step was shown */

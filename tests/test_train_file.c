@@ -8,7 +8,7 @@
 static void check_refused(const ashlar_train_config *config, ashlar_status status,
                           const char *message) {
     ashlar_trainer *trainer = NULL;
-    CHECK(ashlar_trainer_create(device, corpus, config, &trainer) == status);
+    CHECK(open_trainer(config, &trainer) == status);
     CHECK_HAS(ashlar_error_detail(), message);
     CHECK_HAS(ashlar_error_detail(), path);
     CHECK(trainer == NULL);
@@ -129,7 +129,7 @@ static void another_text_is_refused(void) {
         corpus = own;
     }
     ashlar_trainer *trainer = NULL; /* the control */
-    CHECK(ashlar_trainer_create(device, corpus, &config, &trainer) == ASHLAR_OK);
+    CHECK(open_trainer(&config, &trainer) == ASHLAR_OK);
     ashlar_trainer_destroy(trainer);
     close_case();
 }
@@ -139,13 +139,14 @@ static void another_text_is_refused(void) {
 static const char *const KEYS[] = {
     "ashlar.cell",            "ashlar.projection",     "ashlar.dropout",
     "ashlar.layers",          "ashlar.hidden",         "ashlar.embedding",  "ashlar.batch",
-    "ashlar.max_length",      "ashlar.seed",           "ashlar.optimizer",  "ashlar.learning_rate",
+    "ashlar.max_length",      "ashlar.text",           "ashlar.seed",       "ashlar.optimizer",
+    "ashlar.learning_rate",
     "ashlar.momentum",        "ashlar.dampening",      "ashlar.nesterov",   "ashlar.beta1",
     "ashlar.beta2",           "ashlar.smoothing",      "ashlar.rate_decay", "ashlar.epsilon",
     "ashlar.weight_decay",    "ashlar.clip",           "ashlar.loss_scale", "ashlar.scale_growth",
     "ashlar.scale_backoff",   "ashlar.scale_interval", "ashlar.without_bias_decay",
     "ashlar.schedule",   "ashlar.schedule_rate",
-    "ashlar.warmup_steps",    "ashlar.text",           "ashlar.step",       "ashlar.recent",
+    "ashlar.warmup_steps",    "ashlar.step",           "ashlar.recent",
     "ashlar.optimizer_state", "ashlar.random",
 };
 enum { STEP = 30, RECENT, STATE, RANDOM };
@@ -164,7 +165,7 @@ static bool open_forge(forge *f) {
     ashlar_train_config config = config_of(5);
     if (train_and_save(&config, other_path, &seen, &report) != ASHLAR_OK ||
         ashlar_checkpoint_open(other_path, &f->file) != ASHLAR_OK ||
-        ashlar_trainer_create(device, corpus, &config, &f->trainer) != ASHLAR_OK) {
+        open_trainer(&config, &f->trainer) != ASHLAR_OK) {
         return false;
     }
     for (size_t i = 0; i < KEYS_COUNT; i++) {
@@ -183,7 +184,7 @@ static void close_forge(forge *f) {
 }
 
 static void write_forged(const forge *f, size_t count, unsigned flags) {
-    const ashlar_model *model = ashlar_trainer_model(f->trainer);
+    const ashlar_model *model = model_of(f->trainer);
     CHECK(ashlar_checkpoint_save(model->arena, path, flags, f->pairs, count, model->stream) ==
           ASHLAR_OK);
 }
@@ -206,7 +207,7 @@ static void metadata_that_is_missing_or_damaged_is_named(void) {
     REQUIRE(open_forge(&f));
     config.resume_file = path;
     write_forged(&f, KEYS_COUNT, ASHLAR_CHECKPOINT_STATE); /* the control */
-    CHECK(ashlar_trainer_create(device, corpus, &config, &trainer) == ASHLAR_OK);
+    CHECK(open_trainer(&config, &trainer) == ASHLAR_OK);
     ashlar_trainer_destroy(trainer);
     for (size_t i = 0; i < KEYS_COUNT; i++) {
         write_forged(&f, i, ASHLAR_CHECKPOINT_STATE);
@@ -281,7 +282,7 @@ static void failures_at_each_point_of_a_resume_leave_nothing_behind(void) {
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 2000; n++) {
         ashlar_trainer *trainer = NULL;
         ashlar_host_fail_at(n);
-        status = ashlar_trainer_create(device, corpus, &config, &trainer);
+        status = open_trainer(&config, &trainer);
         const bool was_armed = is_still_armed(1); /* fails now: it has not yet */
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
         failures += status != ASHLAR_OK;
@@ -292,7 +293,7 @@ static void failures_at_each_point_of_a_resume_leave_nothing_behind(void) {
     for (uint64_t call = 1; call <= 4; call++) { /* the first is that of the initial weights */
         ashlar_trainer *trainer = NULL;
         ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, call, CU_UNKNOWN);
-        CHECK(ashlar_trainer_create(device, corpus, &config, &trainer) == ASHLAR_EDRIVER);
+        CHECK(open_trainer(&config, &trainer) == ASHLAR_EDRIVER);
         ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(trainer == NULL);
     }

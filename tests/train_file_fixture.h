@@ -53,11 +53,11 @@ static inline ashlar_status spoil(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 
 static inline void show_and_spoil(void *context, const ashlar_train_progress *progress) {
     static ashlar_rnn_backend spoiling;
-    const size_t next = progress->step + 1;
+    const size_t next = progress->step + 2; /* the one after it is queued already */
     const bool is_spoilt = has_spoilt_steps && (next == 3 || next == 4 || next == 25);
     spoiling = ashlar_rnn_backend_cpu;
     spoiling.queue = spoil;
-    ashlar_trainer_model(running)->rnn->backend = is_spoilt ? &spoiling : &ashlar_rnn_backend_cpu;
+    model_of(running)->rnn->backend = is_spoilt ? &spoiling : &ashlar_rnn_backend_cpu;
     show(context, progress);
 }
 
@@ -66,7 +66,7 @@ static inline ashlar_status train_and_save(const ashlar_train_config *config, co
                                            shown *seen, ashlar_train_report *report) {
     ashlar_trainer *trainer = NULL;
     *seen = (shown){0};
-    ashlar_status status = ashlar_trainer_create(device, corpus, config, &trainer);
+    ashlar_status status = open_trainer(config, &trainer);
     if (status == ASHLAR_OK) {
         running = trainer;
         status = ashlar_trainer_run(trainer, show_and_spoil, seen, report);

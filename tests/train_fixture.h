@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "train.h"
+#include "task_text.h"
 
 enum { RECORDS = 60, MAX_LENGTH = 32, BATCH = 4 };
 
@@ -81,12 +81,24 @@ static inline void show(void *context, const ashlar_train_progress *progress) {
     }
 }
 
+/* A trainer of the text. */
+static inline ashlar_status open_trainer(const ashlar_train_config *config,
+                                         ashlar_trainer **trainer) {
+    ashlar_task *task = NULL;
+    const ashlar_status status = ashlar_task_text_create(corpus, config, &task);
+    return status == ASHLAR_OK ? ashlar_trainer_create(device, task, config, trainer) : status;
+}
+
+static inline ashlar_model *model_of(ashlar_trainer *trainer) {
+    return ashlar_task_text_model(ashlar_trainer_task(trainer));
+}
+
 /* One training, from nothing to its report. */
 static inline ashlar_status train(const ashlar_train_config *config, shown *seen,
                            ashlar_train_report *report) {
     ashlar_trainer *trainer = NULL;
     *seen = (shown){0};
-    ashlar_status status = ashlar_trainer_create(device, corpus, config, &trainer);
+    ashlar_status status = open_trainer(config, &trainer);
     if (status == ASHLAR_OK) {
         status = ashlar_trainer_run(trainer, show, seen, report);
     }

@@ -123,8 +123,9 @@ typedef struct ashlar_rnn_layout {
 /*
  * Check `config` and compute its layout.
  *
- * Errors: ASHLAR_EINVAL (a dimension of 0, an unknown type, cell, bias, math or algorithm,
- *         more than 2 directions, a projection that is no LSTM's or not below hidden, a dropout outside its range),
+ * Errors: ASHLAR_EINVAL (a dimension of 0, an unknown type, cell, bias, math or algorithm, more
+ *         than 2 directions, a projection that is no LSTM's or not below hidden, a dropout outside
+ *         its range),
  *         ASHLAR_EOVERFLOW (2^31 elements or more: cuDNN 9.19 counts them in 32 bits and then
  *         reports a wrong size as a success).
  * Threads: any; touches only its arguments. *layout is written only on ASHLAR_OK.

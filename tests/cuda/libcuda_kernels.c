@@ -1,5 +1,5 @@
 /*
- * fake_kernels.c - modules and kernels of the fake driver: whatever image it is given, it has the
+ * libcuda_kernels.c - modules and kernels of the fake driver: whatever image it is given, it has the
  * kernels of the optimizer and of a model's operations in it, and runs them in stream order on the
  * CPU (optimizer_cuda_host.h, ops_cuda_host.h).
  */
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fake_libcuda.h"
+#include "libcuda.h"
 #include "ops_cuda_host.h"
 #include "optimizer_cuda_host.h"
 #include "soft_state.h"

@@ -1,0 +1,216 @@
+#include "devices.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "allocator_impl.h"
+#include "error.h"
+
+enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 128 };
+
+/* Set once, under the lock below. */
+static _Atomic(ashlar_allocator *) allocators[ASHLAR_DROPIN_DEVICES_MAX];
+
+static pthread_mutex_t making_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool is_expecting_fork; /* Lock: making_lock */
+
+/* Written by a child before it has other threads. */
+static atomic_bool is_forked;
+
+/* ---- the environment ---- */
+
+/* Errors: ASHLAR_EINVAL; *is_on is then as it was. */
+static ashlar_status read_switch(const char *name, bool *is_on) {
+    const char *value = getenv(name);
+    if (value == NULL || *value == '\0') {
+        return ASHLAR_OK;
+    }
+    const bool says_on = strcmp(value, "on") == 0;
+    if (!says_on && strcmp(value, "off") != 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "%s: \"%.64s\" is neither on nor off", name, value);
+    }
+    *is_on = says_on;
+    return ASHLAR_OK;
+}
+
+static bool is_software(void) {
+    const char *name = getenv("ASHLAR_DEVICE");
+    return name != NULL && (strcmp(name, "soft") == 0 || strncmp(name, "soft:", 5) == 0);
+}
+
+/* ---- reports ---- */
+
+/* One write, so that lines of several threads or processes do not mix. */
+static void write_line(const char *what, const char *text) {
+    char line[LINE_BYTES];
+    const int length = snprintf(line, sizeof line, "ashlar: %s%s%s", what,
+                                *what != '\0' && *text != '\0' ? ": " : "", text);
+    size_t bytes = length < (int)sizeof line - 1 ? (size_t)length : sizeof line - 2;
+    line[bytes++] = '\n';
+    const ssize_t written = write(STDERR_FILENO, line, bytes);
+    (void)written; /* there is nobody to tell */
+}
+
+/* As an allocator calls it. */
+static void report_line(const char *line, void *unused) {
+    (void)unused;
+    write_line("", line);
+}
+
+void ashlar_dropin_report(const char *what) {
+    bool is_on = false;
+    /* A bad value is for whoever makes an allocator to refuse. */
+    if (read_switch("ASHLAR_REPORT", &is_on) == ASHLAR_OK && is_on) {
+        write_line(what, ashlar_error_detail());
+    }
+}
+
+/* ---- forks ---- */
+
+/*
+ * The child has the thread that forked, and locks that others may have held. No lock is taken
+ * before a fork: CUDA itself forks while it starts, and thus while an allocator is made.
+ */
+static void begin_child(void) {
+    atomic_store(&is_forked, true);
+    making_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
+        ashlar_allocator *a = atomic_load(&allocators[i]);
+        if (a != NULL) {
+            a->report = NULL; /* the leaks are the parent's; its lock may be taken for good */
+        }
+    }
+}
+
+bool ashlar_dropin_is_forked(void) {
+    return atomic_load_explicit(&is_forked, memory_order_relaxed);
+}
+
+static ashlar_status expect_fork_locked(void) {
+    if (!is_expecting_fork && pthread_atfork(NULL, NULL, begin_child) != 0) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a handler of forks");
+    }
+    is_expecting_fork = true;
+    return ASHLAR_OK;
+}
+
+/* ---- making ---- */
+
+/* What cannot be a peer is left out: no two devices, no way between them, no virtual memory. */
+static ashlar_status allow_peers(ashlar_allocator *a) {
+    bool is_wanted = true;
+    ashlar_status status = read_switch("ASHLAR_PEERS", &is_wanted);
+    const ashlar_device *device = ashlar_allocator_device(a);
+    int count = 0;
+    if (status == ASHLAR_OK && is_wanted) {
+        const cu_result result = ASHLAR_DRIVER_CALL(device->driver, device_get_count, (&count));
+        if (result != CU_SUCCESS) {
+            return ashlar_driver_error(device->driver, "cuDeviceGetCount", result);
+        }
+    }
+    for (int peer = 0; peer < count && status == ASHLAR_OK; peer++) {
+        if (peer != device->info.ordinal) {
+            status = ashlar_allow_peer(a, peer);
+            status = status == ASHLAR_ENOTSUP ? ASHLAR_OK : status;
+        }
+    }
+    return status;
+}
+
+static ashlar_status equip(ashlar_allocator *a) {
+    bool is_on = false;
+    const ashlar_status status = read_switch("ASHLAR_REPORT", &is_on);
+    if (status == ASHLAR_OK && is_on) {
+        ashlar_allocator_on_report(a, report_line, NULL);
+    }
+    return status == ASHLAR_OK ? allow_peers(a) : status;
+}
+
+static ashlar_status make(int ordinal, ashlar_allocator **out) {
+    char name[32];
+    ashlar_device *device;
+    ashlar_allocator *a;
+    (void)snprintf(name, sizeof name, "%s:%d", is_software() ? "soft" : "cuda", ordinal);
+    ashlar_status status = ashlar_device_open(name, &device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = ashlar_allocator_create(device, &a);
+    if (status != ASHLAR_OK) {
+        ashlar_device_close(device);
+        return status;
+    }
+    status = equip(a);
+    if (status != ASHLAR_OK) {
+        ashlar_allocator_destroy(a);
+        ashlar_device_close(device);
+        return status;
+    }
+    *out = a;
+    return ASHLAR_OK;
+}
+
+static ashlar_status find_or_make(int ordinal, ashlar_allocator **out) {
+    if (ashlar_dropin_is_forked()) {
+        return ashlar_fail(ASHLAR_EDRIVER,
+                           "device %d: this process was forked from one that had used a device, "
+                           "and CUDA does not survive that; fork before, or start processes anew "
+                           "(\"spawn\")",
+                           ordinal);
+    }
+    if (ordinal < 0 || ordinal >= ASHLAR_DROPIN_DEVICES_MAX) {
+        return ashlar_fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
+                           ASHLAR_DROPIN_DEVICES_MAX - 1);
+    }
+    pthread_mutex_lock(&making_lock);
+    ashlar_allocator *a = atomic_load(&allocators[ordinal]);
+    ashlar_status status = ASHLAR_OK;
+    if (a == NULL) {
+        status = expect_fork_locked();
+        status = status == ASHLAR_OK ? make(ordinal, &a) : status;
+        if (status == ASHLAR_OK) {
+            atomic_store_explicit(&allocators[ordinal], a, memory_order_release);
+        }
+    }
+    pthread_mutex_unlock(&making_lock);
+    if (status == ASHLAR_OK) {
+        *out = a;
+    }
+    return status;
+}
+
+ashlar_status ashlar_dropin_allocator(int ordinal, ashlar_allocator **out) {
+    ashlar_allocator *a = ashlar_dropin_peek(ordinal);
+    if (!ASHLAR_LIKELY(a != NULL)) {
+        return find_or_make(ordinal, out);
+    }
+    *out = a;
+    return ASHLAR_OK;
+}
+
+ashlar_allocator *ashlar_dropin_peek(int ordinal) {
+    return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX && !ashlar_dropin_is_forked()
+               ? atomic_load_explicit(&allocators[ordinal], memory_order_acquire)
+               : NULL;
+}
+
+ashlar_allocator *ashlar_dropin_owner(const void *ptr) {
+    size_t bytes;
+    for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
+        ashlar_allocator *a = ashlar_dropin_peek(i);
+        if (a != NULL && ashlar_usable_bytes(a, ptr, &bytes) == ASHLAR_OK) {
+            return a;
+        }
+    }
+    return NULL;
+}
+
+void ashlar_dropin_forget(void) {
+    for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
+        atomic_store(&allocators[i], NULL);
+    }
+}

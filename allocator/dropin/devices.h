@@ -1,0 +1,59 @@
+/*
+ * devices.h - one allocator for each device of the process, for programs that know devices by
+ * their ordinals and cannot be asked to keep anything (internal to the drop-in libraries).
+ *
+ * The devices are CUDA's, numbered as the CUDA runtime does; or software devices where the
+ * environment's ASHLAR_DEVICE says "soft" (or "soft:N", whatever N is): never by themselves, since
+ * the program around would not know. The allocators have the options of ASHLAR_CONF. They are
+ * never destroyed: what a program frees in its last moments is freed, and the driver may be gone.
+ *
+ * A process that forks after its first device leaves the child without one, as CUDA does. There
+ * every call fails with a detail that says so, none waits for a lock, and nothing is reported at
+ * the end. A child of a process that had no device yet starts afresh.
+ *
+ * ASHLAR_REPORT=on has written to stderr, a line each: what a drop-in library refuses or fails at
+ * and, where ASHLAR_CONF asks for them, leaks and damage. Without it nothing is ever written.
+ */
+#ifndef ASHLAR_DROPIN_DEVICES_H
+#define ASHLAR_DROPIN_DEVICES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <ashlar/allocator.h>
+
+enum { ASHLAR_DROPIN_DEVICES_MAX = 64 };
+
+/*
+ * The allocator of a device, made at the first call. Its memory can be used by every other device
+ * that is able to, unless ASHLAR_PEERS=off: such programs switch on access device by device, by a
+ * call that does not reach memory which the virtual memory functions have mapped.
+ *
+ * ordinal   0 .. ASHLAR_DROPIN_DEVICES_MAX - 1
+ *
+ * Threads: any.
+ * Errors:  ASHLAR_EINVAL (ordinal, ASHLAR_REPORT, ASHLAR_PEERS), ASHLAR_EDRIVER (a forked child),
+ *          those of ashlar_device_open() and ashlar_allocator_create(). The next call tries again.
+ * Cost:    after the first call two loads.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_dropin_allocator(int ordinal, ashlar_allocator **out);
+
+/* The same, but NULL where none has been made; also for no ordinal, and in a forked child. */
+ashlar_allocator *ashlar_dropin_peek(int ordinal);
+
+/*
+ * Whose live block begins at `ptr`; NULL: nobody's, so that it may be the driver's.
+ * Threads: any.  Cost: O(devices), a lock each.
+ */
+ashlar_allocator *ashlar_dropin_owner(const void *ptr);
+
+/* Whether this process came out of a fork of one that had devices. Threads: any. */
+bool ashlar_dropin_is_forked(void);
+
+/* "ashlar: <what>: <ashlar_error_detail()>" on stderr, if reports are asked for. Threads: any. */
+void ashlar_dropin_report(const char *what);
+
+/* Tests: forget every allocator, without destroying it. No other call is under way. */
+void ashlar_dropin_forget(void);
+
+#endif /* ASHLAR_DROPIN_DEVICES_H */

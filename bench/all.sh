@@ -1,0 +1,112 @@
+#!/bin/sh
+#
+# all.sh - run every group of ashlar-bench, and leave a folder with what was measured, where, and a
+# page about it. `./run bench` calls it; the program has been built.
+#
+# usage: bench/all.sh PROGRAM [--smoke] [--device NAME] [--peer FILE.so]... [--out FOLDER]
+#
+# The folder is bench/results/DATE-MACHINE, and of a smoke run build/bench-smoke. The status is 1
+# where a group could not be measured; the others are measured all the same.
+
+set -u
+
+here=$(cd "$(dirname "$0")/.." && pwd -P) || exit 1
+program=$1
+shift
+
+usage() {
+    echo "all.sh: $1: takes --smoke, --device NAME, --peer FILE.so and --out FOLDER" >&2
+    exit 2
+}
+
+# What is left in "$@" at the end are the peers.
+smoke='' device='' out='' failed=0 left=$#
+while [ "$left" -gt 0 ]; do
+    case $1 in
+    --smoke)
+        smoke=$1
+        shift
+        left=$((left - 1))
+        continue
+        ;;
+    --device=* | --peer=* | --out=*)
+        option=${1%%=*} value=${1#*=}
+        shift
+        left=$((left - 1))
+        ;;
+    --device | --peer | --out)
+        [ "$left" -gt 1 ] || usage "$1"
+        option=$1 value=$2
+        shift 2
+        left=$((left - 2))
+        ;;
+    *) usage "$1" ;;
+    esac
+    case $option in
+    --device) device=$value ;;
+    --peer) set -- "$@" --peer "$value" ;;
+    --out) out=$value ;;
+    esac
+done
+
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# "AMD EPYC 9B14" is "amd-epyc-9b14".
+slug() {
+    tr '[:upper:]' '[:lower:]' | sed 's/([a-z]*)//g; s/[^a-z0-9]\{1,\}/-/g; s/^-//; s/-$//'
+}
+
+member() { # NAME, of machine.json
+    sed -n "s/^  \"$1\": \"\\(.*\\)\",*\$/\\1/p" "$scratch/machine.json"
+}
+
+# A CUDA device names the machine, else the processor does.
+name_folder() {
+    name=$(member processor)
+    [ -z "$(member driver)" ] || name=$(member device)
+    printf '%s-%s' "$(member date)" "$(printf '%s' "$name" | slug)"
+}
+
+commit=$(git -C "$here" describe --always --dirty --abbrev=9 2>/dev/null)
+"$program" machine ${smoke:+"$smoke"} ${device:+--device "$device"} ${commit:+--commit "$commit"} \
+    --json "$scratch/machine.json" || exit
+if [ -z "$out" ]; then
+    out=$here/build/bench-smoke
+    [ -n "$smoke" ] || out=$here/bench/results/$(name_folder)
+fi
+mkdir -p "$out" && cp "$scratch/machine.json" "$out/machine.json" || exit 1
+rm -f "$out/ran.txt"
+
+# The table goes to the terminal and, for the report, into a file.
+measure() { # GROUP [OPTION...]
+    group=$1
+    shift
+    printf '\n== %s ==\n' "$group"
+    rm -f "$out/$group.json" "$out/$group.txt" "$out/$group.svg"
+    {
+        "$program" "$group" ${smoke:+"$smoke"} ${device:+--device "$device"} "$@" \
+            --json "$out/$group.json" 2>"$scratch/stderr"
+        echo $? >"$scratch/status"
+    } | tee "$out/$group.txt"
+    cat "$scratch/stderr" >&2
+    if [ "$(cat "$scratch/status")" -ne 0 ]; then
+        failed=1
+        echo "$group: could not: $(tail -n 1 "$scratch/stderr")" >>"$out/ran.txt"
+        rm -f "$out/$group.txt"
+    fi
+}
+
+# The groups that this program has stand in the first line of its help.
+groups=$("$program" --help | sed -n '1s/.*\[\([a-z|]*\)\].*/\1/p' | tr '|' ' ')
+for group in $groups; do
+    case $group in
+    alloc | plan) measure "$group" "$@" ;;
+    *) measure "$group" ;;
+    esac
+done
+
+"$program" report "$out" || exit
+printf '\nresults, charts and a page: %s\n' "$out"
+exit "$failed"

@@ -1,0 +1,28 @@
+/*
+ * machine.h - where and of what a measurement was made: a small JSON file beside the raw results
+ * (internal).
+ */
+#ifndef ASHLAR_MACHINE_H
+#define ASHLAR_MACHINE_H
+
+#include <stdbool.h>
+
+#include <ashlar/device.h>
+
+typedef struct ashlar_machine_config {
+    const char *date;   /* NULL: today, in UTC */
+    const char *commit; /* NULL: not known, and left out */
+    bool is_smoke;
+} ashlar_machine_config;
+
+/*
+ * Write {date, commit, smoke, processor, cores, memory_gib, system, compiler, glibc, device,
+ * device_gib, driver, products, and for each peer of the build that tells it its version}: no name
+ * of the machine, no path. What is not known is left out.
+ *
+ * Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_machine_write(const ashlar_machine_config *config,
+                                                     const ashlar_device *device, const char *path);
+
+#endif /* ASHLAR_MACHINE_H */

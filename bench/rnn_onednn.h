@@ -1,0 +1,46 @@
+/*
+ * rnn_onednn.h - the same network by oneDNN, to compare with (internal).
+ *
+ * oneDNN 2.x cannot read weights in packed order, nor sequences of different lengths: each layer
+ * is a primitive of its own, weights are reordered in each forward and each backward, gradients
+ * are reordered and added, and what is past a length is computed like all the rest.
+ * rnn_onednn_none.c stands in where the library is not there.
+ */
+#ifndef ASHLAR_RNN_ONEDNN_H
+#define ASHLAR_RNN_ONEDNN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <ashlar/rnn_layout.h>
+
+typedef struct ashlar_onednn ashlar_onednn;
+
+/* Whether it has such a network: LSTM and GRU in fp32 with both biases, without projection. */
+bool ashlar_onednn_has(const ashlar_rnn_layout *layout);
+
+/* "oneDNN 2.6.3"; NULL: this build has none. */
+const char *ashlar_onednn_name(void);
+
+/* Threads of all its work in this process, from now on. */
+void ashlar_onednn_set_threads(size_t count);
+
+/*
+ * Requires ashlar_onednn_has(layout). All sequences have `steps` steps, states begin as zeros.
+ *
+ * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOTSUP (a call of oneDNN failed; the detail names it).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_onednn_create(const ashlar_rnn_layout *layout, size_t steps,
+                                                     size_t batch, bool training,
+                                                     ashlar_onednn **out);
+void ashlar_onednn_destroy(ashlar_onednn *net); /* NULL is allowed */
+
+/* y [T, B, D*H] from x [T, B, I]; weights in packed order. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_onednn_forward(ashlar_onednn *net, const float *x,
+                                                      const float *weights, float *y);
+
+/* dx [T, B, I] from dy [T, B, D*H], and dweights ADDED to, after a forward of the same. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_onednn_backward(ashlar_onednn *net, const float *dy,
+                                                       float *dx, float *dweights);
+
+#endif /* ASHLAR_RNN_ONEDNN_H */

@@ -1,0 +1,341 @@
+#include "task_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "checked.h"
+#include "cut.h"
+#include "error.h"
+#include "host.h"
+#include "program.h"
+
+/* A batch under way. */
+typedef struct slot {
+    ashlar_cut cut;
+    int32_t *host;   /* page-locked: the batch's image and extra */
+    int32_t *device; /* its image */
+} slot;
+
+typedef struct text_task {
+    ashlar_task head;
+    ashlar_train_config config;
+    const ashlar_corpus *corpus;
+    uint64_t text_sum; /* of it, where has_text_sum */
+    bool has_text_sum;
+    ashlar_batcher *batcher;
+    ashlar_cut_config cut;
+    int32_t *drawn;     /* what the batcher writes: two grids and the lengths */
+    ashlar_batch batch; /* its pointers lead there */
+    ashlar_allocator *allocator;
+    ashlar_model *model;
+    void *host;   /* of both slots */
+    void *device; /* of both slots */
+    slot slots[ASHLAR_TASK_SLOTS];
+} text_task;
+
+static text_task *text_of(ashlar_task *task) {
+    return (text_task *)(void *)task; /* its first member */
+}
+
+static const text_task *const_text_of(const ashlar_task *task) {
+    return (const text_task *)(const void *)task;
+}
+
+ashlar_model *ashlar_task_text_model(ashlar_task *task) {
+    return text_of(task)->model;
+}
+
+/* --- what must be the same ------------------------------------------------------------------ */
+
+/*
+ * Eight bytes at a time, as FNV-1a does with one; it need not withstand anybody. The last step, at
+ * a record's end, tells texts that are cut elsewhere.
+ */
+static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
+    const uint64_t prime = UINT64_C(0x100000001b3);
+    uint64_t word;
+    for (; count >= sizeof word; count -= sizeof word, bytes += sizeof word) {
+        memcpy(&word, bytes, sizeof word);
+        sum = (sum ^ word) * prime;
+        sum ^= sum >> 29; /* or high bits would never reach low ones */
+    }
+    for (; count > 0; count--, bytes++) {
+        sum = (sum ^ *bytes) * prime;
+    }
+    return sum ^ sum >> 32;
+}
+
+uint64_t ashlar_task_text_sum(const ashlar_corpus *corpus) {
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < ashlar_corpus_count(corpus); i++) {
+        const ashlar_record record = ashlar_corpus_record(corpus, i);
+        sum = mix(sum, record.bytes, record.count);
+    }
+    return sum;
+}
+
+/* The text is read once, and only where there is a file. */
+static void add_text(text_task *t, ashlar_facts *f) {
+    if (!t->has_text_sum) {
+        t->text_sum = ashlar_task_text_sum(t->corpus);
+        t->has_text_sum = true;
+    }
+    (void)snprintf(ashlar_facts_add(f, "ashlar.text"), ASHLAR_FACT_BYTES,
+                   "%zu records, %zu bytes, %016" PRIx64, ashlar_corpus_count(t->corpus),
+                   ashlar_corpus_bytes(t->corpus), t->text_sum);
+}
+
+static void facts(ashlar_task *task, ashlar_facts *f) {
+    text_task *t = text_of(task);
+    const ashlar_train_config *c = &t->config;
+    ashlar_facts_add_text(f, ASHLAR_METADATA_CELL, ashlar_rnn_cell_name(c->cell));
+    ashlar_facts_add_count(f, ASHLAR_METADATA_PROJECTION, c->projection);
+    ashlar_facts_add_real(f, ASHLAR_METADATA_DROPOUT, c->dropout);
+    ashlar_facts_add_count(f, ASHLAR_METADATA_LAYERS, c->layers);
+    ashlar_facts_add_count(f, ASHLAR_METADATA_HIDDEN, c->hidden);
+    ashlar_facts_add_count(f, ASHLAR_METADATA_EMBEDDING, c->embedding);
+    ashlar_facts_add_count(f, "ashlar.batch", c->batch);
+    ashlar_facts_add_count(f, "ashlar.max_length", c->max_length);
+    add_text(t, f);
+}
+
+static void place(const ashlar_task *task, ashlar_facts *f) {
+    const ashlar_random random = ashlar_batcher_random(const_text_of(task)->batcher);
+    (void)snprintf(ashlar_facts_add(f, "ashlar.random"), ASHLAR_FACT_BYTES,
+                   "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64, random.s[0],
+                   random.s[1], random.s[2], random.s[3]);
+}
+
+static void skip(ashlar_task *task, uint64_t batches) {
+    ashlar_batcher_skip(text_of(task)->batcher, batches);
+}
+
+static void fingerprint(const ashlar_task *task, char *text, size_t bytes) {
+    const ashlar_train_config *c = &const_text_of(task)->config;
+    (void)snprintf(text, bytes,
+                   "ashlar-train: batch %zu, cell %s, layers %zu, hidden %zu, projection %zu, "
+                   "dropout %d, embedding %zu",
+                   c->batch, ashlar_rnn_cell_name(c->cell), c->layers, c->hidden, c->projection,
+                   c->dropout > 0, c->embedding);
+}
+
+static void put_config(const ashlar_task *task, ashlar_json_writer *w) {
+    const ashlar_train_config *c = &const_text_of(task)->config;
+    ashlar_json_add_string(w, "cell", ashlar_rnn_cell_name(c->cell));
+    ashlar_json_add_uint64(w, "layers", c->layers);
+    ashlar_json_add_uint64(w, "hidden", c->hidden);
+    ashlar_json_add_uint64(w, "projection", c->projection);
+    ashlar_json_add_double(w, "dropout", c->dropout);
+    ashlar_json_add_uint64(w, "embedding", c->embedding);
+    ashlar_json_add_uint64(w, "batch", c->batch);
+    ashlar_json_add_uint64(w, "max_length", c->max_length);
+}
+
+/* --- batches -------------------------------------------------------------------------------- */
+
+static void fill_slot(text_task *t, size_t index) {
+    slot *s = &t->slots[index];
+    s->cut = ashlar_cut_of(&t->cut, t->batch.steps);
+    ashlar_cut_fill(&s->cut, &t->batch, s->host);
+}
+
+static ashlar_task_batch next(ashlar_task *task, size_t index) {
+    text_task *t = text_of(task);
+    ashlar_batcher_next(t->batcher, &t->batch);
+    fill_slot(t, index);
+    return (ashlar_task_batch){.length = t->batch.steps,
+                               .tokens = t->batch.tokens,
+                               .parts = t->slots[index].cut.parts,
+                               .epoch = t->batch.epoch};
+}
+
+static void make_up(ashlar_task *task, size_t index, size_t length) {
+    text_task *t = text_of(task);
+    const size_t cells = length * t->config.batch; /* fits: no batch is longer */
+    memset(t->batch.inputs, 0, cells * sizeof t->batch.inputs[0]);
+    memset(t->batch.targets, 0, cells * sizeof t->batch.targets[0]);
+    for (size_t b = 0; b < t->config.batch; b++) {
+        t->batch.lengths[b] = (int32_t)length;
+    }
+    t->batch.steps = length;
+    fill_slot(t, index);
+}
+
+static ashlar_task_part part_of(const ashlar_task *task, size_t index, size_t part) {
+    const slot *s = &const_text_of(task)->slots[index];
+    return (ashlar_task_part){.length = ashlar_cut_window_of(&s->cut, 0, part).steps,
+                              .tokens = ashlar_cut_tokens(&s->cut, s->host, part)};
+}
+
+static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream stream) {
+    const text_task *t = text_of(task);
+    const slot *s = &t->slots[index];
+    return ashlar_copy_to_device(t->model->device, s->device, s->host,
+                                 s->cut.image * sizeof *s->host, stream);
+}
+
+/* --- steps ---------------------------------------------------------------------------------- */
+
+static ashlar_model_window window_of(const slot *s, size_t part) {
+    const ashlar_cut_window at = ashlar_cut_window_of(&s->cut, 0, part);
+    return (ashlar_model_window){
+        .steps = at.steps,
+        .count = s->cut.count,
+        .inputs = s->device + at.inputs,
+        .targets = s->device + at.targets,
+        .lengths = s->device + at.lengths,
+        .rnn_lengths = s->host + at.rnn_lengths,
+    };
+}
+
+static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t seed,
+                          double *loss) {
+    const text_task *t = text_of(task);
+    const ashlar_model_window window = window_of(&t->slots[index], part);
+    ashlar_step_sizes sizes;
+    t->model->loss_scale = task->loss_scale;
+    t->model->dropout_seed = seed;
+    const ashlar_status status =
+        ashlar_model_sizes(t->model, window.steps, window.count, &sizes);
+    return status == ASHLAR_OK ? ashlar_model_step(t->model, &window, &sizes, loss) : status;
+}
+
+/* Every length on its own: a back end's workspace need not grow with it (cuDNN's does not). */
+static ashlar_status rehearse(ashlar_task *task, size_t length) {
+    const text_task *t = text_of(task);
+    ashlar_step_sizes sizes;
+    const ashlar_status status = ashlar_model_sizes(t->model, length, t->config.batch, &sizes);
+    return status == ASHLAR_OK ? ashlar_model_rehearse(t->model, false, &sizes) : status;
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+enum { SLOT_ALIGN = 256 };
+
+/* The slots' memory on both sides, each a piece of one block. */
+static ashlar_status take_slots(text_task *t, ashlar_stream stream) {
+    const ashlar_cut largest = ashlar_cut_of(&t->cut, t->head.max_length);
+    const size_t words = largest.image + largest.extra, item = sizeof(int32_t);
+    size_t image;
+    if (!ashlar_mul(largest.image, item, &image) ||
+        !ashlar_align_up(image, SLOT_ALIGN, &image)) {
+        return ashlar_fail(ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address",
+                           largest.image);
+    }
+    ashlar_status status = ashlar_device_host_alloc(ashlar_allocator_device(t->allocator),
+                                                    ASHLAR_TASK_SLOTS * words * item, &t->host);
+    if (status == ASHLAR_OK) {
+        status = ashlar_alloc_tagged(t->allocator, ASHLAR_TASK_SLOTS * image, ASHLAR_TAG_BATCH,
+                                     stream, &t->device);
+    }
+    for (size_t i = 0; status == ASHLAR_OK && i < ASHLAR_TASK_SLOTS; i++) {
+        t->slots[i].host = (int32_t *)t->host + i * words;
+        t->slots[i].device = (int32_t *)t->device + i * (image / item);
+    }
+    return status;
+}
+
+static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, ashlar_stream stream,
+                          unsigned regions) {
+    text_task *t = text_of(task);
+    const ashlar_model_config model = {.classes = ASHLAR_BATCHER_SYMBOLS,
+                                       .embedding = t->config.embedding,
+                                       .hidden = t->config.hidden,
+                                       .layers = t->config.layers,
+                                       .cell = t->config.cell,
+                                       .projection = t->config.projection,
+                                       .dropout = t->config.dropout};
+    t->allocator = allocator;
+    ashlar_status status = ashlar_model_create(allocator, stream, &model, regions, &t->model);
+    if (status == ASHLAR_OK) {
+        task->arena = t->model->arena;
+        status = ashlar_model_init_weights(t->model, t->config.seed);
+    }
+    return status == ASHLAR_OK ? take_slots(t, stream) : status;
+}
+
+static void close_task(ashlar_task *task) {
+    text_task *t = text_of(task);
+    ashlar_model_destroy(t->model);
+    t->model = NULL;
+    task->arena = NULL;
+    if (t->device != NULL) {
+        const ashlar_status unused = ashlar_free(t->allocator, t->device);
+        (void)unused; /* a block of this allocator, and nobody to tell */
+        t->device = NULL;
+    }
+    if (t->host != NULL) {
+        ashlar_device_host_free(ashlar_allocator_device(t->allocator), t->host);
+        t->host = NULL;
+    }
+}
+
+static void destroy_task(ashlar_task *task) {
+    text_task *t = text_of(task);
+    ashlar_batcher_destroy(t->batcher);
+    ashlar_host_free(t->drawn);
+    ashlar_host_free(t);
+}
+
+static const ashlar_task_table table = {
+    .open = open_task,
+    .close = close_task,
+    .destroy = destroy_task,
+    .next = next,
+    .make_up = make_up,
+    .part = part_of,
+    .upload = upload,
+    .step = step,
+    .rehearse = rehearse,
+    .facts = facts,
+    .place = place,
+    .skip = skip,
+    .fingerprint = fingerprint,
+    .put_config = put_config,
+};
+
+static ashlar_status take_drawn(text_task *t) {
+    const size_t grid = ashlar_batcher_grid_bytes(t->batcher) / sizeof *t->drawn;
+    t->drawn = ashlar_host_calloc(2 * grid + t->config.batch, sizeof *t->drawn);
+    if (t->drawn == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a batch of %zu words", 2 * grid);
+    }
+    t->batch = (ashlar_batch){
+        .inputs = t->drawn, .targets = t->drawn + grid, .lengths = t->drawn + 2 * grid};
+    return ASHLAR_OK;
+}
+
+static ashlar_status build(text_task *t) {
+    const ashlar_batcher_config supply = {
+        .batch = t->config.batch, .max_steps = t->config.max_length, .seed = t->config.seed};
+    const ashlar_status status = ashlar_batcher_create(t->corpus, &supply, &t->batcher);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    t->cut = (ashlar_cut_config){.batch = t->config.batch};
+    const size_t longest = ashlar_batcher_max_steps(t->batcher);
+    const ashlar_cut cut = ashlar_cut_of(&t->cut, longest);
+    t->head.max_length = longest;
+    t->head.max_part_length = cut.part;
+    t->head.max_parts = cut.parts;
+    t->head.batch = t->config.batch;
+    t->head.sequences = ashlar_batcher_piece_count(t->batcher);
+    return take_drawn(t);
+}
+
+ashlar_status ashlar_task_text_create(const ashlar_corpus *corpus,
+                                      const ashlar_train_config *config, ashlar_task **out) {
+    text_task *t = ashlar_host_calloc(1, sizeof *t);
+    if (t == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a task");
+    }
+    *t = (text_task){.head = {.table = &table}, .config = *config, .corpus = corpus};
+    const ashlar_status status = build(t);
+    if (status != ASHLAR_OK) {
+        destroy_task(&t->head);
+        return status;
+    }
+    *out = &t->head;
+    return ASHLAR_OK;
+}

@@ -1,0 +1,139 @@
+/*
+ * libcuda.c - a libcuda.so.1 for tests: the software device behind NVIDIA's way in, which is
+ * libcuda_12.c or libcuda_11.c.
+ *
+ * Linked with its own copy of the software device. The environment variable FAKE_CUDA makes it
+ * misbehave: "nodevice" (a driver without a device), "stub" (the toolkit's library for linking),
+ * "old" (a driver without cuMemCreate), "broken" (cuInit fails), "nobinary" and "oldptx" (a module
+ * that is for other devices, or newer drivers). `newest` is the CUDA version of the driver that it
+ * plays. Kernels are libcuda_kernels.c.
+ */
+#include "libcuda.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft_state.h"
+
+/* Flags of cuGetProcAddress: what stream NULL means to the function. */
+enum { LEGACY_STREAM = 1, PER_THREAD_STREAM = 2 };
+
+/* What a test looks for to know that it has found this library and not a real driver. */
+extern ASHLAR_API const int ashlar_fake_libcuda;
+const int ashlar_fake_libcuda = 1;
+
+static _Atomic unsigned long long memory_calls;
+
+unsigned long long ashlar_fake_memory_calls(void) {
+    return atomic_load(&memory_calls);
+}
+
+static bool fake_is(const char *name) {
+    const char *value = getenv("FAKE_CUDA");
+    return value != NULL && strcmp(value, name) == 0;
+}
+
+cu_result ashlar_fake_init(unsigned int flags) {
+    return fake_is("stub")     ? CU_STUB_LIBRARY
+           : fake_is("broken") ? CU_UNKNOWN
+                               : ashlar_soft_init(flags);
+}
+
+cu_result ashlar_fake_device_get_count(int *count) {
+    const cu_result result = ashlar_soft_device_get_count(count);
+    if (result == CU_SUCCESS && fake_is("nodevice")) {
+        *count = 0;
+    }
+    return result;
+}
+
+cu_result ashlar_fake_mem_alloc(cu_ptr *ptr, size_t bytes) {
+    atomic_fetch_add(&memory_calls, 1);
+    return ashlar_soft_mem_alloc(ptr, bytes);
+}
+
+cu_result ashlar_fake_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
+                                 unsigned long long flags) {
+    atomic_fetch_add(&memory_calls, 1);
+    return ashlar_soft_mem_create(handle, bytes, prop, flags);
+}
+
+static ashlar_driver_table make_table(void) {
+    ashlar_driver_table table = {
+#define X(field, symbol, version, kind, params) .field = ashlar_soft_##field,
+        ASHLAR_DRIVER_MAP(X)
+#undef X
+    };
+    table.init = ashlar_fake_init;
+    table.device_get_count = ashlar_fake_device_get_count;
+    table.mem_alloc = ashlar_fake_mem_alloc;
+    table.mem_create = ashlar_fake_mem_create;
+    table.module_load_data = ashlar_fake_module_load_data;
+    table.module_unload = ashlar_fake_module_unload;
+    table.module_get_function = ashlar_fake_module_get_function;
+    table.launch_kernel = ashlar_fake_launch_kernel;
+    return table;
+}
+
+/* With per-thread default streams it has only what programs need that allocate so. */
+static void *find_per_thread(const char *symbol) {
+    cu_result (*alloc)(cu_ptr *, size_t, cu_stream) = ashlar_fake_mem_alloc_async_ptsz;
+    cu_result (*give)(cu_ptr, cu_stream) = ashlar_fake_mem_free_async_ptsz;
+    void *address = NULL;
+    if (strcmp(symbol, "cuMemAllocAsync") == 0) {
+        memcpy(&address, &alloc, sizeof address);
+    } else if (strcmp(symbol, "cuMemFreeAsync") == 0) {
+        memcpy(&address, &give, sizeof address);
+    }
+    return address;
+}
+
+/* A driver answers with the newest version that is not newer than the one asked for. */
+static void *find(const char *symbol, int version, int newest) {
+    const ashlar_driver_table table = make_table();
+    const struct {
+        const char *symbol;
+        int version;
+        const void *function; /* where its address is stored */
+    } functions[] = {
+#define X(field, name, introduced, kind, params) {#name, introduced, &table.field},
+        ASHLAR_DRIVER_MAP(X)
+#undef X
+    };
+    void *address = NULL;
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        if (strcmp(symbol, functions[i].symbol) == 0 && version >= functions[i].version &&
+            newest >= functions[i].version) {
+            memcpy(&address, functions[i].function, sizeof address);
+        }
+    }
+#define X(field, name, introduced, params)                                                 \
+    if (strcmp(symbol, #name) == 0 && version >= (introduced) && newest >= (introduced)) { \
+        cu_result(*function) params = ashlar_fake_##field;                                 \
+        memcpy(&address, &function, sizeof address);                                       \
+    }
+    FAKE_MORE_MAP(X)
+#undef X
+    return address;
+}
+
+cu_result ashlar_fake_find(int newest, const char *symbol, void **address, int version,
+                           unsigned long long flags, unsigned int *found) {
+    *address = NULL;
+    *found = 1; /* CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND */
+    if (flags > PER_THREAD_STREAM) {
+        return CU_INVALID_VALUE;
+    }
+    if (fake_is("old") && strcmp(symbol, "cuMemCreate") == 0) {
+        return CU_NOT_FOUND;
+    }
+    if (flags == PER_THREAD_STREAM) {
+        *address = find_per_thread(symbol);
+    }
+    if (*address == NULL) {
+        *address = find(symbol, version, newest);
+    }
+    *found = *address == NULL;
+    return *address == NULL ? CU_NOT_FOUND : CU_SUCCESS;
+}

@@ -1,0 +1,89 @@
+/*
+ * libcuda.h - the libcuda.so.1 of the tests: the software device under the driver's own names.
+ *
+ * What it offers is the driver table (driver.h), which is the software device's, and besides that
+ * the functions below, which programs call and the library does not.
+ */
+#ifndef ASHLAR_TESTS_LIBCUDA_H
+#define ASHLAR_TESTS_LIBCUDA_H
+
+#include <ashlar/export.h>
+
+#include "cuda_abi.h"
+
+typedef struct CUmemPoolHandle_st *cu_pool;
+
+/* Field, CUDA's name, the CUDA version that introduced this signature, parameters. */
+#define FAKE_MORE_MAP(X)                                                                       \
+    X(ctx_get_current, cuCtxGetCurrent, 4000, (cu_context * context))                          \
+    X(ctx_set_current, cuCtxSetCurrent, 4000, (cu_context context))                            \
+    X(ctx_get_device, cuCtxGetDevice, 2000, (cu_device * device))                              \
+    X(primary_ctx_get_state, cuDevicePrimaryCtxGetState, 7000,                                 \
+      (cu_device device, unsigned int *flags, int *is_active))                                 \
+    X(primary_ctx_reset, cuDevicePrimaryCtxReset, 11000, (cu_device device))                   \
+    X(mem_alloc_pitch, cuMemAllocPitch, 3020,                                                  \
+      (cu_ptr * ptr, size_t * pitch, size_t width, size_t height, unsigned int element))       \
+    X(mem_get_address_range, cuMemGetAddressRange, 3020,                                       \
+      (cu_ptr * base, size_t * bytes, cu_ptr ptr))                                             \
+    X(pointer_get_attribute, cuPointerGetAttribute, 4000,                                      \
+      (void *data, unsigned int attribute, cu_ptr ptr))                                        \
+    X(ipc_get_mem_handle, cuIpcGetMemHandle, 4010, (void *handle, cu_ptr ptr))                 \
+    X(mem_alloc_async, cuMemAllocAsync, 11020, (cu_ptr * ptr, size_t bytes, cu_stream stream)) \
+    X(mem_free_async, cuMemFreeAsync, 11020, (cu_ptr ptr, cu_stream stream))                   \
+    X(default_pool, cuDeviceGetDefaultMemPool, 11020, (cu_pool * pool, cu_device device))      \
+    X(pool_trim_to, cuMemPoolTrimTo, 11020, (cu_pool pool, size_t bytes))                      \
+    X(pool_set_attribute, cuMemPoolSetAttribute, 11020,                                        \
+      (cu_pool pool, unsigned int attribute, void *value))                                     \
+    X(stream_create_with_priority, cuStreamCreateWithPriority, 5050,                           \
+      (cu_stream * stream, unsigned int flags, int priority))                                  \
+    X(stream_query, cuStreamQuery, 2000, (cu_stream stream))                                   \
+    X(event_elapsed_time, cuEventElapsedTime, 2000, (float *ms, cu_event start, cu_event end))
+
+#define X(field, symbol, version, params) cu_result ashlar_fake_##field params;
+FAKE_MORE_MAP(X)
+#undef X
+
+/* cuMemAllocAsync and cuMemFreeAsync as they are with per-thread default streams. */
+cu_result ashlar_fake_mem_alloc_async_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream);
+cu_result ashlar_fake_mem_free_async_ptsz(cu_ptr ptr, cu_stream stream);
+
+/* Attributes of cuPointerGetAttribute that it knows, and what CU_POINTER_..._MEMORY_TYPE says. */
+enum {
+    FAKE_POINTER_MEMORY_TYPE = 2,
+    FAKE_POINTER_ORDINAL = 9,
+    FAKE_MEMORY_HOST = 1,
+    FAKE_MEMORY_DEVICE = 2,
+};
+
+/* As cuGetProcAddress_v2, of a driver for CUDA versions up to `newest`. */
+cu_result ashlar_fake_find(int newest, const char *symbol, void **address, int version,
+                           unsigned long long flags, unsigned int *found);
+
+/* As functions of the table, where they differ from the software device's. */
+cu_result ashlar_fake_init(unsigned int flags);
+cu_result ashlar_fake_device_get_count(int *count);
+cu_result ashlar_fake_mem_alloc(cu_ptr *ptr, size_t bytes);
+cu_result ashlar_fake_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
+                                 unsigned long long flags);
+/* libcuda_kernels.c */
+cu_result ashlar_fake_module_load_data(cu_module *module, const void *image);
+cu_result ashlar_fake_module_unload(cu_module module);
+cu_result ashlar_fake_module_get_function(cu_function *function, cu_module module,
+                                          const char *name);
+cu_result ashlar_fake_launch_kernel(cu_function function, unsigned int grid_x, unsigned int grid_y,
+                                    unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                    unsigned int block_z, unsigned int shared_bytes,
+                                    cu_stream stream, void **params, void **extra);
+
+/*
+ * What a test asks of the fake, by dlsym(): how many modules are loaded; how many were unloaded
+ * with kernels still queued; each kernel launched since the last call, as
+ * "name<<<blocks, threads>>>" with a space behind it; how often memory was taken, by cuMemAlloc,
+ * cuMemCreate, or cuMemAllocAsync beyond its pool.
+ */
+ASHLAR_API int ashlar_fake_module_count(void);
+ASHLAR_API int ashlar_fake_early_unload_count(void);
+ASHLAR_API const char *ashlar_fake_launch_log(void);
+ASHLAR_API unsigned long long ashlar_fake_memory_calls(void);
+
+#endif /* ASHLAR_TESTS_LIBCUDA_H */

@@ -1,0 +1,95 @@
+/*
+ * libcuda_12.c - the way into a driver of CUDA 12 and later: by cuGetProcAddress_v2(), or by the
+ * names that cuda.h gives the functions.
+ *
+ * Those are no functions of C: for most of them nothing is known here but that another has the same
+ * parameters, so that a jump is all of their body.
+ */
+#include <string.h>
+
+#include "libcuda.h"
+
+#if defined(__x86_64__)
+#define JUMP "jmp "
+#elif defined(__aarch64__)
+#define JUMP "b "
+#else
+#error "libcuda_12.c: the jump of this processor is wanted here"
+#endif
+
+#define NAME(symbol, function)                                                 \
+    __asm__(".text\n"                                                          \
+            ".globl " #symbol "\n"                                             \
+            ".type " #symbol ", @function\n" #symbol ":\n" JUMP #function "\n" \
+            ".size " #symbol ", . - " #symbol);
+#define SOFT(symbol, field) NAME(symbol, ashlar_soft_##field)
+#define FAKE(symbol, field) NAME(symbol, ashlar_fake_##field)
+
+FAKE(cuInit, init)
+SOFT(cuDriverGetVersion, driver_get_version)
+SOFT(cuGetErrorName, get_error_name)
+SOFT(cuGetErrorString, get_error_string)
+FAKE(cuDeviceGetCount, device_get_count)
+SOFT(cuDeviceGet, device_get)
+SOFT(cuDeviceGetName, device_get_name)
+SOFT(cuDeviceTotalMem_v2, device_total_mem)
+SOFT(cuDeviceGetAttribute, device_get_attribute)
+SOFT(cuMemGetInfo_v2, mem_get_info)
+SOFT(cuDevicePrimaryCtxRetain, primary_ctx_retain)
+SOFT(cuDevicePrimaryCtxRelease_v2, primary_ctx_release)
+FAKE(cuDevicePrimaryCtxGetState, primary_ctx_get_state)
+FAKE(cuDevicePrimaryCtxReset_v2, primary_ctx_reset)
+FAKE(cuCtxGetCurrent, ctx_get_current)
+FAKE(cuCtxSetCurrent, ctx_set_current)
+FAKE(cuCtxGetDevice, ctx_get_device)
+SOFT(cuCtxPushCurrent_v2, ctx_push_current)
+SOFT(cuCtxPopCurrent_v2, ctx_pop_current)
+SOFT(cuCtxSynchronize, ctx_synchronize)
+FAKE(cuMemAlloc_v2, mem_alloc)
+SOFT(cuMemFree_v2, mem_free)
+FAKE(cuMemAllocPitch_v2, mem_alloc_pitch)
+FAKE(cuMemAllocAsync, mem_alloc_async)
+FAKE(cuMemFreeAsync, mem_free_async)
+FAKE(cuMemAllocAsync_ptsz, mem_alloc_async_ptsz)
+FAKE(cuMemFreeAsync_ptsz, mem_free_async_ptsz)
+FAKE(cuMemGetAddressRange_v2, mem_get_address_range)
+FAKE(cuPointerGetAttribute, pointer_get_attribute)
+FAKE(cuIpcGetMemHandle, ipc_get_mem_handle)
+SOFT(cuMemHostAlloc, mem_host_alloc)
+SOFT(cuMemFreeHost, mem_free_host)
+SOFT(cuMemcpyHtoDAsync_v2, memcpy_htod_async)
+SOFT(cuMemcpyDtoHAsync_v2, memcpy_dtoh_async)
+SOFT(cuMemcpyDtoDAsync_v2, memcpy_dtod_async)
+SOFT(cuMemsetD8Async, memset_d8_async)
+SOFT(cuLaunchHostFunc, launch_host_func)
+SOFT(cuStreamCreate, stream_create)
+FAKE(cuStreamCreateWithPriority, stream_create_with_priority)
+SOFT(cuStreamDestroy_v2, stream_destroy)
+SOFT(cuStreamWaitEvent, stream_wait_event)
+SOFT(cuStreamSynchronize, stream_synchronize)
+FAKE(cuStreamQuery, stream_query)
+SOFT(cuStreamBeginCapture_v2, stream_begin_capture)
+SOFT(cuStreamEndCapture, stream_end_capture)
+SOFT(cuStreamIsCapturing, stream_is_capturing)
+SOFT(cuEventCreate, event_create)
+SOFT(cuEventDestroy_v2, event_destroy)
+SOFT(cuEventRecord, event_record)
+SOFT(cuEventQuery, event_query)
+SOFT(cuEventSynchronize, event_synchronize)
+
+ASHLAR_API cu_result cuGetProcAddress_v2(const char *symbol, void **address, int version,
+                                         unsigned long long flags, unsigned int *found);
+
+/* As the driver's, it finds itself. */
+cu_result cuGetProcAddress_v2(const char *symbol, void **address, int version,
+                              unsigned long long flags, unsigned int *found) {
+    cu_result (*self)(const char *, void **, int, unsigned long long, unsigned int *) =
+        cuGetProcAddress_v2;
+    unsigned int unused;
+    if (strcmp(symbol, "cuGetProcAddress") == 0) {
+        memcpy(address, &self, sizeof *address);
+        return CU_SUCCESS;
+    }
+    return ashlar_fake_find(12080, symbol, address, version, flags,
+                            found != NULL ? found : &unused);
+}

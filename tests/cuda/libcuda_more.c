@@ -1,0 +1,182 @@
+/*
+ * libcuda_more.c - functions of the driver that programs call and the driver table lacks: contexts,
+ * pointers, streams.
+ */
+#include "libcuda.h"
+
+#include <string.h>
+
+#include "checked.h"
+#include "soft_state.h"
+
+/* What cuMemAllocPitch makes a row a multiple of. */
+#define PITCH_ALIGN ((size_t)512)
+
+/* ---- contexts ---- */
+
+cu_result ashlar_fake_ctx_get_current(cu_context *context) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const soft_device *device = ashlar_soft_context_current();
+    *context = device == NULL ? NULL : (cu_context)device->context;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_fake_ctx_set_current(cu_context context) {
+    const cu_result popped = ashlar_soft_ctx_pop_current(NULL);
+    if (popped != CU_SUCCESS && popped != CU_INVALID_CONTEXT) {
+        return popped;
+    }
+    return context == NULL ? CU_SUCCESS : ashlar_soft_ctx_push_current(context);
+}
+
+cu_result ashlar_fake_ctx_get_device(cu_device *ordinal) {
+    soft_device *device;
+    const cu_result result = ashlar_soft_enter_context(&device);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    *ordinal = device->ordinal;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_fake_primary_ctx_get_state(cu_device ordinal, unsigned int *flags,
+                                            int *is_active) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const soft_device *device = ashlar_soft_device_at(ordinal);
+    if (device == NULL) {
+        return ashlar_soft_leave(CU_INVALID_DEVICE);
+    }
+    *flags = 0;
+    *is_active = device->retains > 0;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+/* Everything goes, whoever has retained it. */
+cu_result ashlar_fake_primary_ctx_reset(cu_device ordinal) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_device *device = ashlar_soft_device_at(ordinal);
+    if (device == NULL || device->retains == 0) {
+        return ashlar_soft_leave(device == NULL ? CU_INVALID_DEVICE : CU_SUCCESS);
+    }
+    device->retains = 1;
+    (void)ashlar_soft_leave(CU_SUCCESS);
+    return ashlar_soft_primary_ctx_release(ordinal);
+}
+
+/* ---- memory ---- */
+
+cu_result ashlar_fake_mem_alloc_pitch(cu_ptr *ptr, size_t *pitch, size_t width, size_t height,
+                                      unsigned int element) {
+    size_t row, bytes;
+    if (element != 4 && element != 8 && element != 16) {
+        return CU_INVALID_VALUE;
+    }
+    if (!ashlar_align_up(width, PITCH_ALIGN, &row) || !ashlar_mul(row, height, &bytes)) {
+        return CU_OUT_OF_MEMORY;
+    }
+    const cu_result result = ashlar_fake_mem_alloc(ptr, bytes);
+    if (result == CU_SUCCESS) {
+        *pitch = row;
+    }
+    return result;
+}
+
+cu_result ashlar_fake_mem_get_address_range(cu_ptr *base, size_t *bytes, cu_ptr ptr) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const soft_reservation *found =
+        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, (uintptr_t)ptr, 1);
+    if (found == NULL) {
+        return ashlar_soft_leave(CU_NOT_FOUND);
+    }
+    if (base != NULL) {
+        *base = found->range.base;
+    }
+    if (bytes != NULL) {
+        *bytes = found->range.bytes;
+    }
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+/* Of memory that several devices may use, the first. */
+static int ordinal_of(cu_ptr ptr) {
+    for (int i = 0; i < ashlar_soft_state.config.device_count; i++) {
+        if (ashlar_soft_may_access(&ashlar_soft_state.devices[i], (uintptr_t)ptr, 1)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+cu_result ashlar_fake_pointer_get_attribute(void *data, unsigned int attribute, cu_ptr ptr) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const bool is_host =
+        ashlar_soft_ranges_over(&ashlar_soft_state.host_blocks, (uintptr_t)ptr, 1) != NULL;
+    const int ordinal = ordinal_of(ptr);
+    const unsigned int type = is_host ? FAKE_MEMORY_HOST : FAKE_MEMORY_DEVICE;
+    if (!is_host && ordinal < 0) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    switch (attribute) {
+    case FAKE_POINTER_MEMORY_TYPE:
+        memcpy(data, &type, sizeof type);
+        return ashlar_soft_leave(CU_SUCCESS);
+    case FAKE_POINTER_ORDINAL:
+        memcpy(data, &ordinal, sizeof ordinal);
+        return ashlar_soft_leave(CU_SUCCESS);
+    default:
+        return ashlar_soft_leave(CU_NOT_SUPPORTED);
+    }
+}
+
+cu_result ashlar_fake_ipc_get_mem_handle(void *handle, cu_ptr ptr) {
+    memcpy(handle, &ptr, sizeof ptr);
+    return CU_SUCCESS;
+}
+
+/* ---- streams and events ---- */
+
+cu_result ashlar_fake_stream_create_with_priority(cu_stream *stream, unsigned int flags,
+                                                  int priority) {
+    (void)priority;
+    return ashlar_soft_stream_create(stream, flags);
+}
+
+/* Asked of an event: whether what has been queued so far is over. */
+cu_result ashlar_fake_stream_query(cu_stream stream) {
+    cu_event event = NULL;
+    cu_result result = ashlar_soft_event_create(&event, CU_EVENT_NO_TIMING);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ashlar_soft_event_record(event, stream);
+    if (result == CU_SUCCESS) {
+        result = ashlar_soft_event_query(event);
+    }
+    (void)ashlar_soft_event_destroy(event);
+    return result;
+}
+
+/* Events keep no time. */
+cu_result ashlar_fake_event_elapsed_time(float *ms, cu_event start, cu_event end) {
+    cu_result result = ashlar_soft_event_query(start);
+    result = result == CU_SUCCESS ? ashlar_soft_event_query(end) : result;
+    if (result == CU_SUCCESS) {
+        *ms = 0;
+    }
+    return result;
+}
