@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "sampler.h"
-#include "train.h"
+#include "task_text.h"
 
 enum { NO_GPU = 77, STEPS = 6, MAX_STEPS = 16, SYMBOLS = 24 };
 
@@ -61,7 +61,8 @@ static void show(void *context, const ashlar_train_progress *progress) {
 static void sample(ashlar_trainer *trainer, result *r) {
     const ashlar_sampler_config config = {.choice = {.temperature = 0, .top_p = 1}};
     ashlar_sampler *sampler = NULL;
-    REQUIRE(ashlar_sampler_create(ashlar_trainer_model(trainer), &config, &sampler) == ASHLAR_OK);
+    REQUIRE(ashlar_sampler_create(ashlar_task_text_model(ashlar_trainer_task(trainer)), &config,
+                                  &sampler) == ASHLAR_OK);
     for (int i = 0; i < SYMBOLS; i++) {
         CHECK(ashlar_sampler_next(sampler, &r->symbols[i]) == ASHLAR_OK);
     }
@@ -73,7 +74,11 @@ static void train(const char *name, const ashlar_train_config *config, result *r
     ashlar_trainer *trainer = NULL;
     *r = (result){.count = 0};
     REQUIRE(ashlar_device_open(name, &device) == ASHLAR_OK);
-    ashlar_status status = ashlar_trainer_create(device, corpus, config, &trainer);
+    ashlar_task *task = NULL;
+    ashlar_status status = ashlar_task_text_create(corpus, config, &task);
+    if (status == ASHLAR_OK) {
+        status = ashlar_trainer_create(device, task, config, &trainer);
+    }
     if (status == ASHLAR_OK) {
         status = ashlar_trainer_run(trainer, show, r, &r->report);
     }
