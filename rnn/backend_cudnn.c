@@ -212,7 +212,8 @@ static bool is_uniform(const ashlar_rnn_batch *batch) {
 static ashlar_status seed(const call *c) {
     ashlar_driver *driver = c->rnn->device->driver;
     unsigned int capture = CU_CAPTURE_NONE;
-    if (c->state->states == NULL || c->state->is_seeded) {
+    const bool is_wanted = !c->state->is_seeded || c->batch->dropout_restarts;
+    if (c->state->states == NULL || !is_wanted) {
         return ASHLAR_OK;
     }
     const cu_result result = ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (c->stream, &capture));
@@ -220,8 +221,9 @@ static ashlar_status seed(const call *c) {
         return ashlar_driver_error(driver, "cuStreamIsCapturing", result);
     }
     if (capture != CU_CAPTURE_NONE) {
-        return ashlar_fail(ASHLAR_ENOTSUP, "rnn: the first training forward with dropout may not "
-                                           "be captured; run one before");
+        return ashlar_fail(ASHLAR_ENOTSUP,
+                           "rnn: the first training forward with dropout may not be "
+                           "captured, nor one with dropout_restarts; run one before");
     }
     const ashlar_status status = ashlar_cudnn_state_seed(c->rnn, c->state, c->batch->dropout_seed);
     c->state->is_seeded = status == ASHLAR_OK;

@@ -112,12 +112,18 @@ static ashlar_loss_args loss_args(const step *s) {
     };
 }
 
+static size_t chunk_count(const step *s) {
+    const ashlar_model_window *w = s->window;
+    return w->chunk == 0 ? 1 : (w->steps - 1) / w->chunk + 1;
+}
+
 static ashlar_rnn_batch rnn_batch(const step *s) {
     return (ashlar_rnn_batch){
         .steps = s->now.steps,
         .batch = s->window->count,
         .lengths = s->now.rnn_lengths,
         .dropout_seed = s->now.dropout_seed,
+        .dropout_restarts = chunk_count(s) > 1, /* all but the last are run twice */
     };
 }
 
@@ -204,11 +210,14 @@ static ashlar_status backward(step *s) {
         TRY(ashlar_ops_linear_backward(m->ops, &linear, m->stream));
     }
     TRY(give(s, &s->b.logits));
-    TRY(give(s, &s->b.y));
+    if (!ashlar_rnn_backward_reads_output(m->rnn)) {
+        TRY(give(s, &s->b.y));
+    }
     TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
     TRY(run_rnn(s, ashlar_rnn_backward_data));
     TRY(give(s, &s->b.dy));
     TRY(run_rnn(s, ashlar_rnn_backward_weights));
+    TRY(give(s, &s->b.y));
     if (s->is_rehearsal) {
         return ASHLAR_OK;
     }
@@ -223,11 +232,6 @@ static const uint64_t CHUNK_STRIDE = UINT64_C(0xd1342543de82ef95);
 
 static void *set_at(const step *s, size_t index) {
     return (char *)s->b.states + index * s->sizes->state;
-}
-
-static size_t chunk_count(const step *s) {
-    const ashlar_model_window *w = s->window;
-    return w->chunk == 0 ? 1 : (w->steps - 1) / w->chunk + 1;
 }
 
 /* Chunk c of n: the states of border i are set i; of the gradients, chunk c writes n-1 + c%2. */

@@ -9,7 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <ashlar/rnn.h>
+
 #include "file.h"
+#include "ops.h"
 
 void ashlar_program_init(void) {
     /*
@@ -73,20 +76,30 @@ double ashlar_program_now_s(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+/* Whether this build, and the libraries that are here, can compute there; the detail says why not.
+ */
+static ashlar_status check_compute(ashlar_device *device) {
+    const ashlar_rnn_config smallest = {.input = 1, .hidden = 1, .layers = 1};
+    ashlar_rnn *rnn = NULL;
+    ashlar_ops *ops = NULL;
+    ashlar_status status = ashlar_rnn_create(device, &smallest, &rnn);
+    if (status == ASHLAR_OK) {
+        status = ashlar_ops_create(device, ASHLAR_F32, &ops);
+    }
+    ashlar_ops_destroy(ops);
+    ashlar_rnn_destroy(rnn);
+    return status;
+}
+
 int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out) {
+    const char *asked = name != NULL ? name : getenv("ASHLAR_DEVICE");
+    const bool chose_itself = asked == NULL || *asked == '\0' || strcmp(asked, "auto") == 0;
     ashlar_device *device = NULL;
     ashlar_status status = ashlar_device_open(name, &device);
-    if (status == ASHLAR_OK) {
-        ashlar_device_info info;
-        ashlar_device_info_read(device, &info);
-        const char *asked = name != NULL ? name : getenv("ASHLAR_DEVICE");
-        const bool chose_itself = asked == NULL || *asked == '\0' || strcmp(asked, "auto") == 0;
-        if (chose_itself && info.kind == ASHLAR_DEVICE_CUDA) {
-            ashlar_device_close(device);
-            fprintf(stderr, "%s: no RNN back end for CUDA yet, using the software device\n",
-                    program);
-            status = ashlar_device_open("soft", &device);
-        }
+    if (status == ASHLAR_OK && chose_itself && check_compute(device) == ASHLAR_ENOTSUP) {
+        fprintf(stderr, "%s: using the software device: %s\n", program, ashlar_error_detail());
+        ashlar_device_close(device);
+        status = ashlar_device_open("soft", &device);
     }
     if (status != ASHLAR_OK) {
         return ashlar_program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE

@@ -34,7 +34,8 @@ bool ashlar_program_is_same_file(const char *a, const char *b);
 
 /*
  * Open the device that `name` (NULL: the environment) asks for. "auto" that finds a CUDA device
- * takes the software device instead, and says so on stderr: there is no back end for CUDA yet.
+ * which this build, or what is installed, cannot compute on takes the software device instead, and
+ * says so on stderr.
  * On failure prints it and returns the exit status; 0 on success.
  */
 int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out);

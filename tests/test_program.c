@@ -133,7 +133,7 @@ static void check_opens(const char *name, const char *environment, ashlar_device
     ashlar_device_info info;
     const int status = open_device(name, environment);
     CHECK(status == 0);
-    CHECK(strcmp(heard, words) == 0);
+    CHECK(strncmp(heard, words, strlen(words)) == 0 && (*words != '\0' || *heard == '\0'));
     if (status == 0) {
         ashlar_device_info_read(device, &info);
         CHECK(info.kind == kind);
@@ -145,8 +145,8 @@ static void check_opens(const char *name, const char *environment, ashlar_device
 }
 
 static void a_cuda_device_is_passed_over_only_where_nobody_asked_for_it(void) {
-    const char *const word =
-        "ashlar-test: no RNN back end for CUDA yet, using the software device\n";
+    const char *const word = "ashlar-test: using the software device: "; /* and why */
+    CHECK(setenv("ASHLAR_CUDNN", "/nowhere/libcudnn.so.9", 1) == 0);
     REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
     has_cuda = true;
     check_opens(NULL, NULL, ASHLAR_DEVICE_SOFT, word);

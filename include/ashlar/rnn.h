@@ -26,7 +26,9 @@ typedef struct ashlar_rnn_batch {
     const int32_t *lengths; /* [B] in host memory, each 1..T, any order; copied by each call */
     uint64_t dropout_seed;  /* forward, with dropout and a reserve: which outputs are dropped;
                                another one for every step of a training. On a CUDA device only the
-                               first of an rnn counts: later draws go on from it */
+                               first of an rnn counts, and later draws go on from it, but where */
+    bool dropout_restarts;  /* forward: every seed counts there too, so that the same one drops the
+                               same again. Costs as much as setting all of cuDNN's states up */
 } ashlar_rnn_batch;
 
 /*
@@ -125,7 +127,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_sizes(const ashlar_rnn *rn
 /*
  * The three passes.
  *
- * Stream: queued. With cuDNN and dropout, the first training forward may not be captured.
+ * Stream: queued. With cuDNN and dropout, the first training forward may not be captured, and none
+ *         with dropout_restarts.
  * Threads: any.
  * Errors: ASHLAR_EINVAL (steps, batch, a length outside 1..T, a missing buffer), ASHLAR_EOVERFLOW
  *         (steps, batch), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER; with cuDNN also ASHLAR_ENOTSUP (lengths
