@@ -7,11 +7,24 @@ const ashlar_tagger_buffer_info ashlar_tagger_buffers[] = {ASHLAR_TAGGER_BUFFER_
 #define MOMENT_TEXT(name, text) text,
 const char *const ashlar_tagger_moments[] = {ASHLAR_TAGGER_MOMENT_MAP(MOMENT_TEXT)};
 
+ashlar_tagger_moment ashlar_tagger_last_moment(const ashlar_tagger_bytes *bytes,
+                                               ashlar_tagger_buffer buffer) {
+    if (bytes->keeps_outputs && buffer == ASHLAR_TAGGER_BUFFER_SPELL_OUTPUTS) {
+        return ashlar_tagger_buffers[ASHLAR_TAGGER_BUFFER_SPELL_RESERVE].last;
+    }
+    if (bytes->keeps_outputs && buffer == ASHLAR_TAGGER_BUFFER_OUTPUTS) {
+        return ashlar_tagger_buffers[ASHLAR_TAGGER_BUFFER_READ_RESERVE].last;
+    }
+    return ashlar_tagger_buffers[buffer].last;
+}
+
 size_t ashlar_tagger_bytes_at(const ashlar_tagger_bytes *bytes, ashlar_tagger_moment moment) {
     size_t sum = 0;
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
-        const ashlar_tagger_buffer_info *b = &ashlar_tagger_buffers[i];
-        sum += b->first <= moment && moment <= b->last ? bytes->of[i] : 0;
+        const ashlar_tagger_buffer buffer = (ashlar_tagger_buffer)i;
+        const bool is_live = ashlar_tagger_buffers[i].first <= moment &&
+                             moment <= ashlar_tagger_last_moment(bytes, buffer);
+        sum += is_live ? bytes->of[i] : 0;
     }
     return sum;
 }

@@ -6,6 +6,7 @@
 #ifndef ASHLAR_TAGGER_BUFFERS_H
 #define ASHLAR_TAGGER_BUFFERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <ashlar/allocator.h>
@@ -97,7 +98,12 @@ extern const char *const ashlar_tagger_moments[ASHLAR_TAGGER_MOMENT_COUNT]; /* w
 typedef struct ashlar_tagger_bytes {
     size_t of[ASHLAR_TAGGER_BUFFER_COUNT];
     size_t steps; /* T: how often the loop over tokens goes round in a rehearsal */
+    bool keeps_outputs; /* backward reads the RNNs' outputs, ashlar_rnn_backward_reads_output() */
 } ashlar_tagger_bytes;
+
+/* The last moment of a buffer: the table's, but outputs that are kept have their reserve's. */
+ashlar_tagger_moment ashlar_tagger_last_moment(const ashlar_tagger_bytes *bytes,
+                                               ashlar_tagger_buffer buffer);
 
 /* Bytes of all buffers that are live at a moment. */
 size_t ashlar_tagger_bytes_at(const ashlar_tagger_bytes *bytes, ashlar_tagger_moment moment);
