@@ -22,7 +22,6 @@ static void retire_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *
     block->requested = 0;
     block->marks |= ASHLAR_BLOCK_SHARED;
     block->uses = NULL;
-    block->order = NULL;
     block->older = a->retired;
     a->retired = block;
     a->shared_bytes += block->bytes;

@@ -42,6 +42,7 @@ struct ashlar_frees {
 };
 
 static _Atomic(ashlar_frees *) all[ASHLAR_DROPIN_DEVICES_MAX];
+static atomic_bool is_given_up[ASHLAR_DROPIN_DEVICES_MAX];
 static pthread_mutex_t making_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- marks; the device's context is current ---- */
@@ -274,6 +275,9 @@ static ashlar_status find_or_make(int ordinal, ashlar_frees **out) {
         return ashlar_fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
                            ASHLAR_DROPIN_DEVICES_MAX - 1);
     }
+    if (atomic_load(&is_given_up[ordinal])) {
+        return ashlar_fail(ASHLAR_ENOTSUP, "device %d: it was reset by the program", ordinal);
+    }
     pthread_mutex_lock(&making_lock);
     ashlar_frees *frees = atomic_load(&all[ordinal]);
     if (frees == NULL) {
@@ -301,9 +305,25 @@ ashlar_status ashlar_frees_of(int ordinal, ashlar_frees **out) {
 }
 
 ashlar_frees *ashlar_frees_peek(int ordinal) {
-    return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX && !ashlar_dropin_is_forked()
+    return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX && !ashlar_dropin_is_forked() &&
+                   !atomic_load_explicit(&is_given_up[ordinal], memory_order_relaxed)
                ? atomic_load_explicit(&all[ordinal], memory_order_acquire)
                : NULL;
+}
+
+/* Where the allocator has a range of its own, one look tells. */
+static bool may_have(const ashlar_allocator *a, cu_ptr ptr) {
+    return a->unmap != NULL || ptr - a->fixed.base < a->fixed.range_bytes;
+}
+
+ashlar_frees *ashlar_frees_next(int *ordinal, const void *ptr) {
+    while (*ordinal < ASHLAR_DROPIN_DEVICES_MAX) {
+        ashlar_frees *frees = ashlar_frees_peek((*ordinal)++);
+        if (frees != NULL && may_have(frees->allocator, ashlar_ptr_in(ptr))) {
+            return frees;
+        }
+    }
+    return NULL;
 }
 
 ashlar_allocator *ashlar_frees_allocator(const ashlar_frees *f) {
@@ -314,13 +334,28 @@ ashlar_device *ashlar_frees_device(const ashlar_frees *f) {
     return f->device;
 }
 
+void ashlar_frees_give_up(int ordinal) {
+    const ashlar_frees *frees = ashlar_frees_peek(ordinal);
+    if (frees != NULL) {
+        atomic_store(&is_given_up[ordinal], true);
+        ashlar_allocator_destroy(frees->allocator);
+    }
+}
+
 void ashlar_frees_forget(void) {
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
         atomic_store(&all[i], NULL);
+        atomic_store(&is_given_up[i], false);
     }
 }
 
 /* ---- memory ---- */
+
+size_t ashlar_frees_spare_bytes(const ashlar_frees *f) {
+    ashlar_stats stats;
+    ashlar_stats_read(f->allocator, &stats);
+    return (size_t)(stats.reserved_bytes - stats.block_bytes);
+}
 
 static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
     void *ptr = NULL;

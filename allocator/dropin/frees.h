@@ -36,6 +36,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_frees_of(int ordinal, ashlar_frees **out)
 /* NULL where none has been made, and in a forked child. */
 ashlar_frees *ashlar_frees_peek(int ordinal);
 
+/*
+ * The next device from *ordinal on that may have a block at `ptr`, *ordinal set behind it; NULL:
+ * none. Threads: any.  Cost: a look at each device's range.
+ */
+ashlar_frees *ashlar_frees_next(int *ordinal, const void *ptr);
+
 ashlar_allocator *ashlar_frees_allocator(const ashlar_frees *frees);
 ashlar_device *ashlar_frees_device(const ashlar_frees *frees);
 
@@ -48,6 +54,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_frees_alloc(ashlar_frees *frees, size_t b
 /* As cudaMallocAsync(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar_frees_alloc_on(ashlar_frees *frees, size_t bytes,
                                                       ashlar_stream stream, void **out);
+
+/* Bytes that are reserved and in no live block: what a program may count as free. */
+size_t ashlar_frees_spare_bytes(const ashlar_frees *frees);
 
 /*
  * As cudaFree(), but the host does not wait; however the block was taken.
@@ -74,6 +83,12 @@ void ashlar_frees_distrust_streams(ashlar_frees *frees);
 
 /* Tests: frees are believed to be over at once, as cudaFree() does not promise it. */
 void ashlar_frees_trust_all(ashlar_frees *frees);
+
+/*
+ * The device is not ours any more: all memory goes back, live blocks too, and ashlar_frees_of()
+ * refuses with ASHLAR_ENOTSUP. Threads: no other call for the device is under way.
+ */
+void ashlar_frees_give_up(int ordinal);
 
 /* Tests: forget what there is, after ashlar_dropin_forget(). No other call is under way. */
 void ashlar_frees_forget(void);

@@ -118,11 +118,6 @@ void ashlar_preload_end(void);
  */
 ashlar_frees *ashlar_preload_here(void);
 
-/* The device is the driver's from now on. */
-void ashlar_preload_give_up(int ordinal);
-/* NULL: none has been made, or it was given up. */
-ashlar_frees *ashlar_preload_frees(int ordinal);
-
 /* A call has gone on to the driver that took memory. */
 void ashlar_preload_note_passed(void);
 

@@ -240,7 +240,6 @@ ASHLAR_PRELOAD_NEEDED_MAP(REAL)
 /* ---- whose call it is ---- */
 
 static _Thread_local int depth;
-static atomic_bool is_given_up[ASHLAR_DROPIN_DEVICES_MAX];
 
 bool ashlar_preload_begin(void) {
     if (depth > 0 || ashlar_preload_options_get()->is_off || ashlar_dropin_is_forked()) {
@@ -260,23 +259,11 @@ ashlar_frees *ashlar_preload_here(void) {
     ashlar_frees *frees = NULL;
     if (ashlar_real_cuCtxGetCurrent(&current) != CU_SUCCESS || current == NULL ||
         ashlar_real_cuCtxGetDevice(&ordinal) != CU_SUCCESS ||
-        (unsigned)ordinal >= (unsigned)ASHLAR_DROPIN_DEVICES_MAX ||
-        atomic_load(&is_given_up[ordinal]) || ashlar_frees_of(ordinal, &frees) != ASHLAR_OK) {
+        ashlar_frees_of(ordinal, &frees) != ASHLAR_OK) {
         return NULL;
     }
     if (ashlar_preload_options_get()->is_unsafe) {
         ashlar_frees_trust_all(frees);
     }
     return ashlar_frees_device(frees)->context == current ? frees : NULL;
-}
-
-void ashlar_preload_give_up(int ordinal) {
-    if ((unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX) {
-        atomic_store(&is_given_up[ordinal], true);
-    }
-}
-
-ashlar_frees *ashlar_preload_frees(int ordinal) {
-    ashlar_frees *frees = ashlar_frees_peek(ordinal);
-    return frees != NULL && !atomic_load(&is_given_up[ordinal]) ? frees : NULL;
 }

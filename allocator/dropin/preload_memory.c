@@ -65,23 +65,6 @@ cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t he
     return result;
 }
 
-/* Whether an address may be of this allocator: where it has a range of its own, one look tells. */
-static bool may_have(const ashlar_allocator *a, cu_ptr ptr) {
-    return a->unmap != NULL || ptr - a->fixed.base < a->fixed.range_bytes;
-}
-
-/* The next device from *ordinal on that may have the address; NULL: none. */
-static ashlar_frees *next_owner(int *ordinal, cu_ptr ptr) {
-    for (; *ordinal < ASHLAR_DROPIN_DEVICES_MAX; ++*ordinal) {
-        ashlar_frees *frees = ashlar_preload_frees(*ordinal);
-        if (frees != NULL && may_have(ashlar_frees_allocator(frees), ptr)) {
-            ++*ordinal;
-            return frees;
-        }
-    }
-    return NULL;
-}
-
 /* Give the block to the device that has it, if one does. Damage is found after the free. */
 static bool give(cu_ptr ptr, const cu_stream *stream) {
     int ordinal = 0;
@@ -89,11 +72,11 @@ static bool give(cu_ptr ptr, const cu_stream *stream) {
     if (ptr == 0 || !ashlar_preload_begin()) {
         return false;
     }
-    for (ashlar_frees *f = next_owner(&ordinal, ptr); f != NULL && status == ASHLAR_EPOINTER;
-         f = next_owner(&ordinal, ptr)) {
-        status = stream == NULL
-                     ? ashlar_frees_free(f, ashlar_ptr_out(ptr))
-                     : ashlar_free_on(ashlar_frees_allocator(f), ashlar_ptr_out(ptr), *stream);
+    void *block = ashlar_ptr_out(ptr);
+    for (ashlar_frees *f = ashlar_frees_next(&ordinal, block);
+         f != NULL && status == ASHLAR_EPOINTER; f = ashlar_frees_next(&ordinal, block)) {
+        status = stream == NULL ? ashlar_frees_free(f, block)
+                                : ashlar_free_on(ashlar_frees_allocator(f), block, *stream);
     }
     ashlar_preload_end();
     return status == ASHLAR_OK || status == ASHLAR_EDAMAGE;
@@ -167,12 +150,6 @@ cu_result cuMemFreeAsync_ptsz(cu_ptr ptr, cu_stream stream) {
 /* ---- questions ---- */
 
 /* Free for the program is also what is reserved here and in no block. */
-static size_t spare_bytes(const ashlar_frees *frees) {
-    ashlar_stats stats;
-    ashlar_stats_read(ashlar_frees_allocator(frees), &stats);
-    return (size_t)(stats.reserved_bytes - stats.block_bytes);
-}
-
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     const cu_result result = ashlar_real_cuMemGetInfo_v2(free_bytes, total_bytes);
     if (result != CU_SUCCESS || !ashlar_preload_begin()) {
@@ -180,7 +157,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     }
     const ashlar_frees *here = ashlar_preload_here();
     if (here != NULL) {
-        const size_t room = *total_bytes - *free_bytes, spare = spare_bytes(here);
+        const size_t room = *total_bytes - *free_bytes, spare = ashlar_frees_spare_bytes(here);
         *free_bytes += spare < room ? spare : room;
     }
     ashlar_preload_end();
@@ -196,10 +173,10 @@ static bool find_block(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
     if (!ashlar_preload_begin()) {
         return false;
     }
-    for (ashlar_frees *f = next_owner(&ordinal, ptr); f != NULL && status != ASHLAR_OK;
-         f = next_owner(&ordinal, ptr)) {
-        status = ashlar_find_around(ashlar_frees_allocator(f), ashlar_ptr_out(ptr), &block,
-                                    &block_bytes);
+    const void *at = ashlar_ptr_out(ptr);
+    for (ashlar_frees *f = ashlar_frees_next(&ordinal, at); f != NULL && status != ASHLAR_OK;
+         f = ashlar_frees_next(&ordinal, at)) {
+        status = ashlar_find_around(ashlar_frees_allocator(f), at, &block, &block_bytes);
     }
     ashlar_preload_end();
     if (status == ASHLAR_OK && base != NULL) {

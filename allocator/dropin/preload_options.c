@@ -88,7 +88,7 @@ __attribute__((destructor)) static void report(void) {
         return;
     }
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
-        const ashlar_frees *frees = ashlar_preload_frees(i);
+        const ashlar_frees *frees = ashlar_frees_peek(i);
         if (frees != NULL) {
             add(&sum, frees);
         }

@@ -33,7 +33,7 @@ cu_result cuGreenCtxStreamCreate(cu_stream *stream, cu_green_context context, un
     const cu_result result = ashlar_real_cuGreenCtxStreamCreate(stream, context, flags, priority);
     if (result == CU_SUCCESS && ashlar_preload_begin()) {
         for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
-            ashlar_frees *frees = ashlar_preload_frees(i);
+            ashlar_frees *frees = ashlar_frees_peek(i);
             if (frees != NULL) {
                 ashlar_frees_distrust_streams(frees);
             }
@@ -46,7 +46,7 @@ cu_result cuGreenCtxStreamCreate(cu_stream *stream, cu_green_context context, un
 cu_result cuStreamDestroy_v2(cu_stream stream) {
     if ((uintptr_t)stream > CU_STREAM_PER_THREAD && ashlar_preload_begin()) {
         for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
-            ashlar_frees *frees = ashlar_preload_frees(i); /* it is nothing to the other devices */
+            ashlar_frees *frees = ashlar_frees_peek(i); /* it is nothing to the other devices */
             if (frees != NULL) {
                 ashlar_frees_end_stream(frees, stream);
             }
@@ -124,11 +124,10 @@ cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph) {
  */
 cu_result cuDevicePrimaryCtxReset_v2(cu_device device) {
     if (ashlar_preload_begin()) {
-        const ashlar_frees *frees = ashlar_preload_frees(device);
+        const ashlar_frees *frees = ashlar_frees_peek(device);
         if (frees != NULL) {
             ashlar_preload_add_to_report(frees);
-            ashlar_preload_give_up(device);
-            ashlar_allocator_destroy(ashlar_frees_allocator(frees));
+            ashlar_frees_give_up(device);
         }
         ashlar_preload_end();
     }
