@@ -13,6 +13,7 @@
  *
  * ASHLAR_PRELOAD is a list of words, separated by commas:
  *   off      nothing is stood in for
+ *   on       as without it
  *   report   one line on stderr when the process ends
  *   unsafe   for tests: memory is given out again at once, which cudaFree() does not promise
  * ASHLAR_CONF has the allocators' options.
@@ -69,11 +70,19 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (cu_stream stream, unsigned int mode), (stream, mode))                                       \
     X(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture, 10010, 1,                                \
       (cu_stream stream, unsigned int mode), (stream, mode))                                       \
+    X(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 12030, 0,                          \
+      (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,       \
+       unsigned int mode),                                                                         \
+      (stream, graph, nodes, edges, count, mode))                                                  \
+    X(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph, 12030, 1,                     \
+      (cu_stream stream, cu_graph graph, const void *nodes, const void *edges, size_t count,       \
+       unsigned int mode),                                                                         \
+      (stream, graph, nodes, edges, count, mode))                                                  \
     X(cuStreamEndCapture, cuStreamEndCapture, 10000, 0, (cu_stream stream, cu_graph * graph),      \
       (stream, graph))                                                                             \
     X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 10000, 1, (cu_stream stream, cu_graph * graph), \
       (stream, graph))                                                                             \
-    X(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 11000, 0, (cu_device device), (device)) \
+    X(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 7000, 0, (cu_device device), (device))  \
     X(cuGetProcAddress_v2, cuGetProcAddress, 12000, 0,                                             \
       (const char *symbol, void **address, int version, unsigned long long flags,                  \
        unsigned int *found),                                                                       \

@@ -93,6 +93,21 @@ cu_result cuStreamBeginCapture_v2_ptsz(cu_stream stream, unsigned int mode) {
     return note_begun(ashlar_real_cuStreamBeginCapture_v2_ptsz(stream, mode), frees);
 }
 
+cu_result cuStreamBeginCaptureToGraph(cu_stream stream, cu_graph graph, const void *nodes,
+                                      const void *edges, size_t count, unsigned int mode) {
+    ashlar_frees *frees = begin_capture();
+    return note_begun(
+        ashlar_real_cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), frees);
+}
+
+cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph graph, const void *nodes,
+                                           const void *edges, size_t count, unsigned int mode) {
+    ashlar_frees *frees = begin_capture();
+    return note_begun(
+        ashlar_real_cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode),
+        frees);
+}
+
 /* Whatever else it says, the capture is over. */
 static bool goes_on(cu_result result) {
     return result == CU_INVALID_VALUE || result == CU_INVALID_HANDLE ||
