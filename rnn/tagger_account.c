@@ -68,10 +68,12 @@ static void print_buffers(FILE *out, const ashlar_tagger_account *a) {
         if (a->buffers.of[i] == 0) {
             continue;
         }
-        const bool is_at_peak = b->first <= a->peak && a->peak <= b->last;
+        const ashlar_tagger_moment last =
+            ashlar_tagger_last(&a->buffers, (ashlar_tagger_buffer)i);
+        const bool is_at_peak = b->first <= a->peak && a->peak <= last;
         print_row(out, b->text, b->shape, a->buffers.of[i], is_at_peak ? '*' : ' ');
-        fprintf(out, "  %s%s%s\n", moment_name(b->first), b->first == b->last ? "" : " to ",
-                b->first == b->last ? "" : moment_name(b->last));
+        fprintf(out, "  %s%s%s\n", moment_name(b->first), b->first == last ? "" : " to ",
+                b->first == last ? "" : moment_name(last));
     }
 }
 
