@@ -215,6 +215,36 @@ static void embedding_gradients_add_up_in_the_order_of_the_cpu(void) {
     ashlar_ops_destroy(ops);
 }
 
+/* The CPU asserts that there is none. */
+static void a_token_that_is_no_class_becomes_nan(void) {
+    const int32_t length = 3, tokens_here[] = {1, 2, -1};
+    dtype = ASHLAR_F32;
+    REQUIRE(ashlar_ops_create(gpu, dtype, &ops) == ASHLAR_OK);
+    tensor table = drawn(4), out = spoilt(6), dtable = drawn(4);
+    const ashlar_embedding_args args = {.steps = 3,
+                                        .batch = 1,
+                                        .lengths = gpu_send(&length, sizeof length),
+                                        .classes = 2,
+                                        .width = 2,
+                                        .tokens = gpu_send(tokens_here, sizeof tokens_here),
+                                        .table = table.far,
+                                        .out = out.far,
+                                        .dout = table.far,
+                                        .dtable = dtable.far};
+    CHECK(ashlar_ops_embedding_forward(ops, &args, gpu_stream) == ASHLAR_OK);
+    float *got = gpu_fetch(out.far, 6 * sizeof *got);
+    CHECK((double)got[0] == table.near[2] && (double)got[1] == table.near[3]);
+    for (int i = 2; i < 6; i++) {
+        CHECK(isnan(got[i]));
+    }
+    free(got);
+    drop(&table);
+    drop(&out);
+    drop(&dtable);
+    gpu_give_all();
+    ashlar_ops_destroy(ops);
+}
+
 static void check_linear(const grid *g) {
     const size_t rows = g->steps * g->batch, in = g->width, out = g->classes;
     tensor x = drawn(rows * in), weight = drawn(out * in), bias = drawn(out);
@@ -381,6 +411,7 @@ int main(void) {
     }
     RUN(embeddings_are_those_of_the_cpu);
     RUN(embedding_gradients_add_up_in_the_order_of_the_cpu);
+    RUN(a_token_that_is_no_class_becomes_nan);
     RUN(linear_layers_are_those_of_the_cpu);
     RUN(losses_are_those_of_the_cpu);
     RUN(columns_are_copied_and_added_as_by_the_cpu);

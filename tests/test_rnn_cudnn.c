@@ -254,6 +254,38 @@ static void sizes_beyond_cudnns_integers_are_refused(void) {
     check_clean();
 }
 
+static size_t aligned(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
+
+/* What the fake asks for at full length (fake_cudnn_run.c), and room for a dx and a dy. */
+static void check_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training) {
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
+    const size_t rows = steps * batch, item = sizeof(float);
+    size_t reserve = 0, work = 0, got_reserve = 1, got_work = 0;
+    CHECK(ashlar_rnn_cpu_sizes(layout, steps, batch, training, &reserve, &work) == ASHLAR_OK);
+    work += 64 * (5 - steps % 5);
+    if (training) {
+        reserve += rows * sizeof(double) + 64;
+        work = aligned(work) + aligned(rows * layout->config.input * item) +
+               rows * layout->output * item;
+    }
+    CHECK(ashlar_rnn_sizes(rnn, steps, batch, training, &got_reserve, &got_work) == ASHLAR_OK);
+    CHECK_ZU(got_reserve, reserve);
+    CHECK_ZU(got_work, work);
+}
+
+static void sizes_are_cudnns_and_room_for_two_gradients(void) {
+    const ashlar_rnn_config config = config_of(&SHAPE, &GRU, ASHLAR_F32);
+    ashlar_rnn *rnn = NULL;
+    REQUIRE(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_OK);
+    for (size_t i = 0; i < 42; i++) { /* one thing changes, then the next */
+        check_sizes(rnn, 1 + i % 7, 1 + i / 14, i / 7 % 2 == 0);
+    }
+    ashlar_rnn_destroy(rnn);
+    check_clean();
+}
+
 /* ---- dropout ---- */
 
 static cu_graph_exec end_capture(void) {
@@ -424,6 +456,34 @@ static void every_refusal_has_its_status(void) {
     CHECK(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_EDRIVER);
     CHECK_HAS(ashlar_error_detail(),
               "cudnnCreate: CUDNN_STATUS_BAD_PARAM (2000): the fake's last words");
+    check_clean();
+}
+
+/* The first training forward fails at each of its calls, and is queued again. */
+static void a_seed_that_was_refused_is_set_again(void) {
+    const kind k = {.cell = ASHLAR_RNN_LSTM, .directions = 1, .dropout = 0.5};
+    const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
+    bool has_failed = true;
+    for (long n = 1; has_failed; n++) {
+        problem near;
+        twin far;
+        REQUIRE(open_problem(&near, &SHAPE, &k, ASHLAR_F32, true));
+        REQUIRE(open_twin(&far, &near, &config, true)); /* sizes are known from here on */
+        far.batch.dropout_seed = near.args.dropout_seed = 40;
+        fake->fail_status = (int)CUDNN_STATUS_EXECUTION_FAILED;
+        fake->fail_at = n;
+        const ashlar_status status = ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream);
+        has_failed = fake->fail_at == 0;
+        fake->fail_at = 0;
+        CHECK(status == (has_failed ? ASHLAR_EDRIVER : ASHLAR_OK));
+        CHECK(!has_failed ||
+              ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_OK);
+        run_forward(&near);
+        compare_forward(&far);
+        close_twin(&far);
+        close_problem(&near);
+        CHECK(n > 7 || has_failed);
+    }
     check_clean();
 }
 
@@ -659,12 +719,14 @@ int main(void) {
     RUN(backward_without_the_output_is_refused);
     RUN(a_persistent_algorithm_takes_full_lengths_only);
     RUN(sizes_beyond_cudnns_integers_are_refused);
+    RUN(sizes_are_cudnns_and_room_for_two_gradients);
     RUN(masks_follow_from_the_first_seed);
     RUN(masks_may_follow_from_every_seed);
     RUN(dropout_that_drops_nothing_has_no_states);
     RUN(a_step_can_be_captured);
     RUN(the_first_forward_with_dropout_is_not_captured);
     RUN(every_refusal_has_its_status);
+    RUN(a_seed_that_was_refused_is_set_again);
     RUN(a_pass_that_cudnn_refuses_can_be_tried_again);
     RUN(a_pass_that_the_driver_refuses_can_be_tried_again);
     RUN(a_pass_without_host_memory_can_be_tried_again);
