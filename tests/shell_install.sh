@@ -141,6 +141,7 @@ check 'it_makes_no_driver_call_after_its_warm_up' makes_no_driver_call shared
 check 'it_is_linked_dynamically' needs_library shared libashlar
 check 'the_programs_run_from_where_they_are_installed' programs_run
 check 'the_drop_in_library_is_beside_the_others' test -f "$libraries/libashlar-torch.so"
+check 'the_manual_is_installed' test -f "$(find "$root" -name ashlar-train.1)"
 if [ -n "$has_pinned" ]; then
     check 'a_pkg_config_file_of_pinned_is_installed' move_pkgconfig ashlar-pinned
     check 'a_program_links_with_pinned' compiles_with ashlar-pinned pinned.c pinned
