@@ -1,4 +1,4 @@
-/* ashlar-train: train a character RNN on text files. */
+/* ashlar-train: train a character RNN on text files, or a tagger on tagged words. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,36 +11,47 @@
 #include "program.h"
 #include "progress.h"
 #include "report.h"
+#include "report_memory.h"
 #include "task_text.h"
 #include "text.h"
 #include "train_rule.h"
+#include "train_tags.h"
 
 static const char program[] = "ashlar-train";
 
 /* The command line; the initial values are the defaults. */
 typedef struct command {
     ashlar_option_list data;
+    const char *model;
+    bool is_tagger; /* which the model is */
     ashlar_train_config train;
+    ashlar_tags_options tags;
     ashlar_train_rule rule;
     const char *cell;
+    const char *recompute;
     const char *device;
     const char *json;
     const char *losses;
     const char *snapshot;
     bool wants_map;
+    bool wants_memory;
     size_t sample_bytes;
     size_t threads;
     bool is_quiet;
     bool wants_help;
 } command;
 
-static command defaults(void) {
+/* `is_tagger`: those of the shared options are its own. */
+static command defaults(bool is_tagger) {
     command c = {
+        .model = is_tagger ? "tagger" : "text",
+        .is_tagger = is_tagger,
         .train = {.layers = 2,
                   .hidden = 256,
                   .embedding = 64,
                   .batch = 16,
                   .max_length = 256,
+                  .accumulate = 1,
                   .steps = 800,
                   .seed = 1,
                   .buckets = 1},
@@ -49,33 +60,46 @@ static command defaults(void) {
                  .step_size = 1000,
                  .gamma = 0.1},
         .cell = ashlar_rnn_cell_name(ASHLAR_RNN_LSTM),
+        .recompute = "0",
         .sample_bytes = 400,
         .threads = (size_t)ashlar_blas_threads(),
     };
     ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.train.optimizer);
     c.train.optimizer.learning_rate = 0.004;
     c.train.optimizer.clip_norm = 1.0;
+    ashlar_train_config of_tagger = c.train;
+    ashlar_tags_set_defaults(&of_tagger, &c.tags);
+    c.train = is_tagger ? of_tagger : c.train;
     return c;
 }
 
-enum { OPTION_COUNT = 39 };
+enum { SHARED_COUNT = 45, OPTION_COUNT = SHARED_COUNT + ASHLAR_TAGS_OPTION_COUNT };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
                              text = ASHLAR_OPTION_TEXT;
     ashlar_train_config *t = &c->train;
-    const ashlar_option all[OPTION_COUNT] = {
-        {"data", "PATH", ASHLAR_OPTION_LIST, &c->data, 0, 0, "a text file or a folder; repeatable"},
+    const ashlar_option all[SHARED_COUNT] = {
+        {"data", "PATH", ASHLAR_OPTION_LIST, &c->data, 0, 0,
+         "a text file or folder; tagger: a column file; repeatable"},
+        {"model", "NAME", text, &c->model, 0, 0, "text, tagger"},
         {"steps", "N", count, &t->steps, 1, 1e9, "training steps"},
         {"batch", "N", count, &t->batch, 1, 65536, "sequences per step"},
-        {"max-length", "N", count, &t->max_length, 1, 1e6, "longer sequences are cut into pieces"},
+        {"max-length", "N", count, &t->max_length, 1, 1e6,
+         "longer ones are cut into pieces; tagger: refused"},
+        {"stride", "N", count, &t->stride, 0, 1e6,
+         "a new piece begins every N steps and overlaps the last, 0: where it ends"},
+        {"accumulate", "N", count, &t->accumulate, 1, 65536, "pieces that a batch is worked off in"},
+        {"bptt", "K", count, &t->bptt, 0, 1e6, "update every K steps, carry states on, 0: not"},
+        {"recompute", "K", text, &c->recompute, 0, 0,
+         "hold K steps at once, run others twice; auto: root"},
         {"cell", "NAME", text, &c->cell, 0, 0, "lstm, gru, tanh, relu"},
         {"layers", "N", count, &t->layers, 1, 64, "recurrent layers"},
         {"hidden", "N", count, &t->hidden, 1, 16384, "width of a layer"},
         {"projection", "N", count, &t->projection, 0, 16384,
          "width of an LSTM's output, 0: as hidden"},
         {"dropout", "X", real, &t->dropout, 0, 0.99, "share of outputs dropped between layers"},
-        {"embedding", "N", count, &t->embedding, 1, 16384, "width of a symbol's vector"},
+        {"embedding", "N", count, &t->embedding, 1, 16384, "width of a symbol's, or word's, vector"},
         {"optimizer", "NAME", text, &c->rule.optimizer, 0, 0, "sgd, adam, adamw, adagrad, rmsprop"},
         {"learning-rate", "X", real, &t->optimizer.learning_rate, 1e-12, 10, "the highest one"},
         {"weight-decay", "X", real, &t->optimizer.weight_decay, 0, 10, "of any optimizer"},
@@ -100,7 +124,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"plan", "FILE", text, &t->plan_file, 0, 0, "keep the memory plan there for the next time"},
         {"threads", "N", count, &c->threads, 1, 1024, "threads of a matrix product"},
         {"device", "NAME", text, &c->device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
-        {"sample", "N", count, &c->sample_bytes, 0, 1e9, "bytes of text to make at the end"},
+        {"sample", "N", count, &c->sample_bytes, 0, 1e9, "text: bytes of it to make at the end"},
         {"save", "FILE", text, &t->save_file, 0, 0, "write the training there (safetensors)"},
         {"save-every", "N", count, &t->save_every, 0, 1e9, "steps; 0: only at the end"},
         {"resume", "FILE", text, &t->resume_file, 0, 0, "go on with a training that was saved"},
@@ -109,17 +133,23 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"snapshot", "FILE", text, &c->snapshot, 0, 0,
          "write what the memory holds there (pickle)"},
         {"map", NULL, ASHLAR_OPTION_FLAG, &c->wants_map, 0, 0, "print where each weight lies"},
+        {"memory", NULL, ASHLAR_OPTION_FLAG, &c->wants_memory, 0, 0,
+         "print what each kind of memory takes, holds, and grows by"},
         {"quiet", NULL, ASHLAR_OPTION_FLAG, &c->is_quiet, 0, 0, "print nothing but errors"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
     memcpy(options, all, sizeof all);
+    ashlar_tags_list_options(&c->tags, options + SHARED_COUNT);
 }
 
-static void print_help(void) {
-    command fresh = defaults();
+static void print_help(bool is_tagger) {
+    command fresh = defaults(is_tagger);
     ashlar_option options[OPTION_COUNT];
     list_options(&fresh, options);
-    printf("Usage: %s --data PATH [OPTION]...   train a character RNN on text\n", program);
+    printf("Usage: %s --data PATH [OPTION]...   train a character RNN on text\n"
+           "       %s --model tagger --data FILE [OPTION]...   train a tagger on lines of word, TAB, "
+           "tag\n",
+           program, program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
     printf("Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS.\n"
            "Exit: 0, 1 failed, 2 a bad option.\n");
@@ -134,6 +164,26 @@ static void print_start(const command *c, const ashlar_corpus *corpus) {
     fflush(stdout);
 }
 
+static ashlar_status write_sample(const command *c, ashlar_task *task) {
+    printf("\nA sample:\n");
+    const ashlar_text_config text = {
+        .sampler = {.choice = {.temperature = 0.7, .top_p = 1}, .seed = c->train.seed},
+        .bytes = c->sample_bytes,
+    };
+    return ashlar_text_write(ashlar_task_text_model(task), stdout, &text, NULL);
+}
+
+/* What is told on standard output. */
+static ashlar_status print_end(const command *c, ashlar_task *task,
+                               const ashlar_train_report *report, const ashlar_tags_test *test) {
+    ashlar_status status = ASHLAR_OK;
+    if (!c->is_tagger && c->sample_bytes > 0) {
+        status = write_sample(c, task);
+    }
+    ashlar_report_print(stdout, report);
+    return c->is_tagger ? ashlar_tags_print_end(stdout, task, test, report) : status;
+}
+
 /*
  * Everything after the training that needs the model. What would be lost comes first, and a
  * failure does not keep the rest from being tried; the first one is returned.
@@ -142,25 +192,25 @@ static ashlar_status finish(const command *c, ashlar_trainer *trainer,
                             const ashlar_train_report *report) {
     ashlar_task *task = ashlar_trainer_task(trainer);
     const char *file = c->train.save_file;
+    ashlar_tags_test test = {0};
     ashlar_status first = file != NULL ? ashlar_trainer_save(trainer, file) : ASHLAR_OK;
+    if (first == ASHLAR_OK && c->is_tagger) {
+        first = ashlar_task_tags_test(trainer, &test);
+    }
     if (first == ASHLAR_OK && c->json != NULL) {
         first = ashlar_report_write(c->json, task, &c->train, report);
     }
     if (c->snapshot != NULL) {
-        const ashlar_status status = ashlar_snapshot_write(ashlar_trainer_allocator(trainer), c->snapshot);
-        first = first == ASHLAR_OK ? status : first;
-    }
-    if (!c->is_quiet && c->sample_bytes > 0) {
-        printf("\nA sample:\n");
-        const ashlar_text_config text = {
-            .sampler = {.choice = {.temperature = 0.7, .top_p = 1}, .seed = c->train.seed},
-            .bytes = c->sample_bytes,
-        };
-        const ashlar_status status = ashlar_text_write(ashlar_task_text_model(task), stdout, &text, NULL);
+        const ashlar_status status =
+            ashlar_snapshot_write(ashlar_trainer_allocator(trainer), c->snapshot);
         first = first == ASHLAR_OK ? status : first;
     }
     if (!c->is_quiet) {
-        ashlar_report_print(stdout, report);
+        const ashlar_status status = print_end(c, task, report, &test);
+        first = first == ASHLAR_OK ? status : first;
+    }
+    if (c->wants_memory) {
+        ashlar_report_print_account(stdout, &report->stats, report->growth);
     }
     return first;
 }
@@ -176,6 +226,11 @@ static void show(void *context, const ashlar_train_progress *now) {
     showing *s = context;
     if (!s->is_quiet) {
         ashlar_progress_show(&s->progress, now);
+    }
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) { /* told at once, and by a quiet run too */
+        if ((now->found & 1u << tag) != 0) {
+            ashlar_report_print_growth(stderr, (ashlar_tag)tag, &now->growth[tag]);
+        }
     }
     if (s->losses != NULL) { /* flushed, for whoever watches a long training */
         fprintf(s->losses, "%zu %.17g\n", now->step, now->loss_step);
@@ -219,14 +274,11 @@ static ashlar_status print_map(const ashlar_arena *arena) {
     return status;
 }
 
-static ashlar_status train(const command *c, ashlar_device *device, const ashlar_corpus *corpus) {
-    ashlar_task *task = NULL;
+/* The task is the trainer's from the first on. */
+static ashlar_status train(const command *c, ashlar_device *device, ashlar_task *task) {
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
-    ashlar_status status = ashlar_task_text_create(corpus, &c->train, &task);
-    if (status == ASHLAR_OK) {
-        status = ashlar_trainer_create(device, task, &c->train, &trainer);
-    }
+    ashlar_status status = ashlar_trainer_create(device, task, &c->train, &trainer);
     if (status == ASHLAR_OK && c->wants_map) {
         status = print_map(ashlar_trainer_task(trainer)->arena);
     }
@@ -295,6 +347,28 @@ static ashlar_status read_stack(command *c) {
     return ASHLAR_OK;
 }
 
+/* A count, or "auto". */
+static ashlar_status read_recompute(command *c) {
+    ashlar_train_config *t = &c->train;
+    char *end = NULL;
+    t->recomputes_root = strcmp(c->recompute, "auto") == 0;
+    const bool is_count = c->recompute[0] >= '0' && c->recompute[0] <= '9';
+    const unsigned long long steps = is_count ? strtoull(c->recompute, &end, 10) : 0;
+    if (!t->recomputes_root && (!is_count || *end != '\0' || steps > 1000000)) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "--recompute: \"%.40s\" is neither auto nor a number of steps from 0 to "
+                           "1000000",
+                           c->recompute);
+    }
+    t->recompute = (size_t)steps;
+    if (t->batch % t->accumulate != 0) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "--accumulate: %zu does not divide the %zu sequences of --batch",
+                           t->accumulate, t->batch);
+    }
+    return ASHLAR_OK;
+}
+
 /* What no single option can be blamed for. */
 static ashlar_status check_command(const command *c) {
     output outputs[OUTPUT_COUNT];
@@ -327,34 +401,97 @@ static ashlar_status check_writable(const command *c) {
     return status;
 }
 
-static int run(const command *c, ashlar_device *device) {
+static ashlar_status run_text(const command *c, ashlar_device *device) {
     ashlar_corpus *corpus = NULL;
-    ashlar_status status = check_writable(c);
-    if (status == ASHLAR_OK) {
-        status = ashlar_corpus_open(c->data.items, c->data.count, &corpus);
-    }
+    ashlar_task *task = NULL;
+    ashlar_status status = ashlar_corpus_open(c->data.items, c->data.count, &corpus);
     if (status == ASHLAR_OK) {
         if (!c->is_quiet) {
             print_start(c, corpus);
         }
-        status = train(c, device, corpus);
+        status = ashlar_task_text_create(corpus, &c->train, &task);
+    }
+    if (status == ASHLAR_OK) {
+        status = train(c, device, task);
     }
     ashlar_corpus_destroy(corpus);
+    return status;
+}
+
+static ashlar_status run_tags(command *c, ashlar_device *device) {
+    ashlar_tag_corpus *corpus = NULL;
+    ashlar_task *task = NULL;
+    ashlar_status status = ashlar_tags_open(&c->data, &c->tags, &c->train, &corpus, &task);
+    if (status == ASHLAR_OK) {
+        if (!c->is_quiet) {
+            ashlar_tags_print_start(stdout, corpus, &c->train);
+        }
+        status = train(c, device, task);
+    }
+    ashlar_tag_corpus_destroy(corpus);
+    return status;
+}
+
+static int run(command *c, ashlar_device *device) {
+    ashlar_status status = check_writable(c);
+    if (status == ASHLAR_OK) {
+        status = c->is_tagger ? run_tags(c, device) : run_text(c, device);
+    }
     return status == ASHLAR_OK ? 0 : ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
 }
 
+/* The last word of "--NAME=VALUE" or "--NAME VALUE" with that name; NULL: it is not given. */
+static const char *find_given(const char *name, int argc, char **argv) {
+    const size_t bytes = strlen(name);
+    const char *value = NULL;
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--", 2) == 0 && strncmp(argv[i] + 2, name, bytes) == 0) {
+            const char *end = argv[i] + 2 + bytes;
+            value = *end == '=' ? end + 1 : *end == '\0' && i + 1 < argc ? argv[i + 1] : value;
+            value = *end == '\0' && i + 1 == argc ? end : value;
+        }
+    }
+    return value;
+}
+
+/* Options that only one of the models has. */
+static const char *const text_only[] = {"accumulate", "bptt", "recompute", "sample", "stride"};
+
+static ashlar_status check_model(const command *c, int argc, char **argv) {
+    ashlar_option options[ASHLAR_TAGS_OPTION_COUNT];
+    ashlar_tags_options unused;
+    ashlar_tags_list_options(&unused, options);
+    if (!c->is_tagger && strcmp(c->model, "text") != 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "--model: \"%.40s\" is neither text nor tagger", c->model);
+    }
+    for (size_t i = 0; !c->is_tagger && i < ASHLAR_TAGS_OPTION_COUNT; i++) {
+        if (find_given(options[i].name, argc, argv) != NULL) {
+            return ashlar_fail(ASHLAR_EINVAL, "--%s: it is for --model tagger only",
+                               options[i].name);
+        }
+    }
+    for (size_t i = 0; c->is_tagger && i < sizeof text_only / sizeof text_only[0]; i++) {
+        if (find_given(text_only[i], argc, argv) != NULL) {
+            return ashlar_fail(ASHLAR_EINVAL, "--%s: it is for --model text only", text_only[i]);
+        }
+    }
+    return ASHLAR_OK;
+}
+
 static int run_command(int argc, char **argv) {
-    command c = defaults();
+    const char *model = find_given("model", argc, argv); /* it decides the defaults */
+    command c = defaults(model != NULL && strcmp(model, "tagger") == 0);
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
     if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
-        (!c.wants_help && (read_stack(&c) != ASHLAR_OK ||
+        check_model(&c, argc, argv) != ASHLAR_OK ||
+        (!c.wants_help && (read_stack(&c) != ASHLAR_OK || read_recompute(&c) != ASHLAR_OK ||
                            ashlar_train_rule_apply(&c.rule, &c.train) != ASHLAR_OK ||
                            check_command(&c) != ASHLAR_OK))) {
         return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
     }
     if (c.wants_help) {
-        print_help();
+        print_help(c.is_tagger);
         return 0;
     }
     ashlar_blas_set_threads((int)c.threads);

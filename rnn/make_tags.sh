@@ -10,7 +10,7 @@
 #
 #     -or NOUN   -el ADJ   -at VERB
 #     -en        NOUN where an article came before and no noun since, else VERB
-#     -is        ADJ where a noun follows, ADV where a verb does
+#     -is        after an article ADJ where -or or -en follows, else NOUN; elsewhere ADV
 #     sa         ASK where the sentence ends with "?", else SAY
 #     ka ki u ART     mo AND     . ? END
 
@@ -47,15 +47,18 @@ function stem(  k, text) {
     text = text substr("uoiea", k % 5 + 1, 1); k = int(k / 5)
     return text substr("ptkbdgmnslrvz", k % 13 + 1, 1)
 }
+# Whether its noun ends in -is: then -en must not follow.
 function noun_phrase() {
     put(article[draw(3)], "ART")
+    if (draw(3) == 0) { put(stem() "is", "NOUN"); return 1 }
     if (draw(2)) put(stem() (draw(2) ? "el" : "is"), "ADJ")
     put(stem() (draw(2) ? "or" : "en"), "NOUN")
+    return 0
 }
-function clause() {
-    noun_phrase()
-    if (draw(2)) put(stem() "is", "ADV")
-    put(stem() (draw(2) ? "at" : "en"), "VERB")
+function clause(  needs_at) {
+    needs_at = noun_phrase()
+    if (draw(2)) { put(stem() "is", "ADV"); needs_at = 0 }
+    put(stem() (needs_at || draw(2) ? "at" : "en"), "VERB")
     if (draw(3)) noun_phrase()
 }
 BEGIN {
@@ -64,7 +67,7 @@ BEGIN {
     draw(1); draw(1); draw(1)
     for (i = 0; i < sentences; i++) {
         asks = draw(2)
-        if (draw(4)) put("sa", asks ? "ASK" : "SAY")
+        if (draw(3) == 0) put("sa", asks ? "ASK" : "SAY")
         clause()
         while (draw(3) == 0) { put("mo", "AND"); clause() }
         put(asks ? "?" : ".", "END")

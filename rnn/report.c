@@ -1,25 +1,10 @@
 #include "report.h"
 
 #include "blas.h"
+#include "report_memory.h"
 
 static double mib(uint64_t bytes) {
     return (double)bytes / (1024.0 * 1024.0);
-}
-
-static void print_memory(FILE *out, const ashlar_train_report *r) {
-    const ashlar_stats *stats = &r->stats;
-    fprintf(out, "\nWhere memory went (MiB)      at peak   own peak\n");
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        const ashlar_tag_stats *t = &stats->tags[tag];
-        if (t->peak_bytes > 0) {
-            fprintf(out, "  %-24s %9.2f  %9.2f\n", ashlar_tag_name((ashlar_tag)tag),
-                    mib(t->at_peak_bytes), mib(t->peak_bytes));
-        }
-    }
-    fprintf(out, "  %-24s %9.2f\n", "live, all of them", mib(stats->live_peak_bytes));
-    fprintf(out, "  %-24s %9.2f  (%.3f x live)\n", "reserved from the device",
-            mib(stats->reserved_peak_bytes),
-            (double)stats->reserved_peak_bytes / (double)stats->live_peak_bytes);
 }
 
 static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
@@ -38,6 +23,15 @@ static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
             (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
 }
 
+/* What each option is good for, if there are any. */
+static void print_savings(FILE *out, const ashlar_train_report *r) {
+    for (size_t i = 0; i < r->savings_count; i++) {
+        const ashlar_task_saving *s = &r->savings[i];
+        fprintf(out, "Without --%s %zu it would need %.2f MiB (%.2f x).\n", s->option, s->value,
+                mib(s->bytes), (double)s->bytes / (double)r->step_bytes);
+    }
+}
+
 static void print_calls(FILE *out, const ashlar_train_report *r) {
     const struct {
         const char *phase;
@@ -54,15 +48,16 @@ static void print_calls(FILE *out, const ashlar_train_report *r) {
 
 void ashlar_report_print(FILE *out, const ashlar_train_report *r) {
     const ashlar_stats *stats = &r->stats;
+    const char *unit = r->unit != NULL ? r->unit : "symbol";
     char resumed[32];
     (void)snprintf(resumed, sizeof resumed, " after %zu", r->resumed);
     fprintf(out,
-            "\n%zu steps%s on %s (%s:%d), %llu symbols in %.1f s: %.0f per second.\n"
-            "The loss went from %.4f to %.4f nats per symbol.\n",
+            "\n%zu steps%s on %s (%s:%d), %llu %ss in %.1f s: %.0f per second.\n"
+            "The loss went from %.4f to %.4f nats per %s.\n",
             r->steps, r->resumed > 0 ? resumed : "", r->device.name,
             r->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda",
-            r->device.ordinal, (unsigned long long)r->tokens, r->seconds, r->tokens_per_s,
-            r->loss_first, r->loss_last);
+            r->device.ordinal, (unsigned long long)r->tokens, unit, r->seconds, r->tokens_per_s,
+            r->loss_first, r->loss_last, unit);
     fprintf(
         out,
         "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one step of %zu,\n"
@@ -73,9 +68,13 @@ void ashlar_report_print(FILE *out, const ashlar_train_report *r) {
     fprintf(out, "The %zu parameters %s.\n", r->parameters,
             r->weights_contiguous ? "lie in one contiguous range, every view where it was placed"
                                   : "are NOT where the arena placed them");
-    print_memory(out, r);
+    ashlar_report_print_memory(out, &r->stats);
     print_step_memory(out, &r->step_memory);
+    print_savings(out, r);
     print_calls(out, r);
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        ashlar_report_print_growth(out, (ashlar_tag)tag, &r->growth[tag]);
+    }
 }
 
 static void put_config(ashlar_json_writer *w, const ashlar_task *task,
@@ -131,6 +130,16 @@ static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) 
     ashlar_json_add_uint64(w, "steps_replayed", m->steps_replayed);
 }
 
+static void put_savings(ashlar_json_writer *w, const ashlar_train_report *r) {
+    ashlar_json_add_uint64(w, "step_bytes", r->step_bytes);
+    ashlar_json_put_key(w, "step_bytes_without");
+    ashlar_json_open_object(w);
+    for (size_t i = 0; i < r->savings_count; i++) {
+        ashlar_json_add_uint64(w, r->savings[i].option, r->savings[i].bytes);
+    }
+    ashlar_json_close_object(w);
+}
+
 static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     const ashlar_stats *s = &r->stats;
     ashlar_json_add_uint64(w, "bytes_live_peak", s->live_peak_bytes);
@@ -140,12 +149,7 @@ static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
                            s->served_planned + s->served_cached + s->served_same_stream +
                                s->served_idle);
     ashlar_json_add_bool(w, "weights_contiguous", r->weights_contiguous);
-    ashlar_json_put_key(w, "bytes_at_peak_by_tag");
-    ashlar_json_open_object(w);
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        ashlar_json_add_uint64(w, ashlar_tag_name((ashlar_tag)tag), s->tags[tag].at_peak_bytes);
-    }
-    ashlar_json_close_object(w);
+    ashlar_report_put_memory(w, s, r->growth);
 }
 
 void ashlar_report_put_device(ashlar_json_writer *w, const ashlar_device_info *device) {
@@ -167,6 +171,10 @@ ashlar_status ashlar_report_write(const char *path, const ashlar_task *task,
     put_calls(&w, report);
     put_memory(&w, report);
     put_step_memory(&w, &report->step_memory);
+    put_savings(&w, report);
+    if (task->table->put_results != NULL) {
+        task->table->put_results(task, &w);
+    }
     put_config(&w, task, config);
     ashlar_json_close_object(&w);
     const ashlar_status status = ashlar_json_writer_save(&w, path);

@@ -2,7 +2,7 @@
  * tag_batch.h - padded batches of tagged sentences (internal).
  *
  * B sentences of up to T words of up to C characters; time comes first, as in rnn.h. All of a batch
- * is one block of int32, so that it is one copy to the device:
+ * is one block of int32, so that it goes to the device as one copy:
  *
  *     words       [T, B]      padding is 0
  *     targets     [T, B]      padding is 0
@@ -36,7 +36,8 @@ typedef struct ashlar_tag_arrays {
 } ashlar_tag_arrays;
 
 typedef struct ashlar_tag_batch {
-    int32_t *data; /* the caller's; room for ashlar_tag_batch_bytes() of the largest shape */
+    int32_t *data;   /* the caller's; room for ashlar_tag_batch_bytes() of the largest shape */
+    int32_t *device; /* the same block in device memory, where the caller copies it */
     ashlar_tag_shape shape;
     size_t tokens; /* sum of the lengths */
 } ashlar_tag_batch;

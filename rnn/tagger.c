@@ -342,9 +342,12 @@ static void size_labelling(const ashlar_tagger *tagger, size_t batch, size_t wor
 
 ashlar_status ashlar_tagger_sizes(const ashlar_tagger *tagger, const ashlar_tag_shape *shape,
                                   ashlar_tagger_bytes *sizes) {
-    ashlar_tagger_bytes s = {.steps = shape->steps,
-                             .keeps_outputs = ashlar_rnn_backward_reads_output(tagger->word_rnn)};
-    ashlar_status status = ashlar_tag_batch_bytes(shape, &s.of[ASHLAR_TAGGER_BUFFER_BATCH]);
+    ashlar_tagger_bytes s = {
+        .steps = shape->steps,
+        .keeps_outputs = ashlar_rnn_backward_reads_output(tagger->word_rnn),
+    };
+    size_t batch_bytes;
+    ashlar_status status = ashlar_tag_batch_bytes(shape, &batch_bytes); /* or it is no shape */
     const size_t words = shape->steps * shape->batch; /* fits, where the status is a success */
     bool fits = true;
     if (status == ASHLAR_OK) {

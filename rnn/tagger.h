@@ -105,7 +105,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_sizes(const ashlar_tagger *tagger,
 /*
  * Queue forward and backward of one batch.
  *
- * batch    host memory; where it is page-locked, untouched until the stream has passed the step
+ * batch    its data is read by the call, its device memory by the stream: the copy from one to the
+ *          other is queued before, by the caller
  * sizes    at least those of the batch's shape; larger ones are what a warm-up uses
  * weight   of each word's loss; 0 stands for 1 / batch->tokens
  * loss     device memory, ADDED TO, as the arena's gradient region is: the caller clears both

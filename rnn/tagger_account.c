@@ -1,9 +1,12 @@
 #include "tagger_account.h"
 
 ashlar_status ashlar_tagger_account_make(const ashlar_tagger *tagger, const ashlar_tag_shape *shape,
-                                         ashlar_tagger_account *out) {
+                                         size_t batches, ashlar_tagger_account *out) {
     ashlar_tagger_account made = {.tagger = tagger, .shape = *shape};
-    const ashlar_status status = ashlar_tagger_sizes(tagger, shape, &made.buffers);
+    ashlar_status status = ashlar_tagger_sizes(tagger, shape, &made.buffers);
+    if (status == ASHLAR_OK) {
+        status = ashlar_tag_batch_bytes(shape, &made.batches_bytes);
+    }
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -13,9 +16,10 @@ ashlar_status ashlar_tagger_account_make(const ashlar_tagger *tagger, const ashl
             made.weights_bytes += ashlar_arena_region_bytes(tagger->arena, region);
         }
     }
+    made.batches_bytes *= batches;
     made.peak = ashlar_tagger_peak(&made.buffers);
     made.step_bytes = ashlar_tagger_bytes_at(&made.buffers, made.peak);
-    made.needed_bytes = made.weights_bytes + made.step_bytes;
+    made.needed_bytes = made.weights_bytes + made.batches_bytes + made.step_bytes;
     *out = made;
     return ASHLAR_OK;
 }
@@ -56,6 +60,11 @@ static void print_regions(FILE *out, const ashlar_tagger_account *a) {
     }
 }
 
+static void print_batches(FILE *out, const ashlar_tagger_account *a) {
+    print_row(out, "batches", "int32 [(3 + C)T + 2, B]", a->batches_bytes, '*');
+    fprintf(out, "  always\n");
+}
+
 static const char *moment_name(ashlar_tagger_moment moment) {
 #define MOMENT_NAME(name, text) #name,
     static const char *const names[] = {ASHLAR_TAGGER_MOMENT_MAP(MOMENT_NAME)};
@@ -69,7 +78,7 @@ static void print_buffers(FILE *out, const ashlar_tagger_account *a) {
             continue;
         }
         const ashlar_tagger_moment last =
-            ashlar_tagger_last(&a->buffers, (ashlar_tagger_buffer)i);
+            ashlar_tagger_last_moment(&a->buffers, (ashlar_tagger_buffer)i);
         const bool is_at_peak = b->first <= a->peak && a->peak <= last;
         print_row(out, b->text, b->shape, a->buffers.of[i], is_at_peak ? '*' : ' ');
         fprintf(out, "  %s%s%s\n", moment_name(b->first), b->first == last ? "" : " to ",
@@ -95,10 +104,12 @@ void ashlar_tagger_account_print(FILE *out, const ashlar_tagger_account *a,
     fprintf(out,
             "\n  what                               shape                          MiB  live\n");
     print_regions(out, a);
+    print_batches(out, a);
     print_buffers(out, a);
     print_moments(out, a);
     fprintf(out, "\nNeeded: %.2f MiB always and %.2f MiB at %s, the peak (*): %.2f MiB.\n",
-            mib(a->weights_bytes), mib(a->step_bytes), moment_name(a->peak), mib(a->needed_bytes));
+            mib(a->weights_bytes + a->batches_bytes), mib(a->step_bytes), moment_name(a->peak),
+            mib(a->needed_bytes));
     if (measured_bytes > 0) {
         fprintf(out, "Measured: %.2f MiB from the device, %.3f times that.\n", mib(measured_bytes),
                 (double)measured_bytes / (double)a->needed_bytes);

@@ -36,8 +36,9 @@ static ashlar_status give(step *s, size_t i) {
 static ashlar_status give_last(step *s, ashlar_tagger_moment moment, bool is_token_end) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_tagger_buffer_info *b = &ashlar_tagger_buffers[i];
-        const bool is_last = ashlar_tagger_last(s->sizes, (ashlar_tagger_buffer)i) == moment;
-        if (is_last && (!is_token_end || is_of_one_token(b))) {
+        const ashlar_tagger_moment last =
+            ashlar_tagger_last_moment(s->sizes, (ashlar_tagger_buffer)i);
+        if (last == moment && (!is_token_end || is_of_one_token(b))) {
             TRY(give(s, i));
         }
     }
@@ -112,6 +113,7 @@ ashlar_status ashlar_tagger_step(ashlar_tagger *tagger, const ashlar_tag_batch *
     step s = {.work = {.tagger = tagger,
                        .batch = batch,
                        .kind = ASHLAR_TAGGER_TRAIN,
+                       .arrays = ashlar_tag_batch_arrays(&batch->shape, batch->device),
                        .weight = weight != 0 ? weight : 1.0 / (double)batch->tokens,
                        .loss = loss},
               .sizes = sizes};
@@ -124,6 +126,7 @@ ashlar_status ashlar_tagger_predict(ashlar_tagger *tagger, const ashlar_tag_batc
     step s = {.work = {.tagger = tagger,
                        .batch = batch,
                        .kind = ASHLAR_TAGGER_PREDICT,
+                       .arrays = ashlar_tag_batch_arrays(&batch->shape, batch->device),
                        .weight = 1.0 / (double)batch->tokens,
                        .loss = loss,
                        .labels = labels},

@@ -97,14 +97,6 @@ static ashlar_status run_reading(const ashlar_tagger_work *w, rnn_pass pass, voi
                 &buffers, m->stream);
 }
 
-static ashlar_status upload(ashlar_tagger_work *w) {
-    size_t bytes;
-    TRY(ashlar_tag_batch_bytes(&w->batch->shape, &bytes));
-    w->arrays = ashlar_tag_batch_arrays(&w->batch->shape, BUFFER(w, BATCH));
-    return ashlar_copy_to_device(w->tagger->device, BUFFER(w, BATCH), w->batch->data, bytes,
-                                 w->tagger->stream);
-}
-
 static ashlar_status spell(const ashlar_tagger_work *w) {
     const ashlar_embedding_args characters = character_embedding(w);
     TRY(ashlar_ops_embedding_forward(w->tagger->ops, &characters, w->tagger->stream));
@@ -163,10 +155,8 @@ static ashlar_status vectors_back(const ashlar_tagger_work *w) {
     return ashlar_ops_embedding_backward(w->tagger->ops, &characters, w->tagger->stream);
 }
 
-ashlar_status ashlar_tagger_queue(ashlar_tagger_work *w, ashlar_tagger_moment moment) {
+ashlar_status ashlar_tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_moment moment) {
     switch (moment) {
-    case ASHLAR_TAGGER_UPLOAD:
-        return upload(w);
     case ASHLAR_TAGGER_SPELL:
         return spell(w);
     case ASHLAR_TAGGER_JOIN:

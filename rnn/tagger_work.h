@@ -52,7 +52,7 @@ static inline void *ashlar_tagger_element(const ashlar_tagger_work *work, void *
  * Queue what is to be done at a moment: no rehearsal, and not of TOKEN's loop. Errors: those of
  * ashlar_launch() and ashlar_rnn_forward().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_queue(ashlar_tagger_work *work,
+ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_queue(const ashlar_tagger_work *work,
                                                     ashlar_tagger_moment moment);
 
 /* (tagger_label.c) The linear layer, the loss and the way back, of all tokens at once. */

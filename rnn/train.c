@@ -32,6 +32,7 @@ struct ashlar_trainer {
     size_t outcome_bytes;
     bool *seen_lengths;       /* [max length + 1] */
     ashlar_train_state state; /* after the last step that was waited for */
+    ashlar_growth *growth;    /* of what is held between the steps */
 };
 
 /* No weight decay for tensors of one dimension. */
@@ -64,7 +65,10 @@ static ashlar_status take_results(ashlar_trainer *t) {
 }
 
 static ashlar_status build_model(ashlar_trainer *t) {
-    ashlar_status status = ashlar_allocator_create(t->device, &t->allocator);
+    ashlar_status status = ashlar_growth_create(&t->growth);
+    if (status == ASHLAR_OK) {
+        status = ashlar_allocator_create(t->device, &t->allocator);
+    }
     if (status == ASHLAR_OK) {
         ashlar_program_print_reports(t->allocator);
         status = ashlar_stream_create(t->device, &t->stream);
@@ -148,6 +152,7 @@ void ashlar_trainer_destroy(ashlar_trainer *t) {
     ashlar_device_host_free(t->device, t->outcomes);
     t->task->table->destroy(t->task);
     ashlar_host_free(t->seen_lengths);
+    ashlar_growth_destroy(t->growth);
     ashlar_host_free(t);
 }
 
@@ -162,6 +167,10 @@ ashlar_task *ashlar_trainer_task(ashlar_trainer *t) {
 
 ashlar_allocator *ashlar_trainer_allocator(ashlar_trainer *t) {
     return t->allocator;
+}
+
+uint64_t ashlar_trainer_key(const ashlar_trainer *t, size_t length) {
+    return ashlar_warmup_key(&t->warmup, length);
 }
 
 /*
@@ -273,6 +282,7 @@ typedef struct run {
     ashlar_train_report report;
     double start;
     uint64_t skipped; /* before this run */
+    unsigned found;   /* tags that grow, not shown yet */
 } run;
 
 /* Of the last few steps, so that it does not jump with every batch. */
@@ -330,8 +340,11 @@ static ashlar_status finish_step(run *r, size_t step) {
                                                      .epoch = batch->epoch,
                                                      .length = batch->length,
                                                      .tokens_per_s = r->report.tokens_per_s,
-                                                     .seconds = r->report.seconds});
+                                                     .seconds = r->report.seconds,
+                                                     .found = r->found,
+                                                     .growth = r->report.growth});
     }
+    r->found = 0;
     return ASHLAR_OK;
 }
 
@@ -356,16 +369,31 @@ static ashlar_status follow(run *r, size_t step) {
     return status == ASHLAR_OK && is_due ? ashlar_trainer_save(t, t->config.save_file) : status;
 }
 
+/* What is held now that all of a step is queued, and its buffers are given back. */
+static ashlar_status watch_growth(run *r, size_t step) {
+    ashlar_trainer *t = r->trainer;
+    ashlar_stats stats;
+    unsigned found = 0;
+    ashlar_stats_read(t->allocator, &stats);
+    const ashlar_status status = ashlar_growth_add(t->growth, step, &stats, &found);
+    ashlar_growth_read(t->growth, r->report.growth);
+    r->found |= found;
+    return status;
+}
+
 static ashlar_status run_steps(run *r) {
     ashlar_trainer *t = r->trainer;
     const size_t first = t->state.step + 1;
     r->start = ashlar_program_now_s();
     r->skipped = t->state.optimizer.skipped;
-    ashlar_status status = ASHLAR_OK;
+    ashlar_status status = watch_growth(r, first - 1);
     for (size_t step = first; step <= t->config.steps && status == ASHLAR_OK; step++) {
         status = ashlar_feed_draw(&t->feed, step);
         if (status == ASHLAR_OK) {
             status = queue_step(t, step);
+        }
+        if (status == ASHLAR_OK) {
+            status = watch_growth(r, step);
         }
         if (status == ASHLAR_OK) {
             status = follow(r, step);
@@ -447,7 +475,8 @@ ashlar_status ashlar_trainer_run(ashlar_trainer *t,
                         .batch = t->task->batch,
                         .max_length = t->task->max_length,
                         .warmed_length = t->task->max_part_length,
-                        .sequences = t->task->sequences}};
+                        .sequences = t->task->sequences,
+                        .unit = t->task->unit}};
     ashlar_train_report *report = &r.report;
     ashlar_warmup_report warm;
     ashlar_driver_counts last = t->at_start;
@@ -464,9 +493,15 @@ ashlar_status ashlar_trainer_run(ashlar_trainer *t,
     report->training = end_phase(t, &last);
     ashlar_stats_read(t->allocator, &report->stats);
     report->step_memory = read_step_memory(t, &warm, &report->stats);
+    if (t->task->table->savings != NULL) {
+        status = t->task->table->savings(t->task, &report->step_bytes, report->savings,
+                                         &report->savings_count);
+    }
     report->weights_contiguous =
         ashlar_arena_check(t->task->arena) == ASHLAR_OK &&
         ashlar_arena_check_padding(t->task->arena, t->stream) == ASHLAR_OK;
-    *out = *report;
-    return ASHLAR_OK;
+    if (status == ASHLAR_OK) {
+        *out = *report;
+    }
+    return status;
 }

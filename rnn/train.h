@@ -4,6 +4,7 @@
 #ifndef ASHLAR_TRAIN_H
 #define ASHLAR_TRAIN_H
 
+#include <ashlar/growth.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/rnn_layout.h>
 #include <ashlar/schedule.h>
@@ -18,6 +19,11 @@ typedef struct ashlar_train_config {
     double dropout;
     size_t batch;      /* sequences per step */
     size_t max_length; /* longest sequence in steps; longer ones are cut into pieces */
+    size_t stride;     /* steps from one such piece's beginning to the next one's; 0: max_length */
+    size_t accumulate; /* micro-batches that a step's batch is worked off in; 0 and 1: at once */
+    size_t bptt;       /* steps of a part that gradients do not leave, each an update; 0: all */
+    size_t recompute;  /* steps of a chunk that is run once more for its gradients; 0: not so */
+    bool recomputes_root; /* recompute is about the root of what it cuts */
 
     size_t steps;
     ashlar_optimizer_config optimizer;
@@ -42,6 +48,8 @@ typedef struct ashlar_train_progress {
     size_t length; /* T of this step */
     double tokens_per_s;
     double seconds; /* since the first step */
+    unsigned found; /* a bit 1 << tag for each tag that is now known to grow from step to step */
+    const ashlar_tag_growth *growth; /* [ASHLAR_TAG_COUNT], until the call returns */
 } ashlar_train_progress;
 
 /* What the process asked of the driver in one phase; choosing a context is not counted. */
@@ -77,6 +85,7 @@ typedef struct ashlar_train_report {
     size_t warmed_length;    /* of the longest part of one: what was warmed up */
     size_t lengths_distinct; /* different T among the steps */
     size_t sequences;        /* pieces that one epoch has */
+    const char *unit;        /* what a token is; NULL: a "symbol" */
     uint64_t tokens;         /* trained on, padding left out */
     double epochs;
     uint64_t steps_skipped; /* by loss scaling */
@@ -87,7 +96,11 @@ typedef struct ashlar_train_report {
     double tokens_per_s;
     ashlar_phase_calls setup, warmup, training;
     ashlar_step_memory step_memory;
+    uint64_t step_bytes; /* of the largest step at its peak, computed from its shape */
+    ashlar_task_saving savings[ASHLAR_TASK_SAVINGS_MAX];
+    size_t savings_count;
     ashlar_stats stats;      /* at the end of training */
+    ashlar_tag_growth growth[ASHLAR_TAG_COUNT]; /* since the warm-up */
     bool weights_contiguous; /* ashlar_arena_check() */
 } ashlar_train_report;
 
@@ -133,5 +146,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_save(ashlar_trainer *trainer, con
 
 ashlar_task *ashlar_trainer_task(ashlar_trainer *trainer);
 ashlar_allocator *ashlar_trainer_allocator(ashlar_trainer *trainer);
+
+/* The key of the plan that steps of that length have, for ashlar_step_begin(). After a run. */
+uint64_t ashlar_trainer_key(const ashlar_trainer *trainer, size_t length);
 
 #endif /* ASHLAR_TRAIN_H */

@@ -17,7 +17,8 @@ enum { CELLS_MAX = 8192, BATCH_MAX = 16 };
 static ashlar_tagger_config tagger_config;
 
 static ashlar_tagger *tagger;
-static double *loss; /* device memory: wait for the stream, then read */
+static double *loss;       /* device memory: wait for the stream, then read */
+static int32_t *on_device; /* [CELLS_MAX], where batches are copied */
 
 static inline void usual_tagger(void) {
     tagger_config = (ashlar_tagger_config){.words = 13,
@@ -82,6 +83,8 @@ static inline bool open_tagger_cached(const char *spec, uint64_t cache_bytes) {
     CHECK(ashlar_alloc(allocator, sizeof *loss, streams[1], &memory) == ASHLAR_OK);
     loss = memory;
     *loss = -1;
+    CHECK(ashlar_alloc(allocator, CELLS_MAX * sizeof *on_device, streams[1], &memory) == ASHLAR_OK);
+    on_device = memory;
     return true;
 }
 
@@ -91,6 +94,7 @@ static inline bool open_tagger(const char *spec) {
 
 static inline void close_tagger(void) {
     CHECK(ashlar_free(allocator, loss) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, on_device) == ASHLAR_OK);
     ashlar_tagger_destroy(tagger);
     tagger = NULL;
     CHECK_ZU(stats_now().live_blocks, 0);
@@ -104,12 +108,23 @@ static inline ashlar_tagger_bytes sizes_of(ashlar_tag_shape shape) {
     return sizes;
 }
 
+/* The batch, as a step is to have it: in device memory too. */
+static inline ashlar_tag_batch copied(const made_tags *made) {
+    ashlar_tag_batch batch = made->batch;
+    size_t bytes = 0;
+    CHECK(ashlar_tag_batch_bytes(&batch.shape, &bytes) == ASHLAR_OK);
+    batch.device = on_device;
+    CHECK(ashlar_copy_to_device(device, on_device, batch.data, bytes, streams[1]) == ASHLAR_OK);
+    return batch;
+}
+
 /* Clear the sums and queue a step with exactly the sizes that the batch needs. */
 static inline ashlar_status queue_tags(const made_tags *made) {
     const ashlar_tagger_bytes sizes = sizes_of(made->batch.shape);
     CHECK(ashlar_fill(device, loss, 0, sizeof *loss, streams[1]) == ASHLAR_OK);
     CHECK(ashlar_arena_zero(tagger->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
-    return ashlar_tagger_step(tagger, &made->batch, &sizes, 0, loss);
+    const ashlar_tag_batch batch = copied(made);
+    return ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);
 }
 
 /* Run a step to its end. */
@@ -123,7 +138,8 @@ static inline double run_tags(const made_tags *made) {
 static inline double predict_tags(const made_tags *made, int32_t *labels) {
     const ashlar_tagger_bytes sizes = sizes_of(made->batch.shape);
     CHECK(ashlar_fill(device, loss, 0, sizeof *loss, streams[1]) == ASHLAR_OK);
-    CHECK(ashlar_tagger_predict(tagger, &made->batch, &sizes, loss, labels) == ASHLAR_OK);
+    const ashlar_tag_batch batch = copied(made);
+    CHECK(ashlar_tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_OK);
     wait_for(streams[1]);
     return *loss;
 }

@@ -14,6 +14,7 @@
 #include "json.h"
 #include "progress.h"
 #include "report.h"
+#include "report_memory.h"
 
 static const ashlar_train_config config = {
     .steps = 505,
@@ -61,6 +62,9 @@ static ashlar_train_report a_report(void) {
                         .hits = 651,
                         .misses = 652,
                         .steps_replayed = 653},
+        .step_bytes = 40 * mib,
+        .savings = {{"accumulate", 671, 100 * mib}, {"bptt", 672, 60 * mib}},
+        .savings_count = 2,
         .stats = {.live_peak_bytes = 64 * mib,
                   .reserved_peak_bytes = 80 * mib,
                   .alloc_count = 1000,
@@ -79,6 +83,13 @@ static ashlar_train_report a_report(void) {
         r.stats.tags[tag].at_peak_bytes = (uint64_t)(tag + 1) * mib;
     }
     r.stats.tags[ASHLAR_TAG_USER].peak_bytes = 0; /* never used */
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        r.growth[tag] = (ashlar_tag_growth){.first_bytes = 700 + (uint64_t)tag,
+                                            .held_bytes = 800 + 3 * (uint64_t)tag};
+    }
+    r.growth[ASHLAR_TAG_RESERVE].is_growing = true;
+    r.growth[ASHLAR_TAG_RESERVE].since_step = 719;
+    r.growth[ASHLAR_TAG_RESERVE].growth_bytes = 77;
     return r;
 }
 
@@ -150,6 +161,48 @@ static void the_words_tell_of_the_plan(void) {
     free(text);
 }
 
+static void the_words_tell_of_growth(void) {
+    ashlar_train_report r = a_report();
+    char *text = print(&r);
+    const char *line = strstr(text, "Memory for ");
+    REQUIRE(line != NULL);
+    CHECK_HAS(line, "Memory for reserve grows from step to step since step 719, by 77 bytes so "
+                    "far: a leak.\n");
+    CHECK(strstr(line + 1, "Memory for ") == NULL);
+    free(text);
+    r.growth[ASHLAR_TAG_RESERVE].is_growing = false;
+    text = print(&r);
+    CHECK(strstr(text, "Memory for ") == NULL);
+    free(text);
+}
+
+static void the_account_holds_every_tag(void) {
+    const ashlar_train_report r = a_report();
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    REQUIRE(out != NULL);
+    ashlar_report_print_account(out, &r.stats, r.growth);
+    CHECK(fclose(out) == 0);
+    CHECK_HAS(text, "at peak  held across steps  grown since warm-up\n");
+    CHECK_HAS(text, "\n  user                      1048576               800               100\n");
+    CHECK_HAS(text, "\n  batch                     8388608               821               114\n");
+    CHECK_HAS(text, "\n  all                      67108864              6484               856\n");
+    free(text);
+}
+
+static void the_words_tell_what_options_save(void) {
+    ashlar_train_report r = a_report();
+    char *text = print(&r);
+    CHECK_HAS(text, "missed 652.\nWithout --accumulate 671 it would need 100.00 MiB (2.50 x).\n"
+                    "Without --bptt 672 it would need 60.00 MiB (1.50 x).\n\n");
+    free(text);
+    r.savings_count = 0;
+    text = print(&r);
+    CHECK(strstr(text, "Without") == NULL);
+    free(text);
+}
+
 /* ---- JSON ---- */
 
 static char folder[64], path[96];
@@ -214,6 +267,28 @@ static void the_json_holds_every_number_of_the_training(void) {
     ashlar_json_free(document);
 }
 
+static void check_bool(const ashlar_json *object, const char *key, bool want) {
+    const ashlar_json *value = ashlar_json_member(object, key);
+    CHECK(value != NULL && value->kind == ASHLAR_JSON_BOOL && value->boolean == want);
+}
+
+static void check_tags(const ashlar_json *document) {
+    const ashlar_json *tags = ashlar_json_member(document, "bytes_by_tag");
+    for (int i = 0; i < ASHLAR_TAG_COUNT; i++) {
+        const uint64_t number = (uint64_t)i;
+        const ashlar_json *tag = ashlar_json_member(tags, ashlar_tag_name((ashlar_tag)i));
+        check_uint(tag, "at_peak", (number + 1) * 1048576);
+        check_uint(tag, "own_peak", i == ASHLAR_TAG_USER ? 0 : (number + 1) * 10485760);
+        check_uint(tag, "held", 800 + 3 * number);
+        check_uint(tag, "held_after_warmup", 700 + number);
+        check_bool(tag, "grows", i == ASHLAR_TAG_RESERVE);
+        CHECK((ashlar_json_member(tag, "grows_since_step") != NULL) == (i == ASHLAR_TAG_RESERVE));
+    }
+    const ashlar_json *reserve = ashlar_json_member(tags, "reserve");
+    check_uint(reserve, "grows_since_step", 719);
+    check_uint(reserve, "grown_since_then", 77);
+}
+
 static void the_json_holds_calls_and_memory(void) {
     ashlar_train_report r = a_report();
     ashlar_json *document = written(&r);
@@ -232,16 +307,17 @@ static void the_json_holds_calls_and_memory(void) {
     check_uint(document, "plan_hits", 651);
     check_uint(document, "plan_misses", 652);
     check_uint(document, "steps_replayed", 653);
+    check_uint(document, "step_bytes", 40 * 1048576);
+    const ashlar_json *savings = ashlar_json_member(document, "step_bytes_without");
+    check_uint(savings, "accumulate", 100 * 1048576);
+    check_uint(savings, "bptt", 60 * 1048576);
     check_uint(document, "bytes_live_peak", 64 * 1048576);
     check_uint(document, "bytes_reserved_peak", 80 * 1048576);
     check_uint(document, "allocations", 1000);
     check_uint(document, "allocations_served_without_driver", 900);
     const ashlar_json *contiguous = ashlar_json_member(document, "weights_contiguous");
     CHECK(contiguous != NULL && contiguous->kind == ASHLAR_JSON_BOOL && contiguous->boolean);
-    const ashlar_json *tags = ashlar_json_member(document, "bytes_at_peak_by_tag");
-    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
-        check_uint(tags, ashlar_tag_name((ashlar_tag)tag), (uint64_t)(tag + 1) * 1048576);
-    }
+    check_tags(document);
     ashlar_json_free(document);
     r.weights_contiguous = false;
     r.device.kind = ASHLAR_DEVICE_CUDA;
@@ -250,11 +326,6 @@ static void the_json_holds_calls_and_memory(void) {
     CHECK(contiguous != NULL && contiguous->kind == ASHLAR_JSON_BOOL && !contiguous->boolean);
     check_text(document, "device", "cuda:6");
     ashlar_json_free(document);
-}
-
-static void check_bool(const ashlar_json *object, const char *key, bool want) {
-    const ashlar_json *value = ashlar_json_member(object, key);
-    CHECK(value != NULL && value->kind == ASHLAR_JSON_BOOL && value->boolean == want);
 }
 
 static void the_json_holds_the_configuration(void) {
@@ -386,6 +457,9 @@ int main(void) {
     RUN(the_words_hold_the_numbers);
     RUN(the_tables_hold_the_numbers);
     RUN(the_words_tell_of_the_plan);
+    RUN(the_words_tell_of_growth);
+    RUN(the_account_holds_every_tag);
+    RUN(the_words_tell_what_options_save);
     RUN(the_json_holds_every_number_of_the_training);
     RUN(the_json_holds_calls_and_memory);
     RUN(the_json_holds_the_configuration);

@@ -300,6 +300,71 @@ static void show_may_be_left_out_and_the_model_is_there_afterwards(void) {
     close_text();
 }
 
+/* What leaks, from its fifth step on. */
+typedef struct leak {
+    ashlar_allocator *allocator;
+    void *blocks[64];
+    size_t count;
+    unsigned found;
+    uint64_t found_at;
+} leak;
+
+static void leak_in_each_step(void *context, const ashlar_train_progress *now) {
+    leak *l = context;
+    if (now->step >= 5) {
+        CHECK(ashlar_alloc_tagged(l->allocator, 3000, ASHLAR_TAG_ACTIVATIONS, NULL,
+                                  &l->blocks[l->count]) == ASHLAR_OK);
+        l->count++;
+    }
+    if (now->found != 0) {
+        CHECK(l->found == 0); /* told once */
+        l->found = now->found;
+        l->found_at = now->step;
+        CHECK(now->growth[ASHLAR_TAG_ACTIVATIONS].is_growing);
+    }
+}
+
+/* Step 5 is shown while step 6 is queued, so what it leaves is there from step 7 on. */
+static void a_leak_on_purpose_is_told_with_its_tag_and_step(void) {
+    const ashlar_train_config config = small_config(40);
+    static ashlar_train_report report;
+    static leak l;
+    ashlar_trainer *trainer = NULL;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    l.allocator = ashlar_trainer_allocator(trainer);
+    CHECK(ashlar_trainer_run(trainer, leak_in_each_step, &l, &report) == ASHLAR_OK);
+    CHECK_ZU(l.found, 1u << ASHLAR_TAG_ACTIVATIONS);
+    CHECK(l.found_at > 7 && l.found_at <= 7 + 24);
+    const ashlar_tag_growth *growth = &report.growth[ASHLAR_TAG_ACTIVATIONS];
+    CHECK(growth->is_growing);
+    CHECK_ZU(growth->since_step, 7);
+    CHECK_ZU(growth->growth_bytes, 34 * 3000);
+    CHECK_ZU(growth->held_bytes - growth->first_bytes, 34 * 3000);
+    for (size_t i = 0; i < l.count; i++) {
+        CHECK(ashlar_free(l.allocator, l.blocks[i]) == ASHLAR_OK);
+    }
+    ashlar_trainer_destroy(trainer);
+    close_text();
+}
+
+static void without_a_leak_nothing_grows(void) {
+    const ashlar_train_config config = small_config(40);
+    static shown seen;
+    ashlar_train_report report;
+    REQUIRE(open_text("memory=256MiB"));
+    CHECK(train(&config, &seen, &report) == ASHLAR_OK);
+    for (size_t i = 0; i < seen.count; i++) {
+        CHECK_ZU(seen.steps[i].found, 0);
+    }
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        CHECK(!report.growth[tag].is_growing);
+        CHECK(report.growth[tag].held_bytes == report.growth[tag].first_bytes);
+    }
+    CHECK(report.growth[ASHLAR_TAG_WEIGHTS].held_bytes > 0);
+    close_text();
+}
+
 int main(void) {
     RUN(losses_and_report_are_those_of_the_loop_written_out);
     RUN(other_stacks_and_dropout_are_those_of_the_loop_too);
@@ -308,5 +373,7 @@ int main(void) {
     RUN(the_loss_falls);
     RUN(the_seed_decides_and_the_order_of_execution_does_not);
     RUN(show_may_be_left_out_and_the_model_is_there_afterwards);
+    RUN(a_leak_on_purpose_is_told_with_its_tag_and_step);
+    RUN(without_a_leak_nothing_grows);
     return check_report();
 }
