@@ -9,6 +9,7 @@
 #include "error.h"
 #include "guard.h"
 #include "rehearsal.h"
+#include "retired.h"
 #include "step.h"
 #include "trace_ring.h"
 
@@ -176,6 +177,8 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     ashlar_status status = ASHLAR_OK;
     if (block != NULL) {
         request->order = block->order;
+    } else if (request->is_idle) {
+        status = ashlar_order_idle_locked(a, &order);
     } else {
         status = order_locked(a, request->own, stream, &order);
     }
@@ -269,8 +272,9 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
         : ashlar_rehearsal_is_on(request->own)
             ? rehearse_locked(a, bytes, request, tag, stream, out)
             : alloc_locked(a, bytes, request, tag, stream, out);
-    return status != ASHLAR_ENOMEM ? status
-                                   : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());
+    return status != ASHLAR_ENOMEM || request->is_at_hand
+               ? status
+               : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());
 }
 
 /* Whom to tell that memory was mapped, if it was and the seal says so; no lock is held then. */
@@ -294,8 +298,7 @@ static ASHLAR_NOINLINE void give_warning(const warning *w, size_t bytes, ashlar_
 }
 
 static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, ashlar_stream stream,
-                           bool is_unplanned, void **out) {
-    ashlar_request request = {.is_unplanned = is_unplanned};
+                           ashlar_request request, void **out) {
     if (bytes == 0) {
         return ashlar_fail(ASHLAR_EINVAL, "bytes: a block of 0 bytes; ask for at least 1");
     }
@@ -316,10 +319,21 @@ static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, as
 
 ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                 ashlar_stream stream, void **out) {
-    return alloc(a, bytes, tag, stream, false, out);
+    return alloc(a, bytes, tag, stream, (ashlar_request){0}, out);
 }
 
 ashlar_status ashlar_alloc_unplanned(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                      ashlar_stream stream, void **out) {
-    return alloc(a, bytes, tag, stream, true, out);
+    return alloc(a, bytes, tag, stream, (ashlar_request){.is_unplanned = true}, out);
+}
+
+ashlar_status ashlar_alloc_idle(ashlar_allocator *a, size_t bytes, bool is_at_hand, void **out) {
+    const ashlar_request request = {
+        .is_unplanned = true, .is_idle = true, .is_at_hand = is_at_hand};
+    return alloc(a, bytes, ASHLAR_TAG_USER, NULL, request, out);
+}
+
+ashlar_status ashlar_alloc_at_hand(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
+                                   void **out) {
+    return alloc(a, bytes, ASHLAR_TAG_USER, stream, (ashlar_request){.is_at_hand = true}, out);
 }

@@ -46,7 +46,9 @@ struct ashlar_allocator {
     ashlar_cache *caches; /* one for each thread that allocates */
     bool is_watched;      /* every call is to take the slow path */
     ashlar_block *shared; /* freed, but several streams may not be done: see shared.h */
+    ashlar_block *retired; /* freed, and any stream may not be done: see retired.h */
     size_t shared_bytes;
+    ashlar_order *idle_order; /* one of `orders`; NULL until first wanted */
     /* Of threads without a cache. As the caches' ones after a publication, between two calls. */
     ashlar_counters counters;
     ashlar_planner planner;
@@ -97,6 +99,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_free_from(ashlar_allocator *allocator, vo
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_of_locked(ashlar_allocator *allocator,
                                                        ashlar_stream stream, ashlar_order **out);
 
+/* Count and trace that a block is freed, on the stream that it was taken for. Lock: held. */
+void ashlar_note_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
+                             const ashlar_block *block);
+
 /* Where the calling thread counts, and its publication if that is due. Lock: held. */
 ashlar_counters *ashlar_counters_of(ashlar_allocator *allocator, ashlar_cache *own);
 void ashlar_publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
@@ -141,6 +147,13 @@ void ashlar_caches_forget_order_locked(ashlar_allocator *allocator, const ashlar
 ASHLAR_MUST_CHECK ashlar_status ashlar_find_live_locked(ashlar_allocator *allocator,
                                                         const void *ptr, ashlar_block **out);
 
+/*
+ * The live block that `ptr` points into: where it begins, and the bytes asked for. Not guard=unmap.
+ * Lock: not held. Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), all caches claimed.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_find_around(ashlar_allocator *allocator, const void *ptr,
+                                                   void **base, size_t *bytes);
+
 /* Whether the seal lets memory be taken. Lock: held. Errors: ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_may_map_locked(ashlar_allocator *allocator);
 
@@ -161,6 +174,8 @@ typedef struct ashlar_request {
     size_t bytes;        /* of the block */
     ashlar_cache *own;   /* the calling thread's cache, or NULL */
     bool is_unplanned;   /* the step under way was asked already */
+    bool is_idle;        /* for any streams: of memory that no work uses; see retired.h */
+    bool is_at_hand;     /* of what is reserved and free by now */
 } ashlar_request;
 
 /*

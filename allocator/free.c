@@ -110,6 +110,11 @@ static void count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t req
     ashlar_publish_locked(a, own);
 }
 
+void ashlar_note_free_locked(ashlar_allocator *a, ashlar_cache *own, const ashlar_block *block) {
+    count_free_locked(a, own, block->requested, block->tag);
+    ashlar_note_block_locked(a, ASHLAR_TRACE_FREE, block, block->order);
+}
+
 static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_order *order) {
     count_free_locked(a, own, block->requested, block->tag);
@@ -233,6 +238,25 @@ static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, s
     if (status == ASHLAR_OK) {
         *out = pages != NULL ? pages->requested : a->fill != NULL ? block->requested : block->bytes;
     }
+    return status;
+}
+
+ashlar_status ashlar_find_around(ashlar_allocator *a, const void *ptr, void **base,
+                                 size_t *bytes) {
+    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
+    ashlar_status status = ASHLAR_OK;
+    pthread_mutex_lock(&a->lock);
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    const ashlar_block *block = offset < a->fixed.range_bytes ? find_around(&a->heap, offset) : NULL;
+    const size_t requested = block != NULL ? ashlar_block_live_bytes(block) : 0;
+    if (requested != 0 && offset - block->offset < requested) {
+        *base = ashlar_ptr_out(a->fixed.base + block->offset);
+        *bytes = requested;
+    } else {
+        status = ashlar_fail(ASHLAR_EPOINTER, "%p: in no live block of this allocator", ptr);
+    }
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    pthread_mutex_unlock(&a->lock);
     return status;
 }
 

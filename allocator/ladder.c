@@ -220,7 +220,8 @@ static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, as
     }
     *step = ASHLAR_STEP_COMPLETED;
     ashlar_status status = try_completed(a, r, out);
-    if (status == ASHLAR_OK && *out == NULL) {
+    /* A wait in one stream puts the block in order for that one alone. */
+    if (status == ASHLAR_OK && *out == NULL && !r->is_idle) {
         *step = ASHLAR_STEP_WAITED;
         status = try_waited(a, r, out);
     }
@@ -238,7 +239,7 @@ static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ash
                                ashlar_step *step) {
     *out = flush_own(a, r, step);
     ashlar_status status = *out == NULL ? try_others(a, r, out, step) : ASHLAR_OK;
-    if (status != ASHLAR_OK || *out != NULL) {
+    if (status != ASHLAR_OK || *out != NULL || r->is_at_hand) {
         return status;
     }
     *step = ASHLAR_STEP_MAPPED;
@@ -358,7 +359,7 @@ static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_req
                                            ashlar_block **out, ashlar_step *step) {
     ashlar_block *found = NULL;
     ashlar_status status = search_on(a, r, &found, step);
-    if (status == ASHLAR_OK && found == NULL) {
+    if (status == ASHLAR_OK && found == NULL && !r->is_at_hand) {
         status = make_room(a, r, &found, step);
     }
     if (status != ASHLAR_OK) {

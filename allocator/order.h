@@ -25,6 +25,7 @@ struct ashlar_order {
     uint64_t stream_id;    /* const; the driver's, which it does not use again; 0: not known */
     ashlar_order *pool;    /* of the stream's capture, while it lasts; else NULL */
     bool is_pool;          /* blocks of a graph: kept apart until the graph is gone */
+    bool is_idle;          /* const; of no stream: takes only what no work uses; see retired.h */
     bool is_gone;          /* the stream: no work will follow */
     bool is_ended;         /* the pool's capture, the stream's thread: no request names it */
     size_t waiter_count;   /* host waits under way, without the lock */

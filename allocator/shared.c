@@ -139,6 +139,12 @@ bool ashlar_shared_settle_locked(ashlar_allocator *a) {
     return is_any;
 }
 
+void ashlar_shared_drop_uses_locked(ashlar_block *block) {
+    while (ashlar_block_is_shared(block) && block->uses != NULL) {
+        drop_use(&block->uses);
+    }
+}
+
 /* ---- asking and waiting ---- */
 
 /* A use that an event can be recorded for, or has been: not of a stream that is being captured. */
@@ -291,8 +297,6 @@ void ashlar_shared_rehome_locked(ashlar_allocator *a, const ashlar_order *from, 
 
 void ashlar_shared_finish(ashlar_allocator *a) {
     for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar_block_after(block)) {
-        while (ashlar_block_is_shared(block) && block->uses != NULL) {
-            drop_use(&block->uses);
-        }
+        ashlar_shared_drop_uses_locked(block);
     }
 }

@@ -64,6 +64,9 @@ ashlar_status ashlar_shared_join_locked(ashlar_allocator *allocator, ashlar_bloc
 void ashlar_shared_rehome_locked(ashlar_allocator *allocator, const ashlar_order *from,
                                  ashlar_order *to);
 
+/* Forget all uses of a live block. Lock: held. */
+void ashlar_shared_drop_uses_locked(ashlar_block *block);
+
 /* Return the host memory of all uses. Nobody else uses the allocator any more. */
 void ashlar_shared_finish(ashlar_allocator *allocator);
 

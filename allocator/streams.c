@@ -23,7 +23,7 @@ static bool is_per_thread(ashlar_stream stream) {
 }
 
 static bool answers_to(const ashlar_order *order, ashlar_stream named) {
-    return order->stream == named && !order->is_gone && !order->is_pool &&
+    return order->stream == named && !order->is_gone && !order->is_pool && !order->is_idle &&
            !ashlar_order_is_others(order);
 }
 

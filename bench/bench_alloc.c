@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device_impl.h"
 #include "error.h"
 #include "instructions.h"
 #include "measure.h"
@@ -87,7 +86,7 @@ static bool is_usual(const ashlar_bench_config *config, const ashlar_device *dev
                peer == ashlar_peer_floor() || ashlar_peer_is_loaded(peer);
     }
     if (peer == ashlar_peer_cuda_async()) {
-        return device != NULL && device->info.kind == ASHLAR_DEVICE_CUDA;
+        return device != NULL && ashlar_peer_cuda_async_serves(device);
     }
     return peer != ashlar_peer_plan() && peer != ashlar_peer_none();
 }

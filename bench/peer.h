@@ -49,7 +49,8 @@ const ashlar_peer *ashlar_peer_cub(void);      /* NULL where the build has no CU
 const ashlar_peer *ashlar_peer_jemalloc(void); /* NULL where the build has none */
 const ashlar_peer *ashlar_peer_glibc(void);
 const ashlar_peer *ashlar_peer_driver(void);
-const ashlar_peer *ashlar_peer_cuda_async(void); /* usual on CUDA devices; there is no other way */
+const ashlar_peer *ashlar_peer_cuda_async(void); /* for CUDA devices only; whether it serves one: */
+bool ashlar_peer_cuda_async_serves(const ashlar_device *device);
 const ashlar_peer *ashlar_peer_plan(void); /* ashlar in steps; only where it is asked for */
 const ashlar_peer *ashlar_peer_none(void); /* the empty loop; only where it is asked for */
 

@@ -66,6 +66,10 @@ static cu_result set_up(const ashlar_device *device) {
     return result == CU_SUCCESS ? driver.set(pool, USED_MEM_HIGH, &none) : result;
 }
 
+bool ashlar_peer_cuda_async_serves(const ashlar_device *device) {
+    return device->info.kind == ASHLAR_DEVICE_CUDA && find_functions() == ASHLAR_OK;
+}
+
 static ashlar_status create(ashlar_device *device, void **self) {
     (void)self;
     if (device->info.kind != ASHLAR_DEVICE_CUDA) {

@@ -78,7 +78,7 @@ static void print_buffers(FILE *out, const ashlar_tagger_account *a) {
             continue;
         }
         const ashlar_tagger_moment last =
-            ashlar_tagger_last_moment(&a->buffers, (ashlar_tagger_buffer)i);
+            ashlar_tagger_last(&a->buffers, (ashlar_tagger_buffer)i);
         const bool is_at_peak = b->first <= a->peak && a->peak <= last;
         print_row(out, b->text, b->shape, a->buffers.of[i], is_at_peak ? '*' : ' ');
         fprintf(out, "  %s%s%s\n", moment_name(b->first), b->first == last ? "" : " to ",

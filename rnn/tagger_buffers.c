@@ -7,13 +7,13 @@ const ashlar_tagger_buffer_info ashlar_tagger_buffers[] = {ASHLAR_TAGGER_BUFFER_
 #define MOMENT_TEXT(name, text) text,
 const char *const ashlar_tagger_moments[] = {ASHLAR_TAGGER_MOMENT_MAP(MOMENT_TEXT)};
 
-ashlar_tagger_moment ashlar_tagger_last_moment(const ashlar_tagger_bytes *bytes,
-                                               ashlar_tagger_buffer buffer) {
+ashlar_tagger_moment ashlar_tagger_last(const ashlar_tagger_bytes *bytes,
+                                        ashlar_tagger_buffer buffer) {
     if (bytes->keeps_outputs && buffer == ASHLAR_TAGGER_BUFFER_SPELL_OUTPUTS) {
-        return ashlar_tagger_buffers[ASHLAR_TAGGER_BUFFER_SPELL_RESERVE].last;
+        return ASHLAR_TAGGER_SPELL_WEIGHTS;
     }
     if (bytes->keeps_outputs && buffer == ASHLAR_TAGGER_BUFFER_OUTPUTS) {
-        return ashlar_tagger_buffers[ASHLAR_TAGGER_BUFFER_READ_RESERVE].last;
+        return ASHLAR_TAGGER_READ_WEIGHTS;
     }
     return ashlar_tagger_buffers[buffer].last;
 }
@@ -21,10 +21,8 @@ ashlar_tagger_moment ashlar_tagger_last_moment(const ashlar_tagger_bytes *bytes,
 size_t ashlar_tagger_bytes_at(const ashlar_tagger_bytes *bytes, ashlar_tagger_moment moment) {
     size_t sum = 0;
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
-        const ashlar_tagger_buffer buffer = (ashlar_tagger_buffer)i;
-        const bool is_live = ashlar_tagger_buffers[i].first <= moment &&
-                             moment <= ashlar_tagger_last_moment(bytes, buffer);
-        sum += is_live ? bytes->of[i] : 0;
+        const ashlar_tagger_moment last = ashlar_tagger_last(bytes, (ashlar_tagger_buffer)i);
+        sum += ashlar_tagger_buffers[i].first <= moment && moment <= last ? bytes->of[i] : 0;
     }
     return sum;
 }

@@ -17,6 +17,8 @@
  * A buffer is taken when its first moment begins, and given back when its last one ends. TOKEN is
  * there only with label feedback, and then once for each of the T tokens: what has no other moment
  * is taken and given back each time. Without it, LABEL does that work for all tokens at once.
+ *
+ * On a CUDA device the outputs live on until SPELL_WEIGHTS and READ_WEIGHTS.
  */
 #define ASHLAR_TAGGER_MOMENT_MAP(X)                                    \
     X(SPELL, "characters, forward")                                    \
@@ -98,12 +100,12 @@ extern const char *const ashlar_tagger_moments[ASHLAR_TAGGER_MOMENT_COUNT]; /* w
 typedef struct ashlar_tagger_bytes {
     size_t of[ASHLAR_TAGGER_BUFFER_COUNT];
     size_t steps; /* T: how often the loop over tokens goes round in a rehearsal */
-    bool keeps_outputs; /* backward reads the RNNs' outputs, ashlar_rnn_backward_reads_output() */
+    bool keeps_outputs; /* ashlar_rnn_backward_reads_output() */
 } ashlar_tagger_bytes;
 
-/* The last moment of a buffer: the table's, but outputs that are kept have their reserve's. */
-ashlar_tagger_moment ashlar_tagger_last_moment(const ashlar_tagger_bytes *bytes,
-                                               ashlar_tagger_buffer buffer);
+/* The last moment of a buffer: the table's, but for outputs that backward reads. */
+ashlar_tagger_moment ashlar_tagger_last(const ashlar_tagger_bytes *bytes,
+                                        ashlar_tagger_buffer buffer);
 
 /* Bytes of all buffers that are live at a moment. */
 size_t ashlar_tagger_bytes_at(const ashlar_tagger_bytes *bytes, ashlar_tagger_moment moment);

@@ -36,9 +36,8 @@ static ashlar_status give(step *s, size_t i) {
 static ashlar_status give_last(step *s, ashlar_tagger_moment moment, bool is_token_end) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_tagger_buffer_info *b = &ashlar_tagger_buffers[i];
-        const ashlar_tagger_moment last =
-            ashlar_tagger_last_moment(s->sizes, (ashlar_tagger_buffer)i);
-        if (last == moment && (!is_token_end || is_of_one_token(b))) {
+        const bool is_last = ashlar_tagger_last(s->sizes, (ashlar_tagger_buffer)i) == moment;
+        if (is_last && (!is_token_end || is_of_one_token(b))) {
             TRY(give(s, i));
         }
     }

@@ -101,12 +101,12 @@ check 'a_batch_that_is_no_number_is_usage' refuses 2 '--batch 8x' --data "$data"
 check 'a_batch_beyond_any_integer_is_usage' \
     refuses 2 '--batch' --data "$data" --batch 99999999999999999999
 check 'a_batch_that_cannot_be_divided_is_usage' \
-    refuses 2 '--accumulate: 3 does not divide the 16' --data "$data" --accumulate 3
+    refuses 2 '--accumulate: 3 does not divide the 2' --data "$data" --accumulate 3
 check 'accumulating_nothing_is_usage' refuses 2 '--accumulate' --data "$data" --accumulate 0
 check 'to_recompute_a_word_is_usage' refuses 2 'neither auto' --data "$data" --recompute much
 check 'to_recompute_half_a_number_is_usage' \
     refuses 2 'neither auto' --data "$data" --recompute 5x
-check 'to_recompute_nothing_named_is_usage' refuses 2 'neither auto' --data "$data" --recompute ''
+check 'to_recompute_nothing_named_is_usage' refuses 2 '--recompute' --data "$data" --recompute ''
 check 'to_recompute_too_much_is_usage' \
     refuses 2 'neither auto' --data "$data" --recompute 1000001
 check 'to_recompute_less_than_nothing_is_usage' \

@@ -117,7 +117,7 @@ programs_run() {
 
 check 'install_succeeds' install_files
 has_pinned=$(find "$ASHLAR_BUILD" -name 'libashlar-pinned.so*' -type f -not -path '*.p/*')
-headers=$(find "$ASHLAR_SOURCE/include/ashlar" -name '*.h')
+headers=$(find "$ASHLAR_SOURCE/include/ashlar" -name '*.h' ! -name cuda_dropin.h) # after CUDA's
 [ -n "$has_pinned" ] || headers=$(echo "$headers" | grep -v '/pinned\.h$')
 check 'a_pkg_config_file_is_installed' move_pkgconfig ashlar
 libraries=$(flags --variable=libdir)

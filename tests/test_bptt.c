@@ -49,8 +49,8 @@ static double run_part(reference *r, const ashlar_train_config *c, size_t step, 
                                         .first = part == 0 ? NULL : r->sets[part],
                                         .last = r->sets[part + 1]};
     *r->loss = 0;
-    r->model->dropout_seed = c->seed + step * UINT64_C(0x9e3779b97f4a7c15) +
-                             part * UINT64_C(0xc2b2ae3d27d4eb4f);
+    r->model->dropout_seed =
+        c->seed + step * UINT64_C(0x9e3779b97f4a7c15) + part * UINT64_C(0xc2b2ae3d27d4eb4f);
     CHECK(ashlar_arena_zero(r->model->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
     CHECK(ashlar_model_sizes(r->model, window.steps, BATCH, &sizes) == ASHLAR_OK);
     CHECK(ashlar_model_step(r->model, &window, &sizes, r->loss) == ASHLAR_OK);
@@ -80,9 +80,13 @@ static int32_t *take_words(size_t count) {
 }
 
 static void open_reference(reference *r, const ashlar_train_config *c) {
-    const ashlar_model_config model = {.classes = 256, .embedding = c->embedding,
-                                       .hidden = c->hidden, .layers = c->layers, .cell = c->cell,
-                                       .projection = c->projection, .dropout = c->dropout};
+    const ashlar_model_config model = {.classes = 256,
+                                       .embedding = c->embedding,
+                                       .hidden = c->hidden,
+                                       .layers = c->layers,
+                                       .cell = c->cell,
+                                       .projection = c->projection,
+                                       .dropout = c->dropout};
     ashlar_step_sizes sizes;
     REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
     REQUIRE(ashlar_model_create(allocator, streams[1], &model, ASHLAR_REGIONS_ALL, &r->model) ==

@@ -17,8 +17,8 @@ static const int32_t RUNS[][BATCH] = {
 
 /* Each cell its own number, padding -1. */
 static ashlar_batch make_batch(const int32_t *of) {
-    ashlar_batch batch = {.inputs = inputs, .targets = targets, .lengths = lengths,
-                          .steps = (size_t)of[0]};
+    ashlar_batch batch = {
+        .inputs = inputs, .targets = targets, .lengths = lengths, .steps = (size_t)of[0]};
     for (size_t b = 0; b < BATCH; b++) {
         lengths[b] = of[b];
         batch.tokens += (size_t)of[b];

@@ -270,8 +270,13 @@ static void a_failing_call_at_any_point_gives_every_buffer_back(void) {
 
 static void each_allocation_may_be_the_one_that_fails(void) {
     const size_t big = (size_t)5 << 20;
-    const ashlar_step_sizes sizes = {.x = big, .y = big, .logits = big, .reserve = big,
-                                     .work = big, .loss_work = big, .states = big};
+    const ashlar_step_sizes sizes = {.x = big,
+                                     .y = big,
+                                     .logits = big,
+                                     .reserve = big,
+                                     .work = big,
+                                     .loss_work = big,
+                                     .states = big};
     size_t failures = 0;
     for (ashlar_status status = ASHLAR_ENOMEM; status != ASHLAR_OK && failures < 50; failures++) {
         REQUIRE(open_window("memory=256MiB"));

@@ -171,8 +171,8 @@ static void facts_tell_options_and_text(void) {
 
 /* About the root: the least that is not below it. */
 static void chunks_of_the_root_are_rounded_up(void) {
-    static const size_t lengths[][2] = {{1, 0}, {2, 0}, {3, 2}, {4, 2}, {9, 3}, {10, 4}, {16, 4},
-                                        {17, 5}};
+    static const size_t lengths[][2] = {{1, 0}, {2, 0},  {3, 2},  {4, 2},
+                                        {9, 3}, {10, 4}, {16, 4}, {17, 5}};
     REQUIRE(open_text("memory=256MiB"));
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         static ashlar_facts facts;
@@ -195,8 +195,8 @@ static void the_fingerprint_tells_what_sizes_depend_on(void) {
     char first[256], other[256];
     for (size_t i = 0; i < 10; i++) {
         ashlar_train_config config = small_config(1);
-        size_t *const fields[] = {&config.layers,     &config.hidden,     &config.embedding,
-                                  &config.projection, &config.batch,      &config.accumulate,
+        size_t *const fields[] = {&config.layers,     &config.hidden, &config.embedding,
+                                  &config.projection, &config.batch,  &config.accumulate,
                                   &config.recompute};
         if (i > 0 && i < 8) {
             *fields[i - 1] += i == 6 ? 2 : 1;
@@ -213,10 +213,10 @@ static void the_fingerprint_tells_what_sizes_depend_on(void) {
 }
 
 static void the_options_are_in_the_report(void) {
-    const char *const want[] = {"\"cell\": \"gru\"", "\"layers\": 2", "\"hidden\": 16",
-                                "\"projection\": 0", "\"dropout\": 0.25", "\"embedding\": 8",
-                                "\"batch\": 4", "\"max_length\": 32", "\"accumulate\": 2",
-                                "\"bptt\": 9", "\"recompute\": 3"};
+    const char *const want[] = {"\"cell\": \"gru\"", "\"layers\": 2",      "\"hidden\": 16",
+                                "\"projection\": 0", "\"dropout\": 0.25",  "\"embedding\": 8",
+                                "\"batch\": 4",      "\"max_length\": 32", "\"accumulate\": 2",
+                                "\"bptt\": 9",       "\"recompute\": 3"};
     ashlar_train_config config = small_config(1);
     config.cell = ASHLAR_RNN_GRU;
     config.dropout = 0.25;

@@ -95,6 +95,13 @@ cudaError_t cudaMallocAsync(void **ptr, size_t bytes, cudaStream_t stream) {
     return give(bytes == 0 ? cudaSuccess : take_async(&taken, bytes, stream), &taken, ptr);
 }
 
+/* There is one pool. */
+cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t bytes, cudaMemPool_t pool,
+                                    cudaStream_t stream) {
+    (void)pool;
+    return cudaMallocAsync(ptr, bytes, stream);
+}
+
 cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream) {
     if (ptr == NULL) {
         return cudaSuccess;

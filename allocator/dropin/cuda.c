@@ -1,0 +1,76 @@
+/* cuda.c - what ashlar/cuda_dropin.h stands on; without CUDA's headers, so that it is always there.
+ */
+#include <ashlar/device.h>
+#include <ashlar/export.h>
+
+#include "devices.h"
+#include "frees.h"
+
+/* As the public header declares them, which wants CUDA's first. */
+enum { ASHLAR_CUDA_ASK = -1 };
+ASHLAR_API int ashlar_cuda_malloc(int device, void **ptr, size_t bytes);
+ASHLAR_API int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, ashlar_stream stream);
+ASHLAR_API int ashlar_cuda_free(void *ptr);
+ASHLAR_API int ashlar_cuda_free_async(void *ptr, ashlar_stream stream);
+ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
+
+/* What else is wrong, CUDA knows better. */
+static int result_of(ashlar_status status) {
+    switch (status) {
+    case ASHLAR_OK:
+    case ASHLAR_EDAMAGE: /* found at a free, which is done */
+        return CU_SUCCESS;
+    case ASHLAR_ENOMEM:
+    case ASHLAR_EHOSTMEM:
+        return CU_OUT_OF_MEMORY;
+    default:
+        return ASHLAR_CUDA_ASK;
+    }
+}
+
+/* Nobody tells which streams there are. */
+static ashlar_status frees_of(int device, ashlar_frees **out) {
+    const ashlar_status status = ashlar_frees_of(device, out);
+    if (status == ASHLAR_OK) {
+        ashlar_frees_distrust_streams(*out);
+    }
+    return status;
+}
+
+int ashlar_cuda_malloc(int device, void **ptr, size_t bytes) {
+    ashlar_frees *frees;
+    const ashlar_status status = frees_of(device, &frees);
+    return result_of(status == ASHLAR_OK ? ashlar_frees_alloc(frees, bytes, ptr) : status);
+}
+
+int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, ashlar_stream stream) {
+    ashlar_frees *frees;
+    const ashlar_status status = frees_of(device, &frees);
+    return result_of(status == ASHLAR_OK ? ashlar_frees_alloc_on(frees, bytes, stream, ptr)
+                                         : status);
+}
+
+int ashlar_cuda_free(void *ptr) {
+    int device = 0;
+    ashlar_status status = ASHLAR_EPOINTER;
+    for (ashlar_frees *f = ashlar_frees_next(&device, ptr); f != NULL && status == ASHLAR_EPOINTER;
+         f = ashlar_frees_next(&device, ptr)) {
+        status = ashlar_frees_free(f, ptr);
+    }
+    return result_of(status);
+}
+
+int ashlar_cuda_free_async(void *ptr, ashlar_stream stream) {
+    int device = 0;
+    ashlar_status status = ASHLAR_EPOINTER;
+    for (ashlar_frees *f = ashlar_frees_next(&device, ptr); f != NULL && status == ASHLAR_EPOINTER;
+         f = ashlar_frees_next(&device, ptr)) {
+        status = ashlar_free_on(ashlar_frees_allocator(f), ptr, stream);
+    }
+    return result_of(status);
+}
+
+size_t ashlar_cuda_spare_bytes(int device) {
+    const ashlar_frees *frees = ashlar_frees_peek(device);
+    return frees != NULL ? ashlar_frees_spare_bytes(frees) : 0;
+}

@@ -1,0 +1,170 @@
+#include "frees_impl.h"
+
+#include "devices.h"
+#include "error.h"
+#include "host.h"
+
+static _Atomic(ashlar_frees *) all[ASHLAR_DROPIN_DEVICES_MAX];
+static atomic_bool is_given_up[ASHLAR_DROPIN_DEVICES_MAX];
+static pthread_mutex_t making_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- making ---- */
+
+static ashlar_status make(int ordinal, ashlar_frees **out) {
+    ashlar_allocator *a;
+    const ashlar_status status = ashlar_dropin_allocator(ordinal, &a);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_frees *made = ashlar_host_calloc(1, sizeof *made);
+    if (made == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the frees of device %d", ordinal);
+    }
+    made->allocator = a;
+    made->device = ashlar_allocator_device(a);
+    made->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    made->end = &made->first;
+    ashlar_set_reclaim(a, ashlar_frees_reclaim, made);
+    *out = made;
+    return ASHLAR_OK;
+}
+
+static ashlar_status find_or_make(int ordinal, ashlar_frees **out) {
+    ashlar_status status = ASHLAR_OK;
+    if (ordinal < 0 || ordinal >= ASHLAR_DROPIN_DEVICES_MAX) {
+        return ashlar_fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
+                           ASHLAR_DROPIN_DEVICES_MAX - 1);
+    }
+    if (atomic_load(&is_given_up[ordinal])) {
+        return ashlar_fail(ASHLAR_ENOTSUP, "device %d: it was reset by the program", ordinal);
+    }
+    pthread_mutex_lock(&making_lock);
+    ashlar_frees *frees = atomic_load(&all[ordinal]);
+    if (frees == NULL) {
+        status = make(ordinal, &frees);
+        if (status == ASHLAR_OK) {
+            atomic_store_explicit(&all[ordinal], frees, memory_order_release);
+        }
+    }
+    pthread_mutex_unlock(&making_lock);
+    if (status == ASHLAR_OK) {
+        *out = frees;
+    }
+    return status;
+}
+
+ashlar_status ashlar_frees_of(int ordinal, ashlar_frees **out) {
+    ashlar_frees *frees = ashlar_frees_peek(ordinal);
+    if (ASHLAR_LIKELY(frees != NULL)) {
+        *out = frees;
+        return ASHLAR_OK;
+    }
+    return ashlar_dropin_is_forked()
+               ? ashlar_fail(ASHLAR_EDRIVER, "device %d: CUDA does not survive a fork", ordinal)
+               : find_or_make(ordinal, out);
+}
+
+ashlar_frees *ashlar_frees_peek(int ordinal) {
+    return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX && !ashlar_dropin_is_forked() &&
+                   !atomic_load_explicit(&is_given_up[ordinal], memory_order_relaxed)
+               ? atomic_load_explicit(&all[ordinal], memory_order_acquire)
+               : NULL;
+}
+
+/* Where the allocator has a range of its own, one look tells. */
+static bool may_have(const ashlar_allocator *a, cu_ptr ptr) {
+    return a->unmap != NULL || ptr - a->fixed.base < a->fixed.range_bytes;
+}
+
+ashlar_frees *ashlar_frees_next(int *ordinal, const void *ptr) {
+    while (*ordinal < ASHLAR_DROPIN_DEVICES_MAX) {
+        ashlar_frees *frees = ashlar_frees_peek((*ordinal)++);
+        if (frees != NULL && may_have(frees->allocator, ashlar_ptr_in(ptr))) {
+            return frees;
+        }
+    }
+    return NULL;
+}
+
+ashlar_allocator *ashlar_frees_allocator(const ashlar_frees *f) {
+    return f->allocator;
+}
+
+ashlar_device *ashlar_frees_device(const ashlar_frees *f) {
+    return f->device;
+}
+
+void ashlar_frees_give_up(int ordinal) {
+    const ashlar_frees *frees = ashlar_frees_peek(ordinal);
+    if (frees != NULL) {
+        atomic_store(&is_given_up[ordinal], true);
+        ashlar_allocator_destroy(frees->allocator);
+    }
+}
+
+void ashlar_frees_forget(void) {
+    for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
+        atomic_store(&all[i], NULL);
+        atomic_store(&is_given_up[i], false);
+    }
+}
+
+/* ---- memory ---- */
+
+size_t ashlar_frees_spare_bytes(const ashlar_frees *f) {
+    ashlar_stats stats;
+    ashlar_stats_read(f->allocator, &stats);
+    return (size_t)(stats.reserved_bytes - stats.block_bytes);
+}
+
+static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
+    void *ptr = NULL;
+    ashlar_status status = ashlar_alloc(f->allocator, bytes, NULL, &ptr);
+    if (status == ASHLAR_OK) {
+        status = ashlar_device_synchronize(f->device); /* the guard has queued work on it */
+    }
+    if (status == ASHLAR_OK) {
+        *out = ptr;
+    }
+    return status;
+}
+
+ashlar_status ashlar_frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
+    if (ashlar_allocator_is_guarded(f->allocator)) {
+        return alloc_guarded(f, bytes, out);
+    }
+    ashlar_status status = ashlar_alloc_idle(f->allocator, bytes, true, out);
+    if (status == ASHLAR_ENOMEM && ashlar_frees_reap(f, ASHLAR_BATCHES_MAX)) {
+        status = ashlar_alloc_idle(f->allocator, bytes, true, out);
+    }
+    return status == ASHLAR_ENOMEM ? ashlar_alloc_idle(f->allocator, bytes, false, out) : status;
+}
+
+ashlar_status ashlar_frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_stream stream,
+                                    void **out) {
+    if (ashlar_allocator_is_guarded(f->allocator) || !ashlar_frees_has_pending(f)) {
+        return ashlar_alloc(f->allocator, bytes, stream, out);
+    }
+    const ashlar_status status = ashlar_alloc_at_hand(f->allocator, bytes, stream, out);
+    if (status != ASHLAR_ENOMEM) {
+        return status;
+    }
+    (void)ashlar_frees_reap(f, ASHLAR_BATCHES_MAX);
+    return ashlar_alloc(f->allocator, bytes, stream, out);
+}
+
+ashlar_status ashlar_frees_free(ashlar_frees *f, void *ptr) {
+    if (!ashlar_allocator_is_guarded(f->allocator)) {
+        return ashlar_retire(f->allocator, ptr);
+    }
+    const ashlar_status status = ashlar_device_synchronize(f->device);
+    return status == ASHLAR_OK ? ashlar_free(f->allocator, ptr) : status;
+}
+
+void ashlar_frees_distrust_streams(ashlar_frees *f) {
+    atomic_store(&f->is_distrusted, true);
+}
+
+void ashlar_frees_trust_all(ashlar_frees *f) {
+    atomic_store(&f->is_trusting, true);
+}

@@ -1,0 +1,96 @@
+/*
+ * frees.h - memory as cudaMalloc() and cudaFree() give it out and take it back: for any stream, and
+ * only when everything submitted before the free is over; without stopping the host (internal to
+ * the drop-in libraries).
+ *
+ * Freed blocks gather. When memory is wanted that is not free, those gathered so far become a
+ * batch, with one event for each stream that may still be at work: recorded later than the frees,
+ * so that it covers what they promise. When all of its events have completed, the batch is free.
+ *
+ *   non-blocking streams      each has an event of its own: these streams are told of as they are
+ *                             made, and one that is destroyed leaves an event behind its last work
+ *   all others                one event on the legacy stream, which comes after all of them.
+ * Nothing better covers the default streams of other threads, which have no name here. It is a
+ * barrier between blocking streams: therefore one for a batch, and only when memory is wanted
+ *
+ * While any stream is captured no event is recorded or asked: the blocks stay until later. Where
+ * streams are not told of, what stands for the events is a wait on the host, one for a batch.
+ *
+ * Batches end in the order in which they were made. So a batch that waits for a destroyed stream's
+ * last event makes those behind it wait too.
+ */
+#ifndef ASHLAR_DROPIN_FREES_H
+#define ASHLAR_DROPIN_FREES_H
+
+#include <ashlar/allocator.h>
+
+#include "retired.h"
+
+typedef struct ashlar_frees ashlar_frees;
+
+/*
+ * What stands beside the allocator of a device (devices.h), made with it at the first call.
+ * Threads: any.  Errors: those of ashlar_dropin_allocator(), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_frees_of(int ordinal, ashlar_frees **out);
+/* NULL where none has been made, and in a forked child. */
+ashlar_frees *ashlar_frees_peek(int ordinal);
+
+/*
+ * The next device from *ordinal on that may have a block at `ptr`, *ordinal set behind it; NULL:
+ * none. Threads: any.  Cost: a look at each device's range.
+ */
+ashlar_frees *ashlar_frees_next(int *ordinal, const void *ptr);
+
+ashlar_allocator *ashlar_frees_allocator(const ashlar_frees *frees);
+ashlar_device *ashlar_frees_device(const ashlar_frees *frees);
+
+/*
+ * As cudaMalloc().
+ * Threads: any.  Stream: may record events; waits on the host before it says ASHLAR_ENOMEM.
+ * Errors: those of ashlar_alloc().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_frees_alloc(ashlar_frees *frees, size_t bytes, void **out);
+/* As cudaMallocAsync(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_frees_alloc_on(ashlar_frees *frees, size_t bytes,
+                                                      ashlar_stream stream, void **out);
+
+/* Bytes that are reserved and in no live block: what a program may count as free. */
+size_t ashlar_frees_spare_bytes(const ashlar_frees *frees);
+
+/*
+ * As cudaFree(), but the host does not wait; however the block was taken.
+ * Threads: any.  Errors: ASHLAR_EPOINTER, nothing changes; in a guard mode those of ashlar_free().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_frees_free(ashlar_frees *frees, void *ptr);
+
+/*
+ * A non-blocking stream of the device's primary context was made; a stream is about to be
+ * destroyed. What cannot be noted of it is made up for by waiting on the host from then on.
+ */
+void ashlar_frees_add_stream(ashlar_frees *frees, ashlar_stream stream);
+void ashlar_frees_end_stream(ashlar_frees *frees, ashlar_stream stream);
+
+/*
+ * A stream is about to be captured, has been. In between no event is recorded or asked, and the
+ * allocator makes its calls so that they spoil no capture.
+ */
+void ashlar_frees_begin_capture(ashlar_frees *frees);
+void ashlar_frees_end_capture(ashlar_frees *frees);
+
+/* Streams are not told of, or not all. Threads: any. */
+void ashlar_frees_distrust_streams(ashlar_frees *frees);
+
+/* Tests: frees are believed to be over at once, as cudaFree() does not promise it. */
+void ashlar_frees_trust_all(ashlar_frees *frees);
+
+/*
+ * The device is not ours any more: all memory goes back, live blocks too, and ashlar_frees_of()
+ * refuses with ASHLAR_ENOTSUP. Threads: no other call for the device is under way.
+ */
+void ashlar_frees_give_up(int ordinal);
+
+/* Tests: forget what there is, after ashlar_dropin_forget(). No other call is under way. */
+void ashlar_frees_forget(void);
+
+#endif /* ASHLAR_DROPIN_FREES_H */

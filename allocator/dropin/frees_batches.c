@@ -1,0 +1,269 @@
+/* frees_batches.c - what is freed, until all work submitted before is over. */
+#include "frees_impl.h"
+
+#include "host.h"
+
+/* ---- marks; the device's context is current ---- */
+
+/* NULL: no host memory, or the driver refuses. */
+static ashlar_mark *new_mark_locked(ashlar_frees *f) {
+    ashlar_mark *made = f->spare;
+    if (made != NULL) {
+        f->spare = made->next;
+        return made;
+    }
+    made = ashlar_host_calloc(1, sizeof *made);
+    if (made != NULL && ASHLAR_DRIVER_CALL(f->device->driver, event_create,
+                                           (&made->event, CU_EVENT_NO_TIMING)) != CU_SUCCESS) {
+        ashlar_host_free(made);
+        made = NULL;
+    }
+    return made;
+}
+
+static void put_marks(ashlar_mark **list, ashlar_mark *marks) {
+    while (marks != NULL) {
+        ashlar_mark *next = marks->next;
+        marks->next = *list;
+        *list = marks;
+        marks = next;
+    }
+}
+
+/* Put a mark behind the work of a stream. False: that was not possible. */
+static bool mark_stream_locked(ashlar_frees *f, ashlar_stream stream, ashlar_mark **marks) {
+    ashlar_mark *made = new_mark_locked(f);
+    if (made == NULL) {
+        return false;
+    }
+    const bool is_marked =
+        ASHLAR_DRIVER_CALL(f->device->driver, event_record, (made->event, stream)) == CU_SUCCESS;
+    ashlar_mark **list = is_marked ? marks : &f->spare;
+    made->next = *list;
+    *list = made;
+    return is_marked;
+}
+
+/* A program may capture by ways that are not watched. */
+static bool is_captured(const ashlar_frees *f, ashlar_stream stream) {
+    unsigned int status = CU_CAPTURE_NONE;
+    const cu_result result =
+        ASHLAR_DRIVER_CALL(f->device->driver, stream_is_capturing, (stream, &status));
+    return result == CU_STREAM_CAPTURE_IMPLICIT ||
+           (result == CU_SUCCESS && status != CU_CAPTURE_NONE);
+}
+
+static bool is_any_captured_locked(const ashlar_frees *f) {
+    bool is_any = is_captured(f, NULL);
+    for (const ashlar_known_stream *s = f->streams; s != NULL && !is_any; s = s->next) {
+        is_any = is_captured(f, s->stream);
+    }
+    return is_any;
+}
+
+/* ---- batches ---- */
+
+static bool is_capture_on(const ashlar_frees *f) {
+    return atomic_load(&f->device->driver->capture_count) > 0;
+}
+
+/*
+ * Behind all work submitted so far. False: not possible now; marks that were made are in `marks`.
+ * A stream that takes no event may have been destroyed by a way that is not watched.
+ */
+static bool mark_all_locked(ashlar_frees *f, ashlar_mark **marks) {
+    if (is_any_captured_locked(f)) {
+        return false;
+    }
+    bool is_marked = mark_stream_locked(f, NULL, marks);
+    for (const ashlar_known_stream *s = f->streams; s != NULL && is_marked; s = s->next) {
+        is_marked = mark_stream_locked(f, s->stream, marks);
+    }
+    if (!is_marked) {
+        ashlar_frees_distrust_streams(f);
+    }
+    return is_marked;
+}
+
+/* What is retired becomes a batch, if it can be marked. */
+static void make_batch_locked(ashlar_frees *f) {
+    ashlar_batch *made = ashlar_host_calloc(1, sizeof *made);
+    if (made == NULL) {
+        return;
+    }
+    /* Before the events: a block that is retired behind them is not theirs. */
+    made->blocks = ashlar_retired_take(f->allocator);
+    if (made->blocks == NULL || !mark_all_locked(f, &made->marks)) {
+        ashlar_retired_put_back(f->allocator, made->blocks);
+        put_marks(&f->spare, made->marks);
+        ashlar_host_free(made);
+        return;
+    }
+    put_marks(&made->marks, f->ended);
+    f->ended = NULL;
+    *f->end = made;
+    f->end = &made->next;
+    atomic_fetch_add(&f->batch_count, 1);
+}
+
+/* Drop the marks that have completed, up to the first that has not. */
+static void ask_locked(ashlar_frees *f, ashlar_mark **marks) {
+    while (*marks != NULL &&
+           ASHLAR_DRIVER_CALL(f->device->driver, event_query, ((*marks)->event)) == CU_SUCCESS) {
+        ashlar_mark *done = *marks;
+        *marks = done->next;
+        done->next = f->spare;
+        f->spare = done;
+    }
+}
+
+static bool release_past_locked(ashlar_frees *f) {
+    bool has_any = false;
+    while (f->first != NULL) {
+        ashlar_batch *oldest = f->first;
+        ask_locked(f, &oldest->marks);
+        if (oldest->marks != NULL) {
+            break;
+        }
+        f->first = oldest->next;
+        f->end = f->first == NULL ? &f->first : f->end;
+        ashlar_retired_release(f->allocator, oldest->blocks);
+        ashlar_host_free(oldest);
+        atomic_fetch_sub(&f->batch_count, 1);
+        has_any = true;
+    }
+    return has_any;
+}
+
+/* Events would not do, or not be waited for. */
+static bool needs_wait(const ashlar_frees *f) {
+    return atomic_load(&f->is_distrusted) || atomic_load(&f->is_trusting);
+}
+
+/* All that is retired is over after a wait on the host. */
+static bool release_after_wait(ashlar_frees *f) {
+    ashlar_block *blocks = ashlar_retired_take(f->allocator);
+    if (blocks == NULL) {
+        return false;
+    }
+    if (!atomic_load(&f->is_trusting) && ashlar_device_synchronize(f->device) != ASHLAR_OK) {
+        ashlar_retired_put_back(f->allocator, blocks);
+        return false;
+    }
+    ashlar_retired_release(f->allocator, blocks);
+    return true;
+}
+
+bool ashlar_frees_has_pending(const ashlar_frees *f) {
+    return atomic_load(&f->batch_count) > 0 || ashlar_has_retired(f->allocator);
+}
+
+bool ashlar_frees_reap(ashlar_frees *f, size_t batches_max) {
+    bool has_any = false;
+    if (is_capture_on(f) || !ashlar_frees_has_pending(f) ||
+        ashlar_device_enter(f->device) != ASHLAR_OK) {
+        return false;
+    }
+    pthread_mutex_lock(&f->lock);
+    if (!is_capture_on(f)) { /* and none begins now */
+        if (!needs_wait(f) && atomic_load(&f->batch_count) < batches_max) {
+            make_batch_locked(f);
+        }
+        has_any = release_past_locked(f);
+    }
+    pthread_mutex_unlock(&f->lock);
+    if (needs_wait(f)) {
+        has_any = release_after_wait(f) || has_any;
+    }
+    ashlar_device_leave(f->device);
+    return has_any;
+}
+
+/* The event that the oldest batch waits for; NULL: there is no batch. */
+static cu_event awaited_event(ashlar_frees *f) {
+    pthread_mutex_lock(&f->lock);
+    const cu_event event =
+        f->first != NULL && f->first->marks != NULL ? f->first->marks->event : NULL;
+    pthread_mutex_unlock(&f->lock);
+    return event;
+}
+
+/* No lock is held during the wait; an event that another thread uses anew is waited for longer. */
+bool ashlar_frees_reclaim(void *user, size_t bytes) {
+    ashlar_frees *f = user;
+    (void)bytes;
+    bool has_any = ashlar_frees_reap(f, SIZE_MAX);
+    for (cu_event event = awaited_event(f); event != NULL && !is_capture_on(f);
+         event = awaited_event(f)) {
+        if (ashlar_event_synchronize(f->device, event) != ASHLAR_OK) {
+            break;
+        }
+        has_any = ashlar_frees_reap(f, SIZE_MAX) || has_any;
+    }
+    return has_any;
+}
+
+/* ---- streams ---- */
+
+void ashlar_frees_add_stream(ashlar_frees *f, ashlar_stream stream) {
+    ashlar_known_stream *made = ashlar_host_calloc(1, sizeof *made);
+    if (made == NULL) {
+        ashlar_frees_distrust_streams(f);
+        return;
+    }
+    made->stream = stream;
+    pthread_mutex_lock(&f->lock);
+    made->next = f->streams;
+    f->streams = made;
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* True: it was known. */
+static bool forget_stream_locked(ashlar_frees *f, ashlar_stream stream) {
+    ashlar_known_stream **link = &f->streams;
+    while (*link != NULL && (*link)->stream != stream) {
+        link = &(*link)->next;
+    }
+    ashlar_known_stream *found = *link;
+    if (found == NULL) {
+        return false;
+    }
+    *link = found->next;
+    ashlar_host_free(found);
+    return true;
+}
+
+/* Behind its last work. */
+static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
+    const ashlar_status status = ashlar_device_enter(f->device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (!is_capture_on(f)) {
+        ask_locked(f, &f->ended); /* there may never be a batch that wants them */
+    }
+    const bool is_marked = !is_captured(f, stream) && mark_stream_locked(f, stream, &f->ended);
+    ashlar_device_leave(f->device);
+    return is_marked ? ASHLAR_OK : ASHLAR_EDRIVER;
+}
+
+void ashlar_frees_end_stream(ashlar_frees *f, ashlar_stream stream) {
+    /* Also what cudaFreeAsync() gave back there. Where that fails it is found out later. */
+    const ashlar_status unused = ashlar_forget_stream(f->allocator, stream);
+    (void)unused;
+    pthread_mutex_lock(&f->lock);
+    if (forget_stream_locked(f, stream) && mark_end_locked(f, stream) != ASHLAR_OK) {
+        ashlar_frees_distrust_streams(f);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+void ashlar_frees_begin_capture(ashlar_frees *f) {
+    pthread_mutex_lock(&f->lock);
+    atomic_fetch_add(&f->device->driver->capture_count, 1);
+    pthread_mutex_unlock(&f->lock);
+}
+
+void ashlar_frees_end_capture(ashlar_frees *f) {
+    atomic_fetch_sub(&f->device->driver->capture_count, 1);
+}

@@ -1,0 +1,62 @@
+/*
+ * frees_impl.h - what the two files of frees.h share (internal).
+ *
+ *   frees.c           one for each device; memory
+ *   frees_batches.c   events, batches, streams
+ */
+#ifndef ASHLAR_DROPIN_FREES_IMPL_H
+#define ASHLAR_DROPIN_FREES_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "frees.h"
+
+/* As many batches wait at most, unless memory is out: more would be no sooner over. */
+enum { ASHLAR_BATCHES_MAX = 8 };
+
+/* An event, in one list at a time. */
+typedef struct ashlar_mark {
+    struct ashlar_mark *next;
+    cu_event event;
+} ashlar_mark;
+
+typedef struct ashlar_batch {
+    struct ashlar_batch *next;
+    ashlar_block *blocks;
+    ashlar_mark *marks; /* those not known to have completed */
+} ashlar_batch;
+
+typedef struct ashlar_known_stream {
+    struct ashlar_known_stream *next;
+    ashlar_stream stream;
+} ashlar_known_stream;
+
+struct ashlar_frees {
+    ashlar_allocator *allocator; /* const */
+    ashlar_device *device;       /* const */
+    atomic_bool is_distrusted;   /* there may be streams that are not known */
+    atomic_bool is_trusting;     /* tests */
+    _Atomic size_t batch_count;
+    pthread_mutex_t lock; /* guards what follows; taken before the allocator's */
+    ashlar_known_stream *streams;
+    ashlar_mark *ended; /* behind the last work of streams that are gone */
+    ashlar_mark *spare;
+    ashlar_batch *first; /* oldest first */
+    ashlar_batch **end;
+};
+
+/* Whether blocks wait, in a batch or for one. */
+bool ashlar_frees_has_pending(const ashlar_frees *frees);
+
+/*
+ * Make a batch, if fewer than `batches_max` wait, and give back to the allocator what is known to
+ * be over. True: there was something.
+ */
+bool ashlar_frees_reap(ashlar_frees *frees, size_t batches_max);
+
+/* As an allocator's reclaim callback, `user` being an ashlar_frees: wait for all that is pending.
+ */
+bool ashlar_frees_reclaim(void *user, size_t bytes);
+
+#endif /* ASHLAR_DROPIN_FREES_IMPL_H */

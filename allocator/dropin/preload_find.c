@@ -1,0 +1,269 @@
+/*
+ * preload_find.c - how a program comes to a function of the driver: by linking with it, by dlsym(),
+ * or by cuGetProcAddress(); and how the driver's own functions are found behind that.
+ */
+#include "preload.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "devices.h"
+
+/* cuGetProcAddress: stream NULL is the calling thread's. */
+enum { PER_THREAD_STREAM = 2 };
+
+/* What ashlar_preload_dlsym answers: a function, or one of these. */
+#define AS_THE_C_LIBRARY_SAYS NULL
+#define THERE_IS_NONE ((void *)1)
+
+typedef struct stand_in {
+    const char *name;   /* exported */
+    const char *symbol; /* of cuGetProcAddress */
+    int version;
+    bool is_per_thread;
+    const void *function; /* where the address of ours is stored */
+} stand_in;
+
+/* ISO C has no cast between functions and objects: so the addresses of pointers to them. */
+#define X(name, symbol, version, is_ptsz, params, args) \
+    static cu_result(*const ours_##name) params = name;
+ASHLAR_PRELOAD_MAP(X)
+#undef X
+
+static const stand_in stand_ins[] = {
+#define X(name, symbol, version, is_ptsz, params, args) \
+    {#name, #symbol, version, is_ptsz, &ours_##name},
+    ASHLAR_PRELOAD_MAP(X)
+#undef X
+};
+enum { STAND_INS = sizeof stand_ins / sizeof stand_ins[0] };
+
+static void *function_of(const stand_in *s) {
+    void *address;
+    memcpy(&address, s->function, sizeof address);
+    return address;
+}
+
+/* ---- the real dlsym ---- */
+
+typedef void *(*dlsym_fn)(void *handle, const char *name);
+
+/* For the jump below. Written before the first use, by any thread, always the same. */
+extern void *ashlar_preload_real_dlsym;
+void *ashlar_preload_real_dlsym;
+
+/* Its version is that of the C library's first release for the processor, or of the one from which
+ * on it is no library of its own. */
+static dlsym_fn real_dlsym(void) {
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    dlsym_fn function;
+    void *address = __atomic_load_n(&ashlar_preload_real_dlsym, __ATOMIC_ACQUIRE);
+    for (size_t i = 0; address == NULL && i < sizeof versions / sizeof versions[0]; i++) {
+        address = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    }
+    __atomic_store_n(&ashlar_preload_real_dlsym, address, __ATOMIC_RELEASE);
+    memcpy(&function, &address, sizeof function);
+    return function;
+}
+
+/*
+ * What dlsym() is to answer. Called by the jump below, with its arguments. It must leave RTLD_NEXT
+ * to the C library, which tells by the return address who asks.
+ */
+void *ashlar_preload_dlsym(void *handle, const char *name);
+
+void *ashlar_preload_dlsym(void *handle, const char *name) {
+    const dlsym_fn find = real_dlsym();
+    if (handle == RTLD_NEXT || name == NULL || strncmp(name, "cu", 2) != 0) {
+        return AS_THE_C_LIBRARY_SAYS;
+    }
+    size_t i = 0;
+    while (i < STAND_INS && strcmp(stand_ins[i].name, name) != 0) {
+        i++;
+    }
+    if (i == STAND_INS || !ashlar_preload_begin()) {
+        return AS_THE_C_LIBRARY_SAYS;
+    }
+    ashlar_preload_end();
+    void *ours = function_of(&stand_ins[i]);
+    const void *found = find(handle, name);
+    if (found == NULL) {
+        return AS_THE_C_LIBRARY_SAYS;
+    }
+    /* Where that is ours, the program looks in the global scope: there without us? */
+    return found != ours || find(RTLD_NEXT, name) != NULL ? ours : THERE_IS_NONE;
+}
+
+/*
+ * dlsym() itself: a jump to the C library's, so that this sees the program's return address. Calls
+ * ashlar_preload_dlsym() first, and returns what that says unless it is NULL.
+ */
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, @function\n"
+        "dlsym:\n"
+        ".cfi_startproc\n"
+        "    endbr64\n"
+        "    pushq %rdi\n"
+        ".cfi_adjust_cfa_offset 8\n"
+        "    pushq %rsi\n"
+        ".cfi_adjust_cfa_offset 8\n"
+        "    subq $8, %rsp\n"
+        ".cfi_adjust_cfa_offset 8\n"
+        "    call ashlar_preload_dlsym\n"
+        "    addq $8, %rsp\n"
+        ".cfi_adjust_cfa_offset -8\n"
+        "    popq %rsi\n"
+        ".cfi_adjust_cfa_offset -8\n"
+        "    popq %rdi\n"
+        ".cfi_adjust_cfa_offset -8\n"
+        "    cmpq $1, %rax\n"
+        "    ja 1f\n"
+        "    je 2f\n"
+        "    jmp *ashlar_preload_real_dlsym(%rip)\n"
+        "2:  xorl %eax, %eax\n"
+        "1:  ret\n"
+        ".cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, %function\n"
+        "dlsym:\n"
+        ".cfi_startproc\n"
+        "    stp x29, x30, [sp, #-32]!\n"
+        ".cfi_def_cfa_offset 32\n"
+        ".cfi_offset 29, -32\n"
+        ".cfi_offset 30, -24\n"
+        "    stp x0, x1, [sp, #16]\n"
+        "    bl ashlar_preload_dlsym\n"
+        "    mov x9, x0\n"
+        "    ldp x0, x1, [sp, #16]\n"
+        "    ldp x29, x30, [sp], #32\n"
+        ".cfi_restore 30\n"
+        ".cfi_restore 29\n"
+        ".cfi_def_cfa_offset 0\n"
+        "    cmp x9, #1\n"
+        "    b.hi 1f\n"
+        "    b.eq 2f\n"
+        "    adrp x9, ashlar_preload_real_dlsym\n"
+        "    ldr x9, [x9, #:lo12:ashlar_preload_real_dlsym]\n"
+        "    br x9\n"
+        "2:  mov x9, #0\n"
+        "1:  mov x0, x9\n"
+        "    ret\n"
+        ".cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
+#else
+#error "preload_find.c: the jump of this processor is wanted here"
+#endif
+
+/* ---- cuGetProcAddress ---- */
+
+/* What the driver has found is ours if it is one of those, as a driver of that version has it. */
+static void stand_in_for(const char *symbol, void **address, int version,
+                         unsigned long long flags) {
+    const stand_in *best = NULL;
+    if (symbol == NULL || address == NULL || *address == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < STAND_INS; i++) {
+        const stand_in *s = &stand_ins[i];
+        if (strcmp(s->symbol, symbol) != 0 || version < s->version ||
+            (s->is_per_thread && (flags & PER_THREAD_STREAM) == 0)) {
+            continue;
+        }
+        const bool is_better =
+            best == NULL || s->is_per_thread > best->is_per_thread || s->version > best->version;
+        best = is_better ? s : best;
+    }
+    if (best != NULL) {
+        *address = function_of(best);
+    }
+}
+
+cu_result cuGetProcAddress_v2(const char *symbol, void **address, int version,
+                              unsigned long long flags, unsigned int *found) {
+    const cu_result result =
+        ashlar_real_cuGetProcAddress_v2(symbol, address, version, flags, found);
+    if (result == CU_SUCCESS && ashlar_preload_begin()) {
+        ashlar_preload_end();
+        stand_in_for(symbol, address, version, flags);
+    }
+    return result;
+}
+
+cu_result cuGetProcAddress(const char *symbol, void **address, int version,
+                           unsigned long long flags) {
+    const cu_result result = ashlar_real_cuGetProcAddress(symbol, address, version, flags);
+    if (result == CU_SUCCESS && ashlar_preload_begin()) {
+        ashlar_preload_end();
+        stand_in_for(symbol, address, version, flags);
+    }
+    return result;
+}
+
+/* ---- the driver's own ---- */
+
+/* The library is the one that the program, or its runtime, has; there it was before the call. */
+static void *find_in_driver(const char *name) {
+    static _Atomic(void *) library;
+    void *handle = atomic_load(&library);
+    if (handle == NULL) {
+        handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        atomic_store(&library, handle);
+    }
+    return handle == NULL ? NULL : real_dlsym()(handle, name);
+}
+
+#define REAL(name, params, args)                                              \
+    cu_result ashlar_real_##name params {                                     \
+        static _Atomic(void *) found_;                                        \
+        cu_result(*function_) params;                                         \
+        void *address_ = atomic_load_explicit(&found_, memory_order_acquire); \
+        if (address_ == NULL) {                                               \
+            address_ = find_in_driver(#name);                                 \
+            atomic_store_explicit(&found_, address_, memory_order_release);   \
+        }                                                                     \
+        memcpy(&function_, &address_, sizeof function_);                      \
+        return function_ == NULL ? CU_NOT_SUPPORTED : function_ args;         \
+    }
+
+#define X(name, symbol, version, is_ptsz, params, args) REAL(name, params, args)
+ASHLAR_PRELOAD_MAP(X)
+#undef X
+ASHLAR_PRELOAD_NEEDED_MAP(REAL)
+
+/* ---- whose call it is ---- */
+
+static _Thread_local int depth;
+
+bool ashlar_preload_begin(void) {
+    if (depth > 0 || ashlar_preload_options_get()->is_off || ashlar_dropin_is_forked()) {
+        return false;
+    }
+    depth++;
+    return true;
+}
+
+void ashlar_preload_end(void) {
+    depth--;
+}
+
+ashlar_frees *ashlar_preload_here(void) {
+    cu_context current = NULL;
+    cu_device ordinal = -1;
+    ashlar_frees *frees = NULL;
+    if (ashlar_real_cuCtxGetCurrent(&current) != CU_SUCCESS || current == NULL ||
+        ashlar_real_cuCtxGetDevice(&ordinal) != CU_SUCCESS ||
+        ashlar_frees_of(ordinal, &frees) != ASHLAR_OK) {
+        return NULL;
+    }
+    if (ashlar_preload_options_get()->is_unsafe) {
+        ashlar_frees_trust_all(frees);
+    }
+    return ashlar_frees_device(frees)->context == current ? frees : NULL;
+}

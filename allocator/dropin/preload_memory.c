@@ -1,0 +1,199 @@
+/* preload_memory.c - memory that a program asks of the driver, from our allocators. */
+#include "preload.h"
+
+#include "checked.h"
+#include "devices.h"
+
+/* What cuMemAllocPitch() makes a row a multiple of on every device there is. */
+#define PITCH_ALIGN ((size_t)512)
+
+/* "Per-thread default stream" is what NULL means to functions whose names end in _ptsz. */
+static cu_stream per_thread(cu_stream stream) {
+    return stream == NULL ? (cu_stream)(uintptr_t)CU_STREAM_PER_THREAD : stream;
+}
+
+/*
+ * How a call ends that asked for memory. True: *result is the program's. False: the driver is to be
+ * asked, which also knows best what is wrong with it.
+ */
+static bool is_answered(ashlar_status status, cu_result *result) {
+    *result = status == ASHLAR_OK ? CU_SUCCESS : CU_OUT_OF_MEMORY;
+    return status == ASHLAR_OK || status == ASHLAR_ENOMEM || status == ASHLAR_EHOSTMEM;
+}
+
+/* ---- for any stream ---- */
+
+/* False: the driver is to be asked. */
+static bool take(cu_ptr *ptr, size_t bytes, cu_result *result) {
+    if (ptr == NULL || bytes == 0 || !ashlar_preload_begin()) {
+        return false;
+    }
+    void *block = NULL;
+    ashlar_frees *here = ashlar_preload_here();
+    const bool is_ours =
+        here != NULL && is_answered(ashlar_frees_alloc(here, bytes, &block), result);
+    ashlar_preload_end();
+    if (is_ours && block != NULL) {
+        *ptr = ashlar_ptr_in(block);
+    }
+    return is_ours;
+}
+
+cu_result cuMemAlloc_v2(cu_ptr *ptr, size_t bytes) {
+    cu_result result;
+    if (take(ptr, bytes, &result)) {
+        return result;
+    }
+    ashlar_preload_note_passed();
+    return ashlar_real_cuMemAlloc_v2(ptr, bytes);
+}
+
+cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t height,
+                             unsigned int element) {
+    size_t row, bytes;
+    cu_result result;
+    const bool is_valid = pitch != NULL && (element == 4 || element == 8 || element == 16) &&
+                          ashlar_align_up(width, PITCH_ALIGN, &row) &&
+                          ashlar_mul(row, height, &bytes);
+    if (!is_valid || !take(ptr, bytes, &result)) {
+        ashlar_preload_note_passed();
+        return ashlar_real_cuMemAllocPitch_v2(ptr, pitch, width, height, element);
+    }
+    if (result == CU_SUCCESS) {
+        *pitch = row;
+    }
+    return result;
+}
+
+/* Give the block to the device that has it, if one does. Damage is found after the free. */
+static bool give(cu_ptr ptr, const cu_stream *stream) {
+    int ordinal = 0;
+    ashlar_status status = ASHLAR_EPOINTER;
+    if (ptr == 0 || !ashlar_preload_begin()) {
+        return false;
+    }
+    void *block = ashlar_ptr_out(ptr);
+    for (ashlar_frees *f = ashlar_frees_next(&ordinal, block);
+         f != NULL && status == ASHLAR_EPOINTER; f = ashlar_frees_next(&ordinal, block)) {
+        status = stream == NULL ? ashlar_frees_free(f, block)
+                                : ashlar_free_on(ashlar_frees_allocator(f), block, *stream);
+    }
+    ashlar_preload_end();
+    return status == ASHLAR_OK || status == ASHLAR_EDAMAGE;
+}
+
+cu_result cuMemFree_v2(cu_ptr ptr) {
+    return give(ptr, NULL) ? CU_SUCCESS : ashlar_real_cuMemFree_v2(ptr);
+}
+
+/* ---- in the order of a stream ---- */
+
+static bool is_captured(cu_stream stream) {
+    unsigned int status = CU_CAPTURE_NONE;
+    return ashlar_real_cuStreamIsCapturing(stream, &status) == CU_SUCCESS &&
+           status != CU_CAPTURE_NONE;
+}
+
+/* A stream of the device's primary context, or a default one; a driver may be unable to tell. */
+static bool is_of(const ashlar_frees *frees, cu_stream stream) {
+    cu_context context = NULL;
+    return (uintptr_t)stream <= CU_STREAM_PER_THREAD ||
+           ashlar_real_cuStreamGetCtx(stream, &context) != CU_SUCCESS ||
+           context == ashlar_frees_device(frees)->context;
+}
+
+static bool take_on(cu_ptr *ptr, size_t bytes, cu_stream stream, cu_result *result) {
+    if (ptr == NULL || bytes == 0 || !ashlar_preload_begin()) {
+        return false;
+    }
+    void *block = NULL;
+    ashlar_frees *here = ashlar_preload_here();
+    const bool is_ours = here != NULL && is_of(here, stream) && !is_captured(stream) &&
+                         is_answered(ashlar_frees_alloc_on(here, bytes, stream, &block), result);
+    ashlar_preload_end();
+    if (is_ours && block != NULL) {
+        *ptr = ashlar_ptr_in(block);
+    }
+    return is_ours;
+}
+
+cu_result cuMemAllocAsync(cu_ptr *ptr, size_t bytes, cu_stream stream) {
+    cu_result result;
+    if (take_on(ptr, bytes, stream, &result)) {
+        return result;
+    }
+    ashlar_preload_note_passed();
+    return ashlar_real_cuMemAllocAsync(ptr, bytes, stream);
+}
+
+cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
+    cu_result result;
+    if (take_on(ptr, bytes, per_thread(stream), &result)) {
+        return result;
+    }
+    ashlar_preload_note_passed();
+    return ashlar_real_cuMemAllocAsync_ptsz(ptr, bytes, stream);
+}
+
+/* A free in a capture would have to happen at each launch: of ours, the driver refuses it. */
+cu_result cuMemFreeAsync(cu_ptr ptr, cu_stream stream) {
+    return !is_captured(stream) && give(ptr, &stream) ? CU_SUCCESS
+                                                      : ashlar_real_cuMemFreeAsync(ptr, stream);
+}
+
+cu_result cuMemFreeAsync_ptsz(cu_ptr ptr, cu_stream stream) {
+    const cu_stream named = per_thread(stream);
+    return !is_captured(named) && give(ptr, &named) ? CU_SUCCESS
+                                                    : ashlar_real_cuMemFreeAsync_ptsz(ptr, stream);
+}
+
+/* ---- questions ---- */
+
+/* Free for the program is also what is reserved here and in no block. */
+cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
+    const cu_result result = ashlar_real_cuMemGetInfo_v2(free_bytes, total_bytes);
+    if (result != CU_SUCCESS || !ashlar_preload_begin()) {
+        return result;
+    }
+    const ashlar_frees *here = ashlar_preload_here();
+    if (here != NULL) {
+        const size_t room = *total_bytes - *free_bytes, spare = ashlar_frees_spare_bytes(here);
+        *free_bytes += spare < room ? spare : room;
+    }
+    ashlar_preload_end();
+    return result;
+}
+
+/* As the program sees it, an allocation is the block. */
+static bool find_block(cu_ptr ptr, cu_ptr *base, size_t *bytes) {
+    int ordinal = 0;
+    void *block = NULL;
+    size_t block_bytes = 0;
+    ashlar_status status = ASHLAR_EPOINTER;
+    if (!ashlar_preload_begin()) {
+        return false;
+    }
+    const void *at = ashlar_ptr_out(ptr);
+    for (ashlar_frees *f = ashlar_frees_next(&ordinal, at); f != NULL && status != ASHLAR_OK;
+         f = ashlar_frees_next(&ordinal, at)) {
+        status = ashlar_find_around(ashlar_frees_allocator(f), at, &block, &block_bytes);
+    }
+    ashlar_preload_end();
+    if (status == ASHLAR_OK && base != NULL) {
+        *base = ashlar_ptr_in(block);
+    }
+    if (status == ASHLAR_OK && bytes != NULL) {
+        *bytes = block_bytes;
+    }
+    return status == ASHLAR_OK;
+}
+
+cu_result cuMemGetAddressRange_v2(cu_ptr *base, size_t *bytes, cu_ptr ptr) {
+    return find_block(ptr, base, bytes) ? CU_SUCCESS
+                                        : ashlar_real_cuMemGetAddressRange_v2(base, bytes, ptr);
+}
+
+cu_result cuIpcGetMemHandle(void *handle, cu_ptr ptr) {
+    return find_block(ptr, NULL, NULL) ? CU_NOT_SUPPORTED
+                                       : ashlar_real_cuIpcGetMemHandle(handle, ptr);
+}

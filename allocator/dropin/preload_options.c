@@ -1,0 +1,104 @@
+/* preload_options.c - what ASHLAR_PRELOAD asks for, and the report at the end of the process. */
+#include "preload.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "devices.h"
+#include "parse.h"
+
+enum { LINE_BYTES = 256 };
+
+/* One write, so that lines of several processes do not mix. */
+static void write_line(const char *line, int length) {
+    const ssize_t written = length > 0 ? write(STDERR_FILENO, line, (size_t)length) : 0;
+    (void)written; /* there is nobody to tell */
+}
+
+/* ---- options ---- */
+
+static ashlar_preload_options options;
+
+static void read_word(ashlar_piece word) {
+    char shown[ASHLAR_SHOWN_BYTES], line[LINE_BYTES];
+    if (ashlar_piece_is(word, "off")) {
+        options.is_off = true;
+    } else if (ashlar_piece_is(word, "report")) {
+        options.reports = true;
+    } else if (ashlar_piece_is(word, "unsafe")) {
+        options.is_unsafe = true;
+    } else if (!ashlar_piece_is(word, "on")) {
+        options.is_off = true;
+        write_line(line, snprintf(line, sizeof line,
+                                  "ashlar-preload: ASHLAR_PRELOAD: \"%s\" is none of on, off, "
+                                  "report, unsafe; taken for off\n",
+                                  ashlar_piece_show(word, shown)));
+    }
+}
+
+static void read_options(void) {
+    const char *text = getenv("ASHLAR_PRELOAD");
+    ashlar_piece rest = ashlar_piece_of(text == NULL ? "" : text);
+    while (rest.bytes > 0) {
+        read_word(ashlar_piece_cut(&rest, ','));
+    }
+}
+
+const ashlar_preload_options *ashlar_preload_options_get(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_options);
+    return &options;
+}
+
+/* ---- the report ---- */
+
+typedef struct totals {
+    uint64_t allocations, mapped, live_peak_bytes, reserved_peak_bytes;
+} totals;
+
+static _Atomic uint64_t passed;
+static totals given_up; /* devices that were reset; no thread is in them */
+
+void ashlar_preload_note_passed(void) {
+    atomic_fetch_add_explicit(&passed, 1, memory_order_relaxed);
+}
+
+static void add(totals *sum, const ashlar_frees *frees) {
+    ashlar_stats stats;
+    ashlar_stats_read(ashlar_frees_allocator(frees), &stats);
+    sum->allocations += stats.alloc_count;
+    sum->mapped += stats.served_mapped;
+    sum->live_peak_bytes += stats.live_peak_bytes;
+    sum->reserved_peak_bytes += stats.reserved_peak_bytes;
+}
+
+void ashlar_preload_add_to_report(const ashlar_frees *frees) {
+    add(&given_up, frees);
+}
+
+/* When the process ends, after its own handlers. No driver call: the driver may be gone. */
+__attribute__((destructor)) static void report(void) {
+    char line[LINE_BYTES];
+    totals sum = given_up;
+    if (!options.reports || options.is_off || ashlar_dropin_is_forked()) {
+        return;
+    }
+    for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
+        const ashlar_frees *frees = ashlar_frees_peek(i);
+        if (frees != NULL) {
+            add(&sum, frees);
+        }
+    }
+    write_line(line,
+               snprintf(line, sizeof line,
+                        "ashlar-preload: %llu allocations, %llu of them took memory from the "
+                        "driver; at most %llu bytes live, %llu reserved; %llu went to the driver\n",
+                        (unsigned long long)sum.allocations, (unsigned long long)sum.mapped,
+                        (unsigned long long)sum.live_peak_bytes,
+                        (unsigned long long)sum.reserved_peak_bytes,
+                        (unsigned long long)atomic_load(&passed)));
+}

@@ -1,0 +1,150 @@
+/* preload_streams.c - what a program does with streams and contexts that memory depends on. */
+#include "preload.h"
+
+#include "devices.h"
+
+/* ---- streams ---- */
+
+/* A blocking one is covered by the legacy stream. */
+static cu_result note_made(cu_result result, const cu_stream *stream, unsigned int flags) {
+    if (result != CU_SUCCESS || (flags & CU_STREAM_UNORDERED) == 0 || !ashlar_preload_begin()) {
+        return result;
+    }
+    ashlar_frees *here = ashlar_preload_here();
+    if (here != NULL) {
+        ashlar_frees_add_stream(here, *stream);
+    }
+    ashlar_preload_end();
+    return result;
+}
+
+cu_result cuStreamCreate(cu_stream *stream, unsigned int flags) {
+    return note_made(ashlar_real_cuStreamCreate(stream, flags), stream, flags);
+}
+
+cu_result cuStreamCreateWithPriority(cu_stream *stream, unsigned int flags, int priority) {
+    return note_made(ashlar_real_cuStreamCreateWithPriority(stream, flags, priority), stream,
+                     flags);
+}
+
+/* It is of a context of its own, which the legacy stream does not come after. */
+cu_result cuGreenCtxStreamCreate(cu_stream *stream, cu_green_context context, unsigned int flags,
+                                 int priority) {
+    const cu_result result = ashlar_real_cuGreenCtxStreamCreate(stream, context, flags, priority);
+    if (result == CU_SUCCESS && ashlar_preload_begin()) {
+        for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
+            ashlar_frees *frees = ashlar_frees_peek(i);
+            if (frees != NULL) {
+                ashlar_frees_distrust_streams(frees);
+            }
+        }
+        ashlar_preload_end();
+    }
+    return result;
+}
+
+cu_result cuStreamDestroy_v2(cu_stream stream) {
+    if ((uintptr_t)stream > CU_STREAM_PER_THREAD && ashlar_preload_begin()) {
+        for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
+            ashlar_frees *frees = ashlar_frees_peek(i); /* it is nothing to the other devices */
+            if (frees != NULL) {
+                ashlar_frees_end_stream(frees, stream);
+            }
+        }
+        ashlar_preload_end();
+    }
+    return ashlar_real_cuStreamDestroy_v2(stream);
+}
+
+/* ---- captures ---- */
+
+static ashlar_frees *here(void) {
+    ashlar_frees *frees = NULL;
+    if (ashlar_preload_begin()) {
+        frees = ashlar_preload_here();
+        ashlar_preload_end();
+    }
+    return frees;
+}
+
+/* From before the capture is there until it is known to be over. */
+static ashlar_frees *begin_capture(void) {
+    ashlar_frees *frees = here();
+    if (frees != NULL) {
+        ashlar_frees_begin_capture(frees);
+    }
+    return frees;
+}
+
+static cu_result note_begun(cu_result result, ashlar_frees *frees) {
+    if (result != CU_SUCCESS && frees != NULL) {
+        ashlar_frees_end_capture(frees);
+    }
+    return result;
+}
+
+cu_result cuStreamBeginCapture_v2(cu_stream stream, unsigned int mode) {
+    ashlar_frees *frees = begin_capture();
+    return note_begun(ashlar_real_cuStreamBeginCapture_v2(stream, mode), frees);
+}
+
+cu_result cuStreamBeginCapture_v2_ptsz(cu_stream stream, unsigned int mode) {
+    ashlar_frees *frees = begin_capture();
+    return note_begun(ashlar_real_cuStreamBeginCapture_v2_ptsz(stream, mode), frees);
+}
+
+cu_result cuStreamBeginCaptureToGraph(cu_stream stream, cu_graph graph, const void *nodes,
+                                      const void *edges, size_t count, unsigned int mode) {
+    ashlar_frees *frees = begin_capture();
+    return note_begun(
+        ashlar_real_cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), frees);
+}
+
+cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph graph, const void *nodes,
+                                           const void *edges, size_t count, unsigned int mode) {
+    ashlar_frees *frees = begin_capture();
+    return note_begun(
+        ashlar_real_cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode),
+        frees);
+}
+
+/* Whatever else it says, the capture is over. */
+static bool goes_on(cu_result result) {
+    return result == CU_INVALID_VALUE || result == CU_INVALID_HANDLE ||
+           result == CU_ILLEGAL_STATE || result == CU_STREAM_CAPTURE_UNMATCHED ||
+           result == CU_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+static cu_result note_ended(cu_result result) {
+    ashlar_frees *frees = goes_on(result) ? NULL : here();
+    if (frees != NULL) {
+        ashlar_frees_end_capture(frees);
+    }
+    return result;
+}
+
+cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph) {
+    return note_ended(ashlar_real_cuStreamEndCapture(stream, graph));
+}
+
+cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph) {
+    return note_ended(ashlar_real_cuStreamEndCapture_ptsz(stream, graph));
+}
+
+/* ---- contexts ---- */
+
+/*
+ * All memory of the context goes, whoever has it. Ours would stay, and be mapped where nobody knows
+ * of it: so it goes first, and what is freed later is the driver's to refuse.
+ */
+cu_result cuDevicePrimaryCtxReset_v2(cu_device device) {
+    if (ashlar_preload_begin()) {
+        const ashlar_frees *frees = ashlar_frees_peek(device);
+        if (frees != NULL) {
+            ashlar_preload_add_to_report(frees);
+            ashlar_frees_give_up(device);
+        }
+        ashlar_preload_end();
+    }
+    return ashlar_real_cuDevicePrimaryCtxReset_v2(device);
+}

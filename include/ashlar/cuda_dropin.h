@@ -1,0 +1,158 @@
+/*
+ * cuda_dropin.h - a program's cudaMalloc() and cudaFree() become ashlar's, file by file:
+ *
+ *     #include <cuda_runtime.h>        // or cuda_runtime_api.h
+ *     #include <ashlar/cuda_dropin.h>
+ *
+ * in C or C++, and -lashlar. From there on in the file cudaMalloc, cudaFree, cudaMallocAsync,
+ * cudaFreeAsync and cudaMemGetInfo are ours, with CUDA's parameters and result codes. Files without
+ * the include may be mixed in: what is not ours is passed on to CUDA; but memory that is ours must
+ * be freed where the include is. An unmodified program uses libashlar-preload.so instead.
+ *
+ * cudaFree() promises that all work submitted before it is over when the memory is used next, on
+ * whatever stream. Which streams there are is not known here: so freed memory gathers, and when
+ * memory is wanted that is not free, the host waits once for the device, for all of it (CUDA's own
+ * waits at each free). cudaMallocAsync() and cudaFreeAsync() wait for nothing, as CUDA's do not.
+ * cudaMallocHost() and cudaFreeHost() stay CUDA's; pools of page-locked memory are in pinned.h.
+ *
+ * Devices have an allocator each, with the options of the environment's ASHLAR_CONF, in the
+ * device's primary context, made at the first allocation and kept to the end: it does not survive
+ * cudaDeviceReset(). What is captured is left to CUDA where cudaMallocAsync() is called;
+ * cudaMalloc() may not be called while any stream is captured.
+ */
+#ifndef ASHLAR_CUDA_DROPIN_H
+#define ASHLAR_CUDA_DROPIN_H
+
+#if !defined(__CUDA_RUNTIME_API_H__)
+#error "include cuda_runtime.h, or cuda_runtime_api.h, before ashlar/cuda_dropin.h"
+#endif
+
+#include <stddef.h>
+
+#include <ashlar/device.h>
+#include <ashlar/export.h>
+
+ASHLAR_BEGIN_DECLS
+
+/*
+ * What stands behind the names, for who would rather call it. The result is a cudaError_t, or
+ * ASHLAR_CUDA_ASK: the call is CUDA's to answer. The thread's last error is not changed.
+ *
+ * device   an ordinal of the runtime
+ * bytes    above 0
+ * stream   of the device; its per-thread default stream is cudaStreamPerThread
+ *
+ * Threads: any.
+ */
+enum { ASHLAR_CUDA_ASK = -1 };
+ASHLAR_API int ashlar_cuda_malloc(int device, void **ptr, size_t bytes);
+ASHLAR_API int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, ashlar_stream stream);
+ASHLAR_API int ashlar_cuda_free(void *ptr);
+ASHLAR_API int ashlar_cuda_free_async(void *ptr, ashlar_stream stream);
+
+/* Bytes reserved for the device and in no block, which a program may count as free. Threads: any.
+ */
+ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
+
+ASHLAR_END_DECLS
+
+/* More than any device has: asked for it, the runtime remembers the same error as we return. */
+#define ASHLAR_CUDA_TOO_MUCH ((size_t)1 << 62)
+
+static inline cudaStream_t ashlar_cuda_stream(cudaStream_t stream) {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+    return stream == NULL ? cudaStreamPerThread : stream;
+#else
+    return stream;
+#endif
+}
+
+static inline int ashlar_cuda_is_captured(cudaStream_t stream) {
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+           status != cudaStreamCaptureStatusNone;
+}
+
+/* cudaMalloc(&ptr, 0) is no error, and allocates nothing. */
+static inline cudaError_t ashlar_cudaMalloc(void **ptr, size_t bytes) {
+    int device = 0;
+    int result = ASHLAR_CUDA_ASK;
+    if (ptr != NULL && bytes != 0 && cudaGetDevice(&device) == cudaSuccess) {
+        result = ashlar_cuda_malloc(device, ptr, bytes);
+    }
+    if (result == cudaErrorMemoryAllocation) {
+        void *none = NULL;
+        return cudaMalloc(&none, ASHLAR_CUDA_TOO_MUCH);
+    }
+    return result == ASHLAR_CUDA_ASK ? cudaMalloc(ptr, bytes) : (cudaError_t)result;
+}
+
+static inline cudaError_t ashlar_cudaFree(void *ptr) {
+    const int result = ptr == NULL ? ASHLAR_CUDA_ASK : ashlar_cuda_free(ptr);
+    return result == ASHLAR_CUDA_ASK ? cudaFree(ptr) : (cudaError_t)result;
+}
+
+static inline cudaError_t ashlar_cudaMallocAsync(void **ptr, size_t bytes, cudaStream_t stream) {
+    int device = 0;
+    int result = ASHLAR_CUDA_ASK;
+    if (ptr != NULL && bytes != 0 && !ashlar_cuda_is_captured(stream) &&
+        cudaGetDevice(&device) == cudaSuccess) {
+        result = ashlar_cuda_malloc_async(device, ptr, bytes, ashlar_cuda_stream(stream));
+    }
+    if (result == cudaErrorMemoryAllocation) {
+        void *none = NULL;
+        return cudaMalloc(&none, ASHLAR_CUDA_TOO_MUCH);
+    }
+    return result == ASHLAR_CUDA_ASK ? cudaMallocAsync(ptr, bytes, stream) : (cudaError_t)result;
+}
+
+static inline cudaError_t ashlar_cudaFreeAsync(void *ptr, cudaStream_t stream) {
+    const int result = ptr == NULL || ashlar_cuda_is_captured(stream)
+                           ? ASHLAR_CUDA_ASK
+                           : ashlar_cuda_free_async(ptr, ashlar_cuda_stream(stream));
+    return result == ASHLAR_CUDA_ASK ? cudaFreeAsync(ptr, stream) : (cudaError_t)result;
+}
+
+static inline cudaError_t ashlar_cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+    int device = 0;
+    cudaError_t error = cudaMemGetInfo(free_bytes, total_bytes);
+    if (error == cudaSuccess) {
+        error = cudaGetDevice(&device);
+    }
+    if (error == cudaSuccess) {
+        const size_t spare = ashlar_cuda_spare_bytes(device);
+        const size_t room = *total_bytes - *free_bytes;
+        *free_bytes += spare < room ? spare : room;
+    }
+    return error;
+}
+
+#if defined(__cplusplus)
+/* As cuda_runtime.h has them for C++. */
+template <class T> static inline cudaError_t ashlar_cudaMalloc(T **ptr, size_t bytes) {
+    return ashlar_cudaMalloc((void **)(void *)ptr, bytes);
+}
+
+template <class T>
+static inline cudaError_t ashlar_cudaMallocAsync(T **ptr, size_t bytes, cudaStream_t stream) {
+    return ashlar_cudaMallocAsync((void **)(void *)ptr, bytes, stream);
+}
+
+/* From a pool that the program names: CUDA's. */
+template <class T>
+static inline cudaError_t ashlar_cudaMallocAsync(T **ptr, size_t bytes, cudaMemPool_t pool,
+                                                 cudaStream_t stream) {
+    return cudaMallocFromPoolAsync((void **)(void *)ptr, bytes, pool, stream);
+}
+#endif
+
+/* The runtime's own header makes macros of some, for per-thread default streams. */
+#undef cudaMallocAsync
+#undef cudaFreeAsync
+#define cudaMalloc ashlar_cudaMalloc
+#define cudaFree ashlar_cudaFree
+#define cudaMallocAsync ashlar_cudaMallocAsync
+#define cudaFreeAsync ashlar_cudaFreeAsync
+#define cudaMemGetInfo ashlar_cudaMemGetInfo
+
+#endif /* ASHLAR_CUDA_DROPIN_H */

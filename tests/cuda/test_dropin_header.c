@@ -1,0 +1,125 @@
+/*
+ * test_dropin_header.c - a C program with ashlar/cuda_dropin.h, on the CUDA of the tests.
+ */
+#include "check.h"
+
+#include <cuda_runtime_api.h>
+
+#include <ashlar/cuda_dropin.h>
+#include <dlfcn.h>
+#include <string.h>
+
+#define MIB ((size_t)1 << 20)
+
+/* In a file without the header (dropin_plain.c). */
+cudaError_t plain_malloc(void **ptr, size_t bytes);
+cudaError_t plain_free(void *ptr);
+/* In a C++ file with it (dropin_templates.cpp). */
+int templates_hold(void);
+
+static unsigned long long memory_calls(void) {
+    unsigned long long (*calls)(void) = NULL;
+    void *address = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "ashlar_fake_memory_calls");
+    memcpy(&calls, &address, sizeof calls);
+    return calls();
+}
+
+static void steps_take_nothing_from_the_driver_after_the_first(void) {
+    unsigned long long after_first = 0;
+    cudaStream_t stream;
+    REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    for (int i = 0; i < 10; i++) {
+        void *a = NULL, *b = NULL;
+        unsigned char byte = 0;
+        CHECK(cudaMalloc(&a, MIB) == cudaSuccess);
+        CHECK(cudaMallocAsync(&b, MIB, stream) == cudaSuccess);
+        CHECK(cudaMemsetAsync(a, i, MIB, stream) == cudaSuccess);
+        CHECK(cudaMemcpyAsync(b, a, MIB, cudaMemcpyDeviceToDevice, stream) == cudaSuccess);
+        CHECK(cudaMemcpyAsync(&byte, b, 1, cudaMemcpyDeviceToHost, stream) == cudaSuccess);
+        CHECK(cudaStreamSynchronize(stream) == cudaSuccess && byte == i);
+        CHECK(cudaFreeAsync(b, stream) == cudaSuccess);
+        CHECK(cudaFree(a) == cudaSuccess);
+        after_first = i == 0 ? memory_calls() : after_first;
+    }
+    CHECK(memory_calls() == after_first);
+    CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+}
+
+/* The device has 64 MiB, and runs work as late as it may. */
+static void memory_freed_under_a_streams_work_is_safe(void) {
+    cudaStream_t slow, fast;
+    REQUIRE(cudaStreamCreateWithFlags(&slow, cudaStreamNonBlocking) == cudaSuccess);
+    REQUIRE(cudaStreamCreateWithFlags(&fast, cudaStreamNonBlocking) == cudaSuccess);
+    for (int i = 0; i < 5; i++) {
+        void *before = NULL, *after = NULL;
+        unsigned char byte = 0;
+        CHECK(cudaMalloc(&before, 40 * MIB) == cudaSuccess);
+        CHECK(cudaMemsetAsync(before, 1, MIB, slow) == cudaSuccess);
+        CHECK(cudaFree(before) == cudaSuccess);
+        CHECK(cudaMalloc(&after, 40 * MIB) == cudaSuccess);
+        CHECK(cudaMemsetAsync(after, 2, MIB, fast) == cudaSuccess);
+        CHECK(cudaDeviceSynchronize() == cudaSuccess);
+        CHECK(cudaMemcpy(&byte, after, 1, cudaMemcpyDeviceToHost) == cudaSuccess && byte == 2);
+        CHECK(cudaFree(after) == cudaSuccess);
+    }
+    CHECK(cudaStreamDestroy(slow) == cudaSuccess && cudaStreamDestroy(fast) == cudaSuccess);
+}
+
+static void errors_are_cudas_and_remembered(void) {
+    void *ptr = NULL;
+    CHECK(cudaMalloc(&ptr, 1000 * MIB) == cudaErrorMemoryAllocation && ptr == NULL);
+    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+    CHECK(cudaMallocAsync(&ptr, 1000 * MIB, NULL) == cudaErrorMemoryAllocation && ptr == NULL);
+    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation && cudaGetLastError() == cudaSuccess);
+    CHECK(cudaMalloc(&ptr, MIB) == cudaSuccess);
+    CHECK(cudaFree((char *)ptr + 512) == cudaErrorInvalidValue);
+    CHECK(cudaFree(ptr) == cudaSuccess);
+    CHECK(cudaFree(ptr) == cudaErrorInvalidValue);
+    CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+    CHECK(cudaFree(NULL) == cudaSuccess && cudaFreeAsync(NULL, NULL) == cudaSuccess);
+    CHECK(cudaMalloc(&ptr, 0) == cudaSuccess);
+}
+
+static void what_is_not_ours_goes_to_cuda(void) {
+    void *plain = NULL, *ours = NULL, *captured = NULL;
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    REQUIRE(plain_malloc(&plain, MIB) == cudaSuccess);
+    CHECK(cudaFree(plain) == cudaSuccess);
+    REQUIRE(cudaMalloc(&ours, MIB) == cudaSuccess);
+    CHECK(plain_free(ours) == cudaErrorInvalidValue);
+    CHECK(cudaFree(ours) == cudaSuccess);
+    REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed) == cudaSuccess);
+    const unsigned long long calls = memory_calls();
+    (void)cudaMallocAsync(&captured, MIB, stream);
+    CHECK(memory_calls() > calls); /* the tests' libcuda knows no memory nodes */
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+    CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+    (void)cudaGetLastError();
+}
+
+static void what_is_free_counts_what_is_kept(void) {
+    size_t before = 0, while_used = 0, after = 0, total = 0;
+    void *ptr = NULL;
+    CHECK(cudaMemGetInfo(&before, &total) == cudaSuccess);
+    CHECK(cudaMalloc(&ptr, 4 * MIB) == cudaSuccess);
+    CHECK(cudaMemGetInfo(&while_used, &total) == cudaSuccess && before - while_used == 4 * MIB);
+    CHECK(cudaFree(ptr) == cudaSuccess);
+    CHECK(cudaMemGetInfo(&after, &total) == cudaSuccess && after == before && after <= total);
+}
+
+static void templates_take_pointers_of_any_type(void) {
+    CHECK(templates_hold());
+}
+
+int main(void) {
+    RUN(steps_take_nothing_from_the_driver_after_the_first);
+    RUN(memory_freed_under_a_streams_work_is_safe);
+    RUN(errors_are_cudas_and_remembered);
+    RUN(what_is_not_ours_goes_to_cuda);
+    RUN(what_is_free_counts_what_is_kept);
+    RUN(templates_take_pointers_of_any_type);
+    return check_report();
+}

@@ -1,0 +1,39 @@
+/*
+ * program.h - what the programs of the preload's tests have in common: the calls they make, by
+ * whichever way they come to them, and the things they do with them.
+ *
+ * They know nothing of ashlar. Each prints what it finds and ends with 0 if all was as CUDA
+ * promises; shell_preload.sh runs them with and without libashlar-preload.so.
+ */
+#ifndef ASHLAR_TESTS_PRELOAD_PROGRAM_H
+#define ASHLAR_TESTS_PRELOAD_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* CUDA's calls; each returns CUDA's code, 0 for success. A stream is CUDA's handle. */
+typedef struct gpu {
+    int (*alloc)(void **ptr, size_t bytes);
+    int (*give)(void *ptr);
+    int (*alloc_on)(void **ptr, size_t bytes, void *stream);
+    int (*give_on)(void *ptr, void *stream);
+    int (*alloc_rows)(void **ptr, size_t *pitch, size_t width, size_t height);
+    int (*fill)(void *ptr, int value, size_t bytes, void *stream);
+    int (*read)(void *dst, const void *src, size_t bytes, void *stream); /* there on return */
+    int (*info)(size_t *free_bytes, size_t *total_bytes);
+    int (*make_stream)(void **stream, bool is_blocking);
+    int (*end_stream)(void *stream);
+    int (*wait)(void *stream);
+    int (*wait_all)(void);
+    int (*begin_capture)(void *stream); /* relaxed */
+    int (*end_capture)(void *stream);   /* and drop the graph */
+    int (*use)(void);                   /* make the device the calling thread's */
+    int (*reset)(void);
+} gpu;
+
+enum { OUT_OF_MEMORY = 2, INVALID_VALUE = 1 };
+
+/* Do what argv[1] names; the status of main(). */
+int run_program(const gpu *calls, int argc, char **argv);
+
+#endif /* ASHLAR_TESTS_PRELOAD_PROGRAM_H */

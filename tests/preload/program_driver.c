@@ -1,0 +1,201 @@
+/*
+ * program_driver.c - a program that calls the driver: found by dlopen() and, as the first word on
+ * its command line says, by dlsym() ("names") or cuGetProcAddress() ("procs").
+ */
+#include "program.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_abi.h"
+
+enum { VERSION = 12000 };
+
+/* What is called: field, cuGetProcAddress's name, the exported name, parameters. */
+#define CALLS(X)                                                                                \
+    X(init, cuInit, cuInit, (unsigned int flags))                                               \
+    X(retain, cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain,                               \
+      (cu_context * context, cu_device device))                                                 \
+    X(reset, cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (cu_device device))           \
+    X(set_current, cuCtxSetCurrent, cuCtxSetCurrent, (cu_context context))                      \
+    X(mem_alloc, cuMemAlloc, cuMemAlloc_v2, (cu_ptr * ptr, size_t bytes))                       \
+    X(mem_free, cuMemFree, cuMemFree_v2, (cu_ptr ptr))                                          \
+    X(mem_alloc_pitch, cuMemAllocPitch, cuMemAllocPitch_v2,                                     \
+      (cu_ptr * ptr, size_t * pitch, size_t width, size_t height, unsigned int element))        \
+    X(mem_alloc_async, cuMemAllocAsync, cuMemAllocAsync,                                        \
+      (cu_ptr * ptr, size_t bytes, cu_stream stream))                                           \
+    X(mem_free_async, cuMemFreeAsync, cuMemFreeAsync, (cu_ptr ptr, cu_stream stream))           \
+    X(mem_get_info, cuMemGetInfo, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes)) \
+    X(address_range, cuMemGetAddressRange, cuMemGetAddressRange_v2,                             \
+      (cu_ptr * base, size_t * bytes, cu_ptr ptr))                                              \
+    X(ipc_handle, cuIpcGetMemHandle, cuIpcGetMemHandle, (void *handle, cu_ptr ptr))             \
+    X(fill, cuMemsetD8Async, cuMemsetD8Async,                                                   \
+      (cu_ptr ptr, unsigned char value, size_t bytes, cu_stream stream))                        \
+    X(copy, cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2,                                            \
+      (void *dst, cu_ptr src, size_t bytes, cu_stream stream))                                  \
+    X(stream_create, cuStreamCreate, cuStreamCreate, (cu_stream * stream, unsigned int flags))  \
+    X(stream_destroy, cuStreamDestroy, cuStreamDestroy_v2, (cu_stream stream))                  \
+    X(stream_synchronize, cuStreamSynchronize, cuStreamSynchronize, (cu_stream stream))         \
+    X(synchronize, cuCtxSynchronize, cuCtxSynchronize, (void))                                  \
+    X(begin_capture, cuStreamBeginCapture, cuStreamBeginCapture_v2,                             \
+      (cu_stream stream, unsigned int mode))                                                    \
+    X(end_capture, cuStreamEndCapture, cuStreamEndCapture, (cu_stream stream, cu_graph * graph))
+
+static struct {
+#define X(field, symbol, name, params) cu_result(*field) params;
+    CALLS(X)
+#undef X
+} cu;
+
+typedef cu_result (*get_proc_fn)(const char *symbol, void **address, int version,
+                                 unsigned long long flags, unsigned int *found);
+
+static bool find_all(bool by_name) {
+    get_proc_fn get_proc = NULL;
+    unsigned int found;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *address = library == NULL ? NULL : dlsym(library, "cuGetProcAddress_v2");
+    if (address == NULL) {
+        return false;
+    }
+    memcpy(&get_proc, &address, sizeof address);
+#define X(field, symbol, name, params)                                          \
+    if (by_name) {                                                              \
+        address = dlsym(library, #name);                                        \
+    } else if (get_proc(#symbol, &address, VERSION, 0, &found) != CU_SUCCESS) { \
+        address = NULL;                                                         \
+    }                                                                           \
+    if (address == NULL) {                                                      \
+        return false;                                                           \
+    }                                                                           \
+    memcpy(&cu.field, &address, sizeof address);
+    CALLS(X)
+#undef X
+    return true;
+}
+
+static cu_ptr in(const void *ptr) {
+    return (cu_ptr)(uintptr_t)ptr;
+}
+
+static int out(cu_result result, const cu_ptr *taken, void **ptr) {
+    if (result == CU_SUCCESS) {
+        *ptr = (void *)(uintptr_t)*taken;
+    }
+    return (int)result;
+}
+
+static int alloc(void **ptr, size_t bytes) {
+    cu_ptr taken = 0;
+    return out(cu.mem_alloc(&taken, bytes), &taken, ptr);
+}
+
+static int give(void *ptr) {
+    return (int)cu.mem_free(in(ptr));
+}
+
+static int alloc_on(void **ptr, size_t bytes, void *stream) {
+    cu_ptr taken = 0;
+    return out(cu.mem_alloc_async(&taken, bytes, stream), &taken, ptr);
+}
+
+static int give_on(void *ptr, void *stream) {
+    return (int)cu.mem_free_async(in(ptr), stream);
+}
+
+static int alloc_rows(void **ptr, size_t *pitch, size_t width, size_t height) {
+    cu_ptr taken = 0;
+    return out(cu.mem_alloc_pitch(&taken, pitch, width, height, 4), &taken, ptr);
+}
+
+static int fill(void *ptr, int value, size_t bytes, void *stream) {
+    return (int)cu.fill(in(ptr), (unsigned char)value, bytes, stream);
+}
+
+static int read_back(void *dst, const void *src, size_t bytes, void *stream) {
+    const cu_result result = cu.copy(dst, in(src), bytes, stream);
+    return (int)(result == CU_SUCCESS ? cu.stream_synchronize(stream) : result);
+}
+
+/* Here too what a pointer is said to point into: the allocation, as it was asked for. */
+static int info(size_t *free_bytes, size_t *total_bytes) {
+    unsigned char handle[64];
+    cu_ptr ptr = 0, base = 0;
+    size_t bytes = 0;
+    const bool holds =
+        cu.mem_alloc(&ptr, 4 << 20) == CU_SUCCESS &&
+        cu.address_range(&base, &bytes, ptr + 5) == CU_SUCCESS && base == ptr && bytes == 4 << 20 &&
+        (cu.ipc_handle(handle, ptr) == CU_NOT_SUPPORTED) == (getenv("LD_PRELOAD") != NULL) &&
+        cu.mem_free(ptr) == CU_SUCCESS;
+    return holds ? (int)cu.mem_get_info(free_bytes, total_bytes) : -1;
+}
+
+static int make_stream(void **stream, bool is_blocking) {
+    cu_stream made = NULL;
+    const cu_result result =
+        cu.stream_create(&made, is_blocking ? CU_STREAM_BLOCKING : CU_STREAM_UNORDERED);
+    *stream = made;
+    return (int)result;
+}
+
+static int end_stream(void *stream) {
+    return (int)cu.stream_destroy(stream);
+}
+
+static int wait_for(void *stream) {
+    return (int)cu.stream_synchronize(stream);
+}
+
+static int wait_for_all(void) {
+    return (int)cu.synchronize();
+}
+
+static int begin_capture(void *stream) {
+    return (int)cu.begin_capture(stream, CU_CAPTURE_RELAXED);
+}
+
+static int end_capture(void *stream) {
+    cu_graph graph = NULL;
+    return (int)cu.end_capture(stream, &graph);
+}
+
+static int use(void) {
+    cu_context context = NULL;
+    cu_result result = cu.init(0);
+    result = result == CU_SUCCESS ? cu.retain(&context, 0) : result;
+    return (int)(result == CU_SUCCESS ? cu.set_current(context) : result);
+}
+
+static int reset(void) {
+    const cu_result result = cu.reset(0);
+    return result == CU_SUCCESS ? use() : (int)result;
+}
+
+int main(int argc, char **argv) {
+    static const gpu calls = {
+        .alloc = alloc,
+        .give = give,
+        .alloc_on = alloc_on,
+        .give_on = give_on,
+        .alloc_rows = alloc_rows,
+        .fill = fill,
+        .read = read_back,
+        .info = info,
+        .make_stream = make_stream,
+        .end_stream = end_stream,
+        .wait = wait_for,
+        .wait_all = wait_for_all,
+        .begin_capture = begin_capture,
+        .end_capture = end_capture,
+        .use = use,
+        .reset = reset,
+    };
+    if (argc < 2 || !find_all(strcmp(argv[1], "names") == 0)) {
+        printf("libcuda.so.1: functions are missing\n");
+        return 2;
+    }
+    return run_program(&calls, argc - 1, argv + 1);
+}
