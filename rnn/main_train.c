@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <ashlar/trace.h>
 
@@ -28,6 +29,7 @@ typedef struct command {
     ashlar_tags_options tags;
     ashlar_train_rule rule;
     const char *cell;
+    const char *dtype;
     const char *recompute;
     const char *device;
     const char *json;
@@ -60,6 +62,7 @@ static command defaults(bool is_tagger) {
                  .step_size = 1000,
                  .gamma = 0.1},
         .cell = ashlar_rnn_cell_name(ASHLAR_RNN_LSTM),
+        .dtype = "f32",
         .recompute = "0",
         .sample_bytes = 400,
         .threads = (size_t)ashlar_blas_threads(),
@@ -73,7 +76,7 @@ static command defaults(bool is_tagger) {
     return c;
 }
 
-enum { SHARED_COUNT = 45, OPTION_COUNT = SHARED_COUNT + ASHLAR_TAGS_OPTION_COUNT };
+enum { SHARED_COUNT = 46, OPTION_COUNT = SHARED_COUNT + ASHLAR_TAGS_OPTION_COUNT };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
@@ -94,6 +97,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"recompute", "K", text, &c->recompute, 0, 0,
          "hold K steps at once, run others twice; auto: root"},
         {"cell", "NAME", text, &c->cell, 0, 0, "lstm, gru, tanh, relu"},
+        {"dtype", "NAME", text, &c->dtype, 0, 0, "f32, f64; on a GPU also f16, bf16"},
         {"layers", "N", count, &t->layers, 1, 64, "recurrent layers"},
         {"hidden", "N", count, &t->hidden, 1, 16384, "width of a layer"},
         {"projection", "N", count, &t->projection, 0, 16384,
@@ -332,12 +336,29 @@ static ashlar_status check_output(const command *c, const output *o, const outpu
     return ASHLAR_OK;
 }
 
+/* The element types' names, in small letters. */
+static bool read_dtype(const char *name, ashlar_dtype *out) {
+    for (int dtype = 0; dtype < ASHLAR_DTYPE_COUNT; dtype++) {
+        if (strcasecmp(name, ashlar_dtype_name((ashlar_dtype)dtype)) == 0) {
+            *out = (ashlar_dtype)dtype;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The options that say which stack it is. */
 static ashlar_status read_stack(command *c) {
     const ashlar_train_config *t = &c->train;
     if (ashlar_rnn_cell_parse(c->cell, &c->train.cell) != ASHLAR_OK) {
         return ashlar_fail(ASHLAR_EINVAL, "--cell: \"%.40s\" is none of lstm, gru, tanh, relu",
                            c->cell);
+    }
+    if (!read_dtype(c->dtype, &c->train.dtype) ||
+        (c->is_tagger && c->train.dtype != ASHLAR_F32)) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "--dtype: \"%.40s\" is none of f32, f64, f16, bf16; a tagger's is f32",
+                           c->dtype);
     }
     if (t->projection > 0 && (t->cell != ASHLAR_RNN_LSTM || t->projection >= t->hidden)) {
         return ashlar_fail(ASHLAR_EINVAL,

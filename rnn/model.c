@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "checked.h"
+#include "convert.h"
 #include "error.h"
 #include "host.h"
 #include "random.h"
@@ -128,12 +129,14 @@ static double init_bound(const ashlar_model *model, size_t tensor) {
                                          : model->config.hidden));
 }
 
-static void put(const ashlar_model *model, void *image, size_t element, double value) {
-    if (model->config.dtype == ASHLAR_F64) {
-        ((double *)image)[element] = value;
-    } else {
-        ((float *)image)[element] = (float)value;
-    }
+/* Add to an element of the image, which is of the model's type. */
+static void add(const ashlar_model *model, void *image, size_t element, double value) {
+    const ashlar_dtype dtype = model->config.dtype;
+    void *place = (char *)image + element * ashlar_dtype_bytes(dtype);
+    double sum = 0;
+    ashlar_convert(ASHLAR_F64, &sum, dtype, place, 1);
+    sum += value;
+    ashlar_convert(dtype, place, ASHLAR_F64, &sum, 1);
 }
 
 /* Raise the forget gates' half of an LSTM's biases, so that cells remember from the start. */
@@ -147,11 +150,7 @@ static void raise_forget_bias(const ashlar_model *model, void *image, size_t sta
         const ashlar_rnn_view bias = ashlar_rnn_layout_view(layout, layer, ASHLAR_RNN_BW);
         const size_t forget = stack + bias.offset + hidden; /* gates i f g o */
         for (size_t j = forget; j < forget + hidden; j++) {
-            if (model->config.dtype == ASHLAR_F64) {
-                ((double *)image)[j] += 1;
-            } else {
-                ((float *)image)[j] += 1;
-            }
+            add(model, image, j, 1);
         }
     }
 }
@@ -174,7 +173,7 @@ ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed) {
         const size_t first = info.offset[ASHLAR_LAYOUT_STORAGE] / item;
         const double bound = init_bound(model, i);
         for (size_t j = 0; j < info.elements; j++) {
-            put(model, image, first + j, bound * (2 * ashlar_random_uniform(&random) - 1));
+            add(model, image, first + j, bound * (2 * ashlar_random_uniform(&random) - 1));
         }
     }
     raise_forget_bias(model, image, stack_offset / item);
@@ -221,6 +220,7 @@ ashlar_status ashlar_model_sizes(const ashlar_model *model, size_t steps, size_t
         !product(steps, batch, c->classes, item, &s.logits) || !size_states(model, batch, &s)) {
         return fail_large(steps, batch);
     }
+    s.keeps_y = ashlar_rnn_backward_reads_output(model->rnn);
     s.loss_work = ashlar_ops_loss_work_bytes(model->ops, steps * batch);
     const ashlar_status status =
         ashlar_rnn_sizes(model->rnn, steps, batch, true, &s.reserve, &s.work);

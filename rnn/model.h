@@ -58,6 +58,7 @@ typedef struct ashlar_step_sizes {
     size_t reserve;
     size_t work;
     size_t loss_work; /* 0: the back end's loss needs none */
+    bool keeps_y;     /* until the end of backward: ashlar_rnn_backward_reads_output() */
     size_t state;     /* one set of states: h [L, B, P], then for the LSTM c [L, B, H] */
     size_t cells;     /* the offset of c in a set */
     size_t states;    /* sets at the borders of chunks, and gradients; 0: there are no borders */

@@ -361,7 +361,8 @@ uint64_t ashlar_model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes) 
         return always + x + 2 * y + logits + work + loss + block(sizes->states);
     }
     const uint64_t forward = y + logits + larger(work, larger(loss, y));
-    return always + larger(forward, x + y + work); /* y is dy's too */
+    const uint64_t kept = sizes->keeps_y ? y : 0;
+    return always + larger(forward, x + y + kept + work); /* y is dy's too */
 }
 
 ashlar_status ashlar_model_rehearse(ashlar_model *model, bool in_chunks,

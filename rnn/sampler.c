@@ -1,6 +1,7 @@
 #include "sampler.h"
 
 #include "batcher.h"
+#include "convert.h"
 #include "error.h"
 #include "host.h"
 #include "random.h"
@@ -11,10 +12,10 @@ enum { ALIGN = 64 };
 typedef struct parts {
     size_t token;  /* int32 [1] */
     size_t length; /* int32 [1], always 1 */
-    size_t x;      /* float [E] */
-    size_t y;      /* float [P] */
-    size_t states; /* float [2][2][L, H]: h (P <= H) and c, before and after a step in turn */
-    size_t logits; /* float [V] */
+    size_t x;      /* [E], of the model's type, as what follows */
+    size_t y;      /* [P] */
+    size_t states; /* [2][2][L, H]: h (P <= H) and c, before and after a step in turn */
+    size_t logits; /* [V] */
     size_t work;
     size_t bytes;
 } parts;
@@ -26,6 +27,7 @@ struct ashlar_sampler {
     parts at;
     char *memory; /* device, at.bytes */
     unsigned now; /* which of the two states is current */
+    void *logits; /* host [V], of the model's type; NULL where that is the choice's, float */
 };
 
 static size_t align_up(size_t bytes) {
@@ -40,19 +42,20 @@ static size_t place(size_t *end, size_t bytes) {
 
 /* Bytes from the beginning of one state, [L, H], to that of the next. */
 static size_t state_stride(const ashlar_model_config *c) {
-    return align_up(c->layers * c->hidden * sizeof(float));
+    return align_up(c->layers * c->hidden * ashlar_dtype_bytes(c->dtype));
 }
 
 /* Sizes cannot overflow here: the weights, which are larger, were placed before. */
 static parts lay_out(const ashlar_model_config *c, size_t work_bytes) {
+    const size_t item = ashlar_dtype_bytes(c->dtype);
     parts at = {0};
     size_t end = 0;
     at.token = place(&end, sizeof(int32_t));
     at.length = place(&end, sizeof(int32_t));
-    at.x = place(&end, c->embedding * sizeof(float));
-    at.y = place(&end, c->hidden * sizeof(float));
+    at.x = place(&end, c->embedding * item);
+    at.y = place(&end, c->hidden * item);
     at.states = place(&end, 4 * state_stride(c));
-    at.logits = place(&end, c->classes * sizeof(float));
+    at.logits = place(&end, c->classes * item);
     at.work = place(&end, work_bytes);
     at.bytes = end;
     return at;
@@ -72,6 +75,12 @@ static ashlar_status build(ashlar_sampler *s, const ashlar_choice_config *choice
     }
     if (status != ASHLAR_OK) {
         return status;
+    }
+    if (m->config.dtype != ASHLAR_F32) {
+        s->logits = ashlar_host_calloc(m->config.classes, ashlar_dtype_bytes(m->config.dtype));
+        if (s->logits == NULL) {
+            return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a sampler");
+        }
     }
     s->at = lay_out(&m->config, work_bytes);
     void *memory = NULL;
@@ -114,6 +123,7 @@ void ashlar_sampler_destroy(ashlar_sampler *s) {
     const ashlar_status status = ashlar_free(s->model->allocator, s->memory);
     (void)status; /* it is a block that build() took */
     ashlar_choice_finish(&s->choice);
+    ashlar_host_free(s->logits);
     ashlar_host_free(s);
 }
 
@@ -172,12 +182,20 @@ static ashlar_status read_logits(const ashlar_sampler *s) {
         .bias = m->parameters.bias,
         .y = s->memory + s->at.logits,
     };
+    const size_t bytes = m->config.classes * ashlar_dtype_bytes(m->config.dtype);
     ashlar_status status = ashlar_ops_linear_forward(m->ops, &linear, m->stream);
     if (status == ASHLAR_OK) {
-        status = ashlar_copy_to_host(m->device, s->choice.logits, s->memory + s->at.logits,
-                                     m->config.classes * sizeof(float), m->stream);
+        status = ashlar_copy_to_host(m->device, s->logits != NULL ? s->logits : s->choice.logits,
+                                     s->memory + s->at.logits, bytes, m->stream);
     }
-    return status == ASHLAR_OK ? ashlar_stream_synchronize(m->device, m->stream) : status;
+    if (status == ASHLAR_OK) {
+        status = ashlar_stream_synchronize(m->device, m->stream);
+    }
+    if (status == ASHLAR_OK && s->logits != NULL) {
+        ashlar_convert(ASHLAR_F32, s->choice.logits, m->config.dtype, s->logits,
+                       m->config.classes);
+    }
+    return status;
 }
 
 ashlar_status ashlar_sampler_next(ashlar_sampler *s, int32_t *symbol) {

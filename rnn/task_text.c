@@ -104,6 +104,9 @@ static void facts(ashlar_task *task, ashlar_facts *f) {
     ashlar_facts_add_count(f, "ashlar.accumulate", t->cut.micro);
     ashlar_facts_add_count(f, "ashlar.bptt", t->cut.part);
     ashlar_facts_add_count(f, "ashlar.recompute", t->cut.chunk);
+    if (c->dtype != ASHLAR_F32) { /* files are older than the choice */
+        ashlar_facts_add_text(f, "ashlar.dtype", ashlar_dtype_name(c->dtype));
+    }
     add_text(t, f);
 }
 
@@ -123,15 +126,18 @@ static void fingerprint(const ashlar_task *task, char *text, size_t bytes) {
     const ashlar_train_config *c = &t->config;
     (void)snprintf(text, bytes,
                    "ashlar-train: batch %zu in %zu, cell %s, layers %zu, hidden %zu, "
-                   "projection %zu, dropout %d, embedding %zu, chunk %zu",
+                   "projection %zu, dropout %d, embedding %zu, chunk %zu%s%s",
                    c->batch, t->cut.micro, ashlar_rnn_cell_name(c->cell), c->layers, c->hidden,
-                   c->projection, c->dropout > 0, c->embedding, t->cut.chunk);
+                   c->projection, c->dropout > 0, c->embedding, t->cut.chunk,
+                   c->dtype == ASHLAR_F32 ? "" : ", ",
+                   c->dtype == ASHLAR_F32 ? "" : ashlar_dtype_name(c->dtype));
 }
 
 static void put_config(const ashlar_task *task, ashlar_json_writer *w) {
     const text_task *t = const_text_of(task);
     const ashlar_train_config *c = &t->config;
     ashlar_json_add_string(w, "cell", ashlar_rnn_cell_name(c->cell));
+    ashlar_json_add_string(w, "dtype", ashlar_dtype_name(c->dtype));
     ashlar_json_add_uint64(w, "layers", c->layers);
     ashlar_json_add_uint64(w, "hidden", c->hidden);
     ashlar_json_add_uint64(w, "projection", c->projection);
@@ -343,7 +349,8 @@ static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, a
                                        .layers = t->config.layers,
                                        .cell = t->config.cell,
                                        .projection = t->config.projection,
-                                       .dropout = t->config.dropout};
+                                       .dropout = t->config.dropout,
+                                       .dtype = t->config.dtype};
     t->allocator = allocator;
     ashlar_status status = ashlar_model_create(allocator, stream, &model, regions, &t->model);
     if (status == ASHLAR_OK) {

@@ -17,6 +17,7 @@ typedef struct ashlar_train_config {
     ashlar_rnn_cell cell;
     size_t projection; /* 0: none */
     double dropout;
+    ashlar_dtype dtype; /* of weights and activations; what is narrow has F32 masters */
     size_t batch;      /* sequences per step */
     size_t max_length; /* longest sequence in steps; longer ones are cut into pieces */
     size_t stride;     /* steps from one such piece's beginning to the next one's; 0: max_length */

@@ -6,8 +6,10 @@
  */
 #include "fake_cudnn_impl.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "convert.h"
 #include "rnn_cpu.h"
 
 enum { HEAD_BYTES = 64, EXTRA_WORK = 64 };
@@ -19,8 +21,11 @@ typedef struct head {
 
 typedef enum pass_kind { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS } pass_kind;
 
-static bool is_computed(cudnnDataType_t type) {
-    return type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_DOUBLE;
+static ashlar_dtype dtype_of(cudnnDataType_t type) {
+    return type == CUDNN_DATA_DOUBLE  ? ASHLAR_F64
+           : type == CUDNN_DATA_HALF  ? ASHLAR_F16
+           : type == CUDNN_DATA_FLOAT ? ASHLAR_F32
+                                      : ASHLAR_BF16;
 }
 
 static bool layout_of(const struct cudnnRNNStruct *rnn, ashlar_rnn_layout *layout) {
@@ -90,6 +95,7 @@ typedef struct job {
     unsigned long long *state; /* of dropout; NULL: none */
     const void *y, *hx, *cx;
     size_t y_bytes, h_bytes, c_bytes;
+    ashlar_dtype dtype; /* narrow: the pass is run in F32 */
     int32_t lengths[];
 } job;
 
@@ -105,16 +111,85 @@ static head head_of(const job *j) {
     return (head){{sum(j->y, j->y_bytes), sum(j->hx, j->h_bytes), sum(j->cx, j->c_bytes)}};
 }
 
+/* A tensor of a pass, in F32 for as long as it runs. */
+typedef struct widened {
+    void **place; /* in the job's arguments */
+    void *narrow;
+    float *wide;
+    size_t count;
+    bool is_output;
+} widened;
+
+enum { WIDENED_MAX = 16 };
+
+static void widen(job *j, widened *all, size_t *used, const void *place, size_t count,
+                  bool is_output) {
+    void *narrow;
+    memcpy(&narrow, place, sizeof narrow);
+    if (narrow == NULL) {
+        return;
+    }
+    widened *w = &all[(*used)++];
+    *w = (widened){(void **)(uintptr_t)place, narrow, malloc(count * sizeof(float)), count,
+                   is_output};
+    ashlar_convert(ASHLAR_F32, w->wide, j->dtype, narrow, count);
+    memcpy(w->place, &w->wide, sizeof w->wide);
+}
+
+static size_t widen_all(job *j, widened all[static WIDENED_MAX]) {
+    const ashlar_rnn_layout *l = &j->layout;
+    ashlar_rnn_cpu_args *a = &j->args;
+    const size_t x = a->steps * a->batch * l->config.input, y = a->steps * a->batch * l->output;
+    const size_t h = l->parts * a->batch * l->state, c = l->parts * a->batch * l->config.hidden;
+    size_t used = 0;
+    widen(j, all, &used, &a->x, x, false);
+    widen(j, all, &used, &a->hx, h, false);
+    widen(j, all, &used, &a->weights, l->elements, false);
+    widen(j, all, &used, &a->y, y, true);
+    widen(j, all, &used, &a->hy, h, true);
+    widen(j, all, &used, &a->dy, y, false);
+    widen(j, all, &used, &a->dhy, h, false);
+    widen(j, all, &used, &a->dx, x, true);
+    widen(j, all, &used, &a->dhx, h, true);
+    widen(j, all, &used, &a->dweights, l->elements, true);
+    if (l->config.cell == ASHLAR_RNN_LSTM) {
+        widen(j, all, &used, &a->cx, c, false);
+        widen(j, all, &used, &a->cy, c, true);
+        widen(j, all, &used, &a->dcy, c, false);
+        widen(j, all, &used, &a->dcx, c, true);
+    }
+    return used;
+}
+
+static void narrow_all(const job *j, const widened *all, size_t used) {
+    for (size_t i = 0; i < used; i++) {
+        if (all[i].is_output) {
+            ashlar_convert(j->dtype, all[i].narrow, ASHLAR_F32, all[i].wide, all[i].count);
+        }
+        memcpy(all[i].place, &all[i].narrow, sizeof all[i].narrow);
+        free(all[i].wide);
+    }
+}
+
+static void run_pass(job *j) {
+    const ashlar_rnn_cpu_passes *passes = ashlar_rnn_cpu_passes_of(j->layout.config.dtype);
+    widened all[WIDENED_MAX];
+    const size_t used = ashlar_dtype_is_narrow(j->dtype) ? widen_all(j, all) : 0;
+    (j->pass == FORWARD         ? passes->forward
+     : j->pass == BACKWARD_DATA ? passes->backward_data
+                                : passes->backward_weights)(&j->args);
+    narrow_all(j, all, used);
+}
+
 static void run(void *user_data) {
     job *j = user_data;
-    const ashlar_rnn_cpu_passes *passes = ashlar_rnn_cpu_passes_of(j->layout.config.dtype);
     j->args.layout = &j->layout;
     j->args.lengths = j->lengths;
     if (j->pass == FORWARD) {
         if (j->state != NULL && j->head != NULL) {
             j->args.dropout_seed = (*j->state)++;
         }
-        passes->forward(&j->args);
+        run_pass(j);
         if (j->head != NULL) {
             *j->head = head_of(j);
         }
@@ -124,11 +199,7 @@ static void run(void *user_data) {
         if (memcmp(&now, j->head, sizeof now - (has_cx ? 0 : sizeof now.sums[2])) != 0) {
             (void)fake_misuse("backward gets another y, hx or cx than forward had");
         }
-        if (j->pass == BACKWARD_DATA) {
-            passes->backward_data(&j->args);
-        } else {
-            passes->backward_weights(&j->args);
-        }
+        run_pass(j);
     }
 }
 
@@ -205,6 +276,7 @@ static job *new_job(const common *a, const ashlar_rnn_layout *layout, pass_kind 
         return NULL;
     }
     j->pass = pass;
+    j->dtype = dtype_of(a->rnn->type);
     j->layout = *layout;
     j->head = a->training ? a->reserve : NULL;
     j->state = layout->config.dropout > 0 ? a->rnn->dropout.states : NULL;
@@ -220,9 +292,6 @@ static job *new_job(const common *a, const ashlar_rnn_layout *layout, pass_kind 
 }
 
 static cudnnStatus_t queue(const common *a, job *j) {
-    if (!is_computed(a->rnn->type)) {
-        return CUDNN_STATUS_SUCCESS; /* the CPU cannot */
-    }
     return fake_launch(a->handle->stream, run, j) == CU_SUCCESS ? CUDNN_STATUS_SUCCESS
                                                                 : CUDNN_STATUS_EXECUTION_FAILED;
 }

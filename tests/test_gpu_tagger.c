@@ -15,7 +15,7 @@ typedef struct outcome {
 } outcome;
 
 static ashlar_status open_on(const char *name) {
-    void *memory = NULL;
+    void *memory = NULL, *batch = NULL;
     ashlar_status status = ashlar_device_open(name, &device);
     if (status == ASHLAR_OK) {
         status = ashlar_stream_create(device, &streams[1]);
@@ -30,12 +30,17 @@ static ashlar_status open_on(const char *name) {
     if (status == ASHLAR_OK) {
         status = ashlar_alloc(allocator, sizeof *loss, streams[1], &memory);
     }
+    if (status == ASHLAR_OK) {
+        status = ashlar_alloc(allocator, CELLS_MAX * sizeof(int32_t), streams[1], &batch);
+    }
     loss = memory;
+    on_device = batch;
     return status == ASHLAR_OK ? ashlar_tagger_init_weights(tagger, 7) : status;
 }
 
 static void close_on(void) {
     CHECK(ashlar_free(allocator, loss) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, on_device) == ASHLAR_OK);
     ashlar_tagger_destroy(tagger);
     ashlar_allocator_destroy(allocator);
     ashlar_stream_destroy(device, streams[1]);
@@ -62,7 +67,8 @@ static void run_on(const char *name, const made_tags *made, outcome *o) {
     fetch(&o->loss, loss, sizeof o->loss);
     fetch(o->gradients, ashlar_arena_region(tagger->arena, ASHLAR_REGION_GRADIENTS), bytes);
     CHECK(ashlar_fill(device, loss, 0, sizeof *loss, streams[1]) == ASHLAR_OK);
-    CHECK(ashlar_tagger_predict(tagger, &made->batch, &sizes, loss, o->labels) == ASHLAR_OK);
+    const ashlar_tag_batch batch = copied(made);
+    CHECK(ashlar_tagger_predict(tagger, &batch, &sizes, loss, o->labels) == ASHLAR_OK);
     fetch(&o->predicted_loss, loss, sizeof o->predicted_loss);
     close_on();
 }

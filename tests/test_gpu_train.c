@@ -123,6 +123,39 @@ static void a_projection_trains_as_on_the_cpu(void) {
     compare(&config);
 }
 
+/* Roughly: the device's weights and activations have 8 or 11 bits, their masters 24. */
+static void narrow_types_train_about_as_float_does(void) {
+    static const ashlar_dtype types[] = {ASHLAR_F16, ASHLAR_BF16};
+    static result cpu, gpu;
+    for (int i = 0; i < 2; i++) {
+        ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
+        train("soft", &config, &cpu);
+        config.dtype = types[i];
+        config.optimizer.loss_scale = 256;
+        train("cuda", &config, &gpu);
+        CHECK_ZU(gpu.count, STEPS);
+        for (size_t k = 0; k < STEPS; k++) {
+            CHECK_NEAR(gpu.losses[k], cpu.losses[k], 0.05, 0);
+        }
+        CHECK(gpu.report.stats.tags[ASHLAR_TAG_WEIGHTS].peak_bytes > 0);
+        CHECK_ZU((size_t)gpu.report.training.management, 0);
+        CHECK_ZU(gpu.report.steps_skipped, 0);
+    }
+}
+
+static void the_cpu_refuses_narrow_types(void) {
+    ashlar_device *device = NULL;
+    ashlar_trainer *trainer = NULL;
+    ashlar_task *task = NULL;
+    ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
+    config.dtype = ASHLAR_F16;
+    REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
+    REQUIRE(ashlar_task_text_create(corpus, &config, &task) == ASHLAR_OK);
+    CHECK(ashlar_trainer_create(device, task, &config, &trainer) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "is for GPUs");
+    ashlar_device_close(device);
+}
+
 int main(void) {
     ashlar_device *device = NULL;
     const ashlar_status status = ashlar_device_open("cuda", &device);
@@ -138,6 +171,8 @@ int main(void) {
     RUN(an_lstm_trains_as_on_the_cpu);
     RUN(a_gru_trains_as_on_the_cpu);
     RUN(a_projection_trains_as_on_the_cpu);
+    RUN(narrow_types_train_about_as_float_does);
+    RUN(the_cpu_refuses_narrow_types);
     ashlar_corpus_destroy(corpus);
     return check_report();
 }

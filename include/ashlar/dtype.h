@@ -16,6 +16,7 @@
 
 #define ASHLAR_DTYPE_ENUM(name, bytes, text) ASHLAR_##name,
 #define ASHLAR_DTYPE_BYTES(name, bytes, text) bytes,
+#define ASHLAR_DTYPE_TEXT(name, bytes, text) text,
 typedef enum ashlar_dtype {
     ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_ENUM)
     ASHLAR_DTYPE_COUNT
@@ -27,6 +28,14 @@ static inline size_t ashlar_dtype_bytes(ashlar_dtype dtype) {
         ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_BYTES)
     };
     return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? table[dtype] : 0;
+}
+
+/* "F32" and so on; NULL for a value that is no type. Threads: any. */
+static inline const char *ashlar_dtype_name(ashlar_dtype dtype) {
+    static const char *const table[ASHLAR_DTYPE_COUNT] = {
+        ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_TEXT)
+    };
+    return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? table[dtype] : NULL;
 }
 
 /* Whether the type is too narrow to train in: its moments and masters are F32. Threads: any. */
