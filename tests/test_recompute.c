@@ -252,6 +252,30 @@ static void the_computed_peak_is_the_measured_one(void) {
     model_config = before;
 }
 
+/* Activations and reserve at T = 1024 in chunks of the root: an eighth at most, of any cell. */
+static void long_steps_take_an_eighth_of_the_memory(void) {
+    enum { T = 1024, ROOT = 32, AT_LEAST = 8 };
+    const ashlar_model_config before = model_config;
+    for (int i = 0; i <= ASHLAR_RNN_CELL_COUNT; i++) {
+        model_config = (ashlar_model_config){.classes = 256, .embedding = 64, .hidden = 256,
+                                             .layers = 2,
+                                             .cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT),
+                                             .projection = i == ASHLAR_RNN_CELL_COUNT ? 128 : 0};
+        ashlar_step_sizes all, chunk;
+        REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+        CHECK(ashlar_model_chunk_sizes(model, T, 16, 0, &all) == ASHLAR_OK);
+        CHECK(ashlar_model_chunk_sizes(model, T, 16, ROOT, &chunk) == ASHLAR_OK);
+        const size_t at_once = all.x + all.y + all.logits + all.reserve;
+        const size_t held =
+            2 * chunk.x + 2 * chunk.y + chunk.logits + chunk.reserve + chunk.states;
+        CHECK(held * AT_LEAST <= at_once);
+        CHECK(ashlar_model_step_peak(true, &chunk) * AT_LEAST <=
+              ashlar_model_step_peak(false, &all));
+        close_model();
+    }
+    model_config = before;
+}
+
 /* ---- failures ---- */
 
 static void a_failing_call_at_any_point_gives_every_buffer_back(void) {
@@ -313,6 +337,7 @@ int main(void) {
     RUN(buffers_are_those_of_a_chunk_and_go_back);
     RUN(sizes_are_those_of_the_largest_chunk_and_of_the_rest);
     RUN(the_computed_peak_is_the_measured_one);
+    RUN(long_steps_take_an_eighth_of_the_memory);
     RUN(a_failing_call_at_any_point_gives_every_buffer_back);
     RUN(each_allocation_may_be_the_one_that_fails);
     return check_report();
