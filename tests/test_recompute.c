@@ -257,7 +257,9 @@ static void long_steps_take_an_eighth_of_the_memory(void) {
     enum { T = 1024, ROOT = 32, AT_LEAST = 8 };
     const ashlar_model_config before = model_config;
     for (int i = 0; i <= ASHLAR_RNN_CELL_COUNT; i++) {
-        model_config = (ashlar_model_config){.classes = 256, .embedding = 64, .hidden = 256,
+        model_config = (ashlar_model_config){.classes = 256,
+                                             .embedding = 64,
+                                             .hidden = 256,
                                              .layers = 2,
                                              .cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT),
                                              .projection = i == ASHLAR_RNN_CELL_COUNT ? 128 : 0};
@@ -266,8 +268,7 @@ static void long_steps_take_an_eighth_of_the_memory(void) {
         CHECK(ashlar_model_chunk_sizes(model, T, 16, 0, &all) == ASHLAR_OK);
         CHECK(ashlar_model_chunk_sizes(model, T, 16, ROOT, &chunk) == ASHLAR_OK);
         const size_t at_once = all.x + all.y + all.logits + all.reserve;
-        const size_t held =
-            2 * chunk.x + 2 * chunk.y + chunk.logits + chunk.reserve + chunk.states;
+        const size_t held = 2 * chunk.x + 2 * chunk.y + chunk.logits + chunk.reserve + chunk.states;
         CHECK(held * AT_LEAST <= at_once);
         CHECK(ashlar_model_step_peak(true, &chunk) * AT_LEAST <=
               ashlar_model_step_peak(false, &all));
