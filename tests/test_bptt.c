@@ -209,9 +209,9 @@ static void options_go_together(void) {
     ashlar_train_report report, without[3];
     REQUIRE(open_text("memory=256MiB"));
     ashlar_train_config config = config_in_parts(12);
-    REQUIRE(train(&config, &alone, &without[2]) == ASHLAR_OK);
+    REQUIRE(train(&config, &alone, &report) == ASHLAR_OK);
     config.accumulate = 2;
-    REQUIRE(train(&config, &alone, &without[2]) == ASHLAR_OK);
+    REQUIRE(train(&config, &together, &without[2]) == ASHLAR_OK);
     config.recompute = 3;
     REQUIRE(train(&config, &together, &report) == ASHLAR_OK);
     for (size_t step = 0; step < 12; step++) {

@@ -77,19 +77,31 @@ static void with_dropout_gradients_are_the_slopes_of_the_loss(void) {
     model_config = before;
 }
 
-/* Chunk by chunk, as the seeds of two windows with the same tokens show. */
+/* A chunk drops what a window of its own would with its seed: the first that of the step. */
 static void each_chunk_drops_its_own_outputs(void) {
+    const uint64_t stride = UINT64_C(0xd1342543de82ef95);
     const ashlar_model_config before = model_config;
+    static answer first, second;
+    ashlar_step_sizes sizes;
     made_batch made;
     model_config.dropout = 0.5;
     REQUIRE(open_window("memory=64MiB"));
     make_batch(&made, 12, 2, EQUAL);
     const double weight = weight_of(&made);
+    CHECK(ashlar_model_sizes(model, 12, 2, &sizes) == ASHLAR_OK);
+    unsigned char *set = take(sizes.state, streams[1]);
+    model->dropout_seed = 99;
     run_window(&made, &(recipe){.weight = weight}, &whole);
     run_window(&made, &(recipe){.chunk = 12, .weight = weight}, &chunked);
-    check_same(&chunked, &whole, 0); /* the first has the step's own seed: the same bits */
+    check_same(&chunked, &whole, 0); /* the same bits */
     run_window(&made, &(recipe){.chunk = 6, .weight = weight}, &chunked);
-    CHECK(fabs(chunked.loss - whole.loss) > 1e-6);
+    run_window(&made, &(recipe){.weight = weight, .steps = 6, .last = set}, &first);
+    for (int i = 0; i < 2; i++) {
+        model->dropout_seed = 99 + (i == 0 ? stride : 0);
+        run_window(&made, &(recipe){.weight = weight, .first_step = 6, .first = set}, &second);
+        CHECK((fabs(first.loss + second.loss - chunked.loss) < 1e-12) == (i == 0));
+    }
+    give(set);
     close_window();
     model_config = before;
 }
@@ -240,6 +252,31 @@ static void the_computed_peak_is_the_measured_one(void) {
     model_config = before;
 }
 
+/* Activations and reserve at T = 1024 in chunks of the root: an eighth at most, of any cell. */
+static void long_steps_take_an_eighth_of_the_memory(void) {
+    enum { T = 1024, ROOT = 32, AT_LEAST = 8 };
+    const ashlar_model_config before = model_config;
+    for (int i = 0; i <= ASHLAR_RNN_CELL_COUNT; i++) {
+        model_config = (ashlar_model_config){.classes = 256,
+                                             .embedding = 64,
+                                             .hidden = 256,
+                                             .layers = 2,
+                                             .cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT),
+                                             .projection = i == ASHLAR_RNN_CELL_COUNT ? 128 : 0};
+        ashlar_step_sizes all, chunk;
+        REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+        CHECK(ashlar_model_chunk_sizes(model, T, 16, 0, &all) == ASHLAR_OK);
+        CHECK(ashlar_model_chunk_sizes(model, T, 16, ROOT, &chunk) == ASHLAR_OK);
+        const size_t at_once = all.x + all.y + all.logits + all.reserve;
+        const size_t held = 2 * chunk.x + 2 * chunk.y + chunk.logits + chunk.reserve + chunk.states;
+        CHECK(held * AT_LEAST <= at_once);
+        CHECK(ashlar_model_step_peak(true, &chunk) * AT_LEAST <=
+              ashlar_model_step_peak(false, &all));
+        close_model();
+    }
+    model_config = before;
+}
+
 /* ---- failures ---- */
 
 static void a_failing_call_at_any_point_gives_every_buffer_back(void) {
@@ -301,6 +338,7 @@ int main(void) {
     RUN(buffers_are_those_of_a_chunk_and_go_back);
     RUN(sizes_are_those_of_the_largest_chunk_and_of_the_rest);
     RUN(the_computed_peak_is_the_measured_one);
+    RUN(long_steps_take_an_eighth_of_the_memory);
     RUN(a_failing_call_at_any_point_gives_every_buffer_back);
     RUN(each_allocation_may_be_the_one_that_fails);
     return check_report();

@@ -55,6 +55,12 @@ static void slots_do_not_touch_each_other(void) {
     const double first = run_slot(0, 5), second = run_slot(1, 5);
     CHECK(first > 5 && second > 5 && first != second); /* log 256 is 5.5 */
     CHECK(run_slot(0, 5) == first && run_slot(1, 5) == second);
+    CHECK(task->table->upload(task, 0, streams[1]) == ASHLAR_OK);
+    CHECK(task->table->upload(task, 1, streams[1]) == ASHLAR_OK);
+    *losses = 0;
+    CHECK(task->table->step(task, 0, 0, 5, losses) == ASHLAR_OK);
+    wait_for(streams[1]);
+    CHECK(*losses == first);
     task->table->make_up(task, 0, MAX_LENGTH);
     CHECK(run_slot(0, 5) != first);
     CHECK(run_slot(1, 5) == second);

@@ -54,28 +54,25 @@ static inline size_t doubles_count(void) {
     return ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS) / sizeof(double);
 }
 
-/* Steps first_step .. of a batch, as a batch. */
-static inline made_batch slice(const made_batch *made, size_t first_step, size_t steps) {
-    made_batch out = *made;
-    out.batch.inputs = out.inputs;
-    out.batch.targets = out.targets;
-    out.batch.lengths = out.lengths;
-    out.batch.steps = steps;
-    memmove(out.inputs, made->inputs + first_step * made->count,
-            steps * made->count * sizeof *out.inputs);
-    memmove(out.targets, made->targets + first_step * made->count,
-            steps * made->count * sizeof *out.targets);
+/* Steps first_step .. of a batch, as a batch whose pointers lead into itself. */
+static inline void slice(const made_batch *made, size_t first_step, size_t steps, made_batch *out) {
+    const size_t first = first_step * made->count, bytes = steps * made->count * sizeof(int32_t);
+    *out = (made_batch){.count = made->count};
+    out->batch = (ashlar_batch){
+        .inputs = out->inputs, .targets = out->targets, .lengths = out->lengths, .steps = steps};
+    memcpy(out->inputs, made->inputs + first, bytes);
+    memcpy(out->targets, made->targets + first, bytes);
     for (size_t b = 0; b < made->count; b++) {
         const int32_t left = made->lengths[b] - (int32_t)first_step;
-        out.lengths[b] = left < 0 ? 0 : left > (int32_t)steps ? (int32_t)steps : left;
+        out->lengths[b] = left < 0 ? 0 : left > (int32_t)steps ? (int32_t)steps : left;
     }
-    return out;
 }
 
 static inline ashlar_status queue_window(const made_batch *made, const recipe *r) {
     static int32_t host[IMAGE_MAX];
     const size_t rest = made->batch.steps - r->first_step;
-    const made_batch part = slice(made, r->first_step, r->steps == 0 ? rest : r->steps);
+    made_batch part;
+    slice(made, r->first_step, r->steps == 0 ? rest : r->steps, &part);
     const ashlar_cut_config config = {.batch = made->count, .chunk = r->chunk};
     const ashlar_cut cut = ashlar_cut_of(&config, part.batch.steps);
     const ashlar_cut_window at = ashlar_cut_window_of(&cut, 0, 0);
