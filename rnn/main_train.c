@@ -413,7 +413,7 @@ static const char *find_given(const char *name, int argc, char **argv) {
 /* Options that only one of the models has. */
 static ashlar_status check_model(const command *c, int argc, char **argv) {
     ashlar_option options[ASHLAR_TAGS_OPTION_COUNT];
-    ashlar_tags_options unused;
+    ashlar_tags_options unused = {.feeds_labels = false};
     ashlar_tags_list_options(&unused, options);
     if (!c->is_tagger && strcmp(c->model, "text") != 0) {
         return ashlar_fail(ASHLAR_EINVAL, "--model: \"%.40s\" is neither text nor tagger", c->model);
@@ -424,9 +424,10 @@ static ashlar_status check_model(const command *c, int argc, char **argv) {
                                options[i].name);
         }
     }
-    return c->is_tagger && find_given("sample", argc, argv) != NULL
-               ? ashlar_fail(ASHLAR_EINVAL, "--sample: it is for --model text only")
-               : ASHLAR_OK;
+    if (c->is_tagger && find_given("sample", argc, argv) != NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "--sample: it is for --model text only");
+    }
+    return c->is_tagger ? ashlar_tags_check_options(&c->tags) : ASHLAR_OK;
 }
 
 static int run_command(int argc, char **argv) {
