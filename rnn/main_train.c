@@ -80,14 +80,15 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"model", "NAME", text, &c->model, 0, 0, "text, tagger"},
         {"steps", "N", count, &t->steps, 1, 1e9, "training steps"},
         {"batch", "N", count, &t->batch, 1, 65536, "sequences per step"},
-        {"max-length", "N", count, &t->max_length, 1, 1e6, "longer ones are cut into pieces; tagger: refused"},
+        {"max-length", "N", count, &t->max_length, 1, 1e6,
+         "longer sequences are cut into pieces; tagger: refused"},
         {"cell", "NAME", text, &c->cell, 0, 0, "lstm, gru, tanh, relu"},
         {"layers", "N", count, &t->layers, 1, 64, "recurrent layers"},
         {"hidden", "N", count, &t->hidden, 1, 16384, "width of a layer"},
         {"projection", "N", count, &t->projection, 0, 16384,
          "width of an LSTM's output, 0: as hidden"},
         {"dropout", "X", real, &t->dropout, 0, 0.99, "share of outputs dropped between layers"},
-        {"embedding", "N", count, &t->embedding, 1, 16384, "width of a symbol's, or word's, vector"},
+        {"embedding", "N", count, &t->embedding, 1, 16384, "width of a symbol's vector, a word's"},
         {"optimizer", "NAME", text, &c->rule.optimizer, 0, 0, "sgd, adam, adamw, adagrad, rmsprop"},
         {"learning-rate", "X", real, &t->optimizer.learning_rate, 1e-12, 10, "the highest one"},
         {"weight-decay", "X", real, &t->optimizer.weight_decay, 0, 10, "of any optimizer"},
@@ -133,8 +134,7 @@ static void print_help(bool is_tagger) {
     ashlar_option options[OPTION_COUNT];
     list_options(&fresh, options);
     printf("Usage: %s --data PATH [OPTION]...   train a character RNN on text\n"
-           "       %s --model tagger --data FILE [OPTION]...   train a tagger on lines of word, TAB, "
-           "tag\n",
+           "       %s --model tagger --data FILE [OPTION]...   train a tagger on tagged words\n",
            program, program);
     ashlar_options_print(stdout, options, OPTION_COUNT);
     printf("Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS.\n"
@@ -396,42 +396,29 @@ static int run(command *c, ashlar_device *device) {
     return status == ASHLAR_OK ? 0 : ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
 }
 
-/* The last word of "--NAME=VALUE" or "--NAME VALUE" with that name; NULL: it is not given. */
-static const char *find_given(const char *name, int argc, char **argv) {
-    const size_t bytes = strlen(name);
-    const char *value = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--", 2) == 0 && strncmp(argv[i] + 2, name, bytes) == 0) {
-            const char *end = argv[i] + 2 + bytes;
-            value = *end == '=' ? end + 1 : *end == '\0' && i + 1 < argc ? argv[i + 1] : value;
-            value = *end == '\0' && i + 1 == argc ? end : value;
-        }
-    }
-    return value;
-}
-
 /* Options that only one of the models has. */
 static ashlar_status check_model(const command *c, int argc, char **argv) {
     ashlar_option options[ASHLAR_TAGS_OPTION_COUNT];
     ashlar_tags_options unused = {.feeds_labels = false};
     ashlar_tags_list_options(&unused, options);
-    if (!c->is_tagger && strcmp(c->model, "text") != 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "--model: \"%.40s\" is neither text nor tagger", c->model);
+    if (strcmp(c->model, c->is_tagger ? "tagger" : "text") != 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "--model: \"%.40s\" is neither text nor tagger",
+                           c->model);
     }
     for (size_t i = 0; !c->is_tagger && i < ASHLAR_TAGS_OPTION_COUNT; i++) {
-        if (find_given(options[i].name, argc, argv) != NULL) {
+        if (ashlar_options_given(options[i].name, argc, argv) != NULL) {
             return ashlar_fail(ASHLAR_EINVAL, "--%s: it is for --model tagger only",
                                options[i].name);
         }
     }
-    if (c->is_tagger && find_given("sample", argc, argv) != NULL) {
+    if (c->is_tagger && ashlar_options_given("sample", argc, argv) != NULL) {
         return ashlar_fail(ASHLAR_EINVAL, "--sample: it is for --model text only");
     }
     return c->is_tagger ? ashlar_tags_check_options(&c->tags) : ASHLAR_OK;
 }
 
 static int run_command(int argc, char **argv) {
-    const char *model = find_given("model", argc, argv); /* it decides the defaults */
+    const char *model = ashlar_options_given("model", argc, argv); /* it decides the defaults */
     command c = defaults(model != NULL && strcmp(model, "tagger") == 0);
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
