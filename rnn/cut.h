@@ -34,11 +34,11 @@ typedef struct ashlar_cut_config {
 
 /* Of one batch. Offsets and sizes of an image are in int32s. */
 typedef struct ashlar_cut {
-    size_t steps;  /* T */
-    size_t count;  /* B/N */
-    size_t micro;  /* N */
-    size_t part;   /* K, <= T */
-    size_t chunk;  /* C, <= K */
+    size_t steps; /* T */
+    size_t count; /* B/N */
+    size_t micro; /* N */
+    size_t part;  /* K, <= T */
+    size_t chunk; /* C, <= K */
     size_t parts;
     size_t chunks; /* of the longest part */
     size_t image;  /* inputs, targets and lengths */

@@ -27,6 +27,7 @@ typedef struct command {
     ashlar_tags_options tags;
     ashlar_train_rule rule;
     const char *cell;
+    const char *recompute;
     const char *device;
     const char *json;
     const char *losses;
@@ -48,6 +49,7 @@ static command defaults(bool is_tagger) {
                   .embedding = 64,
                   .batch = 16,
                   .max_length = 256,
+                  .accumulate = 1,
                   .steps = 800,
                   .seed = 1,
                   .buckets = 1},
@@ -56,6 +58,7 @@ static command defaults(bool is_tagger) {
                  .step_size = 1000,
                  .gamma = 0.1},
         .cell = ashlar_rnn_cell_name(ASHLAR_RNN_LSTM),
+        .recompute = "0",
         .sample_bytes = 400,
         .threads = (size_t)ashlar_blas_threads(),
     };
@@ -68,7 +71,7 @@ static command defaults(bool is_tagger) {
     return c;
 }
 
-enum { SHARED_COUNT = 40, OPTION_COUNT = SHARED_COUNT + ASHLAR_TAGS_OPTION_COUNT };
+enum { SHARED_COUNT = 43, OPTION_COUNT = SHARED_COUNT + ASHLAR_TAGS_OPTION_COUNT };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
@@ -82,6 +85,12 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"batch", "N", count, &t->batch, 1, 65536, "sequences per step"},
         {"max-length", "N", count, &t->max_length, 1, 1e6,
          "longer sequences are cut into pieces; tagger: refused"},
+        {"accumulate", "N", count, &t->accumulate, 1, 65536,
+         "text: pieces that a batch is worked off in"},
+        {"bptt", "K", count, &t->bptt, 0, 1e6,
+         "text: update every K steps, carry states on, 0: not"},
+        {"recompute", "K", text, &c->recompute, 0, 0,
+         "text: hold K steps at once, run others twice; auto: root"},
         {"cell", "NAME", text, &c->cell, 0, 0, "lstm, gru, tanh, relu"},
         {"layers", "N", count, &t->layers, 1, 64, "recurrent layers"},
         {"hidden", "N", count, &t->hidden, 1, 16384, "width of a layer"},
@@ -325,6 +334,28 @@ static ashlar_status read_stack(command *c) {
     return ASHLAR_OK;
 }
 
+/* A count, or "auto". */
+static ashlar_status read_recompute(command *c) {
+    ashlar_train_config *t = &c->train;
+    char *end = NULL;
+    t->recomputes_root = strcmp(c->recompute, "auto") == 0;
+    const bool is_count = c->recompute[0] >= '0' && c->recompute[0] <= '9';
+    const unsigned long long steps = is_count ? strtoull(c->recompute, &end, 10) : 0;
+    if (!t->recomputes_root && (!is_count || *end != '\0' || steps > 1000000)) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "--recompute: \"%.40s\" is neither auto nor a number of steps from 0 to "
+                           "1000000",
+                           c->recompute);
+    }
+    t->recompute = (size_t)steps;
+    if (t->batch % t->accumulate != 0) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "--accumulate: %zu does not divide the %zu sequences of --batch",
+                           t->accumulate, t->batch);
+    }
+    return ASHLAR_OK;
+}
+
 /* What no single option can be blamed for. */
 static ashlar_status check_command(const command *c) {
     output outputs[OUTPUT_COUNT];
@@ -411,8 +442,11 @@ static ashlar_status check_model(const command *c, int argc, char **argv) {
                                options[i].name);
         }
     }
-    if (c->is_tagger && ashlar_options_given("sample", argc, argv) != NULL) {
-        return ashlar_fail(ASHLAR_EINVAL, "--sample: it is for --model text only");
+    static const char *const of_text[] = {"accumulate", "bptt", "recompute", "sample"};
+    for (size_t i = 0; c->is_tagger && i < sizeof of_text / sizeof of_text[0]; i++) {
+        if (ashlar_options_given(of_text[i], argc, argv) != NULL) {
+            return ashlar_fail(ASHLAR_EINVAL, "--%s: it is for --model text only", of_text[i]);
+        }
     }
     return c->is_tagger ? ashlar_tags_check_options(&c->tags) : ASHLAR_OK;
 }
@@ -424,7 +458,7 @@ static int run_command(int argc, char **argv) {
     list_options(&c, options);
     if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
         check_model(&c, argc, argv) != ASHLAR_OK ||
-        (!c.wants_help && (read_stack(&c) != ASHLAR_OK ||
+        (!c.wants_help && (read_stack(&c) != ASHLAR_OK || read_recompute(&c) != ASHLAR_OK ||
                            ashlar_train_rule_apply(&c.rule, &c.train) != ASHLAR_OK ||
                            check_command(&c) != ASHLAR_OK))) {
         return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);

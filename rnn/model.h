@@ -125,6 +125,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_model_step(ashlar_model *model,
                                                   const ashlar_model_window *window,
                                                   const ashlar_step_sizes *sizes, double *loss);
 
+/* The most that a step of these sizes holds at once, in blocks of the plan's granularity. */
+uint64_t ashlar_model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes);
+
 /*
  * Take and give back every buffer of a step of these sizes, in the step's order, without its work:
  * what a step needs from the allocator, and nothing else. Errors: those of ashlar_alloc().

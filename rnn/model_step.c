@@ -338,6 +338,28 @@ ashlar_status ashlar_model_step(ashlar_model *model, const ashlar_model_window *
     return run(&s);
 }
 
+/* A plan places blocks at multiples of this; see plan.h. */
+enum { BLOCK_ALIGN = 512 };
+
+static uint64_t block(size_t bytes) {
+    return ((uint64_t)bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+uint64_t ashlar_model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes) {
+    const uint64_t x = block(sizes->x), y = block(sizes->y), logits = block(sizes->logits);
+    const uint64_t work = block(sizes->work), loss = block(sizes->loss_work);
+    const uint64_t always = x + block(sizes->reserve);
+    if (in_chunks) {
+        return always + x + 2 * y + logits + work + loss + block(sizes->states);
+    }
+    const uint64_t forward = y + logits + larger(work, larger(loss, y));
+    return always + larger(forward, x + y + work); /* y is dy's too */
+}
+
 ashlar_status ashlar_model_rehearse(ashlar_model *model, bool in_chunks,
                                     const ashlar_step_sizes *sizes) {
     step s = {.model = model, .sizes = sizes, .is_rehearsal = true, .keeps = in_chunks};

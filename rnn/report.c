@@ -38,6 +38,15 @@ static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
             (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
 }
 
+/* What each option is good for, if there are any. */
+static void print_savings(FILE *out, const ashlar_train_report *r) {
+    for (size_t i = 0; i < r->savings_count; i++) {
+        const ashlar_task_saving *s = &r->savings[i];
+        fprintf(out, "Without --%s %zu it would need %.2f MiB (%.2f x).\n", s->option, s->value,
+                mib(s->bytes), (double)s->bytes / (double)r->step_bytes);
+    }
+}
+
 static void print_calls(FILE *out, const ashlar_train_report *r) {
     const struct {
         const char *phase;
@@ -76,6 +85,7 @@ void ashlar_report_print(FILE *out, const ashlar_train_report *r) {
                                   : "are NOT where the arena placed them");
     print_memory(out, r);
     print_step_memory(out, &r->step_memory);
+    print_savings(out, r);
     print_calls(out, r);
 }
 
@@ -132,6 +142,16 @@ static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) 
     ashlar_json_add_uint64(w, "steps_replayed", m->steps_replayed);
 }
 
+static void put_savings(ashlar_json_writer *w, const ashlar_train_report *r) {
+    ashlar_json_add_uint64(w, "step_bytes", r->step_bytes);
+    ashlar_json_put_key(w, "step_bytes_without");
+    ashlar_json_open_object(w);
+    for (size_t i = 0; i < r->savings_count; i++) {
+        ashlar_json_add_uint64(w, r->savings[i].option, r->savings[i].bytes);
+    }
+    ashlar_json_close_object(w);
+}
+
 static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
     const ashlar_stats *s = &r->stats;
     ashlar_json_add_uint64(w, "bytes_live_peak", s->live_peak_bytes);
@@ -168,6 +188,7 @@ ashlar_status ashlar_report_write(const char *path, const ashlar_task *task,
     put_calls(&w, report);
     put_memory(&w, report);
     put_step_memory(&w, &report->step_memory);
+    put_savings(&w, report);
     if (task->table->put_results != NULL) {
         task->table->put_results(task, &w);
     }

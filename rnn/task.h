@@ -44,6 +44,15 @@ typedef struct ashlar_task_part {
     size_t tokens; /* its loss is the mean over them */
 } ashlar_task_part;
 
+/* What an option is for: the memory of a step at its peak would be so much without it. */
+typedef struct ashlar_task_saving {
+    const char *option; /* as the command line has it */
+    size_t value;
+    uint64_t bytes;
+} ashlar_task_saving;
+
+enum { ASHLAR_TASK_SAVINGS_MAX = 4 };
+
 typedef struct ashlar_task_table {
     /*
      * Build the model in device memory: the arena with these regions, weights at their initial
@@ -73,6 +82,15 @@ typedef struct ashlar_task_table {
                           double *loss);
     /* Take and give back what the step of a part of that length does, in its order. */
     ashlar_status (*rehearse)(ashlar_task *task, size_t length);
+
+    /*
+     * Computed, not measured: the memory of the largest step at its peak, and for each option in
+     * use that lowers it what it would be without; *count of them. NULL: nothing is to be
+     * said. Errors: ASHLAR_EOVERFLOW.
+     */
+    ashlar_status (*savings)(const ashlar_task *task, uint64_t *bytes,
+                             ashlar_task_saving savings[static ASHLAR_TASK_SAVINGS_MAX],
+                             size_t *count);
 
     /* What must be the same for a training to go on: options, and the data, told by a sum. */
     void (*facts)(ashlar_task *task, ashlar_facts *facts);

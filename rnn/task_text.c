@@ -1,6 +1,7 @@
 #include "task_text.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,6 +30,8 @@ typedef struct text_task {
     ashlar_batch batch; /* its pointers lead there */
     ashlar_allocator *allocator;
     ashlar_model *model;
+    char *carried; /* device: 2 sets of states for each micro-batch, if there are parts */
+    size_t state_bytes; /* of a set */
     void *host;   /* of both slots */
     void *device; /* of both slots */
     slot slots[ASHLAR_TASK_SLOTS];
@@ -97,6 +100,9 @@ static void facts(ashlar_task *task, ashlar_facts *f) {
     ashlar_facts_add_count(f, ASHLAR_METADATA_EMBEDDING, c->embedding);
     ashlar_facts_add_count(f, "ashlar.batch", c->batch);
     ashlar_facts_add_count(f, "ashlar.max_length", c->max_length);
+    ashlar_facts_add_count(f, "ashlar.accumulate", t->cut.micro);
+    ashlar_facts_add_count(f, "ashlar.bptt", t->cut.part);
+    ashlar_facts_add_count(f, "ashlar.recompute", t->cut.chunk);
     add_text(t, f);
 }
 
@@ -112,16 +118,18 @@ static void skip(ashlar_task *task, uint64_t batches) {
 }
 
 static void fingerprint(const ashlar_task *task, char *text, size_t bytes) {
-    const ashlar_train_config *c = &const_text_of(task)->config;
+    const text_task *t = const_text_of(task);
+    const ashlar_train_config *c = &t->config;
     (void)snprintf(text, bytes,
-                   "ashlar-train: batch %zu, cell %s, layers %zu, hidden %zu, projection %zu, "
-                   "dropout %d, embedding %zu",
-                   c->batch, ashlar_rnn_cell_name(c->cell), c->layers, c->hidden, c->projection,
-                   c->dropout > 0, c->embedding);
+                   "ashlar-train: batch %zu in %zu, cell %s, layers %zu, hidden %zu, "
+                   "projection %zu, dropout %d, embedding %zu, chunk %zu",
+                   c->batch, t->cut.micro, ashlar_rnn_cell_name(c->cell), c->layers, c->hidden,
+                   c->projection, c->dropout > 0, c->embedding, t->cut.chunk);
 }
 
 static void put_config(const ashlar_task *task, ashlar_json_writer *w) {
-    const ashlar_train_config *c = &const_text_of(task)->config;
+    const text_task *t = const_text_of(task);
+    const ashlar_train_config *c = &t->config;
     ashlar_json_add_string(w, "cell", ashlar_rnn_cell_name(c->cell));
     ashlar_json_add_uint64(w, "layers", c->layers);
     ashlar_json_add_uint64(w, "hidden", c->hidden);
@@ -130,6 +138,9 @@ static void put_config(const ashlar_task *task, ashlar_json_writer *w) {
     ashlar_json_add_uint64(w, "embedding", c->embedding);
     ashlar_json_add_uint64(w, "batch", c->batch);
     ashlar_json_add_uint64(w, "max_length", c->max_length);
+    ashlar_json_add_uint64(w, "accumulate", t->cut.micro);
+    ashlar_json_add_uint64(w, "bptt", t->cut.part);
+    ashlar_json_add_uint64(w, "recompute", t->cut.chunk);
 }
 
 /* --- batches -------------------------------------------------------------------------------- */
@@ -177,36 +188,102 @@ static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream strea
 
 /* --- steps ---------------------------------------------------------------------------------- */
 
-static ashlar_model_window window_of(const slot *s, size_t part) {
-    const ashlar_cut_window at = ashlar_cut_window_of(&s->cut, 0, part);
+/* Set i of a micro-batch: parts read one and write the other, in turn. */
+static void *carried_set(const text_task *t, size_t micro, size_t i) {
+    return t->carried + (2 * micro + i % 2) * t->state_bytes;
+}
+
+/*
+ * Every position weighs 1 / (tokens of the whole part), also where it is not worked off at once.
+ * Where it is, that is what the loss makes of it by itself.
+ */
+static ashlar_model_window window_of(const text_task *t, const slot *s, size_t micro, size_t part) {
+    const ashlar_cut *cut = &s->cut;
+    const ashlar_cut_window at = ashlar_cut_window_of(cut, micro, part);
+    const bool is_whole = cut->micro == 1 && cut->chunks == 1;
     return (ashlar_model_window){
         .steps = at.steps,
-        .count = s->cut.count,
+        .count = cut->count,
+        .chunk = t->cut.chunk == 0 ? 0 : cut->chunk,
         .inputs = s->device + at.inputs,
         .targets = s->device + at.targets,
         .lengths = s->device + at.lengths,
         .rnn_lengths = s->host + at.rnn_lengths,
+        .weight = is_whole ? 0 : 1 / (double)ashlar_cut_tokens(cut, s->host, part),
+        .first = part == 0 ? NULL : carried_set(t, micro, part),
+        .last = part + 1 == cut->parts ? NULL : carried_set(t, micro, part + 1),
     };
 }
+
+/* An odd number, as the loop has one for steps: micro-batches drop each their own outputs. */
+static const uint64_t MICRO_STRIDE = UINT64_C(0xa0761d6478bd642f);
 
 static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t seed,
                           double *loss) {
     const text_task *t = text_of(task);
-    const ashlar_model_window window = window_of(&t->slots[index], part);
-    ashlar_step_sizes sizes;
+    const slot *s = &t->slots[index];
+    ashlar_status status = ASHLAR_OK;
     t->model->loss_scale = task->loss_scale;
-    t->model->dropout_seed = seed;
-    const ashlar_status status =
-        ashlar_model_sizes(t->model, window.steps, window.count, &sizes);
-    return status == ASHLAR_OK ? ashlar_model_step(t->model, &window, &sizes, loss) : status;
+    for (size_t m = 0; m < s->cut.micro && status == ASHLAR_OK; m++) {
+        const ashlar_model_window window = window_of(t, s, m, part);
+        ashlar_step_sizes sizes;
+        t->model->dropout_seed = seed + m * MICRO_STRIDE;
+        status =
+            ashlar_model_chunk_sizes(t->model, window.steps, window.count, window.chunk, &sizes);
+        if (status == ASHLAR_OK) {
+            status = ashlar_model_step(t->model, &window, &sizes, loss);
+        }
+    }
+    return status;
 }
 
 /* Every length on its own: a back end's workspace need not grow with it (cuDNN's does not). */
 static ashlar_status rehearse(ashlar_task *task, size_t length) {
     const text_task *t = text_of(task);
+    const ashlar_cut cut = ashlar_cut_of(&t->cut, length);
     ashlar_step_sizes sizes;
-    const ashlar_status status = ashlar_model_sizes(t->model, length, t->config.batch, &sizes);
-    return status == ASHLAR_OK ? ashlar_model_rehearse(t->model, false, &sizes) : status;
+    ashlar_status status =
+        ashlar_model_chunk_sizes(t->model, length, cut.count, t->cut.chunk, &sizes);
+    for (size_t m = 0; m < cut.micro && status == ASHLAR_OK; m++) {
+        status = ashlar_model_rehearse(t->model, t->cut.chunk != 0, &sizes);
+    }
+    return status;
+}
+
+/* --- what the options save ------------------------------------------------------------------ */
+
+/* Of the longest step that is cut like that. */
+static ashlar_status peak_of(const text_task *t, const ashlar_cut_config *config, uint64_t *bytes) {
+    const ashlar_cut cut = ashlar_cut_of(config, t->head.max_length);
+    ashlar_step_sizes sizes;
+    const ashlar_status status =
+        ashlar_model_chunk_sizes(t->model, cut.part, cut.count, config->chunk, &sizes);
+    if (status == ASHLAR_OK) {
+        *bytes = ashlar_model_step_peak(config->chunk != 0, &sizes);
+    }
+    return status;
+}
+
+static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
+                             ashlar_task_saving out[static ASHLAR_TASK_SAVINGS_MAX],
+                             size_t *count) {
+    const text_task *t = const_text_of(task);
+    ashlar_cut_config without[] = {t->cut, t->cut, t->cut};
+    const ashlar_task_saving options[] = {{"accumulate", t->cut.micro == 1 ? 0 : t->cut.micro, 0},
+                                          {"bptt", t->cut.part, 0},
+                                          {"recompute", t->cut.chunk, 0}};
+    without[0].micro = 1;
+    without[1].part = 0;
+    without[2].chunk = 0;
+    *count = 0;
+    ashlar_status status = peak_of(t, &t->cut, bytes);
+    for (size_t i = 0; i < 3 && status == ASHLAR_OK; i++) {
+        if (options[i].value != 0) {
+            out[*count] = options[i];
+            status = peak_of(t, &without[i], &out[(*count)++].bytes);
+        }
+    }
+    return status;
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
@@ -236,6 +313,25 @@ static ashlar_status take_slots(text_task *t, ashlar_stream stream) {
     return status;
 }
 
+/* The states between parts: of each micro-batch those that a part begins with, and ends with. */
+static ashlar_status take_carried(text_task *t, ashlar_stream stream) {
+    ashlar_step_sizes sizes;
+    void *carried = NULL;
+    size_t bytes = 0;
+    ashlar_status status =
+        ashlar_model_sizes(t->model, 1, t->config.batch / t->cut.micro, &sizes);
+    if (status == ASHLAR_OK && !ashlar_mul(2 * t->cut.micro, sizes.state, &bytes)) {
+        status = ashlar_fail(ASHLAR_EOVERFLOW, "the states of %zu sequences are too large",
+                             t->config.batch);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_alloc_tagged(t->allocator, bytes, ASHLAR_TAG_ACTIVATIONS, stream, &carried);
+        t->carried = carried;
+        t->state_bytes = sizes.state;
+    }
+    return status;
+}
+
 static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, ashlar_stream stream,
                           unsigned regions) {
     text_task *t = text_of(task);
@@ -252,7 +348,15 @@ static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, a
         task->arena = t->model->arena;
         status = ashlar_model_init_weights(t->model, t->config.seed);
     }
-    return status == ASHLAR_OK ? take_slots(t, stream) : status;
+    if (status == ASHLAR_OK) {
+        status = take_slots(t, stream);
+    }
+    return status == ASHLAR_OK && task->max_parts > 1 ? take_carried(t, stream) : status;
+}
+
+static void give(const text_task *t, void *block) {
+    const ashlar_status unused = block == NULL ? ASHLAR_OK : ashlar_free(t->allocator, block);
+    (void)unused; /* a block of this allocator, and nobody to tell */
 }
 
 static void close_task(ashlar_task *task) {
@@ -260,11 +364,10 @@ static void close_task(ashlar_task *task) {
     ashlar_model_destroy(t->model);
     t->model = NULL;
     task->arena = NULL;
-    if (t->device != NULL) {
-        const ashlar_status unused = ashlar_free(t->allocator, t->device);
-        (void)unused; /* a block of this allocator, and nobody to tell */
-        t->device = NULL;
-    }
+    give(t, t->device);
+    give(t, t->carried);
+    t->device = NULL;
+    t->carried = NULL;
     if (t->host != NULL) {
         ashlar_device_host_free(ashlar_allocator_device(t->allocator), t->host);
         t->host = NULL;
@@ -288,6 +391,7 @@ static const ashlar_task_table table = {
     .upload = upload,
     .step = step,
     .rehearse = rehearse,
+    .savings = savings,
     .facts = facts,
     .place = place,
     .skip = skip,
@@ -306,15 +410,41 @@ static ashlar_status take_drawn(text_task *t) {
     return ASHLAR_OK;
 }
 
+/* The least that is no smaller than the root. */
+static size_t root_up(size_t value) {
+    size_t root = (size_t)sqrt((double)value);
+    while (root * root < value) {
+        root++;
+    }
+    return root;
+}
+
+static void choose_cut(text_task *t, size_t longest) {
+    const ashlar_train_config *c = &t->config;
+    const size_t part = c->bptt == 0 || c->bptt > longest ? longest : c->bptt;
+    const size_t chunk = c->recomputes_root ? root_up(part) : c->recompute;
+    t->cut = (ashlar_cut_config){
+        .batch = c->batch,
+        .micro = c->accumulate == 0 ? 1 : c->accumulate,
+        .part = part < longest ? part : 0,
+        .chunk = chunk < part ? chunk : 0, /* one chunk is as well done at once */
+    };
+}
+
 static ashlar_status build(text_task *t) {
     const ashlar_batcher_config supply = {
         .batch = t->config.batch, .max_steps = t->config.max_length, .seed = t->config.seed};
+    if (t->config.accumulate > 1 && t->config.batch % t->config.accumulate != 0) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "--accumulate: %zu does not divide the %zu sequences of --batch",
+                           t->config.accumulate, t->config.batch);
+    }
     const ashlar_status status = ashlar_batcher_create(t->corpus, &supply, &t->batcher);
     if (status != ASHLAR_OK) {
         return status;
     }
-    t->cut = (ashlar_cut_config){.batch = t->config.batch};
     const size_t longest = ashlar_batcher_max_steps(t->batcher);
+    choose_cut(t, longest);
     const ashlar_cut cut = ashlar_cut_of(&t->cut, longest);
     t->head.max_length = longest;
     t->head.max_part_length = cut.part;

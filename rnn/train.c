@@ -469,9 +469,15 @@ ashlar_status ashlar_trainer_run(ashlar_trainer *t,
     report->training = end_phase(t, &last);
     ashlar_stats_read(t->allocator, &report->stats);
     report->step_memory = read_step_memory(t, &warm, &report->stats);
+    if (t->task->table->savings != NULL) {
+        status = t->task->table->savings(t->task, &report->step_bytes, report->savings,
+                                         &report->savings_count);
+    }
     report->weights_contiguous =
         ashlar_arena_check(t->task->arena) == ASHLAR_OK &&
         ashlar_arena_check_padding(t->task->arena, t->stream) == ASHLAR_OK;
-    *out = *report;
-    return ASHLAR_OK;
+    if (status == ASHLAR_OK) {
+        *out = *report;
+    }
+    return status;
 }

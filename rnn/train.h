@@ -18,6 +18,10 @@ typedef struct ashlar_train_config {
     double dropout;
     size_t batch;      /* sequences per step */
     size_t max_length; /* longest sequence in steps; longer ones are cut into pieces */
+    size_t accumulate; /* micro-batches that a step's batch is worked off in; 0 and 1: at once */
+    size_t bptt;       /* steps of a part that gradients do not leave, each an update; 0: all */
+    size_t recompute;  /* steps of a chunk that is run once more for its gradients; 0: not so */
+    bool recomputes_root; /* recompute is about the root of what it cuts */
 
     size_t steps;
     ashlar_optimizer_config optimizer;
@@ -88,6 +92,9 @@ typedef struct ashlar_train_report {
     double tokens_per_s;
     ashlar_phase_calls setup, warmup, training;
     ashlar_step_memory step_memory;
+    uint64_t step_bytes; /* of the largest step at its peak, computed from its shape */
+    ashlar_task_saving savings[ASHLAR_TASK_SAVINGS_MAX];
+    size_t savings_count;
     ashlar_stats stats;      /* at the end of training */
     bool weights_contiguous; /* ashlar_arena_check() */
 } ashlar_train_report;

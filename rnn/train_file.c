@@ -169,8 +169,7 @@ static ashlar_status find_place(const char *path, const ashlar_checkpoint *file,
             return ashlar_fail(ASHLAR_EFORMAT,
                                "%s: after %" PRIu64 " batches %s is %.80s there, and %s here; "
                                "go on with the version of ashlar that wrote the file",
-                               path, step, pair->key, text != NULL ? text : "missing",
-                               pair->value);
+                               path, step, pair->key, text != NULL ? text : "missing", pair->value);
         }
     }
     return ASHLAR_OK;

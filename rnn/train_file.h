@@ -5,8 +5,8 @@
  * kinds of facts, all under "ashlar.":
  *
  *     what must be the same to go on    the task's options and data, the optimizer, the seed
- *     where the training is             step, recent (losses), optimizer_state, and where the task's
- *                                       supply of batches is
+ *     where the training is             step, recent (losses), optimizer_state, and where the
+ * task's supply of batches is
  *
  * Real numbers are written so that reading them gives every bit back.
  */

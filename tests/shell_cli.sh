@@ -51,12 +51,12 @@ helps() {
     cat "$scratch/stderr"
     [ ! -s "$scratch/stderr" ] || return
     lines=$(wc -l <"$scratch/help")
-    [ "$lines" -ge 12 ] && [ "$lines" -le 42 ] || complain "$lines lines" || return
+    [ "$lines" -ge 12 ] && [ "$lines" -le 50 ] || complain "$lines lines" || return
     wide=$(awk 'length > 80' "$scratch/help")
     [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
     for option in --data --steps --cell --layers --projection --dropout --hidden --embedding \
-        --batch --max-length --seed --optimizer --learning-rate --no-bias-decay --momentum \
-        --nesterov --loss-scale --schedule --warmup-steps --rate-floor --rate-every \
+        --batch --max-length --accumulate --bptt --recompute --seed --optimizer \
+        --learning-rate --no-bias-decay --momentum --nesterov --loss-scale --schedule --warmup-steps --rate-floor --rate-every \
         --rate-factor --clip --buckets --no-plan --plan --device --json --save --save-every \
         --resume --losses --snapshot --sample --map --quiet --help; do
         grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
@@ -100,6 +100,18 @@ check 'no_sequences_in_a_batch_is_usage' refuses 2 '--batch' --data "$data" --ba
 check 'a_batch_that_is_no_number_is_usage' refuses 2 '--batch 8x' --data "$data" --batch 8x
 check 'a_batch_beyond_any_integer_is_usage' \
     refuses 2 '--batch' --data "$data" --batch 99999999999999999999
+check 'a_batch_that_cannot_be_divided_is_usage' \
+    refuses 2 '--accumulate: 3 does not divide the 2' --data "$data" --accumulate 3
+check 'accumulating_nothing_is_usage' refuses 2 '--accumulate' --data "$data" --accumulate 0
+check 'to_recompute_a_word_is_usage' refuses 2 'neither auto' --data "$data" --recompute much
+check 'to_recompute_half_a_number_is_usage' \
+    refuses 2 'neither auto' --data "$data" --recompute 5x
+check 'to_recompute_nothing_named_is_usage' refuses 2 '--recompute' --data "$data" --recompute ''
+check 'to_recompute_too_much_is_usage' \
+    refuses 2 'neither auto' --data "$data" --recompute 1000001
+check 'to_recompute_less_than_nothing_is_usage' \
+    refuses 2 'neither auto' --data "$data" --recompute -1
+check 'truncating_after_less_than_nothing_is_usage' refuses 2 '--bptt' --data "$data" --bptt -1
 check 'a_maximum_length_of_0_is_usage' refuses 2 '--max-length' --data "$data" --max-length 0
 check 'a_negative_number_of_steps_is_usage' refuses 2 '--steps' --data "$data" --steps -1
 check 'a_learning_rate_that_is_not_finite_is_usage' \

@@ -127,6 +127,47 @@ check 'none_of_them_is_missed' is plan_misses 0
 check 'more_plans_need_no_more_memory' \
     same step_reserved_bytes "$scratch/a.json" "$scratch/buckets.json"
 
+# What saves memory says what it saves, and trains as the whole batch does.
+saves() { # JSON OPTION...
+    report=$1
+    small "$@" --seed 7 >"$scratch/stdout" &&
+        json_holds "$report" 'r["step_bytes"] == r["bound_bytes"] and r["plan_misses"] == 0 and
+            r["driver_calls_after_warmup"] == 0'
+}
+is_told() { # TEXT
+    grep -e "$1" "$scratch/stdout" || cat "$scratch/stdout"
+    grep -q -e "$1" "$scratch/stdout"
+}
+is_near() { # JSON: its loss is that of the first training, to rounding
+    python3 - "$scratch/a.json" "$1" <<'END'
+import json, sys
+a, b = (json.load(open(path))["loss_last"] for path in sys.argv[1:])
+print(a, b)
+sys.exit(not abs(a - b) < 1e-5 * a)
+END
+}
+whole=$(value "$scratch/a.json" step_bytes)
+check 'no_option_saves_nothing' json_holds "$scratch/a.json" 'r["step_bytes_without"] == {}'
+check 'a_batch_is_worked_off_in_pieces' saves "$scratch/saved.json" --accumulate 4
+check 'the_words_say_what_that_saves' is_told '^Without --accumulate 4 it would need 0[.][0-9]* MiB ('
+check 'the_report_says_it_too' json_holds "$scratch/saved.json" \
+    "r['step_bytes_without'] == {'accumulate': $whole} and r['step_bytes'] < 0.3 * $whole"
+check 'pieces_change_no_loss_but_by_rounding' is_near "$scratch/saved.json"
+check 'activations_are_recomputed' saves "$scratch/saved.json" --recompute auto
+check 'in_chunks_of_about_the_root' json_holds "$scratch/saved.json" 'r["config"]["recompute"] == 8'
+check 'that_saves_more_than_half' json_holds "$scratch/saved.json" \
+    "r['step_bytes_without'] == {'recompute': $whole} and r['step_bytes'] < 0.4 * $whole"
+check 'recomputing_changes_no_loss_but_by_rounding' is_near "$scratch/saved.json"
+check 'chunks_may_be_chosen' saves "$scratch/saved.json" --recompute 16
+check 'and_are_as_chosen' json_holds "$scratch/saved.json" 'r["config"]["recompute"] == 16'
+check 'one_chunk_is_no_chunk' saves "$scratch/saved.json" --recompute 64
+check 'and_changes_nothing_at_all' same loss_last "$scratch/a.json" "$scratch/saved.json"
+check 'back_propagation_is_truncated' saves "$scratch/saved.json" --bptt 16
+check 'which_is_another_training_too' differs loss_last "$scratch/a.json" "$scratch/saved.json"
+check 'in_the_memory_of_a_part' json_holds "$scratch/saved.json" \
+    "r['step_bytes_without'] == {'bptt': $whole} and r['step_bytes'] < 0.3 * $whole"
+check 'with_several_updates_a_batch' json_holds "$scratch/saved.json" 'r["steps_replayed"] > 24'
+
 plan=$scratch/memory.plan
 refuses_another_plan() {
     small "$scratch/none.json" --seed 7 --plan "$plan" --hidden 31 2>"$scratch/stderr"

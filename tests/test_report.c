@@ -61,6 +61,9 @@ static ashlar_train_report a_report(void) {
                         .hits = 651,
                         .misses = 652,
                         .steps_replayed = 653},
+        .step_bytes = 40 * mib,
+        .savings = {{"accumulate", 671, 100 * mib}, {"bptt", 672, 60 * mib}},
+        .savings_count = 2,
         .stats = {.live_peak_bytes = 64 * mib,
                   .reserved_peak_bytes = 80 * mib,
                   .alloc_count = 1000,
@@ -150,6 +153,18 @@ static void the_words_tell_of_the_plan(void) {
     free(text);
 }
 
+static void the_words_tell_what_options_save(void) {
+    ashlar_train_report r = a_report();
+    char *text = print(&r);
+    CHECK_HAS(text, "missed 652.\nWithout --accumulate 671 it would need 100.00 MiB (2.50 x).\n"
+                    "Without --bptt 672 it would need 60.00 MiB (1.50 x).\n\n");
+    free(text);
+    r.savings_count = 0;
+    text = print(&r);
+    CHECK(strstr(text, "Without") == NULL);
+    free(text);
+}
+
 /* ---- JSON ---- */
 
 static char folder[64], path[96];
@@ -232,6 +247,10 @@ static void the_json_holds_calls_and_memory(void) {
     check_uint(document, "plan_hits", 651);
     check_uint(document, "plan_misses", 652);
     check_uint(document, "steps_replayed", 653);
+    check_uint(document, "step_bytes", 40 * 1048576);
+    const ashlar_json *savings = ashlar_json_member(document, "step_bytes_without");
+    check_uint(savings, "accumulate", 100 * 1048576);
+    check_uint(savings, "bptt", 60 * 1048576);
     check_uint(document, "bytes_live_peak", 64 * 1048576);
     check_uint(document, "bytes_reserved_peak", 80 * 1048576);
     check_uint(document, "allocations", 1000);
@@ -386,6 +405,7 @@ int main(void) {
     RUN(the_words_hold_the_numbers);
     RUN(the_tables_hold_the_numbers);
     RUN(the_words_tell_of_the_plan);
+    RUN(the_words_tell_what_options_save);
     RUN(the_json_holds_every_number_of_the_training);
     RUN(the_json_holds_calls_and_memory);
     RUN(the_json_holds_the_configuration);

@@ -32,6 +32,8 @@ static void another_configuration_is_refused_and_named(void) {
                   {&c.batch, "ashlar.batch is 7 there, and 8 here"},
                   {&c.max_length, "ashlar.max_length is 32 there, and 33 here"},
                   {&c.projection, "ashlar.projection is 0 there, and 1 here"},
+                  {&c.bptt, "ashlar.bptt is 0 there, and 1 here"},
+                  {&c.recompute, "ashlar.recompute is 0 there, and 1 here"},
                   {&c.seed, "ashlar.seed is 5 there, and 6 here"}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         ++*counts[i].field;
@@ -56,6 +58,9 @@ static void another_configuration_is_refused_and_named(void) {
         check_refused(&c, ASHLAR_EFORMAT, reals[i].message);
         *reals[i].field *= 2;
     }
+    c.accumulate = 7;
+    check_refused(&c, ASHLAR_EFORMAT, "ashlar.accumulate is 1 there, and 7 here");
+    c.accumulate = 1;
     c.optimizer.kind = ASHLAR_OPTIMIZER_ADAM;
     check_refused(&c, ASHLAR_EFORMAT, "ashlar.optimizer is adamw there, and adam here");
     c.optimizer.kind = ASHLAR_OPTIMIZER_ADAMW;
@@ -139,7 +144,8 @@ static void another_text_is_refused(void) {
 static const char *const KEYS[] = {
     "ashlar.cell",            "ashlar.projection",     "ashlar.dropout",
     "ashlar.layers",          "ashlar.hidden",         "ashlar.embedding",  "ashlar.batch",
-    "ashlar.max_length",      "ashlar.text",           "ashlar.seed",       "ashlar.optimizer",
+    "ashlar.max_length",      "ashlar.accumulate",     "ashlar.bptt",       "ashlar.recompute",
+    "ashlar.text",            "ashlar.seed",           "ashlar.optimizer",
     "ashlar.learning_rate",
     "ashlar.momentum",        "ashlar.dampening",      "ashlar.nesterov",   "ashlar.beta1",
     "ashlar.beta2",           "ashlar.smoothing",      "ashlar.rate_decay", "ashlar.epsilon",
@@ -149,7 +155,7 @@ static const char *const KEYS[] = {
     "ashlar.warmup_steps",    "ashlar.step",           "ashlar.recent",
     "ashlar.optimizer_state", "ashlar.random",
 };
-enum { STEP = 30, RECENT, STATE, RANDOM };
+enum { STEP = 33, RECENT, STATE, RANDOM };
 enum { KEYS_COUNT = sizeof KEYS / sizeof KEYS[0] };
 
 /* The good file's metadata, and a model whose arena can be saved with it. */
