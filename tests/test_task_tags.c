@@ -213,6 +213,7 @@ static void the_account_is_what_the_training_takes(void) {
     REQUIRE(ashlar_task_tags_account(ashlar_trainer_task(trainer), &account) == ASHLAR_OK);
     CHECK(ashlar_trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
     CHECK(report.stats.reserved_peak_bytes >= account.needed_bytes);
+    CHECK(report.step_bytes == account.step_bytes && report.savings_count == 0);
     CHECK((double)report.stats.live_peak_bytes <= 1.01 * (double)account.needed_bytes);
     CHECK((double)report.stats.reserved_peak_bytes <=
           1.05 * (double)account.needed_bytes + 2 * (double)MIB);
