@@ -136,6 +136,8 @@ check 'a_tagger_reads_one_way_or_both' fails_with 2 '--unidirectional' --data "$
 check 'holding_out_all_is_refused' fails_with 2 '--held-out' --data "$data" --held-out 1
 check 'a_sample_is_of_a_text' fails_with 2 '--sample: it is for --model text' --data "$data" \
     --sample 100
+check 'words_are_not_worked_off_in_chunks' fails_with 2 '--recompute: it is for --model text' \
+    --data "$data" --recompute 4
 check 'an_unknown_model_is_refused' fails_with 2 'neither text nor tagger' --data "$data" \
     --model=poet
 
@@ -150,7 +152,9 @@ check 'a_text_has_no_words' text_refuses --min-count 3
 
 helps() {
     "$train" --help >"$scratch/out" && "$train" --model tagger --help >"$scratch/tagger" &&
-        grep -q 'tagger: read both ways' "$scratch/out" &&
+        grep -q 'tagger: read both ways' "$scratch/tagger" &&
+        grep -q -e '--model tagger --help' "$scratch/out" &&
+        ! grep -q -e '--bidirectional' "$scratch/out" && ! grep -q -e '--sample' "$scratch/tagger" &&
         grep -q -e '--hidden N .*(256)' "$scratch/out" &&
         grep -q -e '--hidden N .*(200)' "$scratch/tagger"
 }
