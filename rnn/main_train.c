@@ -76,26 +76,25 @@ static command defaults(bool is_tagger) {
     return c;
 }
 
-enum { SHARED_COUNT = 46, OPTION_COUNT = SHARED_COUNT + ASHLAR_TAGS_OPTION_COUNT };
+/* Of the options first those of both models, then a text's, then a tagger's. */
+enum {
+    SHARED_COUNT = 41,
+    TEXT_COUNT = 5,
+    OPTION_COUNT = SHARED_COUNT + TEXT_COUNT + ASHLAR_TAGS_OPTION_COUNT
+};
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, real = ASHLAR_OPTION_REAL,
                              text = ASHLAR_OPTION_TEXT;
     ashlar_train_config *t = &c->train;
-    const ashlar_option all[SHARED_COUNT] = {
+    const ashlar_option all[SHARED_COUNT + TEXT_COUNT] = {
         {"data", "PATH", ASHLAR_OPTION_LIST, &c->data, 0, 0,
-         "a text file or folder; tagger: a column file; repeatable"},
+         "a text file or folder, or a column file; repeatable"},
         {"model", "NAME", text, &c->model, 0, 0, "text, tagger"},
         {"steps", "N", count, &t->steps, 1, 1e9, "training steps"},
         {"batch", "N", count, &t->batch, 1, 65536, "sequences per step"},
         {"max-length", "N", count, &t->max_length, 1, 1e6,
          "longer ones are cut into pieces; tagger: refused"},
-        {"stride", "N", count, &t->stride, 0, 1e6,
-         "a new piece begins every N steps and overlaps the last, 0: where it ends"},
-        {"accumulate", "N", count, &t->accumulate, 1, 65536, "pieces that a batch is worked off in"},
-        {"bptt", "K", count, &t->bptt, 0, 1e6, "update every K steps, carry states on, 0: not"},
-        {"recompute", "K", text, &c->recompute, 0, 0,
-         "hold K steps at once, run others twice; auto: root"},
         {"cell", "NAME", text, &c->cell, 0, 0, "lstm, gru, tanh, relu"},
         {"dtype", "NAME", text, &c->dtype, 0, 0, "f32, f64; on a GPU also f16, bf16"},
         {"layers", "N", count, &t->layers, 1, 64, "recurrent layers"},
@@ -103,7 +102,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"projection", "N", count, &t->projection, 0, 16384,
          "width of an LSTM's output, 0: as hidden"},
         {"dropout", "X", real, &t->dropout, 0, 0.99, "share of outputs dropped between layers"},
-        {"embedding", "N", count, &t->embedding, 1, 16384, "width of a symbol's, or word's, vector"},
+        {"embedding", "N", count, &t->embedding, 1, 16384, "width of a symbol's vector, a word's"},
         {"optimizer", "NAME", text, &c->rule.optimizer, 0, 0, "sgd, adam, adamw, adagrad, rmsprop"},
         {"learning-rate", "X", real, &t->optimizer.learning_rate, 1e-12, 10, "the highest one"},
         {"weight-decay", "X", real, &t->optimizer.weight_decay, 0, 10, "of any optimizer"},
@@ -128,7 +127,6 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"plan", "FILE", text, &t->plan_file, 0, 0, "keep the memory plan there for the next time"},
         {"threads", "N", count, &c->threads, 1, 1024, "threads of a matrix product"},
         {"device", "NAME", text, &c->device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
-        {"sample", "N", count, &c->sample_bytes, 0, 1e9, "text: bytes of it to make at the end"},
         {"save", "FILE", text, &t->save_file, 0, 0, "write the training there (safetensors)"},
         {"save-every", "N", count, &t->save_every, 0, 1e9, "steps; 0: only at the end"},
         {"resume", "FILE", text, &t->resume_file, 0, 0, "go on with a training that was saved"},
@@ -141,9 +139,18 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
          "print what each kind of memory takes, holds, and grows by"},
         {"quiet", NULL, ASHLAR_OPTION_FLAG, &c->is_quiet, 0, 0, "print nothing but errors"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
+        {"stride", "N", count, &t->stride, 0, 1e6,
+         "text: begin a piece every N steps, overlapping; 0: not"},
+        {"accumulate", "N", count, &t->accumulate, 1, 65536,
+         "text: pieces that a batch is worked off in"},
+        {"bptt", "K", count, &t->bptt, 0, 1e6,
+         "text: update every K steps, carry states on, 0: not"},
+        {"recompute", "K", text, &c->recompute, 0, 0,
+         "text: hold K steps, run others twice; auto: root"},
+        {"sample", "N", count, &c->sample_bytes, 0, 1e9, "text: bytes of it to make at the end"},
     };
     memcpy(options, all, sizeof all);
-    ashlar_tags_list_options(&c->tags, options + SHARED_COUNT);
+    ashlar_tags_list_options(&c->tags, options + SHARED_COUNT + TEXT_COUNT);
 }
 
 static void print_help(bool is_tagger) {
@@ -151,10 +158,15 @@ static void print_help(bool is_tagger) {
     ashlar_option options[OPTION_COUNT];
     list_options(&fresh, options);
     printf("Usage: %s --data PATH [OPTION]...   train a character RNN on text\n"
-           "       %s --model tagger --data FILE [OPTION]...   train a tagger on lines of word, TAB, "
-           "tag\n",
+           "       %s --model tagger --data FILE [OPTION]...   a tagger on words\n",
            program, program);
-    ashlar_options_print(stdout, options, OPTION_COUNT);
+    ashlar_options_print(stdout, options, SHARED_COUNT + (is_tagger ? 0 : TEXT_COUNT));
+    if (is_tagger) {
+        ashlar_options_print(stdout, options + SHARED_COUNT + TEXT_COUNT,
+                             ASHLAR_TAGS_OPTION_COUNT);
+    } else {
+        printf("A tagger's own options, and its defaults: %s --model tagger --help\n", program);
+    }
     printf("Environment: ASHLAR_DEVICE, ASHLAR_SOFT, ASHLAR_THREADS.\n"
            "Exit: 0, 1 failed, 2 a bad option.\n");
 }
@@ -461,51 +473,32 @@ static int run(command *c, ashlar_device *device) {
     return status == ASHLAR_OK ? 0 : ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
 }
 
-/* The last word of "--NAME=VALUE" or "--NAME VALUE" with that name; NULL: it is not given. */
-static const char *find_given(const char *name, int argc, char **argv) {
-    const size_t bytes = strlen(name);
-    const char *value = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--", 2) == 0 && strncmp(argv[i] + 2, name, bytes) == 0) {
-            const char *end = argv[i] + 2 + bytes;
-            value = *end == '=' ? end + 1 : *end == '\0' && i + 1 < argc ? argv[i + 1] : value;
-            value = *end == '\0' && i + 1 == argc ? end : value;
+/* Options that only the other model has are not given. */
+static ashlar_status check_model(const command *c, const ashlar_option *options, int argc,
+                                 char **argv) {
+    const size_t text_end = SHARED_COUNT + TEXT_COUNT;
+    const size_t first = c->is_tagger ? SHARED_COUNT : text_end;
+    const size_t end = c->is_tagger ? text_end : OPTION_COUNT;
+    if (strcmp(c->model, c->is_tagger ? "tagger" : "text") != 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "--model: \"%.40s\" is neither text nor tagger",
+                           c->model);
+    }
+    for (size_t i = first; i < end; i++) {
+        if (ashlar_options_given(options[i].name, argc, argv) != NULL) {
+            return ashlar_fail(ASHLAR_EINVAL, "--%s: it is for --model %s only", options[i].name,
+                               c->is_tagger ? "text" : "tagger");
         }
     }
-    return value;
-}
-
-/* Options that only one of the models has. */
-static const char *const text_only[] = {"accumulate", "bptt", "recompute", "sample", "stride"};
-
-static ashlar_status check_model(const command *c, int argc, char **argv) {
-    ashlar_option options[ASHLAR_TAGS_OPTION_COUNT];
-    ashlar_tags_options unused;
-    ashlar_tags_list_options(&unused, options);
-    if (!c->is_tagger && strcmp(c->model, "text") != 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "--model: \"%.40s\" is neither text nor tagger", c->model);
-    }
-    for (size_t i = 0; !c->is_tagger && i < ASHLAR_TAGS_OPTION_COUNT; i++) {
-        if (find_given(options[i].name, argc, argv) != NULL) {
-            return ashlar_fail(ASHLAR_EINVAL, "--%s: it is for --model tagger only",
-                               options[i].name);
-        }
-    }
-    for (size_t i = 0; c->is_tagger && i < sizeof text_only / sizeof text_only[0]; i++) {
-        if (find_given(text_only[i], argc, argv) != NULL) {
-            return ashlar_fail(ASHLAR_EINVAL, "--%s: it is for --model text only", text_only[i]);
-        }
-    }
-    return ASHLAR_OK;
+    return c->is_tagger ? ashlar_tags_check_options(&c->tags) : ASHLAR_OK;
 }
 
 static int run_command(int argc, char **argv) {
-    const char *model = find_given("model", argc, argv); /* it decides the defaults */
+    const char *model = ashlar_options_given("model", argc, argv); /* it decides the defaults */
     command c = defaults(model != NULL && strcmp(model, "tagger") == 0);
     ashlar_option options[OPTION_COUNT];
     list_options(&c, options);
     if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
-        check_model(&c, argc, argv) != ASHLAR_OK ||
+        check_model(&c, options, argc, argv) != ASHLAR_OK ||
         (!c.wants_help && (read_stack(&c) != ASHLAR_OK || read_recompute(&c) != ASHLAR_OK ||
                            ashlar_train_rule_apply(&c.rule, &c.train) != ASHLAR_OK ||
                            check_command(&c) != ASHLAR_OK))) {

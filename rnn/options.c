@@ -92,6 +92,23 @@ static const ashlar_option *find(const ashlar_option *options, size_t count, con
     return NULL;
 }
 
+const char *ashlar_options_given(const char *name, int argc, char **argv) {
+    const size_t bytes = strlen(name);
+    const char *value = NULL;
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--", 2) != 0 || strncmp(argv[i] + 2, name, bytes) != 0) {
+            continue;
+        }
+        const char *end = argv[i] + 2 + bytes;
+        if (*end == '=') {
+            value = end + 1;
+        } else if (*end == '\0') {
+            value = i + 1 < argc ? argv[i + 1] : end;
+        }
+    }
+    return value;
+}
+
 int ashlar_options_take_words(const ashlar_option *options, size_t count, int *argc, char **argv,
                               char **words) {
     int kept = 1, taken = 0;

@@ -46,6 +46,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_options_parse(const ashlar_option *option
                                                      int argc, char **argv);
 
 /*
+ * The value that the last "--name value" or "--name=value" of a command line gives, for what must
+ * be known before the options are read; "" for a flag at its end, NULL where it is not given.
+ */
+const char *ashlar_options_given(const char *name, int argc, char **argv);
+
+/*
  * Move the words that are neither options nor their values from `argv` to `words`, for a program
  * that takes files; returns how many these are. *argc is what is left for ashlar_options_parse().
  *

@@ -46,7 +46,7 @@ typedef struct ashlar_tagger_config {
     ashlar_dtype dtype;
 } ashlar_tagger_config;
 
-/* Views into the arena, watched by ashlar_arena_check(). Their elements are of the config's type. */
+/* Views into the arena, watched by ashlar_arena_check(); elements of the config's type. */
 typedef struct ashlar_tagger_views {
     void *character_embedding, *character_stack;
     void *word_embedding, *word_stack;
@@ -85,9 +85,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_create(ashlar_allocator *allocator
 void ashlar_tagger_destroy(ashlar_tagger *tagger); /* NULL is allowed */
 
 /*
- * Fill the weights from `seed`, uniform as PyTorch does: recurrent layers in +-1/sqrt(their hidden),
- * the linear layer in +-1/sqrt(its input), embeddings in +-sqrt(3), a standard deviation of 1; an
- * LSTM's forget gates' biases raised by 1 in all.
+ * Fill the weights from `seed`, uniform as PyTorch does: recurrent layers in +-1/sqrt(hidden), the
+ * linear layer in +-1/sqrt(input), embeddings in +-sqrt(3), a standard deviation of 1; an LSTM's
+ * forget gates' biases raised by 1 in all.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.  Stream: waits for it.
  */

@@ -173,6 +173,22 @@ static ashlar_status rehearse(ashlar_task *task, size_t length) {
     return status == ASHLAR_OK ? ashlar_tagger_rehearse(t->tagger, &sizes) : status;
 }
 
+/* None of its options is there to save memory. */
+static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
+                             ashlar_task_saving unused[static ASHLAR_TASK_SAVINGS_MAX],
+                             size_t *count) {
+    const ashlar_tags_task *t = const_tags_of(task);
+    const ashlar_tag_shape largest = ashlar_tags_shape(t, task->max_length);
+    ashlar_tagger_bytes sizes;
+    (void)unused;
+    const ashlar_status status = ashlar_tagger_sizes(t->tagger, &largest, &sizes);
+    if (status == ASHLAR_OK) {
+        *bytes = ashlar_tagger_bytes_at(&sizes, ashlar_tagger_peak(&sizes));
+        *count = 0;
+    }
+    return status;
+}
+
 /* --- life ----------------------------------------------------------------------------------- */
 
 /* The slots' memory on both sides, and where predictions and their loss go. */
@@ -274,6 +290,7 @@ static const ashlar_task_table table = {
     .upload = ashlar_tags_upload,
     .step = step,
     .rehearse = rehearse,
+    .savings = savings,
     .facts = facts,
     .place = place,
     .skip = skip,

@@ -41,7 +41,7 @@ void ashlar_tags_list_options(ashlar_tags_options *o,
     memcpy(list, all, sizeof all);
 }
 
-static ashlar_status check(const ashlar_tags_options *o) {
+ashlar_status ashlar_tags_check_options(const ashlar_tags_options *o) {
     if (o->is_two_way && o->tags.is_one_way) {
         return ashlar_fail(ASHLAR_EINVAL,
                            "--bidirectional and --unidirectional: leave out one of them");
@@ -57,12 +57,9 @@ ashlar_status ashlar_tags_open(const ashlar_option_list *files, const ashlar_tag
                                ashlar_task **task) {
     ashlar_tag_corpus_config text = options->corpus;
     ashlar_tags_config tags = options->tags;
-    ashlar_status status = check(options);
     text.max_words = train->max_length;
     tags.label_embedding = options->feeds_labels ? options->label_embedding : 0;
-    if (status == ASHLAR_OK) {
-        status = ashlar_tag_corpus_open(files->items, files->count, &text, corpus);
-    }
+    ashlar_status status = ashlar_tag_corpus_open(files->items, files->count, &text, corpus);
     if (status == ASHLAR_OK) {
         ashlar_tag_counts counts;
         ashlar_tag_corpus_counts(*corpus, &counts);

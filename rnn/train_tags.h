@@ -28,14 +28,16 @@ void ashlar_tags_set_defaults(ashlar_train_config *train, ashlar_tags_options *o
 void ashlar_tags_list_options(ashlar_tags_options *options,
                               ashlar_option list[static ASHLAR_TAGS_OPTION_COUNT]);
 
+/* Errors: ASHLAR_EINVAL (options that exclude each other, or leave nothing to train on). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_tags_check_options(const ashlar_tags_options *options);
+
 /*
  * Read column files and make a task of them.
  *
  * train    its buckets are set to one for each number of words, where labels are fed and it was 1
  * corpus   the caller's, after the task has gone; also after a failure, then perhaps NULL
  *
- * Errors: ASHLAR_EINVAL (options that exclude each other), those of ashlar_tag_corpus_open() and
- *         ashlar_task_tags_create().
+ * Errors: those of ashlar_tag_corpus_open() and ashlar_task_tags_create().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_tags_open(const ashlar_option_list *files,
                                                  const ashlar_tags_options *options,

@@ -209,6 +209,28 @@ static void the_help_has_a_line_for_each_option_with_its_default(void) {
     free(text);
 }
 
+static const char *given(const char *name, const char *first, const char *second) {
+    static char one[32], two[32];
+    char *argv[] = {"program", one, two};
+    (void)snprintf(one, sizeof one, "%s", first);
+    (void)snprintf(two, sizeof two, "%s", second);
+    const char *value = ashlar_options_given(name, second[0] == '\0' ? 2 : 3, argv);
+    return value != NULL ? value : "none";
+}
+
+static void what_is_given_is_known_before_the_options_are_read(void) {
+    CHECK(strcmp(given("text", "--text", "a"), "a") == 0);
+    CHECK(strcmp(given("text", "--text=b", "c"), "b") == 0);
+    CHECK(strcmp(given("text", "--text=b", "--text=c"), "c") == 0);
+    CHECK(strcmp(given("text", "--text=", "c"), "") == 0);
+    CHECK(strcmp(given("flag", "x", "--flag"), "") == 0);
+    CHECK(strcmp(given("flag", "--flag", ""), "") == 0);
+    CHECK(strcmp(given("count", "--countless", "3"), "none") == 0);
+    CHECK(strcmp(given("countless", "--count", "3"), "none") == 0);
+    CHECK(strcmp(given("text", "text", "a"), "none") == 0);
+    CHECK(strcmp(given("text", "-text", "a"), "none") == 0);
+}
+
 int main(void) {
     RUN(no_words_leave_the_defaults);
     RUN(every_kind_is_read_from_the_next_word_and_behind_an_equals_sign);
@@ -221,6 +243,7 @@ int main(void) {
     RUN(a_flag_takes_no_value);
     RUN(a_list_takes_64_values_in_their_order);
     RUN(other_words_are_taken_out_in_their_order);
+    RUN(what_is_given_is_known_before_the_options_are_read);
     RUN(the_help_has_a_line_for_each_option_with_its_default);
     return check_report();
 }
