@@ -78,8 +78,8 @@ static command defaults(bool is_tagger) {
 
 /* Of the options first those of both models, then a text's, then a tagger's. */
 enum {
-    SHARED_COUNT = 41,
-    TEXT_COUNT = 5,
+    SHARED_COUNT = 40,
+    TEXT_COUNT = 6,
     OPTION_COUNT = SHARED_COUNT + TEXT_COUNT + ASHLAR_TAGS_OPTION_COUNT
 };
 
@@ -96,7 +96,6 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"max-length", "N", count, &t->max_length, 1, 1e6,
          "longer ones are cut into pieces; tagger: refused"},
         {"cell", "NAME", text, &c->cell, 0, 0, "lstm, gru, tanh, relu"},
-        {"dtype", "NAME", text, &c->dtype, 0, 0, "f32, f64; on a GPU also f16, bf16"},
         {"layers", "N", count, &t->layers, 1, 64, "recurrent layers"},
         {"hidden", "N", count, &t->hidden, 1, 16384, "width of a layer"},
         {"projection", "N", count, &t->projection, 0, 16384,
@@ -139,6 +138,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
          "print what each kind of memory takes, holds, and grows by"},
         {"quiet", NULL, ASHLAR_OPTION_FLAG, &c->is_quiet, 0, 0, "print nothing but errors"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
+        {"dtype", "NAME", text, &c->dtype, 0, 0, "text: f32, f64; on a GPU also f16, bf16"},
         {"stride", "N", count, &t->stride, 0, 1e6,
          "text: begin a piece every N steps, overlapping; 0: not"},
         {"accumulate", "N", count, &t->accumulate, 1, 65536,
