@@ -135,6 +135,8 @@ for way in driver_procs driver_names shared static; do
     check "${way}_is_told_what_is_free" env ASHLAR_SOFT=memory=256MiB LD_PRELOAD="$preload" "$@" info
     check "${way}_waits_before_memory_is_out" \
         env ASHLAR_SOFT=memory=64MiB,${adversarial}2 LD_PRELOAD="$preload" "$@" full
+    check "${way}_leaves_to_the_driver_what_it_wants_itself" \
+        env ASHLAR_SOFT=memory=64MiB,${adversarial}2 LD_PRELOAD="$preload" "$@" share
     check "${way}_forks_with_a_device" with "$@" fork
     check "${way}_frees_at_its_end" leaves_well "$@"
     check "${way}_is_reported_on_request" reports 'went to the driver' "$@"

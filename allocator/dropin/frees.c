@@ -117,6 +117,16 @@ size_t ashlar_frees_spare_bytes(const ashlar_frees *f) {
     return (size_t)(stats.reserved_bytes - stats.block_bytes);
 }
 
+bool ashlar_frees_give_back(ashlar_frees *f) {
+    ashlar_stats before, after;
+    ashlar_stats_read(f->allocator, &before);
+    (void)ashlar_frees_reclaim(f, 0);
+    const ashlar_status unused = ashlar_trim(f->allocator, 0); /* what it gave back it gave */
+    (void)unused;
+    ashlar_stats_read(f->allocator, &after);
+    return after.reserved_bytes < before.reserved_bytes;
+}
+
 static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
     void *ptr = NULL;
     ashlar_status status = ashlar_alloc(f->allocator, bytes, NULL, &ptr);

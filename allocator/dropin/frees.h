@@ -59,6 +59,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_frees_alloc_on(ashlar_frees *frees, size_
 size_t ashlar_frees_spare_bytes(const ashlar_frees *frees);
 
 /*
+ * Give back to the driver what is in no live block, once all work that may use it is over. True:
+ * there was something.
+ * Threads: any.  Stream: waits on the host.
+ */
+bool ashlar_frees_give_back(ashlar_frees *frees);
+
+/*
  * As cudaFree(), but the host does not wait; however the block was taken.
  * Threads: any.  Errors: ASHLAR_EPOINTER, nothing changes; in a guard mode those of ashlar_free().
  */

@@ -193,6 +193,20 @@ static void info(void) {
     EXPECT(g->alloc_on(&ptr, 100, NULL) == 0 && g->give(ptr) == 0);
 }
 
+/* What the driver is asked for otherwise finds what was freed. */
+static void share(void) {
+    void *stream = NULL, *ptr = NULL;
+    EXPECT(g->make_stream(&stream, false) == 0);
+    EXPECT(g->alloc(&ptr, 40 * MIB) == 0);
+    EXPECT(g->fill(ptr, 3, 40 * MIB, stream) == 0);
+    EXPECT(g->give(ptr) == 0);
+    EXPECT(g->alloc(&ptr, 4 * MIB) == 0);
+    EXPECT(g->take_physical == NULL || g->take_physical(50 * MIB) == 0);
+    EXPECT(g->take_physical == NULL || g->take_physical(50 * MIB) == OUT_OF_MEMORY);
+    EXPECT(g->give(ptr) == 0);
+    EXPECT(g->end_stream(stream) == 0);
+}
+
 /* ---- captures ---- */
 
 /* Frees wait, memory is wanted, and the capture is none the worse. */
@@ -283,7 +297,8 @@ int run_program(const gpu *calls, int argc, char **argv) {
         {"threads", threads, false}, {"full", full, false},
         {"info", info, false},       {"capture", capture, false},
         {"fork", fork_after, false}, {"fork-before", fork_before, true},
-        {"leave", leave, false},     {"reset", reset, false},
+        {"leave", leave, false},     {"share", share, false},
+        {"reset", reset, false},
     };
     g = calls;
     for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof programs[0]; i++) {
