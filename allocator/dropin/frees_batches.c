@@ -3,6 +3,12 @@
 
 #include "host.h"
 
+/*
+ * How often events are asked before more memory is mapped: some 50 microseconds, which mapping
+ * takes too. An event on a device that has nothing to do completes within a few.
+ */
+enum { POLLS = 64 };
+
 /* ---- marks; the device's context is current ---- */
 
 /* NULL: no host memory, or the driver refuses. */
@@ -169,7 +175,9 @@ bool ashlar_frees_reap(ashlar_frees *f, size_t batches_max) {
         if (!needs_wait(f) && atomic_load(&f->batch_count) < batches_max) {
             make_batch_locked(f);
         }
-        has_any = release_past_locked(f);
+        for (int i = 0; i < POLLS && !has_any && f->first != NULL; i++) {
+            has_any = release_past_locked(f);
+        }
     }
     pthread_mutex_unlock(&f->lock);
     if (needs_wait(f)) {
