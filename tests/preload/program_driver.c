@@ -1,6 +1,7 @@
 /*
  * program_driver.c - a program that calls the driver: found by dlopen() and, as the first word on
- * its command line says, by dlsym() ("names") or cuGetProcAddress() ("procs").
+ * its command line says, by dlsym() ("names") or cuGetProcAddress() ("procs",
+ * or "per-thread", for which stream NULL is the calling thread's).
  */
 #include "program.h"
 
@@ -12,7 +13,7 @@
 
 #include "cuda_abi.h"
 
-enum { VERSION = 12000 };
+enum { VERSION = 12000, PER_THREAD_STREAM = 2 };
 
 /* What is called: field, cuGetProcAddress's name, the exported name, parameters. */
 #define CALLS(X)                                                                                 \
@@ -55,7 +56,9 @@ static struct {
 typedef cu_result (*get_proc_fn)(const char *symbol, void **address, int version,
                                  unsigned long long flags, unsigned int *found);
 
-static bool find_all(bool by_name) {
+static bool find_all(const char *way) {
+    const bool by_name = strcmp(way, "names") == 0;
+    const unsigned long long flags = strcmp(way, "per-thread") == 0 ? PER_THREAD_STREAM : 0;
     get_proc_fn get_proc = NULL;
     unsigned int found;
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -64,15 +67,15 @@ static bool find_all(bool by_name) {
         return false;
     }
     memcpy(&get_proc, &address, sizeof address);
-#define X(field, symbol, name, params)                                          \
-    if (by_name) {                                                              \
-        address = dlsym(library, #name);                                        \
-    } else if (get_proc(#symbol, &address, VERSION, 0, &found) != CU_SUCCESS) { \
-        address = NULL;                                                         \
-    }                                                                           \
-    if (address == NULL) {                                                      \
-        return false;                                                           \
-    }                                                                           \
+#define X(field, symbol, name, params)                                              \
+    if (by_name) {                                                                  \
+        address = dlsym(library, #name);                                            \
+    } else if (get_proc(#symbol, &address, VERSION, flags, &found) != CU_SUCCESS) { \
+        address = NULL;                                                             \
+    }                                                                               \
+    if (address == NULL) {                                                          \
+        return false;                                                               \
+    }                                                                               \
     memcpy(&cu.field, &address, sizeof address);
     CALLS(X)
 #undef X
@@ -202,7 +205,7 @@ int main(int argc, char **argv) {
         .reset = reset,
         .take_physical = take_physical,
     };
-    if (argc < 2 || !find_all(strcmp(argv[1], "names") == 0)) {
+    if (argc < 2 || !find_all(argv[1])) {
         printf("libcuda.so.1: functions are missing\n");
         return 2;
     }
