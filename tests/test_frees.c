@@ -82,6 +82,8 @@ static void tear_down(void) {
     ashlar_device_leave(device);
     ashlar_allocator_destroy(allocator);
     ashlar_device_close(device);
+    ashlar_dropin_forget();
+    ashlar_frees_forget();
 }
 
 static void *take(size_t bytes) {
@@ -136,7 +138,8 @@ static size_t walk(uint64_t seed, bool is_trusting) {
     struct {
         void *ptr;
         size_t bytes;
-    } live[LIVE] = {{NULL, 0}};
+        size_t only; /* the stream of all its uses; STREAMS: there are several */
+    } live[LIVE] = {{NULL, 0, 0}};
     size_t early = 0;
     state = seed;
     if (is_trusting) {
@@ -147,6 +150,9 @@ static size_t walk(uint64_t seed, bool is_trusting) {
         if (what == 0 && s < OWN_STREAMS) {
             end_stream(s);
             CHECK(make_stream(s));
+            for (int b = 0; b < LIVE; b++) {
+                live[b].only = live[b].only == s ? STREAMS : live[b].only;
+            }
         } else if (what == 1) {
             CHECK(ashlar_stream_synchronize(device, streams[s]) == ASHLAR_OK);
         } else if (live[i].ptr == NULL) {
@@ -155,12 +161,17 @@ static size_t walk(uint64_t seed, bool is_trusting) {
             CHECK((is_async ? ashlar_frees_alloc_on(frees, live[i].bytes, streams[s], &live[i].ptr)
                             : ashlar_frees_alloc(frees, live[i].bytes, &live[i].ptr)) == ASHLAR_OK);
             early += !is_ordered_for(live[i].ptr, live[i].bytes, streams[s]);
+            live[i].only = s;
             use_noted(live[i].ptr, live[i].bytes, streams[s]);
             if (is_async) { /* others come after its taking, as the program sees to */
                 CHECK(ashlar_stream_synchronize(device, streams[s]) == ASHLAR_OK);
             }
-        } else if (what < 8) {
+        } else if (what < 6) {
             use_noted(live[i].ptr, live[i].bytes, streams[s]);
+            live[i].only = live[i].only == s ? s : STREAMS;
+        } else if (what < 11 && live[i].only < STREAMS) {
+            CHECK(ashlar_free_on(allocator, live[i].ptr, streams[live[i].only]) == ASHLAR_OK);
+            live[i].ptr = NULL;
         } else {
             give(live[i].ptr);
             live[i].ptr = NULL;

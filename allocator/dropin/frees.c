@@ -104,7 +104,11 @@ void ashlar_frees_give_up(int ordinal) {
 
 void ashlar_frees_forget(void) {
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
-        atomic_store(&all[i], NULL);
+        ashlar_frees *frees = atomic_exchange(&all[i], NULL);
+        if (frees != NULL) {
+            ashlar_frees_drop_all(frees);
+            ashlar_host_free(frees);
+        }
         atomic_store(&is_given_up[i], false);
     }
 }

@@ -275,3 +275,27 @@ void ashlar_frees_begin_capture(ashlar_frees *f) {
 void ashlar_frees_end_capture(ashlar_frees *f) {
     atomic_fetch_sub(&f->device->driver->capture_count, 1);
 }
+
+/* ---- tests ---- */
+
+static void drop_marks(ashlar_mark *marks) {
+    while (marks != NULL) {
+        ashlar_mark *next = marks->next;
+        ashlar_host_free(marks);
+        marks = next;
+    }
+}
+
+void ashlar_frees_drop_all(ashlar_frees *f) {
+    drop_marks(f->spare);
+    drop_marks(f->ended);
+    while (f->first != NULL) {
+        ashlar_batch *oldest = f->first;
+        f->first = oldest->next;
+        drop_marks(oldest->marks);
+        ashlar_host_free(oldest);
+    }
+    while (f->streams != NULL) {
+        (void)forget_stream_locked(f, f->streams->stream);
+    }
+}
