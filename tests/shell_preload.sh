@@ -14,22 +14,12 @@ unset ASHLAR_CONF ASHLAR_PRELOAD ASHLAR_REPORT ASHLAR_PEERS
 
 adversarial=mode=adversarial,seed=
 
-# Each way in is a command of some words.
-driver_procs="$programs/program_driver procs"
-driver_names="$programs/program_driver names"
-shared=$programs/program_shared
-static=$programs/program_static
-
 # Run a program with the library. What it prints on stderr is in $scratch/stderr.
 with() { # PROGRAM... WHAT
     env LD_PRELOAD="$preload" "$@" 2>"$scratch/stderr"
     status=$?
     cat "$scratch/stderr"
     return "$status"
-}
-
-fails() {
-    ! "$@"
 }
 
 takes_no_more() { # PROGRAM...: after its first step
@@ -114,13 +104,12 @@ if [ ! -f "$preload" ]; then
     check_report
 fi
 
-for way in driver_procs driver_names shared static; do
-    eval "program=\$$way"
-    # shellcheck disable=SC2154 # by eval
-    set -- $program
+all_of() { # WAY PROGRAM...
+    way=$1
+    shift
     if [ ! -x "$1" ]; then
         skip "$way" 'there are no CUDA headers to build it with'
-        continue
+        return
     fi
     check "${way}_alone_asks_the_driver_again_and_again" takes_more "$@"
     check "${way}_takes_nothing_from_the_driver_after_the_first_step" takes_no_more "$@"
@@ -135,6 +124,8 @@ for way in driver_procs driver_names shared static; do
     check "${way}_is_told_what_is_free" env ASHLAR_SOFT=memory=256MiB LD_PRELOAD="$preload" "$@" info
     check "${way}_waits_before_memory_is_out" \
         env ASHLAR_SOFT=memory=64MiB,${adversarial}2 LD_PRELOAD="$preload" "$@" full
+    check "${way}_leaves_to_the_driver_what_it_wants_itself" \
+        env ASHLAR_SOFT=memory=64MiB,${adversarial}2 LD_PRELOAD="$preload" "$@" share
     check "${way}_forks_with_a_device" with "$@" fork
     check "${way}_frees_at_its_end" leaves_well "$@"
     check "${way}_is_reported_on_request" reports 'went to the driver' "$@"
@@ -142,7 +133,13 @@ for way in driver_procs driver_names shared static; do
     check "${way}_is_left_alone_when_it_is_off" is_off off "$@"
     check "${way}_is_left_alone_for_a_word_that_is_none" is_off of "$@"
     check "${way}_loops_in_every_mode" in_every_mode loop "$@"
-done
+}
+
+all_of driver_procs "$programs/program_driver" procs
+all_of driver_names "$programs/program_driver" names
+all_of driver_per_thread "$programs/program_driver" per-thread
+all_of shared "$programs/program_shared"
+all_of static "$programs/program_static"
 
 check 'it_does_not_bring_jemalloc' brings_no_jemalloc
 check 'it_exports_only_what_it_stands_in_for' exports_only_what_it_stands_in_for

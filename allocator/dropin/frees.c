@@ -104,7 +104,11 @@ void ashlar_frees_give_up(int ordinal) {
 
 void ashlar_frees_forget(void) {
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
-        atomic_store(&all[i], NULL);
+        ashlar_frees *frees = atomic_exchange(&all[i], NULL);
+        if (frees != NULL) {
+            ashlar_frees_drop_all(frees);
+            ashlar_host_free(frees);
+        }
         atomic_store(&is_given_up[i], false);
     }
 }
@@ -115,6 +119,16 @@ size_t ashlar_frees_spare_bytes(const ashlar_frees *f) {
     ashlar_stats stats;
     ashlar_stats_read(f->allocator, &stats);
     return (size_t)(stats.reserved_bytes - stats.block_bytes);
+}
+
+bool ashlar_frees_give_back(ashlar_frees *f) {
+    ashlar_stats before, after;
+    ashlar_stats_read(f->allocator, &before);
+    (void)ashlar_frees_reclaim(f, 0);
+    const ashlar_status unused = ashlar_trim(f->allocator, 0); /* what it gave back it gave */
+    (void)unused;
+    ashlar_stats_read(f->allocator, &after);
+    return after.reserved_bytes < before.reserved_bytes;
 }
 
 static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {

@@ -4,14 +4,15 @@
  * the drop-in libraries).
  *
  * Freed blocks gather. When memory is wanted that is not free, those gathered so far become a
- * batch, with one event for each stream that may still be at work: recorded later than the frees,
- * so that it covers what they promise. When all of its events have completed, the batch is free.
+ * batch, with events behind all that may still use it: recorded later than the frees, so that they
+ * cover what those promise. When all have completed the batch is free; they are asked for no longer
+ * than mapping more memory would take, which is what is done otherwise.
  *
- *   non-blocking streams      each has an event of its own: these streams are told of as they are
- *                             made, and one that is destroyed leaves an event behind its last work
- *   all others                one event on the legacy stream, which comes after all of them.
- * Nothing better covers the default streams of other threads, which have no name here. It is a
- * barrier between blocking streams: therefore one for a batch, and only when memory is wanted
+ * Each non-blocking stream has an event of its own: these streams are told of as they are made, and
+ * one that is destroyed leaves an event behind its last work. All others are covered by one event
+ * on the legacy stream, which comes after all of them. Nothing better covers the default streams of
+ * other threads, which have no name here; but it is a barrier between blocking streams. Therefore
+ * it is one for a batch, and only when memory is wanted.
  *
  * While any stream is captured no event is recorded or asked: the blocks stay until later. Where
  * streams are not told of, what stands for the events is a wait on the host, one for a batch.
@@ -57,6 +58,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_frees_alloc_on(ashlar_frees *frees, size_
 
 /* Bytes that are reserved and in no live block: what a program may count as free. */
 size_t ashlar_frees_spare_bytes(const ashlar_frees *frees);
+
+/*
+ * Give back to the driver what is in no live block, once all work that may use it is over. True:
+ * there was something.
+ * Threads: any.  Stream: waits on the host.
+ */
+bool ashlar_frees_give_back(ashlar_frees *frees);
 
 /*
  * As cudaFree(), but the host does not wait; however the block was taken.

@@ -3,6 +3,12 @@
 
 #include "host.h"
 
+/*
+ * How often events are asked before more memory is mapped: some 50 microseconds, which mapping
+ * takes too. An event on a device that has nothing to do completes within a few.
+ */
+enum { POLLS = 64 };
+
 /* ---- marks; the device's context is current ---- */
 
 /* NULL: no host memory, or the driver refuses. */
@@ -169,7 +175,9 @@ bool ashlar_frees_reap(ashlar_frees *f, size_t batches_max) {
         if (!needs_wait(f) && atomic_load(&f->batch_count) < batches_max) {
             make_batch_locked(f);
         }
-        has_any = release_past_locked(f);
+        for (int i = 0; i < POLLS && !has_any && f->first != NULL; i++) {
+            has_any = release_past_locked(f);
+        }
     }
     pthread_mutex_unlock(&f->lock);
     if (needs_wait(f)) {
@@ -266,4 +274,28 @@ void ashlar_frees_begin_capture(ashlar_frees *f) {
 
 void ashlar_frees_end_capture(ashlar_frees *f) {
     atomic_fetch_sub(&f->device->driver->capture_count, 1);
+}
+
+/* ---- tests ---- */
+
+static void drop_marks(ashlar_mark *marks) {
+    while (marks != NULL) {
+        ashlar_mark *next = marks->next;
+        ashlar_host_free(marks);
+        marks = next;
+    }
+}
+
+void ashlar_frees_drop_all(ashlar_frees *f) {
+    drop_marks(f->spare);
+    drop_marks(f->ended);
+    while (f->first != NULL) {
+        ashlar_batch *oldest = f->first;
+        f->first = oldest->next;
+        drop_marks(oldest->marks);
+        ashlar_host_free(oldest);
+    }
+    while (f->streams != NULL) {
+        (void)forget_stream_locked(f, f->streams->stream);
+    }
 }

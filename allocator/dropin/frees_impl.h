@@ -55,6 +55,9 @@ bool ashlar_frees_has_pending(const ashlar_frees *frees);
  */
 bool ashlar_frees_reap(ashlar_frees *frees, size_t batches_max);
 
+/* Tests: return the host memory of events, batches and streams. */
+void ashlar_frees_drop_all(ashlar_frees *frees);
+
 /* As an allocator's reclaim callback, `user` being an ashlar_frees: wait for all that is pending.
  */
 bool ashlar_frees_reclaim(void *user, size_t bytes);

@@ -3,6 +3,7 @@
  *
  *   preload_find.c      how programs come to the driver's functions, and the driver's own
  *   preload_memory.c    memory
+ *   preload_others.c    memory that is the driver's
  *   preload_streams.c   streams, captures, contexts
  *   preload_options.c   ASHLAR_PRELOAD, and the report at the end
  *
@@ -20,7 +21,8 @@
  *
  * What passes on to the driver: memory of contexts that are not a device's primary one, managed and
  * host memory, memory pools that a program names, allocations in a capture, and every pointer that
- * is not ours. After cudaDeviceReset() the driver has the device to itself.
+ * is not ours. Where the driver then has too little, because it is kept here, all that is free goes
+ * back to it and it is asked again. After cudaDeviceReset() the driver has the device to itself.
  *
  * Our memory is mapped by the virtual memory functions. So cuIpcGetMemHandle() refuses it (also
  * with ASHLAR_CONF=vmm=off, where it would name the whole segment), and cuCtxEnablePeerAccess()
@@ -58,6 +60,16 @@ typedef struct cu_green_context_opaque *cu_green_context;
     X(cuMemFreeAsync, cuMemFreeAsync, 11020, 0, (cu_ptr ptr, cu_stream stream), (ptr, stream))     \
     X(cuMemFreeAsync_ptsz, cuMemFreeAsync, 11020, 1, (cu_ptr ptr, cu_stream stream),               \
       (ptr, stream))                                                                               \
+    X(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 11020, 0,                                  \
+      (cu_ptr * ptr, size_t bytes, void *pool, cu_stream stream), (ptr, bytes, pool, stream))      \
+    X(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync, 11020, 1,                             \
+      (cu_ptr * ptr, size_t bytes, void *pool, cu_stream stream), (ptr, bytes, pool, stream))      \
+    X(cuMemAllocManaged, cuMemAllocManaged, 6000, 0,                                               \
+      (cu_ptr * ptr, size_t bytes, unsigned int flags), (ptr, bytes, flags))                       \
+    X(cuMemCreate, cuMemCreate, 10020, 0,                                                          \
+      (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags),   \
+      (handle, bytes, prop, flags))                                                                \
+    X(cuArrayCreate_v2, cuArrayCreate, 3020, 0, (void **array, const void *shape), (array, shape)) \
     X(cuStreamCreate, cuStreamCreate, 2000, 0, (cu_stream * stream, unsigned int flags),           \
       (stream, flags))                                                                             \
     X(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 5050, 0,                             \
@@ -126,6 +138,9 @@ void ashlar_preload_end(void);
  * primary one; NULL: the driver's business.
  */
 ashlar_frees *ashlar_preload_here(void);
+
+/* There is a stream that may use memory of a device and has not been told to it. */
+void ashlar_preload_note_missed_stream(void);
 
 /* A call has gone on to the driver that took memory. */
 void ashlar_preload_note_passed(void);

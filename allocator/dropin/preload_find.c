@@ -253,6 +253,12 @@ void ashlar_preload_end(void) {
     depth--;
 }
 
+static atomic_bool has_missed_stream;
+
+void ashlar_preload_note_missed_stream(void) {
+    atomic_store(&has_missed_stream, true);
+}
+
 ashlar_frees *ashlar_preload_here(void) {
     cu_context current = NULL;
     cu_device ordinal = -1;
@@ -261,6 +267,9 @@ ashlar_frees *ashlar_preload_here(void) {
         ashlar_real_cuCtxGetDevice(&ordinal) != CU_SUCCESS ||
         ashlar_frees_of(ordinal, &frees) != ASHLAR_OK) {
         return NULL;
+    }
+    if (atomic_load(&has_missed_stream)) {
+        ashlar_frees_distrust_streams(frees);
     }
     if (ashlar_preload_options_get()->is_unsafe) {
         ashlar_frees_trust_all(frees);

@@ -13,6 +13,8 @@ static cu_result note_made(cu_result result, const cu_stream *stream, unsigned i
     ashlar_frees *here = ashlar_preload_here();
     if (here != NULL) {
         ashlar_frees_add_stream(here, *stream);
+    } else {
+        ashlar_preload_note_missed_stream();
     }
     ashlar_preload_end();
     return result;
@@ -30,17 +32,8 @@ cu_result cuStreamCreateWithPriority(cu_stream *stream, unsigned int flags, int 
 /* It is of a context of its own, which the legacy stream does not come after. */
 cu_result cuGreenCtxStreamCreate(cu_stream *stream, cu_green_context context, unsigned int flags,
                                  int priority) {
-    const cu_result result = ashlar_real_cuGreenCtxStreamCreate(stream, context, flags, priority);
-    if (result == CU_SUCCESS && ashlar_preload_begin()) {
-        for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
-            ashlar_frees *frees = ashlar_frees_peek(i);
-            if (frees != NULL) {
-                ashlar_frees_distrust_streams(frees);
-            }
-        }
-        ashlar_preload_end();
-    }
-    return result;
+    ashlar_preload_note_missed_stream();
+    return ashlar_real_cuGreenCtxStreamCreate(stream, context, flags, priority);
 }
 
 cu_result cuStreamDestroy_v2(cu_stream stream) {

@@ -86,27 +86,37 @@ static void loop(void) {
 /* So large that a device of 128 MiB has room for two or three, and what is freed is wanted. */
 #define RACE_BYTES (40 * MIB)
 
+/* Whose work is late: a stream of its own, of either kind, or gone by then; or a default one. */
+typedef enum other_stream {
+    UNORDERED,
+    BLOCKING,
+    DESTROYED,
+    LEGACY,
+    PER_THREAD,
+    KINDS
+} other_stream;
+
+static void *make_other(other_stream kind) {
+    void *stream = kind == PER_THREAD ? (void *)2 : NULL;
+    EXPECT(kind == PER_THREAD || kind == LEGACY || g->make_stream(&stream, kind == BLOCKING) == 0);
+    return stream;
+}
+
 /* How often memory that was taken anew was then written by a stream of before. */
-static int count_races(bool is_blocking, bool is_destroyed) {
+static int count_races(other_stream kind) {
     int races = 0;
-    void *mine = NULL, *other = NULL;
+    void *mine = NULL;
     EXPECT(g->make_stream(&mine, false) == 0);
     for (int i = 0; i < ROUNDS; i++) {
-        void *before = NULL, *after = NULL;
-        EXPECT(g->make_stream(&other, is_blocking) == 0);
+        void *before = NULL, *after = NULL, *other = make_other(kind);
         EXPECT(g->alloc(&before, RACE_BYTES) == 0);
         EXPECT(g->fill(before, 1, 64 * KIB, other) == 0);
-        if (is_destroyed) {
-            EXPECT(g->end_stream(other) == 0);
-        }
+        EXPECT(kind != DESTROYED || g->end_stream(other) == 0);
         EXPECT(g->give(before) == 0);
         EXPECT(g->alloc(&after, RACE_BYTES) == 0);
         EXPECT(g->fill(after, 2, 64 * KIB, mine) == 0);
-        EXPECT(g->wait(mine) == 0);
         EXPECT(g->wait_all() == 0); /* what is left runs at some time */
-        if (!is_destroyed) {
-            EXPECT(g->end_stream(other) == 0);
-        }
+        EXPECT(kind > BLOCKING || g->end_stream(other) == 0);
         races += !device_holds(after, 64 * KIB, 2, mine);
         EXPECT(g->give(after) == 0);
     }
@@ -115,8 +125,12 @@ static int count_races(bool is_blocking, bool is_destroyed) {
 }
 
 static void race(void) {
-    const int races =
-        count_races(false, false) + count_races(true, false) + count_races(false, true);
+    int races = 0;
+    for (other_stream kind = UNORDERED; kind < KINDS; kind++) {
+        const int of_kind = count_races(kind);
+        printf("kind %d: %d\n", (int)kind, of_kind);
+        races += of_kind;
+    }
     printf("overwritten: %d\n", races);
     EXPECT(races == 0);
 }
@@ -191,6 +205,18 @@ static void info(void) {
     EXPECT(g->alloc(&ptr, 1) == 0 && g->give((char *)ptr + 1) == INVALID_VALUE);
     EXPECT(g->give(ptr) == 0);
     EXPECT(g->alloc_on(&ptr, 100, NULL) == 0 && g->give(ptr) == 0);
+}
+
+/* What the driver is asked for otherwise finds what was freed. */
+static void share(void) {
+    void *stream = NULL, *ptr = NULL;
+    EXPECT(g->make_stream(&stream, false) == 0);
+    EXPECT(g->alloc(&ptr, 40 * MIB) == 0);
+    EXPECT(g->fill(ptr, 3, 40 * MIB, stream) == 0);
+    EXPECT(g->give(ptr) == 0);
+    EXPECT(g->take_physical == NULL || g->take_physical(50 * MIB) == 0);
+    EXPECT(g->take_physical == NULL || g->take_physical(50 * MIB) == OUT_OF_MEMORY);
+    EXPECT(g->end_stream(stream) == 0);
 }
 
 /* ---- captures ---- */
@@ -283,7 +309,8 @@ int run_program(const gpu *calls, int argc, char **argv) {
         {"threads", threads, false}, {"full", full, false},
         {"info", info, false},       {"capture", capture, false},
         {"fork", fork_after, false}, {"fork-before", fork_before, true},
-        {"leave", leave, false},     {"reset", reset, false},
+        {"leave", leave, false},     {"share", share, false},
+        {"reset", reset, false},
     };
     g = calls;
     for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof programs[0]; i++) {

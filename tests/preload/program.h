@@ -29,6 +29,7 @@ typedef struct gpu {
     int (*end_capture)(void *stream);   /* and drop the graph */
     int (*use)(void);                   /* make the device the calling thread's */
     int (*reset)(void);
+    int (*take_physical)(size_t bytes); /* for good; NULL: there is no such call */
 } gpu;
 
 enum { OUT_OF_MEMORY = 2, INVALID_VALUE = 1 };

@@ -1,6 +1,7 @@
 /*
  * program_driver.c - a program that calls the driver: found by dlopen() and, as the first word on
- * its command line says, by dlsym() ("names") or cuGetProcAddress() ("procs").
+ * its command line says, by dlsym() ("names") or cuGetProcAddress() ("procs",
+ * or "per-thread", for which stream NULL is the calling thread's).
  */
 #include "program.h"
 
@@ -12,36 +13,38 @@
 
 #include "cuda_abi.h"
 
-enum { VERSION = 12000 };
+enum { VERSION = 12000, PER_THREAD_STREAM = 2 };
 
 /* What is called: field, cuGetProcAddress's name, the exported name, parameters. */
-#define CALLS(X)                                                                                \
-    X(init, cuInit, cuInit, (unsigned int flags))                                               \
-    X(retain, cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain,                               \
-      (cu_context * context, cu_device device))                                                 \
-    X(reset, cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (cu_device device))           \
-    X(set_current, cuCtxSetCurrent, cuCtxSetCurrent, (cu_context context))                      \
-    X(mem_alloc, cuMemAlloc, cuMemAlloc_v2, (cu_ptr * ptr, size_t bytes))                       \
-    X(mem_free, cuMemFree, cuMemFree_v2, (cu_ptr ptr))                                          \
-    X(mem_alloc_pitch, cuMemAllocPitch, cuMemAllocPitch_v2,                                     \
-      (cu_ptr * ptr, size_t * pitch, size_t width, size_t height, unsigned int element))        \
-    X(mem_alloc_async, cuMemAllocAsync, cuMemAllocAsync,                                        \
-      (cu_ptr * ptr, size_t bytes, cu_stream stream))                                           \
-    X(mem_free_async, cuMemFreeAsync, cuMemFreeAsync, (cu_ptr ptr, cu_stream stream))           \
-    X(mem_get_info, cuMemGetInfo, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes)) \
-    X(address_range, cuMemGetAddressRange, cuMemGetAddressRange_v2,                             \
-      (cu_ptr * base, size_t * bytes, cu_ptr ptr))                                              \
-    X(ipc_handle, cuIpcGetMemHandle, cuIpcGetMemHandle, (void *handle, cu_ptr ptr))             \
-    X(fill, cuMemsetD8Async, cuMemsetD8Async,                                                   \
-      (cu_ptr ptr, unsigned char value, size_t bytes, cu_stream stream))                        \
-    X(copy, cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2,                                            \
-      (void *dst, cu_ptr src, size_t bytes, cu_stream stream))                                  \
-    X(stream_create, cuStreamCreate, cuStreamCreate, (cu_stream * stream, unsigned int flags))  \
-    X(stream_destroy, cuStreamDestroy, cuStreamDestroy_v2, (cu_stream stream))                  \
-    X(stream_synchronize, cuStreamSynchronize, cuStreamSynchronize, (cu_stream stream))         \
-    X(synchronize, cuCtxSynchronize, cuCtxSynchronize, (void))                                  \
-    X(begin_capture, cuStreamBeginCapture, cuStreamBeginCapture_v2,                             \
-      (cu_stream stream, unsigned int mode))                                                    \
+#define CALLS(X)                                                                                 \
+    X(init, cuInit, cuInit, (unsigned int flags))                                                \
+    X(retain, cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain,                                \
+      (cu_context * context, cu_device device))                                                  \
+    X(reset, cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (cu_device device))            \
+    X(set_current, cuCtxSetCurrent, cuCtxSetCurrent, (cu_context context))                       \
+    X(mem_alloc, cuMemAlloc, cuMemAlloc_v2, (cu_ptr * ptr, size_t bytes))                        \
+    X(mem_free, cuMemFree, cuMemFree_v2, (cu_ptr ptr))                                           \
+    X(mem_alloc_pitch, cuMemAllocPitch, cuMemAllocPitch_v2,                                      \
+      (cu_ptr * ptr, size_t * pitch, size_t width, size_t height, unsigned int element))         \
+    X(mem_alloc_async, cuMemAllocAsync, cuMemAllocAsync,                                         \
+      (cu_ptr * ptr, size_t bytes, cu_stream stream))                                            \
+    X(mem_free_async, cuMemFreeAsync, cuMemFreeAsync, (cu_ptr ptr, cu_stream stream))            \
+    X(mem_get_info, cuMemGetInfo, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))  \
+    X(address_range, cuMemGetAddressRange, cuMemGetAddressRange_v2,                              \
+      (cu_ptr * base, size_t * bytes, cu_ptr ptr))                                               \
+    X(ipc_handle, cuIpcGetMemHandle, cuIpcGetMemHandle, (void *handle, cu_ptr ptr))              \
+    X(mem_create, cuMemCreate, cuMemCreate,                                                      \
+      (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags)) \
+    X(fill, cuMemsetD8Async, cuMemsetD8Async,                                                    \
+      (cu_ptr ptr, unsigned char value, size_t bytes, cu_stream stream))                         \
+    X(copy, cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2,                                             \
+      (void *dst, cu_ptr src, size_t bytes, cu_stream stream))                                   \
+    X(stream_create, cuStreamCreate, cuStreamCreate, (cu_stream * stream, unsigned int flags))   \
+    X(stream_destroy, cuStreamDestroy, cuStreamDestroy_v2, (cu_stream stream))                   \
+    X(stream_synchronize, cuStreamSynchronize, cuStreamSynchronize, (cu_stream stream))          \
+    X(synchronize, cuCtxSynchronize, cuCtxSynchronize, (void))                                   \
+    X(begin_capture, cuStreamBeginCapture, cuStreamBeginCapture_v2,                              \
+      (cu_stream stream, unsigned int mode))                                                     \
     X(end_capture, cuStreamEndCapture, cuStreamEndCapture, (cu_stream stream, cu_graph * graph))
 
 static struct {
@@ -53,7 +56,9 @@ static struct {
 typedef cu_result (*get_proc_fn)(const char *symbol, void **address, int version,
                                  unsigned long long flags, unsigned int *found);
 
-static bool find_all(bool by_name) {
+static bool find_all(const char *way) {
+    const bool by_name = strcmp(way, "names") == 0;
+    const unsigned long long flags = strcmp(way, "per-thread") == 0 ? PER_THREAD_STREAM : 0;
     get_proc_fn get_proc = NULL;
     unsigned int found;
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -62,15 +67,15 @@ static bool find_all(bool by_name) {
         return false;
     }
     memcpy(&get_proc, &address, sizeof address);
-#define X(field, symbol, name, params)                                          \
-    if (by_name) {                                                              \
-        address = dlsym(library, #name);                                        \
-    } else if (get_proc(#symbol, &address, VERSION, 0, &found) != CU_SUCCESS) { \
-        address = NULL;                                                         \
-    }                                                                           \
-    if (address == NULL) {                                                      \
-        return false;                                                           \
-    }                                                                           \
+#define X(field, symbol, name, params)                                              \
+    if (by_name) {                                                                  \
+        address = dlsym(library, #name);                                            \
+    } else if (get_proc(#symbol, &address, VERSION, flags, &found) != CU_SUCCESS) { \
+        address = NULL;                                                             \
+    }                                                                               \
+    if (address == NULL) {                                                          \
+        return false;                                                               \
+    }                                                                               \
     memcpy(&cu.field, &address, sizeof address);
     CALLS(X)
 #undef X
@@ -174,6 +179,12 @@ static int reset(void) {
     return result == CU_SUCCESS ? use() : (int)result;
 }
 
+static int take_physical(size_t bytes) {
+    cu_mem_handle handle = 0;
+    const cu_mem_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
+    return (int)cu.mem_create(&handle, bytes, &prop, 0);
+}
+
 int main(int argc, char **argv) {
     static const gpu calls = {
         .alloc = alloc,
@@ -192,8 +203,9 @@ int main(int argc, char **argv) {
         .end_capture = end_capture,
         .use = use,
         .reset = reset,
+        .take_physical = take_physical,
     };
-    if (argc < 2 || !find_all(strcmp(argv[1], "names") == 0)) {
+    if (argc < 2 || !find_all(argv[1])) {
         printf("libcuda.so.1: functions are missing\n");
         return 2;
     }
