@@ -82,7 +82,7 @@ only_what_was_asked_for() {
     [ "$(made)" = 'ours user ' ] || complain "made: $(made)" || return
     tests=$(meson test -C "$scratch/out" --list 2>/dev/null | grep -F ' / ')
     [ -z "$tests" ] || complain "tests: $tests" || return
-    ! meson introspect --installed "$scratch/out" | grep -E 'bin/|ashlar-torch' ||
+    ! meson introspect --installed "$scratch/out" | grep -E 'bin/|ashlar-(torch|preload)' ||
         complain 'programs would be installed'
 }
 
