@@ -153,10 +153,10 @@ keeps_folders_to_itself() {
 # nvcc's product: a program that does what it is told, badly where BAD says so.
 with_nvcc() { # BAD-ALONE BAD-WITH-PRELOAD
     mkdir -p "$build/allocator/dropin"
-    ln -s "$(find "$ASHLAR_BUILD" -name 'stone.so')" "$build/allocator/dropin/libashlar-preload.so"
+    ln -s "$(find "$ASHLAR_BUILD" -name 'half.so')" "$build/allocator/dropin/libashlar-preload.so"
     stand_in "$bin/nvcc" 'echo "$*" >>'"'$scratch/nvcc'"'
 while [ "$1" != -o ]; do shift; done
-printf "%s\n" "#!/bin/sh" "case \$1\$LD_PRELOAD in '"$1) exit 1 ;; $2*/*) exit 1 ;;"' esac" >"$2"
+printf "%s\n" "#!/bin/sh" "[ \$# -eq 1 ] || shift" "case \$1\$LD_PRELOAD in '"$1) exit 1 ;; $2*/*) exit 1 ;;"' esac" >"$2"
 chmod +x "$2"'
 }
 
@@ -167,10 +167,14 @@ runs_programs_with_the_preload() {
     gpu 0 || return
     grep -F -e '-cudart shared' "$scratch/nvcc" && grep -F -e '-cudart static' "$scratch/nvcc" &&
         tells 'preload_shared: passed: 7 cases, 0 failed' \
-            'preload_driver: passed: 7 cases, 0 failed' || return
+            'preload_procs: passed: 7 cases, 0 failed' || return
     new_build
     with_nvcc reset race
-    gpu 1 && tells 'preload_static: FAILED: 6 cases, 1 failed; alone too fail: reset'
+    gpu 1 && tells 'preload_static: FAILED: 6 cases, 1 failed; alone too fail: reset' \
+        'preload_names: FAILED: 6 cases, 1 failed; alone too fail: reset' || return
+    new_build
+    with_nvcc '*' none
+    gpu 0 && tells 'preload_shared: could not: without the preload, too, every case fails'
 }
 
 # --- PyTorch -------------------------------------------------------------------------------------
