@@ -179,16 +179,16 @@ runs_programs_with_the_preload() {
 
 # --- PyTorch -------------------------------------------------------------------------------------
 
-# A module that answers every call. The losses and the bytes used are what PROGRAM makes them; OURS
-# is whether the allocator was changed.
-with_torch() { # PROGRAM
+# A module that answers every call. The losses are what PROGRAM makes them, where ours() is whether
+# the allocator was changed; it then reserves GROWTH bytes more each time that it is asked.
+with_torch() { # PROGRAM STATUS [GROWTH]
     mkdir -p "$scratch/python" "$build/allocator/dropin"
     cat >"$scratch/python/torch.py" <<END
 import sys
 from unittest.mock import MagicMock
 
-calls = [0]
 torch = MagicMock(__version__="0.0")
+torch.cuda.memory_reserved.return_value = 900
 torch.cuda.max_memory_reserved.return_value = 1000
 torch.cuda.is_available.return_value = True
 torch.nn.LSTM.return_value.cuda.return_value.return_value = MagicMock(), None
@@ -196,29 +196,26 @@ torch.nn.LSTM.return_value.cuda.return_value.return_value = MagicMock(), None
 def ours():
     return torch.cuda.memory.change_current_allocator.called
 
-def mem_get_info():
-    calls[0] += 1
-    return 100 - used(calls[0]), 100
-
-def used(call):
-    return 0
-
 def loss():
     return 1.5
 
 $1
-torch.cuda.mem_get_info.side_effect = mem_get_info
 torch.nn.functional.cross_entropy.return_value.__float__ = lambda self: loss()
 sys.modules["torch"] = torch
 END
     cat >"$scratch/torch.c" <<'END'
-int ashlar_torch_memory(int device, unsigned long *bytes) { bytes[3] = 4096; return device + 1; }
+int ashlar_torch_memory(int device, unsigned long *bytes) {
+    static unsigned long calls;
+    bytes[2] = 4000 + GROWTH * calls++;
+    bytes[3] = 4096;
+    return device + 1;
+}
 void ashlar_torch_record_stream(void) {}
 void ashlar_torch_reset(void) {}
 void ashlar_torch_memory_fraction(void) {}
 void ashlar_torch_base_alloc(void) {}
 END
-    ${CC:-cc} -shared -fPIC "$scratch/torch.c" -o "$build/allocator/dropin/libashlar-torch.so" ||
+    ${CC:-cc} -shared -fPIC "-DGROWTH=${3:-0}" "$scratch/torch.c" -o "$build/allocator/dropin/libashlar-torch.so" ||
         return
     PYTHONPATH=$scratch/python gpu "$2"
 }
@@ -226,7 +223,7 @@ END
 trains_with_pytorch() {
     new_build
     with_torch '' 0 || return
-    grep -q '^pytorch: passed: losses at most 0 apart, no growth (ms a step' "$results/ran.txt" &&
+    grep -q '^pytorch: passed: losses at most 0 apart, no late growth (ms a step' "$results/ran.txt" &&
         json_holds "$results/torch.json" 'r["torch"] == "0.0" and r["steps"] == 200 and
             r["ashlar"]["reserved_bytes"] == 4096 and r["torch_own"]["reserved_bytes"] == 1000'
 }
@@ -239,8 +236,9 @@ finds_other_losses() {
 
 finds_growth() {
     new_build
-    with_torch 'used = lambda call: call * ours()' 1 || return
-    grep -q '^pytorch: FAILED: 1 bytes more' "$results/ran.txt"
+    with_torch '' 1 7 || return
+    grep -q '^pytorch: FAILED: 7 bytes more' "$results/ran.txt" &&
+        json_holds "$results/torch.json" 'r["ashlar"]["growth_bytes"] == 14'
 }
 
 finds_a_training_that_fails() {
