@@ -13,7 +13,7 @@ driver=$(dirname "$libcuda")
 build=$scratch/build
 bin=$scratch/bin
 results=$scratch/results
-unset LD_LIBRARY_PATH FAKE_CUDA PYTHONPATH MALLOC_PERTURB_
+unset FAKE_CUDA PYTHONPATH MALLOC_PERTURB_
 
 # --- where there is none -------------------------------------------------------------------------
 
