@@ -110,24 +110,32 @@ suite() {
 
 # A program that knows nothing of ashlar, with NVIDIA's own runtime, alone and with the preload. What
 # it does alone is what it has to do; if that fails, the case says nothing.
-preload_cases() { # PROGRAM
+preload_cases() { # PROGRAM...
     ran=0 bad=0 odd=''
     for what in loop threads race capture reset fork-before leave; do
-        if ! "$1" "$what"; then
+        if ! "$@" "$what"; then
             odd="$odd $what"
             continue
         fi
         ran=$((ran + 1))
-        if ! ASHLAR_PRELOAD=report LD_PRELOAD=$preload "$1" "$what"; then
+        if ! ASHLAR_PRELOAD=report LD_PRELOAD=$preload "$@" "$what"; then
             echo "$what fails with the preload"
             bad=$((bad + 1))
         fi
     done
+    [ "$ran" -gt 0 ] || cannot 'without the preload, too, every case fails' || return
     echo "$ran cases, $bad failed${odd:+; alone too fail:$odd}"
-    [ "$bad" -eq 0 ] && [ "$ran" -gt 0 ]
+    [ "$bad" -eq 0 ]
 }
 
-drop_in() { # shared|static|driver
+# The runtime's own folder is told to the program, since it need not be known to the loader.
+compile() { # SOURCE NVCC-OPTION...
+    root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+    nvcc -o "$program" "$@" "$sources/program.c" -I"$here/include" -I"$here/allocator" \
+        -Xcompiler -pthread -Xlinker -rpath -Xlinker "$root/lib64" -ldl
+}
+
+drop_in() { # shared|static|procs|names: the runtime, or the driver by either way
     preload=$build/allocator/dropin/libashlar-preload.so
     sources=$here/tests/preload
     program=$logs/program_$1
@@ -135,12 +143,13 @@ drop_in() { # shared|static|driver
     [ -f "$sources/program.c" ] || cannot 'tests/preload is not there' || return
     has nvcc || cannot 'there is no nvcc to compile a CUDA program with' || return
     case $1 in
-    driver) set -- "$sources/program_driver.c" -I"$here/allocator" ;;
-    *) set -- "$sources/program_runtime.c" -cudart "$1" ;;
+    shared | static)
+        compile "$sources/program_runtime.c" -cudart "$1" && preload_cases "$program"
+        ;;
+    *)
+        compile "$sources/program_driver.c" && preload_cases "$program" "$1"
+        ;;
     esac
-    nvcc -o "$program" "$@" "$sources/program.c" -I"$here/include" -Xcompiler -pthread -ldl ||
-        return
-    preload_cases "$program"
 }
 
 pytorch() {
@@ -165,7 +174,7 @@ benchmarks() {
 
 : >"$logs/ran.txt"
 step tests suite
-for kind in shared static driver; do
+for kind in shared static procs names; do
     step "preload_$kind" drop_in "$kind"
 done
 step pytorch pytorch

@@ -13,7 +13,7 @@ driver=$(dirname "$libcuda")
 build=$scratch/build
 bin=$scratch/bin
 results=$scratch/results
-unset LD_LIBRARY_PATH FAKE_CUDA PYTHONPATH MALLOC_PERTURB_
+unset FAKE_CUDA PYTHONPATH MALLOC_PERTURB_
 
 # --- where there is none -------------------------------------------------------------------------
 
@@ -153,10 +153,10 @@ keeps_folders_to_itself() {
 # nvcc's product: a program that does what it is told, badly where BAD says so.
 with_nvcc() { # BAD-ALONE BAD-WITH-PRELOAD
     mkdir -p "$build/allocator/dropin"
-    ln -s "$(find "$ASHLAR_BUILD" -name 'stone.so')" "$build/allocator/dropin/libashlar-preload.so"
+    ln -s "$(find "$ASHLAR_BUILD" -name 'half.so')" "$build/allocator/dropin/libashlar-preload.so"
     stand_in "$bin/nvcc" 'echo "$*" >>'"'$scratch/nvcc'"'
 while [ "$1" != -o ]; do shift; done
-printf "%s\n" "#!/bin/sh" "case \$1\$LD_PRELOAD in '"$1) exit 1 ;; $2*/*) exit 1 ;;"' esac" >"$2"
+printf "%s\n" "#!/bin/sh" "[ \$# -eq 1 ] || shift" "case \$1\$LD_PRELOAD in '"$1) exit 1 ;; $2*/*) exit 1 ;;"' esac" >"$2"
 chmod +x "$2"'
 }
 
@@ -167,24 +167,28 @@ runs_programs_with_the_preload() {
     gpu 0 || return
     grep -F -e '-cudart shared' "$scratch/nvcc" && grep -F -e '-cudart static' "$scratch/nvcc" &&
         tells 'preload_shared: passed: 7 cases, 0 failed' \
-            'preload_driver: passed: 7 cases, 0 failed' || return
+            'preload_procs: passed: 7 cases, 0 failed' || return
     new_build
     with_nvcc reset race
-    gpu 1 && tells 'preload_static: FAILED: 6 cases, 1 failed; alone too fail: reset'
+    gpu 1 && tells 'preload_static: FAILED: 6 cases, 1 failed; alone too fail: reset' \
+        'preload_names: FAILED: 6 cases, 1 failed; alone too fail: reset' || return
+    new_build
+    with_nvcc '*' none
+    gpu 0 && tells 'preload_shared: could not: without the preload, too, every case fails'
 }
 
 # --- PyTorch -------------------------------------------------------------------------------------
 
-# A module that answers every call. The losses and the bytes used are what PROGRAM makes them; OURS
-# is whether the allocator was changed.
-with_torch() { # PROGRAM
+# A module that answers every call. The losses are what PROGRAM makes them, where ours() is whether
+# the allocator was changed; it then reserves GROWTH bytes more each time that it is asked.
+with_torch() { # PROGRAM STATUS [GROWTH]
     mkdir -p "$scratch/python" "$build/allocator/dropin"
     cat >"$scratch/python/torch.py" <<END
 import sys
 from unittest.mock import MagicMock
 
-calls = [0]
 torch = MagicMock(__version__="0.0")
+torch.cuda.memory_reserved.return_value = 900
 torch.cuda.max_memory_reserved.return_value = 1000
 torch.cuda.is_available.return_value = True
 torch.nn.LSTM.return_value.cuda.return_value.return_value = MagicMock(), None
@@ -192,29 +196,26 @@ torch.nn.LSTM.return_value.cuda.return_value.return_value = MagicMock(), None
 def ours():
     return torch.cuda.memory.change_current_allocator.called
 
-def mem_get_info():
-    calls[0] += 1
-    return 100 - used(calls[0]), 100
-
-def used(call):
-    return 0
-
 def loss():
     return 1.5
 
 $1
-torch.cuda.mem_get_info.side_effect = mem_get_info
 torch.nn.functional.cross_entropy.return_value.__float__ = lambda self: loss()
 sys.modules["torch"] = torch
 END
     cat >"$scratch/torch.c" <<'END'
-int ashlar_torch_memory(int device, unsigned long *bytes) { bytes[3] = 4096; return device + 1; }
+int ashlar_torch_memory(int device, unsigned long *bytes) {
+    static unsigned long calls;
+    bytes[2] = 4000 + GROWTH * calls++;
+    bytes[3] = 4096;
+    return device + 1;
+}
 void ashlar_torch_record_stream(void) {}
 void ashlar_torch_reset(void) {}
 void ashlar_torch_memory_fraction(void) {}
 void ashlar_torch_base_alloc(void) {}
 END
-    ${CC:-cc} -shared -fPIC "$scratch/torch.c" -o "$build/allocator/dropin/libashlar-torch.so" ||
+    ${CC:-cc} -shared -fPIC "-DGROWTH=${3:-0}" "$scratch/torch.c" -o "$build/allocator/dropin/libashlar-torch.so" ||
         return
     PYTHONPATH=$scratch/python gpu "$2"
 }
@@ -222,7 +223,7 @@ END
 trains_with_pytorch() {
     new_build
     with_torch '' 0 || return
-    grep -q '^pytorch: passed: losses at most 0 apart, no growth (ms a step' "$results/ran.txt" &&
+    grep -q '^pytorch: passed: losses at most 0 apart, no late growth (ms a step' "$results/ran.txt" &&
         json_holds "$results/torch.json" 'r["torch"] == "0.0" and r["steps"] == 200 and
             r["ashlar"]["reserved_bytes"] == 4096 and r["torch_own"]["reserved_bytes"] == 1000'
 }
@@ -235,8 +236,9 @@ finds_other_losses() {
 
 finds_growth() {
     new_build
-    with_torch 'used = lambda call: call * ours()' 1 || return
-    grep -q '^pytorch: FAILED: 1 bytes more' "$results/ran.txt"
+    with_torch '' 1 7 || return
+    grep -q '^pytorch: FAILED: 7 bytes more' "$results/ran.txt" &&
+        json_holds "$results/torch.json" 'r["ashlar"]["growth_bytes"] == 14'
 }
 
 finds_a_training_that_fails() {

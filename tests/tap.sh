@@ -13,8 +13,9 @@ set -u
 # shellcheck disable=SC2034 # for those who source this
 train=$ASHLAR_BUILD/rnn/ashlar-train
 
-# No setting of the caller may decide a test.
-unset ASHLAR_DEVICE ASHLAR_SOFT
+# No setting of the caller may decide a test; nor may Meson, which puts every folder there that has a
+# library which a test stands on, the stand-in for libcuda.so.1 among them.
+unset ASHLAR_DEVICE ASHLAR_SOFT LD_LIBRARY_PATH
 LC_ALL=C
 export LC_ALL
 

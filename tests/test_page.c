@@ -180,6 +180,8 @@ static void the_machine_is_told_without_its_name(void) {
     const char *text = read_file("machine.json");
     CHECK_HAS(text, "{\n  \"date\": \"1970-01-01\",\n  \"commit\": \"abc\",\n  \"smoke\": true,\n");
     CHECK_HAS(text, "\"cores\": ");
+    CHECK_HAS(text, "\"memory_gib\": ");
+    CHECK(strstr(text, "\"memory_gib\": 0,") == NULL);
     CHECK_HAS(text, "\"compiler\": \"");
     CHECK_HAS(text, "\"device\": \"");
     CHECK_HAS(text, "\"products\": \"");

@@ -143,7 +143,9 @@ static void each_figure_is_a_mark_at_its_place(void) {
     CHECK_HAS(text, ">ns</text>");
     CHECK_HAS(text, "<text x=\"3000\" y=\"1670\" text-anchor=\"middle\">10</text>");
     CHECK_HAS(text, "<text x=\"9200\" y=\"1670\" text-anchor=\"middle\">10000</text>");
-    CHECK_HAS(text, "height=\"199\"");
+    CHECK_HAS(text, "width=\"960\" height=\"199\"");
+    CHECK_ZU(count_of(text, "stroke=\"#eee\""), 3);
+    CHECK_ZU(count_of(text, "stroke=\"#ccc\" stroke-width=\"8\""), 4);
     CHECK(strcmp(text + strlen(text) - 7, "</svg>\n") == 0);
 }
 
@@ -171,6 +173,8 @@ static void the_ninth_subject_is_a_square(void) {
     CHECK_ZU(count_of(text, "<rect"), 1 + 2 * 8);
     CHECK_HAS(text, "<title>s8: 9</title></rect>");
     CHECK_HAS(text, "cy=\"1560\""); /* below three rows of a legend */
+    REQUIRE(read_text(many_rows(6, true), "ns") == ASHLAR_OK);
+    CHECK_HAS(draw("", ""), "cy=\"1160\""); /* below one */
 }
 
 static void nothing_to_draw_is_an_error(void) {
