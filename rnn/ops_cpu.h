@@ -36,7 +36,7 @@ void ashlar_embedding_forward_f64(const ashlar_embedding_args *args);
 void ashlar_embedding_backward_f32(const ashlar_embedding_args *args);
 void ashlar_embedding_backward_f64(const ashlar_embedding_args *args);
 
-/* Requires ashlar_gemm_fits(rows, in, out). Every row is used: padding must hold numbers. */
+/* Every row is used: padding must hold numbers. */
 typedef struct ashlar_linear_args {
     size_t rows;        /* N */
     size_t in;          /* I */
