@@ -94,6 +94,7 @@ static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, size_t depth, 
     ASHLAR_UNROLL
     for (size_t i = 0; i < rows; i++) {
         sum[i][0] = sum[i][1] = (vector){0};
+        ASHLAR_PREFETCH(c + i * ldc);
     }
     for (size_t p = 0; p < depth; p++) {
         const vector low = *(const loose_vector *)panel;
