@@ -16,7 +16,8 @@ typedef enum ashlar_rnn_pass {
 
 typedef struct ashlar_rnn_backend {
     const char *name;
-    /* Errors: ASHLAR_ENOTSUP, saying what of a layout the back end cannot do. */
+    /* Errors: ASHLAR_ENOTSUP, saying what of a layout the back end cannot do; ASHLAR_EINVAL for
+     * what the environment asks of it. */
     ashlar_status (*check)(const ashlar_rnn_layout *layout);
     ashlar_status (*sizes)(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                            size_t *reserve_bytes, size_t *work_bytes);

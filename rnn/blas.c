@@ -103,7 +103,7 @@ const char *ashlar_blas_name(void) {
 
 void ashlar_blas_set_threads(int n) {
     ASHLAR_ASSERT(n >= 1);
-    ashlar_workers_set_count((size_t)n);
+    ashlar_workers_set_count(min_of((size_t)n, ASHLAR_WORKERS_MAX));
 }
 
 int ashlar_blas_threads(void) {

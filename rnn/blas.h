@@ -32,7 +32,7 @@ void ashlar_gemm_f64(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, d
 /* What computes it, for reports ("built-in, AVX2 and FMA"). Never NULL. */
 const char *ashlar_blas_name(void);
 
-/* The workers' threads, see ashlar_workers_set_count(). n >= 1. */
+/* The workers' threads, see ashlar_workers_set_count(). n >= 1; beyond what there can be: that. */
 void ashlar_blas_set_threads(int n);
 int ashlar_blas_threads(void);
 

@@ -61,7 +61,8 @@ typedef struct ashlar_rnn_buffers {
  *
  * Ownership: *out is the caller's; the device must outlive it.
  * Errors:    those of ashlar_rnn_layout_init(); ASHLAR_ENOTSUP (a CUDA device; a type that the
- *            device has no arithmetic for: on the CPU all but F32 and F64); ASHLAR_EHOSTMEM.
+ *            device has no arithmetic for: on the CPU all but F32 and F64); ASHLAR_EINVAL (on the CPU: the
+ *            environment's ASHLAR_THREADS is no number of threads); ASHLAR_EHOSTMEM.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create(ashlar_device *device,
                                                              const ashlar_rnn_config *config,
