@@ -9,7 +9,9 @@
 #define ASHLAR_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define ASHLAR_NOINLINE __attribute__((noinline))
 #define ASHLAR_ALWAYS_INLINE inline __attribute__((always_inline))
+/* Have memory brought to the nearest cache, or only to the second one. */
 #define ASHLAR_PREFETCH(address) __builtin_prefetch(address)
+#define ASHLAR_PREFETCH_FAR(address) __builtin_prefetch(address, 0, 2)
 /* A thread-local that is found without a call: the library then has to be loaded at start, or find
  * the few bytes in the room that the C library keeps for such cases. */
 #define ASHLAR_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
@@ -21,6 +23,7 @@
 #define ASHLAR_NOINLINE
 #define ASHLAR_ALWAYS_INLINE inline
 #define ASHLAR_PREFETCH(address) ((void)(address))
+#define ASHLAR_PREFETCH_FAR(address) ((void)(address))
 #define ASHLAR_INITIAL_EXEC
 #define ASHLAR_RETURN_ADDRESS() NULL
 #endif

@@ -120,6 +120,28 @@ static ASHLAR_ALWAYS_INLINE void multiply_rows(const size_t rows, size_t depth, 
     }
 }
 
+/* The same for one row and two panels: more sums at once than there are to wait for. */
+static void multiply_pair(size_t depth, left_rows a, const real *panel, size_t stride, bool adds,
+                          real *c) {
+    vector sum[4] = {{0}};
+    for (size_t p = 0; p < depth; p++) {
+        const real left = a.at[p * a.column];
+        ASHLAR_UNROLL
+        for (size_t i = 0; i < 4; i++) {
+            sum[i] += left * *(const loose_vector *)(panel + i / 2 * stride + i % 2 * LANE_COUNT);
+        }
+        panel += PANEL;
+    }
+    ASHLAR_UNROLL
+    for (size_t i = 0; i < 4; i++) {
+        loose_vector *const to = (loose_vector *)(c + i * LANE_COUNT);
+        if (adds) {
+            sum[i] += *to;
+        }
+        *to = sum[i];
+    }
+}
+
 static void multiply_block(size_t rows, size_t depth, left_rows a, const real *panel, bool adds,
                            real *c, size_t ldc) {
     switch (rows) {
@@ -156,6 +178,14 @@ static void multiply_last_block(size_t rows, size_t depth, left_rows a, const re
     }
 }
 
+/* Rows of the panel that comes next, while this one has other rows to meet, if it has. */
+enum { FETCHING_BLOCKS = 3 };
+static void prefetch_panel(const real *panel, size_t first, size_t end) {
+    for (size_t p = first; p < end; p++) {
+        ASHLAR_PREFETCH_FAR(panel + p * PANEL);
+    }
+}
+
 /*
  * c [count, columns] = or += rows times panels that are `stride` apart. At most DEPTH deep: what
  * is deeper has its sums added one after the other.
@@ -163,12 +193,19 @@ static void multiply_last_block(size_t rows, size_t depth, left_rows a, const re
 static void multiply_panels(size_t count, size_t columns, size_t depth, left_rows a,
                             const real *panels, size_t stride, bool adds, real *c, size_t ldc) {
     const size_t blocks = block_count(count);
-    for (size_t j = 0; j < columns; j += PANEL) {
+    size_t j = 0;
+    for (; count == 1 && j + 2 * PANEL <= columns; j += 2 * PANEL) {
+        multiply_pair(depth, a, panels + j / PANEL * stride, stride, adds, c + j);
+    }
+    for (; j < columns; j += PANEL) {
         const real *const panel = panels + j / PANEL * stride;
         const size_t width = columns - j < PANEL ? columns - j : PANEL;
         for (size_t i = 0; i < blocks; i++) {
             const size_t first = block_start(count, i), rows = block_start(count, i + 1) - first;
             left_rows block = a;
+            if (blocks >= FETCHING_BLOCKS && j + PANEL < columns) {
+                prefetch_panel(panel + stride, depth * i / blocks, depth * (i + 1) / blocks);
+            }
             block.at += first * (a.is_packed ? depth : a.row);
             if (a.is_packed) {
                 block.row = 1;

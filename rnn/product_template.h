@@ -74,7 +74,7 @@ static void pass_rows(const ashlar_product *p, const ashlar_piece *piece, size_t
         left_rows rows = {.at = left_at(p, row, k), .row = p->lda, .column = 1};
         if (p->trans_a) {
             pack_rows_of(count, depth, rows.at, p->lda, packed);
-            rows = (left_rows){.at = packed, .is_packed = true};
+            rows = (left_rows){.at = packed, .row = 1, .column = 1, .is_packed = true};
         }
         multiply_panels(count, width, depth, rows, panels, depth * PANEL, p->adds || k > 0,
                         sum_at(p, row, column), p->ldc);

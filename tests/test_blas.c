@@ -86,7 +86,7 @@ static void products_match_plain_loops_for_all_transposes(void) {
                                       {2, 3, 4},   {17, 9, 33},  {64, 128, 64}, {65, 129, 66},
                                       {3, 130, 140}, {130, 5, 131}, {1, 140, 130},
                                       /* more rows, columns and depth than are packed at once */
-                                      {205, 21, 260}, {9, 270, 33}, {4, 17, 530}, {2, 40, 300}};
+                                      {193, 21, 260}, {9, 270, 33}, {4, 17, 530}, {2, 40, 300}};
     static const double factors[][2] = {{1, 0}, {1, 1}, {-0.5, 2}, {0, 0.5}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (int trans = 0; trans < 4; trans++) {
