@@ -19,8 +19,8 @@
  * zero. c must not overlap a or b. With beta == 0, c is not read: it may hold anything, NaN too.
  *
  * Each row of c depends on that row of op(a) only, so a NaN in one row stays in it.
- * Threads: any, on distinct c. A large product is shared by the workers (workers.h). It takes a
- * quarter of a MiB of stack.
+ * Threads: any, on distinct c. A large product is shared by the workers (workers.h). It takes
+ * less than half a MiB of stack.
  */
 void ashlar_gemm_f32(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, float alpha,
                      const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,

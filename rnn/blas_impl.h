@@ -31,8 +31,8 @@ typedef struct ashlar_piece {
 } ashlar_piece;
 
 /*
- * Compute one piece. An element of c has the same bits whatever the piece. Takes a quarter of a MiB
- * of stack.
+ * Compute one piece. An element of c has the same bits whatever the piece. Takes less
+ * than half a MiB of stack.
  */
 typedef void ashlar_product_function(const ashlar_product *product, const ashlar_piece *piece);
 

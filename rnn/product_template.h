@@ -15,8 +15,10 @@
 /* Up to so many rows a factor is not worth packing, which reads it all and writes it once. */
 enum { THIN_ROWS = 3 };
 
-/* A block of panels is 128 KiB, whatever the type. */
+/* A block of panels is 256 KiB, whatever the type. All that is packed lies on the stack. */
 enum { BLOCK_COLUMNS = 256 * 1024 / DEPTH / sizeof(real) };
+_Static_assert((BLOCK_COLUMNS + CACHED_ROWS) * DEPTH * sizeof(real) < 512 * 1024,
+               "less than half a MiB");
 
 static const real *left_at(const ashlar_product *p, size_t row, size_t k) {
     const real *a = p->a;
