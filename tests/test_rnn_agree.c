@@ -3,8 +3,6 @@
  */
 #include "rnn_cpu_fixture.h"
 
-#include "workers.h"
-
 /* Run a case on every kind of stack. */
 static void on_every_kind(void (*check)(const kind *)) {
     for (size_t i = 0; i < KIND_COUNT; i++) {
@@ -211,39 +209,6 @@ static void the_same_call_gives_the_same_bits(void) {
     on_every_kind(check_repeat);
 }
 
-/* With strands (sequences enough), and with pieces of each step's product (too few of them). */
-static void check_threads(const kind *k) {
-    static const shape shapes[] = {
-        {1, 24, 12, 16, 96, {24, 24, 1, 20, 24, 23, 24, 9, 24, 24, 22, 24}, true},
-        {2, 5, 2, 9, 264, {5, 3}, true},
-    };
-    for (size_t i = 0; i < 2; i++) {
-        problem one, many;
-        REQUIRE(open_problem(&one, &shapes[i], k, ASHLAR_F32, true));
-        REQUIRE(open_problem(&many, &shapes[i], k, ASHLAR_F32, true));
-        lessen_weights(&one);
-        lessen_weights(&many);
-        ashlar_workers_set_count(1);
-        run_forward(&one);
-        run_backward(&one);
-        ashlar_workers_set_count(i == 0 ? 3 : 2);
-        run_forward(&many);
-        run_backward(&many);
-        ashlar_workers_set_count(0);
-        CHECK(memcmp(one.args.y, many.args.y, one.y_count * one.item) == 0);
-        CHECK(memcmp(one.args.dx, many.args.dx, one.x_count * one.item) == 0);
-        CHECK(memcmp(one.args.dweights, many.args.dweights, one.layout.elements * one.item) == 0);
-        check_same_states(&one, one.args.hy, one.args.cy, many.args.hy, many.args.cy);
-        check_same_states(&one, one.args.dhx, one.args.dcx, many.args.dhx, many.args.dcx);
-        close_problem(&one);
-        close_problem(&many);
-    }
-}
-
-static void any_number_of_threads_gives_the_same_bits(void) {
-    on_every_kind(check_threads);
-}
-
 static void check_near(const problem *p, const void *got, const void *want, size_t count) {
     const double limit = p->item == sizeof(float) ? 2e-5 : 1e-12;
     for (size_t i = 0; i < count; i++) {
@@ -289,7 +254,6 @@ int main(void) {
     RUN(states_may_be_updated_in_place);
     RUN(float_agrees_with_double);
     RUN(the_same_call_gives_the_same_bits);
-    RUN(any_number_of_threads_gives_the_same_bits);
     RUN(every_instruction_set_gives_the_same_numbers);
     return check_report();
 }
