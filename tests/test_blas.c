@@ -179,8 +179,12 @@ static void the_baseline_gives_the_same_numbers(void) {
     wide.b = b64;
     wide.c = c64;
     for (int i = 0; i < 4; i++) {
-        const ashlar_piece piece = {.row = i / 2 == 0 ? 0 : 7, .row_end = i / 2 == 0 ? 7 : M,
-                                    .column = i % 2 == 0 ? 0 : 16, .column_end = i % 2 == 0 ? 16 : N};
+        const ashlar_piece piece = {
+            .row = i / 2 == 0 ? 0 : 7,
+            .row_end = i / 2 == 0 ? 7 : M,
+            .column = i % 2 == 0 ? 0 : 16,
+            .column_end = i % 2 == 0 ? 16 : N,
+        };
         ashlar_product_f32_baseline(&one, &piece);
         ashlar_product_f64_baseline(&wide, &piece);
     }
