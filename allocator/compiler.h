@@ -8,6 +8,10 @@
 #define ASHLAR_PRINTF(format_idx, args_idx) __attribute__((format(printf, format_idx, args_idx)))
 #define ASHLAR_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define ASHLAR_NOINLINE __attribute__((noinline))
+#define ASHLAR_ALWAYS_INLINE inline __attribute__((always_inline))
+/* Have memory brought to the nearest cache, or only to the second one. */
+#define ASHLAR_PREFETCH(address) __builtin_prefetch(address)
+#define ASHLAR_PREFETCH_FAR(address) __builtin_prefetch(address, 0, 2)
 /* A thread-local that is found without a call: the library then has to be loaded at start, or find
  * the few bytes in the room that the C library keeps for such cases. The drop-in libraries do
  * without, since who loads one may have filled that room. */
@@ -22,8 +26,20 @@
 #define ASHLAR_PRINTF(format_idx, args_idx)
 #define ASHLAR_LIKELY(condition) (condition)
 #define ASHLAR_NOINLINE
+#define ASHLAR_ALWAYS_INLINE inline
+#define ASHLAR_PREFETCH(address) ((void)(address))
+#define ASHLAR_PREFETCH_FAR(address) ((void)(address))
 #define ASHLAR_INITIAL_EXEC
 #define ASHLAR_RETURN_ADDRESS() NULL
+#endif
+
+/* Before a loop of at most 32 turns, whose number is known where it is compiled. */
+#if defined(__clang__)
+#define ASHLAR_UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define ASHLAR_UNROLL _Pragma("GCC unroll 32")
+#else
+#define ASHLAR_UNROLL
 #endif
 
 /* What a loop that waits for another thread does in each turn. */

@@ -3,14 +3,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "blas.h"
+#include "blas_impl.h"
 #include "error.h"
 #include "measure.h"
 #include "program.h"
 #include "workers.h"
 
 /* Rounds are few where they are long: as many as fit in a while, but enough for a median. */
-enum { ROUNDS_MAX = 61, ROUNDS_MIN = 9, PAUSE_NS = 10000000 };
+enum { ROUNDS_MAX = 61, ROUNDS_MIN = 9, SHARE_ROUNDS = 5, PAUSE_NS = 10000000 };
 static const double round_s = 50e-3, while_s = 15;
 
 /* What one subject's rounds were. */
@@ -84,7 +84,6 @@ void ashlar_bench_rnn_print_cases(FILE *out) {
 
 static void use_threads(size_t count) {
     ashlar_workers_set_count(count);
-    ashlar_blas_set_threads((int)ashlar_workers_count());
     ashlar_onednn_set_threads(ashlar_workers_count());
 }
 
@@ -142,6 +141,25 @@ static ashlar_status run_rounds(ashlar_rnn_stage *stage, bool is_smoke, lane *la
     return status;
 }
 
+/* What products take of a step on one thread; 0 where `ashlar` takes no part. */
+static ashlar_status measure_share(ashlar_rnn_stage *stage, bool is_smoke, double *share) {
+    double shares[SHARE_ROUNDS];
+    const size_t threads = ashlar_workers_count(), rounds = is_smoke ? 1 : SHARE_ROUNDS;
+    ashlar_status status = ASHLAR_OK;
+    ashlar_workers_set_count(1);
+    for (size_t i = 0; i < rounds && status == ASHLAR_OK; i++) {
+        ashlar_rnn_times times;
+        ashlar_blas_clock_start(true);
+        status = ashlar_rnn_stage_run(stage, ASHLAR_RNN_SUBJECT_ASHLAR, &times);
+        const double products_s = (double)ashlar_blas_clock_ns() * 1e-9;
+        shares[i] = products_s / (times.forward_s + times.backward_s);
+    }
+    ashlar_blas_clock_start(false);
+    ashlar_workers_set_count(threads);
+    *share = status == ASHLAR_OK ? ashlar_median(shares, rounds) : 0;
+    return status;
+}
+
 /* ---- rows ---- */
 
 /* The median of the ratios of each round; 0 where `base` took no part. */
@@ -160,7 +178,7 @@ static double ratio_of(const lane *l, const lane *lanes, size_t count, ashlar_rn
 }
 
 static void add_rows(const ashlar_rnn_case *which, lane *lanes, size_t count, size_t rounds,
-                     ashlar_rnn_results *results) {
+                     double share, ashlar_rnn_results *results) {
     const size_t first = results->count;
     for (size_t i = 0; i < count; i++) { /* the ratios before medians sort the rounds */
         results->items[results->count++] = (ashlar_rnn_result){
@@ -169,6 +187,7 @@ static void add_rows(const ashlar_rnn_case *which, lane *lanes, size_t count, si
             .is_inference = which->is_inference,
             .over_static =
                 ratio_of(&lanes[i], lanes, count, ASHLAR_RNN_SUBJECT_STATIC_BUFFER, rounds),
+            .product_share = lanes[i].subject == ASHLAR_RNN_SUBJECT_ASHLAR ? share : 0,
             .over_onednn = ratio_of(&lanes[i], lanes, count, ASHLAR_RNN_SUBJECT_ONEDNN, rounds),
         };
     }
@@ -198,14 +217,18 @@ static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_rnn_
     ashlar_rnn_stage stage = {0};
     lane lanes[ASHLAR_RNN_SUBJECT_COUNT] = {0};
     size_t rounds;
+    double share = 0;
     const size_t first = results->count;
     ashlar_status status = ashlar_rnn_stage_init(&stage, device, which);
     const size_t count = status == ASHLAR_OK ? choose_lanes(&stage, config, lanes) : 0;
     if (status == ASHLAR_OK) {
         status = run_rounds(&stage, config->is_smoke, lanes, count, &rounds);
     }
+    if (status == ASHLAR_OK && count > 0 && lanes[0].subject == ASHLAR_RNN_SUBJECT_ASHLAR) {
+        status = measure_share(&stage, config->is_smoke, &share);
+    }
     if (status == ASHLAR_OK) {
-        add_rows(which, lanes, count, rounds, results);
+        add_rows(which, lanes, count, rounds, share, results);
         ashlar_rnn_results_print(stdout, results, first);
     }
     ashlar_rnn_stage_finish(&stage);

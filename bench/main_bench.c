@@ -250,7 +250,7 @@ static ashlar_status run_arenas(const command *c) {
 /* ---- rnn ---- */
 
 static ashlar_status check_rnn_options(const command *c) {
-    return c->pairs != 0 || c->counts_instructions
+    return c->pairs != 0 || c->counts_instructions || c->peers.count > 0
                ? ashlar_fail(ASHLAR_EINVAL, "rnn: takes --smoke, --workload, --subject, --threads, "
                                             "--json and --device only; leave out the others")
                : ASHLAR_OK;

@@ -16,7 +16,8 @@ typedef enum ashlar_rnn_pass {
 
 typedef struct ashlar_rnn_backend {
     const char *name;
-    /* Errors: ASHLAR_ENOTSUP, saying what of a layout the back end cannot do. */
+    /* Errors: ASHLAR_ENOTSUP, saying what of a layout the back end cannot do; ASHLAR_EINVAL for
+     * what the environment asks of it. */
     ashlar_status (*check)(const ashlar_rnn_layout *layout);
     /* Make and unmake rnn->state, which is NULL before; NULL: the back end keeps none. */
     ashlar_status (*create)(ashlar_rnn *rnn);

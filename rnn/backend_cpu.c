@@ -6,6 +6,7 @@
 #include "error.h"
 #include "host.h"
 #include "rnn_cpu.h"
+#include "workers.h"
 
 /* What a queued pass carries. The launch copies it whole, lengths included. */
 typedef struct call {
@@ -24,7 +25,7 @@ static void run_call(void *copied) {
 
 static ashlar_status check(const ashlar_rnn_layout *layout) {
     return ashlar_rnn_cpu_passes_of(layout->config.dtype) != NULL
-               ? ASHLAR_OK
+               ? ashlar_workers_check()
                : ashlar_fail(ASHLAR_ENOTSUP,
                              "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 "
                              "only; dtype %d is for GPUs",

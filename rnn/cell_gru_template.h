@@ -30,9 +30,9 @@ static void gru_forward_row(size_t hidden, real *restrict gates, const real *res
     }
 }
 
-static void gru_forward(const cell_step *s, size_t first, size_t end) {
+static void gru_forward(const cell_step *s, some_rows rows) {
     const size_t h = s->hidden;
-    for (size_t p = first; p < end; p++) {
+    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         gru_forward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h, s->bias, s->state + p * h,
                         s->output + p * h);
     }
@@ -61,9 +61,9 @@ static void gru_backward_row(size_t hidden, real *restrict gates, real *restrict
     }
 }
 
-static void gru_backward(const cell_step *s, size_t first, size_t end) {
+static void gru_backward(const cell_step *s, some_rows rows) {
     const size_t h = s->hidden;
-    for (size_t p = first; p < end; p++) {
+    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         gru_backward_row(h, s->gates + p * 4 * h, s->sums + p * 3 * h, s->state + p * h,
                          s->doutput + p * h);
     }

@@ -29,9 +29,9 @@ static void lstm_forward_row(size_t hidden, real *restrict gates, const real *re
     }
 }
 
-static void lstm_forward(const cell_step *s, size_t first, size_t end) {
+static void lstm_forward(const cell_step *s, some_rows rows) {
     const size_t h = s->hidden;
-    for (size_t p = first; p < end; p++) {
+    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         lstm_forward_row(h, s->gates + p * 4 * h, s->bias, s->cell + p * h, s->next_cell + p * h,
                          s->output + p * h);
     }
@@ -60,9 +60,9 @@ static void lstm_backward_row(size_t hidden, real *restrict gates, const real *r
     }
 }
 
-static void lstm_backward(const cell_step *s, size_t first, size_t end) {
+static void lstm_backward(const cell_step *s, some_rows rows) {
     const size_t h = s->hidden;
-    for (size_t p = first; p < end; p++) {
+    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         lstm_backward_row(h, s->gates + p * 4 * h, s->cell + p * h, s->next_cell + p * h,
                           s->doutput + p * h, s->dcell + p * h);
     }

@@ -63,7 +63,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_ops_embedding_backward(const ashlar_ops *
                                                               const ashlar_embedding_args *args,
                                                               ashlar_stream stream);
 
-/* Requires ashlar_gemm_fits(rows, in, out). Every row is used: padding must hold numbers. */
+/* Every row is used: padding must hold numbers. */
 typedef struct ashlar_linear_args {
     size_t rows;        /* N */
     size_t in;          /* I */

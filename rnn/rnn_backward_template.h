@@ -16,86 +16,101 @@ static cell_function *const backward_cells[ASHLAR_RNN_CELL_COUNT] = {
 
 /* ---- to the data ---- */
 
-/* What a whole part needs besides its own memory. */
-typedef struct backward_room {
-    const real *weights;
-    const real *dy; /* this part's columns of [N, D*P] */
-    real *sums;     /* [B, G*H] */
-    real *full;     /* [B, H] */
-    real *dh;       /* [B, P]: in, of the last states; out, of the first ones */
-    real *dc;       /* [B, H], the same */
-} backward_room;
+/* A whole part: what all its steps need. */
+typedef struct backward_run {
+    const ashlar_rnn_rows *batch;
+    const part_view *part;
+    const real *dy;   /* this part's columns of [N, D*P] */
+    real *sums;       /* [B, G*H] */
+    real *full;       /* [B, H] */
+    real *dh;         /* [B, P]: in, of the last states; out, of the first ones */
+    real *dc;         /* [B, H], the same */
+    factor recurrent; /* R */
+    factor project;   /* Wp, with a projection */
+} backward_run;
 
-/* into [n, width] += rows `stride` apart. */
-static void add_rows(real *restrict into, const real *restrict rows, size_t stride, size_t n,
+/* into [n, width] += from, whose rows are `stride` apart. */
+static void add_rows(real *restrict into, const real *restrict from, size_t stride, some_rows rows,
                      size_t width) {
-    for (size_t p = 0; p < n; p++) {
+    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         for (size_t j = 0; j < width; j++) {
-            into[p * width + j] += rows[p * stride + j];
+            into[p * width + j] += from[p * stride + j];
         }
     }
 }
 
 /* The gradient of h' before the projection, if there is one; that after it is kept. */
-static real *backward_projection(const ashlar_rnn_rows *batch, const part_view *part,
-                                 const backward_room *room, size_t t) {
-    const size_t active = ashlar_rnn_rows_active(batch, t), state = part->state;
-    const ashlar_rnn_view project = part->place[ASHLAR_RNN_WP];
-    if (project.rows == 0) {
-        return room->dh;
+static real *backward_projection(const backward_run *run, some_rows rows, size_t t) {
+    const size_t state = run->part->state, hidden = run->part->hidden;
+    if (run->project.columns == 0) {
+        return run->dh;
     }
-    memcpy(part->doutputs + batch->start[t] * state, room->dh, active * state * sizeof(real));
-    REAL(ashlar_gemm)(false, false, active, part->hidden, state, 1, room->dh, state,
-                      room->weights + project.offset, part->hidden, 0, room->full, part->hidden);
-    return room->full;
+    real *const kept = run->part->doutputs + run->batch->start[t] * state;
+    for (size_t p = rows.first; p < rows.end; p += rows.stride) {
+        memcpy(kept + p * state, run->dh + p * state, state * sizeof(real));
+    }
+    multiply_some(&run->project, rows, run->dh, state, false, run->full, hidden);
+    return run->full;
 }
 
-static void backward_step(const ashlar_rnn_rows *batch, const part_view *part,
-                          const backward_room *room, size_t t) {
-    const size_t active = ashlar_rnn_rows_active(batch, t), rows = batch->gate_rows;
+static void backward_step(const backward_run *run, some_rows rows, size_t t) {
+    const ashlar_rnn_rows *const batch = run->batch;
+    const part_view *const part = run->part;
     const size_t hidden = part->hidden, state = part->state, direction = part->direction;
-    const bool has_sums = batch->split < rows;
-    add_rows(room->dh, room->dy + batch->start[t] * batch->layout->output, batch->layout->output,
-             active, state);
+    const size_t output = batch->layout->output;
+    const bool has_sums = batch->split < batch->gate_rows;
+    add_rows(run->dh, run->dy + batch->start[t] * output, output, rows, state);
     const cell_step step = {
         .hidden = hidden,
         .gates = part->gates + batch->start[t] * batch->kept,
-        .sums = room->sums,
+        .sums = run->sums,
         .state = part->states + states_before(batch, direction, t) * state,
         .cell = part->cells + cells_before(batch, direction, t) * hidden,
         .next_cell = part->cells + cells_after(batch, direction, t) * hidden,
         .output = part->states + states_after(batch, direction, t) * state,
-        .doutput = backward_projection(batch, part, room, t),
-        .dcell = room->dc,
+        .doutput = backward_projection(run, rows, t),
+        .dcell = run->dc,
     };
-    backward_cells[batch->layout->config.cell](&step, 0, active);
+    backward_cells[batch->layout->config.cell](&step, rows);
     /*
-     * Rows from `active` on keep their gradient: forward that of their last state, whose step is
-     * still to come, in reverse that of their first state, whose step is over. What the GRU has
-     * left in dh by itself stays there.
+     * Rows of sequences that do not run keep their gradient: forward that of their last state,
+     * whose step is still to come, in reverse that of their first state, whose step is over. What
+     * the GRU has left in dh by itself stays there.
      */
-    REAL(ashlar_gemm)(false, false, active, state, rows, 1, has_sums ? step.sums : step.gates,
-                      has_sums ? rows : batch->kept,
-                      room->weights + part->place[ASHLAR_RNN_R].offset, state, has_sums, room->dh,
-                      state);
+    multiply_some(&run->recurrent, rows, has_sums ? step.sums : step.gates,
+                  has_sums ? batch->gate_rows : batch->kept, has_sums, run->dh, state);
+}
+
+static void backward_strand(void *context, size_t strand) {
+    const backward_run *const run = context;
+    const ashlar_rnn_rows *const batch = run->batch;
+    for (size_t i = 0; i < batch->steps; i++) {
+        const size_t t = run->part->direction == 0 ? batch->steps - 1 - i : i;
+        const some_rows rows = {strand, batch->strands, ashlar_rnn_rows_active(batch, t)};
+        if (count_rows(rows) > 0) {
+            backward_step(run, rows, t);
+        }
+    }
 }
 
 static void backward_part(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                           const part_view *part, const real *dy) {
-    char *const work = args->work;
-    const backward_room room = {
-        .weights = args->weights,
+    backward_run run = {
+        .batch = batch,
+        .part = part,
         .dy = dy + part->direction * part->state,
-        .sums = (real *)(void *)(work + batch->map.sums),
-        .full = (real *)(void *)(work + batch->map.full),
-        .dh = (real *)(void *)(work + batch->map.dh),
-        .dc = (real *)(void *)(work + batch->map.dc),
+        .sums = in_work(args, batch->map.sums),
+        .full = in_work(args, batch->map.full),
+        .dh = in_work(args, batch->map.dh),
+        .dc = in_work(args, batch->map.dc),
+        .recurrent = open_factor(batch, args->weights, part->place[ASHLAR_RNN_R], false,
+                                 in_work(args, batch->map.recurrent)),
+        .project = open_factor(batch, args->weights, part->place[ASHLAR_RNN_WP], false,
+                               in_work(args, batch->map.project)),
     };
-    read_state_gradients(batch, args, part, room.dh, room.dc);
-    for (size_t i = 0; i < batch->steps; i++) {
-        backward_step(batch, part, &room, part->direction == 0 ? batch->steps - 1 - i : i);
-    }
-    write_state_gradients(batch, args, part, room.dh, room.dc);
+    read_state_gradients(batch, args, part, run.dh, run.dc);
+    ashlar_workers_run(batch->strands, backward_strand, &run);
+    write_state_gradients(batch, args, part, run.dh, run.dc);
 }
 
 static void backward_data_pass(const ashlar_rnn_cpu_args *args) {
@@ -103,7 +118,7 @@ static void backward_data_pass(const ashlar_rnn_cpu_args *args) {
     const ashlar_rnn_rows batch = ashlar_rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
     const real *const weights = args->weights;
-    real *const flow = (real *)(void *)((char *)args->work + batch.map.rows);
+    real *const flow = in_work(args, batch.map.rows);
     pack_rows(&batch, args->dy, batch.layout->output, flow);
     for (size_t l = config->layers; l-- > 0;) {
         for (size_t d = 0; d < config->directions; d++) {
@@ -113,9 +128,9 @@ static void backward_data_pass(const ashlar_rnn_cpu_args *args) {
         /* Only now: `flow` was read by both directions. */
         for (size_t d = 0; d < config->directions && (l > 0 || args->dx != NULL); d++) {
             const part_view part = open_part(&batch, args, l, d);
-            REAL(ashlar_gemm)(false, false, batch.row_count, part.input, batch.gate_rows, 1,
-                              part.gates, batch.kept, weights + part.place[ASHLAR_RNN_W].offset,
-                              part.input, d > 0, flow, part.input);
+            REAL(ashlar_gemm)
+            (false, false, batch.row_count, part.input, batch.gate_rows, 1, part.gates, batch.kept,
+             weights + part.place[ASHLAR_RNN_W].offset, part.input, d > 0, flow, part.input);
         }
         if (l > 0 && batch.is_dropping) {
             drop_rows(&batch, *kept_seed(&batch, args), l, flow);
@@ -147,11 +162,11 @@ static void add_recurrent(const ashlar_rnn_rows *batch, const part_view *part, s
         if (t + 1 < batch->steps && touches) {
             continue;
         }
-        REAL(ashlar_gemm)(true, false, end - first, width,
-                          batch->start[t + 1] - batch->start[from], 1,
-                          gates + batch->start[from] * batch->kept, batch->kept,
-                          part->states + states_before(batch, part->direction, from) * width,
-                          width, 1, dr + first * width, width);
+        REAL(ashlar_gemm)
+        (true, false, end - first, width, batch->start[t + 1] - batch->start[from], 1,
+         gates + batch->start[from] * batch->kept, batch->kept,
+         part->states + states_before(batch, part->direction, from) * width, width, 1,
+         dr + first * width, width);
         from = t + 1;
     }
 }
@@ -184,16 +199,16 @@ static void backward_part_weights(const ashlar_rnn_rows *batch, const ashlar_rnn
     real *const dweights = args->dweights;
     real *const dr = dweights + part->place[ASHLAR_RNN_R].offset;
     const ashlar_rnn_view project = part->place[ASHLAR_RNN_WP];
-    REAL(ashlar_gemm)(true, false, batch->gate_rows, part->input, batch->row_count, 1,
-                      part->gates, batch->kept, input, part->input, 1,
-                      dweights + part->place[ASHLAR_RNN_W].offset, part->input);
+    REAL(ashlar_gemm)
+    (true, false, batch->gate_rows, part->input, batch->row_count, 1, part->gates, batch->kept,
+     input, part->input, 1, dweights + part->place[ASHLAR_RNN_W].offset, part->input);
     add_recurrent(batch, part, 0, batch->split, dr);
     add_recurrent(batch, part, batch->split, batch->gate_rows, dr);
-    add_bias(batch, part, (real *)(void *)((char *)args->work + batch->map.bias), dweights);
+    add_bias(batch, part, in_work(args, batch->map.bias), dweights);
     if (project.rows > 0) {
-        REAL(ashlar_gemm)(true, false, part->state, part->hidden, batch->row_count, 1,
-                          part->doutputs, part->state, part->fulls, part->hidden, 1,
-                          dweights + project.offset, part->hidden);
+        REAL(ashlar_gemm)
+        (true, false, part->state, part->hidden, batch->row_count, 1, part->doutputs, part->state,
+         part->fulls, part->hidden, 1, dweights + project.offset, part->hidden);
     }
 }
 
@@ -211,7 +226,7 @@ static void backward_weights_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE && args->reserve != NULL);
     const ashlar_rnn_rows batch = ashlar_rnn_rows_open(args, true);
     const ashlar_rnn_config *config = &args->layout->config;
-    real *const rows = (real *)(void *)((char *)args->work + batch.map.rows);
+    real *const rows = in_work(args, batch.map.rows);
     pack_rows(&batch, args->x, config->input, rows);
     for (size_t l = 0; l < config->layers; l++) {
         const real *const input = l == 0 ? rows : kept_input(&batch, args, l);

@@ -11,7 +11,8 @@
  * its padding left out, so the work is that of the sum of the lengths, whatever their order.
  *
  * No function here allocates, fails or keeps anything between calls. Threads: any, on distinct
- * outputs, work and reserve. The same arguments give the same bits (see blas.h).
+ * outputs, work and reserve; the work is shared by the workers (workers.h). On one machine the same
+ * arguments give the same bits, with any number of threads (see blas.h).
  */
 #ifndef ASHLAR_RNN_CPU_H
 #define ASHLAR_RNN_CPU_H
@@ -88,7 +89,10 @@ typedef struct ashlar_rnn_cpu_passes {
     ashlar_rnn_cpu_pass *backward_weights;
 } ashlar_rnn_cpu_passes;
 
-/* Compiled for several instruction sets (meson.build), which all get the same bits. */
+/*
+ * Compiled for several instruction sets (meson.build). That with fused multiplication rounds less
+ * often: it gets other bits than the baseline, and the same as itself everywhere.
+ */
 extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f32_baseline;
 extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f64_baseline;
 extern const ashlar_rnn_cpu_passes ashlar_rnn_cpu_f32_avx2;

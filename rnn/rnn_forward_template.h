@@ -38,73 +38,87 @@ static void gather_bias(const ashlar_rnn_rows *batch, const part_view *part, con
     }
 }
 
-/* What a whole part needs besides its own memory. */
-typedef struct forward_room {
-    const real *weights;
+/* A whole part: what all its steps need. */
+typedef struct forward_run {
+    const ashlar_rnn_rows *batch;
+    const part_view *part;
     const real *bias; /* [K] */
     real *sums;       /* [B, G*H] */
     real *full;       /* [B, H], inference with a projection */
-} forward_room;
+    factor recurrent; /* R^T */
+    factor project;   /* Wp^T, with a projection */
+} forward_run;
 
-static void forward_step(const ashlar_rnn_rows *batch, const part_view *part,
-                         const forward_room *room, size_t t) {
-    const size_t active = ashlar_rnn_rows_active(batch, t), rows = batch->gate_rows;
+static void forward_step(const forward_run *run, some_rows rows, size_t t) {
+    const ashlar_rnn_rows *const batch = run->batch;
+    const part_view *const part = run->part;
     const size_t hidden = part->hidden, state = part->state, direction = part->direction;
-    const ashlar_rnn_view project = part->place[ASHLAR_RNN_WP];
-    const bool has_sums = batch->split < rows;
-    real *const before = part->states + states_before(batch, direction, t) * state;
+    const bool has_sums = batch->split < batch->gate_rows;
+    const bool is_projected = run->project.columns > 0;
     real *const after = part->states + states_after(batch, direction, t) * state;
-    real *const fulls = batch->training ? part->fulls + batch->start[t] * hidden : room->full;
+    real *const fulls = batch->training ? part->fulls + batch->start[t] * hidden : run->full;
     const cell_step step = {
         .hidden = hidden,
-        .bias = room->bias,
+        .bias = run->bias,
         .gates = part->gates + batch->start[t] * batch->kept,
-        .sums = room->sums,
-        .state = before,
+        .sums = run->sums,
+        .state = part->states + states_before(batch, direction, t) * state,
         .cell = part->cells + cells_before(batch, direction, t) * hidden,
         .next_cell = part->cells + cells_after(batch, direction, t) * hidden,
-        .output = project.rows == 0 ? after : fulls,
+        .output = is_projected ? fulls : after,
     };
-    REAL(ashlar_gemm)(false, true, active, rows, state, 1, before, state,
-                      room->weights + part->place[ASHLAR_RNN_R].offset, state, !has_sums,
-                      has_sums ? step.sums : step.gates, has_sums ? rows : batch->kept);
-    forward_cells[batch->layout->config.cell](&step, 0, active);
-    if (project.rows > 0) {
-        REAL(ashlar_gemm)(false, true, active, state, hidden, 1, fulls, hidden,
-                          room->weights + project.offset, hidden, 0, after, state);
+    multiply_some(&run->recurrent, rows, step.state, state, !has_sums,
+                  has_sums ? step.sums : step.gates, has_sums ? batch->gate_rows : batch->kept);
+    forward_cells[batch->layout->config.cell](&step, rows);
+    if (is_projected) {
+        multiply_some(&run->project, rows, fulls, hidden, false, after, state);
+    }
+}
+
+static void forward_strand(void *context, size_t strand) {
+    const forward_run *const run = context;
+    const ashlar_rnn_rows *const batch = run->batch;
+    for (size_t i = 0; i < batch->steps; i++) {
+        const size_t t = run->part->direction == 0 ? i : batch->steps - 1 - i;
+        const some_rows rows = {strand, batch->strands, ashlar_rnn_rows_active(batch, t)};
+        if (count_rows(rows) > 0) {
+            forward_step(run, rows, t);
+        }
     }
 }
 
 /* One part, from its layer's input [N, in] to its last states. */
 static void forward_part(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                          const part_view *part, const real *input) {
-    char *const work = args->work;
-    real *const bias = (real *)(void *)(work + batch->map.bias);
-    const forward_room room = {
-        .weights = args->weights,
-        .bias = bias,
-        .sums = (real *)(void *)(work + batch->map.sums),
-        .full = (real *)(void *)(work + batch->map.full),
-    };
+    const real *const weights = args->weights;
+    real *const bias = in_work(args, batch->map.bias);
     /* First of all: in inference the states about to be written may be this input. */
-    REAL(ashlar_gemm)(false, true, batch->row_count, batch->gate_rows, part->input, 1, input,
-                      part->input, room.weights + part->place[ASHLAR_RNN_W].offset, part->input, 0,
-                      part->gates, batch->kept);
-    gather_bias(batch, part, room.weights, bias);
+    REAL(ashlar_gemm)
+    (false, true, batch->row_count, batch->gate_rows, part->input, 1, input, part->input,
+     weights + part->place[ASHLAR_RNN_W].offset, part->input, 0, part->gates, batch->kept);
+    gather_bias(batch, part, weights, bias);
     read_first_states(batch, args, part);
-    for (size_t i = 0; i < batch->steps; i++) {
-        forward_step(batch, part, &room, part->direction == 0 ? i : batch->steps - 1 - i);
-    }
+    forward_run run = {
+        .batch = batch,
+        .part = part,
+        .bias = bias,
+        .sums = in_work(args, batch->map.sums),
+        .full = in_work(args, batch->map.full),
+        .recurrent = open_factor(batch, weights, part->place[ASHLAR_RNN_R], true,
+                                 in_work(args, batch->map.recurrent)),
+        .project = open_factor(batch, weights, part->place[ASHLAR_RNN_WP], true,
+                               in_work(args, batch->map.project)),
+    };
+    ashlar_workers_run(batch->strands, forward_strand, &run);
     write_last_states(batch, args, part);
 }
 
 /* The input of layer l > 0 where it is a copy; in inference all of them share one. */
-static real *joined_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                          size_t l) {
-    char *const work = args->work, *const reserve = args->reserve;
+static real *joined_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args, size_t l) {
+    char *const reserve = args->reserve;
     return batch->training
                ? (real *)(void *)(reserve + batch->map.inputs + (l - 1) * batch->map.input_bytes)
-               : (real *)(void *)(work + batch->map.rows);
+               : in_work(args, batch->map.rows);
 }
 
 static uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args) {
@@ -133,7 +147,7 @@ static void forward_pass(const ashlar_rnn_cpu_args *args) {
     ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE);
     const ashlar_rnn_rows batch = ashlar_rnn_rows_open(args, args->reserve != NULL);
     const ashlar_rnn_config *config = &args->layout->config;
-    real *const rows = (real *)(void *)((char *)args->work + batch.map.rows);
+    real *const rows = in_work(args, batch.map.rows);
     const real *input = rows;
     pack_rows(&batch, args->x, config->input, rows);
     if (batch.is_dropping) {

@@ -9,9 +9,16 @@
 #include "check_level.h"
 #include "checked.h"
 #include "error.h"
+#include "workers.h"
 
-/* One cache line, so that rows of different buffers never share one. */
+/* One cache line, so that rows of different buffers never share one; no panel is wider. */
 enum { BUFFER_ALIGN = 64 };
+
+/* Packing reads R once and writes it: in so few steps it would cost more than it saves. */
+enum { PACKED_STEPS = 4 };
+
+/* What is worth a thread: sequences of its own, in all, or multiplications of one step. */
+enum { STRAND_ROWS = 4, STRAND_PRODUCTS = 1 << 20, PIECE_PRODUCTS = 1 << 16 };
 
 /* Buffers placed one after the other; once one does not fit, nothing does. */
 typedef struct room {
@@ -40,6 +47,7 @@ static ashlar_rnn_rows describe(const ashlar_rnn_layout *layout, size_t steps, s
         .layout = layout,
         .training = training,
         .is_dropping = is_dropping,
+        .is_packed = steps >= PACKED_STEPS,
         .is_joined = is_dropping || c->directions > 1,
         .gate_rows = gate_rows,
         .split = split,
@@ -66,6 +74,17 @@ static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
     return slice.fits;
 }
 
+/*
+ * Room for the panels of a matrix and of its transpose. Both, whatever the pass, and for the widest
+ * panels, whatever the set of instructions: sizes are the same everywhere.
+ */
+static size_t place_panels(room *r, size_t rows, size_t cols, size_t item) {
+    const size_t wide = BUFFER_ALIGN / item;
+    const size_t plain = (cols + wide - 1) / wide * wide * rows; /* of less than 2^31 weights */
+    const size_t transposed = (rows + wide - 1) / wide * wide * cols;
+    return place(r, plain > transposed ? plain : transposed, 1, item);
+}
+
 static bool map_work(ashlar_rnn_rows *b, size_t rows, size_t width) {
     const ashlar_rnn_config *c = &b->layout->config;
     const size_t item = ashlar_dtype_bytes(c->dtype), batch = b->batch;
@@ -78,6 +97,8 @@ static bool map_work(ashlar_rnn_rows *b, size_t rows, size_t width) {
     map->bias = place(&work, b->kept, 1, item);
     map->sums = place(&work, b->split < b->gate_rows ? batch : 0, b->gate_rows, item);
     map->full = place(&work, c->projection > 0 ? batch : 0, c->hidden, item);
+    map->recurrent = place_panels(&work, b->is_packed ? b->gate_rows : 0, b->layout->state, item);
+    map->project = place_panels(&work, b->is_packed ? c->projection : 0, c->hidden, item);
     map->dh = place(&work, b->training ? batch : 0, b->layout->state, item);
     map->dc = place(&work, b->training && has_cells ? batch : 0, c->hidden, item);
     map->slices = place(&work, b->training ? 0 : c->directions, map->slice_bytes, 1);
@@ -107,8 +128,7 @@ static bool map_buffers(ashlar_rnn_rows *b) {
     const size_t width = input > output ? input : output;
     size_t rows, state_rows;
     return ashlar_mul(b->steps, b->batch, &rows) && ashlar_add(rows, b->batch, &state_rows) &&
-           ashlar_gemm_fits(rows, b->kept, width) && map_slice(b, rows, state_rows) &&
-           map_work(b, rows, width) && map_reserve(b, rows);
+           map_slice(b, rows, state_rows) && map_work(b, rows, width) && map_reserve(b, rows);
 }
 
 ashlar_status ashlar_rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
@@ -151,6 +171,25 @@ static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
     batch->row_count = batch->start[batch->steps];
 }
 
+/* Strands, where there are sequences and work enough for them. */
+static size_t count_strands(const ashlar_rnn_rows *batch) {
+    const size_t threads = ashlar_workers_count(), most = batch->batch / STRAND_ROWS;
+    const size_t each = batch->gate_rows * batch->layout->state; /* row */
+    if (most < threads || batch->row_count < STRAND_PRODUCTS / each * threads) {
+        return 1;
+    }
+    return threads;
+}
+
+size_t ashlar_rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights) {
+    const size_t threads = ashlar_workers_count();
+    const size_t worth = weights / PIECE_PRODUCTS * batch->batch;
+    if (batch->strands > 1 || worth < 2) {
+        return 1;
+    }
+    return worth < threads ? worth : threads;
+}
+
 ashlar_rnn_rows ashlar_rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training) {
     ashlar_rnn_rows batch = describe(args->layout, args->steps, args->batch, training);
     const bool fits = args->steps > 0 && args->batch > 0 && map_buffers(&batch);
@@ -160,6 +199,7 @@ ashlar_rnn_rows ashlar_rnn_rows_open(const ashlar_rnn_cpu_args *args, bool train
     batch.order = (size_t *)(void *)(work + batch.map.order);
     batch.start = (size_t *)(void *)(work + batch.map.start);
     sort_lengths(&batch, args->lengths);
+    batch.strands = count_strands(&batch);
     return batch;
 }
 

@@ -33,15 +33,17 @@
  */
 typedef struct ashlar_rnn_map {
     /* in work */
-    size_t order;  /* size_t [B] */
-    size_t start;  /* size_t [T + 1] */
-    size_t rows;   /* [T*B, max(I, D*P)]: a layer's input, or the gradient on its way down */
-    size_t bias;   /* [K]: the biases of a row of gates, or their gradient */
-    size_t sums;   /* [B, G*H], GRU: a step's R h, or the gradient of it */
-    size_t full;   /* [B, H], with a projection: a step's h' before it, or the gradient of it */
-    size_t dh;     /* [B, P], training */
-    size_t dc;     /* [B, H], training, LSTM */
-    size_t slices; /* inference: one slice for each direction, shared by all layers */
+    size_t order;     /* size_t [B] */
+    size_t start;     /* size_t [T + 1] */
+    size_t rows;      /* [T*B, max(I, D*P)]: a layer's input, or the gradient on its way down */
+    size_t bias;      /* [K]: the biases of a row of gates, or their gradient */
+    size_t sums;      /* [B, G*H], GRU: a step's R h, or the gradient of it */
+    size_t full;      /* [B, H], with a projection: a step's h' before it, or the gradient of it */
+    size_t recurrent; /* a part's R, or its transpose, in panels (panel_template.h) */
+    size_t project;   /* the same of its Wp */
+    size_t dh;        /* [B, P], training */
+    size_t dc;        /* [B, H], training, LSTM */
+    size_t slices;    /* inference: one slice for each direction, shared by all layers */
     size_t work_bytes;
 
     /* in a slice: a part's share of the reserve, part p at slices + p * slice_bytes */
@@ -53,8 +55,8 @@ typedef struct ashlar_rnn_map {
     size_t slice_bytes;
 
     /* in the reserve; all 0 for inference */
-    size_t seed;           /* uint64_t, with dropout */
-    size_t inputs;         /* of layer l > 0 at (l - 1) * input_bytes: [T*B, D*P], if is_joined */
+    size_t seed;   /* uint64_t, with dropout */
+    size_t inputs; /* of layer l > 0 at (l - 1) * input_bytes: [T*B, D*P], if is_joined */
     size_t input_bytes;
     size_t reserve_slices;
     size_t reserve_bytes;
@@ -71,11 +73,13 @@ typedef struct ashlar_rnn_rows {
     const ashlar_rnn_layout *layout;
     bool training;
     bool is_dropping;
+    bool is_packed;      /* R and Wp are, for there are enough steps */
     bool is_joined;      /* a layer reads a copy of the outputs below it, not the states */
     size_t gate_rows;    /* G*H */
     size_t split, kept;  /* K */
     size_t steps, batch; /* T, B */
     size_t row_count;    /* N */
+    size_t strands;      /* threads that have sequences of their own, 1.. */
     size_t *order;       /* [B], in work */
     size_t *start;       /* [T + 1], in work */
 } ashlar_rnn_rows;
@@ -85,7 +89,10 @@ ashlar_rnn_rows ashlar_rnn_rows_open(const ashlar_rnn_cpu_args *args, bool train
 
 /* The slice of one part. */
 char *ashlar_rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                             size_t part);
+                            size_t part);
+
+/* Threads that each step's product of so many weights is worth, 1..; 1 where there are strands. */
+size_t ashlar_rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights);
 
 /* state(t) of the file's comment. */
 static inline size_t ashlar_rnn_rows_state(const ashlar_rnn_rows *batch, size_t t) {

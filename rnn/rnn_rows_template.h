@@ -27,6 +27,11 @@ typedef struct part_view {
     real *doutputs; /* [N, P] */
 } part_view;
 
+/* At an offset of the map. */
+static real *in_work(const ashlar_rnn_cpu_args *args, size_t offset) {
+    return (real *)(void *)((char *)args->work + offset);
+}
+
 static part_view open_part(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                            size_t layer, size_t direction) {
     const size_t part = layer * batch->layout->config.directions + direction;

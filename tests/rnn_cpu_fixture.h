@@ -14,7 +14,7 @@
 #include "rnn_cpu.h"
 
 enum {
-    MAX_BATCH = 6,
+    MAX_BATCH = 12,
     MAX_TENSORS = 18,
     GUARD_BYTES = 64,
     GUARD = 0x5a,

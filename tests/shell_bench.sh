@@ -214,6 +214,8 @@ assert len(cases) >= 9 and "lstm_T64_B1_H256_L2" in cases, cases
 assert [(r["case"], r["subject"]) for r in rows] == [(c, s) for c in cases for s in subjects]
 for r in rows:
     assert (r["ms_backward"] is None) == r["case"].endswith("inference"), r
+    assert (r["product_share"] is None) == (r["subject"] != "ashlar"), r
+    assert r["product_share"] is None or 0 < r["product_share"] < 1, r
     assert r["over_static"] > 0 and (r["over_onednn"] is None) == (result["onednn"] is None), r
 END
 }

@@ -209,6 +209,13 @@ static void the_same_call_gives_the_same_bits(void) {
     on_every_kind(check_repeat);
 }
 
+static void check_near(const problem *p, const void *got, const void *want, size_t count) {
+    const double limit = p->item == sizeof(float) ? 2e-5 : 1e-12;
+    for (size_t i = 0; i < count; i++) {
+        CHECK_NEAR(get(got, p->item, i), get(want, p->item, i), limit, limit);
+    }
+}
+
 /* The baseline against the best set of instructions that this processor has. */
 static void check_sets(const kind *k) {
     static const shape s = {2, 12, 4, 33, 61, {12, 3, 9, 12}, true};
@@ -219,21 +226,22 @@ static void check_sets(const kind *k) {
         problem best, plain;
         REQUIRE(open_problem(&best, &s, k, dtype, true));
         REQUIRE(open_problem(&plain, &s, k, dtype, true));
+        lessen_weights(&best);
+        lessen_weights(&plain);
         run_forward(&best);
         run_backward(&best);
         baseline->forward(&plain.args);
         baseline->backward_data(&plain.args);
         baseline->backward_weights(&plain.args);
-        CHECK(memcmp(best.args.y, plain.args.y, best.y_count * best.item) == 0);
-        CHECK(memcmp(best.args.dx, plain.args.dx, best.x_count * best.item) == 0);
-        CHECK(memcmp(best.args.dweights, plain.args.dweights,
-                     best.layout.elements * best.item) == 0);
+        check_near(&best, best.args.y, plain.args.y, best.y_count);
+        check_near(&best, best.args.dx, plain.args.dx, best.x_count);
+        check_near(&best, best.args.dweights, plain.args.dweights, best.layout.elements);
         close_problem(&best);
         close_problem(&plain);
     }
 }
 
-static void every_instruction_set_gives_the_same_bits(void) {
+static void every_instruction_set_gives_the_same_numbers(void) {
     on_every_kind(check_sets);
 }
 
@@ -246,6 +254,6 @@ int main(void) {
     RUN(states_may_be_updated_in_place);
     RUN(float_agrees_with_double);
     RUN(the_same_call_gives_the_same_bits);
-    RUN(every_instruction_set_gives_the_same_bits);
+    RUN(every_instruction_set_gives_the_same_numbers);
     return check_report();
 }

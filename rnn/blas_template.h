@@ -1,0 +1,40 @@
+/*
+ * blas_template.h - the matrix product for one element type (internal).
+ *
+ * blas.c includes it once per type, after defining real (the type), REAL(name) (the name with the
+ * type's suffix) and FUNCTION (the set's member). It therefore has no include guard and does not
+ * compile alone.
+ */
+
+static void REAL(scale_matrix)(size_t m, size_t n, real beta, real *c, size_t ldc) {
+    for (size_t i = 0; i < m; i++) {
+        for (size_t j = 0; j < n; j++) {
+            c[i * ldc + j] = beta == 0 ? 0 : beta * c[i * ldc + j];
+        }
+    }
+}
+
+void REAL(ashlar_gemm)(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, real alpha,
+                       const real *a, size_t lda, const real *b, size_t ldb, real beta, real *c,
+                       size_t ldc) {
+    const bool overwrites = beta == 0 && k > 0;
+    const ashlar_product product = {
+        .trans_a = trans_a,
+        .trans_b = trans_b,
+        .m = m,
+        .n = n,
+        .k = k,
+        .scale = (double)alpha,
+        .a = a,
+        .lda = lda,
+        .b = b,
+        .ldb = ldb,
+        .adds = !overwrites,
+        .c = c,
+        .ldc = ldc,
+    };
+    if (!overwrites && beta != 1) {
+        REAL(scale_matrix)(m, n, beta, c, ldc);
+    }
+    compute(&product, ashlar_blas_best()->FUNCTION);
+}
