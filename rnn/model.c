@@ -255,7 +255,8 @@ static ashlar_status raise_to_chunk(const ashlar_model *model, size_t steps, siz
 static ashlar_status size_borders(size_t steps, size_t batch, size_t chunk, ashlar_step_sizes *s) {
     const size_t borders = (steps - 1) / chunk;
     size_t sets;
-    if (borders > 0 && (!ashlar_add(borders, 2, &sets) || !ashlar_mul(sets, s->state, &s->states))) {
+    if (borders > 0 &&
+        (!ashlar_add(borders, 2, &sets) || !ashlar_mul(sets, s->state, &s->states))) {
         return fail_large(steps, batch);
     }
     return ASHLAR_OK;

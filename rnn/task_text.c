@@ -10,6 +10,7 @@
 #include "error.h"
 #include "host.h"
 #include "program.h"
+#include "text_sum.h"
 
 /* A batch under way. */
 typedef struct slot {
@@ -51,37 +52,10 @@ ashlar_model *ashlar_task_text_model(ashlar_task *task) {
 
 /* --- what must be the same ------------------------------------------------------------------ */
 
-/*
- * Eight bytes at a time, as FNV-1a does with one; it need not withstand anybody. The last step, at
- * a record's end, tells texts that are cut elsewhere.
- */
-static uint64_t mix(uint64_t sum, const unsigned char *bytes, size_t count) {
-    const uint64_t prime = UINT64_C(0x100000001b3);
-    uint64_t word;
-    for (; count >= sizeof word; count -= sizeof word, bytes += sizeof word) {
-        memcpy(&word, bytes, sizeof word);
-        sum = (sum ^ word) * prime;
-        sum ^= sum >> 29; /* or high bits would never reach low ones */
-    }
-    for (; count > 0; count--, bytes++) {
-        sum = (sum ^ *bytes) * prime;
-    }
-    return sum ^ sum >> 32;
-}
-
-uint64_t ashlar_task_text_sum(const ashlar_corpus *corpus) {
-    uint64_t sum = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < ashlar_corpus_count(corpus); i++) {
-        const ashlar_record record = ashlar_corpus_record(corpus, i);
-        sum = mix(sum, record.bytes, record.count);
-    }
-    return sum;
-}
-
 /* The text is read once, and only where there is a file. */
 static void add_text(text_task *t, ashlar_facts *f) {
     if (!t->has_text_sum) {
-        t->text_sum = ashlar_task_text_sum(t->corpus);
+        t->text_sum = ashlar_text_sum(t->corpus);
         t->has_text_sum = true;
     }
     (void)snprintf(ashlar_facts_add(f, "ashlar.text"), ASHLAR_FACT_BYTES,

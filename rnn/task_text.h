@@ -21,7 +21,4 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_task_text_create(const ashlar_corpus *cor
 /* The model of such a task, while it is open. */
 ashlar_model *ashlar_task_text_model(ashlar_task *task);
 
-/* Tells texts apart. Cost: reads the whole text. */
-uint64_t ashlar_task_text_sum(const ashlar_corpus *corpus);
-
 #endif /* ASHLAR_TASK_TEXT_H */

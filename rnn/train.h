@@ -129,7 +129,8 @@ void ashlar_trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
 /*
  * Warm up, seal, and train. Once per trainer.
  *
- * show   called for every step with `context`, when the next one is queued already; NULL: not wanted
+ * show   called for every step with `context`, when the next one is queued already; NULL: not
+ *        wanted
  *
  * Errors: those of the parts; ASHLAR_EFORMAT where the loss stops being a number.
  */
