@@ -44,14 +44,12 @@ static ashlar_status give_last(step *s, ashlar_tagger_moment moment, bool is_tok
     return ASHLAR_OK;
 }
 
-/* Give back all that is still held, after success and failure alike. */
-static ashlar_status give_all(step *s) {
-    ashlar_status first = ASHLAR_OK;
+/* After a failure, which is what is to be told: give back all that is still held. */
+static void give_all(step *s) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
-        const ashlar_status status = give(s, i);
-        first = first == ASHLAR_OK ? status : first;
+        const ashlar_status unused = give(s, i);
+        (void)unused;
     }
-    return first;
 }
 
 /* Of the first `before` sentences, longest first, those with a token t. */
@@ -103,8 +101,10 @@ static ashlar_status run(step *s) {
     for (int i = 0; i < ASHLAR_TAGGER_MOMENT_COUNT && status == ASHLAR_OK; i++) {
         status = run_moment(s, (ashlar_tagger_moment)i);
     }
-    const ashlar_status given = give_all(s);
-    return status == ASHLAR_OK ? given : status;
+    if (status != ASHLAR_OK) {
+        give_all(s);
+    }
+    return status;
 }
 
 ashlar_status ashlar_tagger_step(ashlar_tagger *tagger, const ashlar_tag_batch *batch,

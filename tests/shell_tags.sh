@@ -98,14 +98,14 @@ reported_case() {
         for (i = 0; i < 50; i++) {
             for (t = 0; t < 95; t++) {
                 state = (state * 16807 + 11) % 2147483647
-                printf "%s%d\tT%d\n", substr("aaaaaaaaaaaaaaaaa", 1, t % 12), state % 99999, t % 45
+                printf "%s%d\tT%d\n", substr("aaaaaaaaaaa", 1, t % 12), state % 99999, t % 45
             }
             print "aaaaaaaaaaaaaaaaa\tT1\n"
         }
     }' >"$scratch/big.txt"
-    timeout 200 "$train" --model tagger --data "$scratch/big.txt" --device soft --steps 1 --batch 25 \
-        --embedding 200 --char-embedding 50 --char-hidden 100 --hidden 200 --json "$report" \
-        --quiet "$@" && json_holds "$report" \
+    timeout 200 "$train" --model tagger --data "$scratch/big.txt" --device soft --steps 1 \
+        --batch 25 --embedding 200 --char-embedding 50 --char-hidden 100 --hidden 200 \
+        --json "$report" --quiet "$@" && json_holds "$report" \
         'r["max_length"] == 96 and r["bytes_reserved_peak"] <= 1.05 * r["needed_bytes"] and
         r["bytes_reserved_peak"] < 400e6 and r["driver_calls_after_warmup"] == 0'
 }
@@ -154,7 +154,8 @@ helps() {
     "$train" --help >"$scratch/out" && "$train" --model tagger --help >"$scratch/tagger" &&
         grep -q 'tagger: read both ways' "$scratch/tagger" &&
         grep -q -e '--model tagger --help' "$scratch/out" &&
-        ! grep -q -e '--bidirectional' "$scratch/out" && ! grep -q -e '--sample' "$scratch/tagger" &&
+        ! grep -q -e '--bidirectional' "$scratch/out" &&
+        ! grep -q -e '--sample' "$scratch/tagger" &&
         grep -q -e '--hidden N .*(256)' "$scratch/out" &&
         grep -q -e '--hidden N .*(200)' "$scratch/tagger"
 }

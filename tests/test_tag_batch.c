@@ -97,12 +97,13 @@ static void shapes_that_cannot_be_counted_are_refused(void) {
     const ashlar_tag_shape none[] = {{0, 1, 1}, {1, 0, 1}, {1, 1, 0}};
     const ashlar_tag_shape many[] = {{SIZE_MAX / 2, 3, 1},  {1 << 20, 1 << 20, SIZE_MAX / 8},
                                      {1 << 15, 1 << 15, 2}, {SIZE_MAX / 4, 1, 1},
-                                     {SIZE_MAX / 8, 1, 6},  {INT32_MAX, 1, 1}};
+                                     {SIZE_MAX / 8, 1, 6},  {1 << 14, 1 << 14, 5},
+                                     {INT32_MAX, 1, 1}};
     size_t bytes = 77;
     for (size_t i = 0; i < 3; i++) {
         CHECK(ashlar_tag_batch_bytes(&none[i], &bytes) == ASHLAR_EINVAL);
     }
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 7; i++) {
         CHECK(ashlar_tag_batch_bytes(&many[i], &bytes) == ASHLAR_EOVERFLOW);
     }
     CHECK_ZU(bytes, 77);
