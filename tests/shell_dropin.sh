@@ -56,7 +56,8 @@ make_hogs() {
 
 loads_late() {
     # shellcheck disable=SC2046 # words
-    "$scratch/load_late" "$torch" $(find "$scratch" -name 'hog[0-9]*.so')
+    ASHLAR_CONF=leaks=on ASHLAR_REPORT=on timeout 100 \
+        "$scratch/load_late" "$torch" $(find "$scratch" -name 'hog[0-9]*.so')
 }
 
 works_from_python() {

@@ -109,6 +109,14 @@ reports_an_error() { # PROGRAM
     LD_LIBRARY_PATH=$libraries "$scratch/$1" | grep -F 'not a live block of this pool'
 }
 
+# The header that is C++ alone, and which needs a newer one.
+adaptor_is_cpp() {
+    printf '#include <ashlar/rmm_adaptor.hpp>\n' >"$scratch/one.cpp"
+    # shellcheck disable=SC2046 # words
+    c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror $(flags --cflags) -fsyntax-only \
+        "$scratch/one.cpp"
+}
+
 programs_run() {
     for program in ashlar-train ashlar-sample; do
         LD_LIBRARY_PATH=$libraries "$(find "$root" -name "$program")" --help || return
@@ -124,6 +132,7 @@ libraries=$(flags --variable=libdir)
 check 'every_public_header_is_installed_and_stands_alone' headers_stand_alone
 if command -v c++ >/dev/null; then
     check 'every_public_header_compiles_as_cpp' headers_are_cpp
+    check 'the_adaptor_for_rmm_compiles' adaptor_is_cpp
 else
     skip 'every_public_header_compiles_as_cpp' 'no C++ compiler'
 fi
@@ -131,6 +140,8 @@ check 'the_program_of_the_readme_links_with_the_shared_library' compiles shared
 check 'it_makes_no_driver_call_after_its_warm_up' makes_no_driver_call shared
 check 'it_is_linked_dynamically' needs_library shared libashlar
 check 'the_programs_run_from_where_they_are_installed' programs_run
+check 'the_drop_in_library_is_beside_the_others' test -f "$libraries/libashlar-torch.so"
+check 'the_manual_is_installed' test -f "$(find "$root" -name ashlar-train.1)"
 if [ -n "$has_pinned" ]; then
     check 'a_pkg_config_file_of_pinned_is_installed' move_pkgconfig ashlar-pinned
     check 'a_program_links_with_pinned' compiles_with ashlar-pinned pinned.c pinned

@@ -2,7 +2,8 @@
  * load_late.c - load a library when there is no room for static thread-locals left, in a process
  * that has threads already, and use it: load_late LIBRARY HOG...
  *
- * Each HOG takes a little of that room; the last ones have to find none.
+ * Each HOG takes a little of that room; the last ones have to find none. At the end a thread is
+ * still at work, and a block is freed by a destructor, when all exit handlers have run.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -15,6 +16,21 @@ typedef void (*free_fn)(void *ptr, size_t bytes, int device, void *stream);
 static alloc_fn take;
 static free_fn give;
 static pthread_barrier_t together;
+static void *kept;
+
+__attribute__((destructor)) static void free_at_the_end(void) {
+    if (give != NULL) {
+        give(kept, 3000, 1, NULL);
+        give(take(3000, 1, NULL), 3000, 1, NULL);
+    }
+}
+
+static void *work_on(void *unused) {
+    for (;;) {
+        give(take(2000, 0, NULL), 2000, 0, NULL);
+    }
+    return unused;
+}
 
 static void find(void *library, const char *name, void *function) {
     void *address = dlsym(library, name);
@@ -69,7 +85,9 @@ int main(int argc, char **argv) {
     const int is_gone = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD) == NULL;
     (void)pthread_barrier_wait(&together);
     (void)pthread_join(thread, NULL);
+    kept = take(3000, 1, NULL);
+    const int bad_end = kept == NULL || pthread_create(&thread, NULL, work_on, NULL) != 0;
     printf("%d hogs refused, bad: here %d, in an older thread %d, unloaded %d\n", refused, bad_here,
            bad, is_gone);
-    return bad_here || bad || is_gone;
+    return bad_here || bad || is_gone || bad_end;
 }

@@ -2,6 +2,7 @@
 // adversarial software device. What is not installed is declared here as far as it is asked for.
 #include <ashlar/rmm_adaptor.hpp>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -75,6 +76,12 @@ void run_fill(void *args) {
 
 constexpr std::size_t MIB = std::size_t(1) << 20;
 
+std::uint64_t waits(ashlar_allocator *memory) {
+    ashlar_stats stats;
+    ashlar_stats_read(memory, &stats);
+    return stats.served_waited + stats.served_completed;
+}
+
 // Two streams, and an adversary that runs what is queued as late as it can.
 void stream_order(ashlar_device *device, resource memory) {
     ashlar_stream streams[2];
@@ -91,13 +98,20 @@ void stream_order(ashlar_device *device, resource memory) {
     EXPECT(ashlar_stream_synchronize(device, streams[1]) == ASHLAR_OK);
     EXPECT(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
     EXPECT(second[0] == 2 && second[8 * MIB - 1] == 2);
-    memory.deallocate(streams[1], second, 8 * MIB);
     // Whoever is free to use it at once finds no work in it.
+    const fill last = {second, 8 * MIB, 3};
+    EXPECT(ashlar_launch(device, streams[1], run_fill, &last, sizeof last) == ASHLAR_OK);
+    memory.deallocate(streams[1], second, 8 * MIB);
     auto *third = static_cast<unsigned char *>(memory.allocate_sync(8 * MIB));
-    EXPECT(third == first);
-    EXPECT(ashlar_launch(device, streams[0], run_fill, &early, sizeof early) == ASHLAR_OK);
-    EXPECT(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
+    EXPECT(third == first && third[8 * MIB - 1] == 3);
     memory.deallocate_sync(third, 8 * MIB);
+    // On one stream nobody waits for anybody.
+    const std::uint64_t before = waits(memory.allocator());
+    for (int i = 0; i < 3; i++) {
+        void *block = memory.allocate(streams[0], 8 * MIB);
+        memory.deallocate(streams[0], block, 8 * MIB);
+    }
+    EXPECT(waits(memory.allocator()) <= before + 1);
     ashlar_stream_destroy(device, streams[0]);
     ashlar_stream_destroy(device, streams[1]);
 }
