@@ -247,7 +247,8 @@ ashlar_status ashlar_find_around(ashlar_allocator *a, const void *ptr, void **ba
     ashlar_status status = ASHLAR_OK;
     pthread_mutex_lock(&a->lock);
     ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    const ashlar_block *block = offset < a->fixed.range_bytes ? find_around(&a->heap, offset) : NULL;
+    const bool is_ours = offset < a->fixed.range_bytes;
+    const ashlar_block *block = is_ours ? find_around(&a->heap, offset) : NULL;
     const size_t requested = block != NULL ? ashlar_block_live_bytes(block) : 0;
     if (requested != 0 && offset - block->offset < requested) {
         *base = ashlar_ptr_out(a->fixed.base + block->offset);

@@ -124,7 +124,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"no-plan", NULL, ASHLAR_OPTION_FLAG, &t->without_plan, 0, 0,
          "serve each block by itself, not from a plan of the step"},
         {"plan", "FILE", text, &t->plan_file, 0, 0, "keep the memory plan there for the next time"},
-        {"threads", "N", count, &c->threads, 1, 1024, "threads of a matrix product"},
+        {"threads", "N", count, &c->threads, 1, 1024, "threads that compute on the CPU"},
         {"device", "NAME", text, &c->device, 0, 0, "auto, soft, soft:N, cuda, cuda:N"},
         {"save", "FILE", text, &t->save_file, 0, 0, "write the training there (safetensors)"},
         {"save-every", "N", count, &t->save_every, 0, 1e9, "steps; 0: only at the end"},

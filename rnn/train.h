@@ -113,8 +113,8 @@ typedef struct ashlar_trainer ashlar_trainer;
  * Set everything up, and open the task: model, weights, page-locked memory; no step yet.
  *
  * config->steps counts from the beginning of the training, also where a file is resumed. Then each
- * step's loss is, to the last bit, that of a run that was never interrupted, on the same machine,
- * with the same library and number of threads for matrix products.
+ * step's loss is, to the last bit, that of a run that was never interrupted, on a processor of the
+ * same kind, with any number of threads.
  *
  * Ownership: *out is the caller's; the device must outlive it. The task is the trainer's from here
  *            on, and is destroyed with it, or if this fails.

@@ -65,7 +65,7 @@ END
 
 configures() {
     CFLAGS='' meson setup "$scratch/out" "$scratch/user" --wrap-mode=forcefallback \
-        -Dashlar:cuda=disabled -Dashlar:blas=disabled -Dashlar:jemalloc=disabled \
+        -Dashlar:cuda=disabled -Dashlar:jemalloc=disabled \
         -Dashlar:default_library=static
 }
 

@@ -77,8 +77,8 @@ typedef struct ashlar_rnn_buffers {
  *            cuDNN's headers, or without its library; a type that the device has no arithmetic
  *            for: on the CPU all but F32 and F64; an algorithm that does not do this stack; a
  *            cuDNN with another order of the weights); ASHLAR_EINVAL (on the CPU: the
- *            environment's ASHLAR_THREADS is no number of threads); ASHLAR_EHOSTMEM; with cuDNN ASHLAR_ENOMEM,
- *            ASHLAR_EDRIVER.
+ *            environment's ASHLAR_THREADS is no number of threads); ASHLAR_EHOSTMEM; with cuDNN
+ *            ASHLAR_ENOMEM, ASHLAR_EDRIVER.
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_create(ashlar_device *device,
                                                              const ashlar_rnn_config *config,
