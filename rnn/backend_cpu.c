@@ -28,8 +28,8 @@ static ashlar_status check(const ashlar_rnn_layout *layout) {
                ? ashlar_workers_check()
                : ashlar_fail(ASHLAR_ENOTSUP,
                              "rnn: the CPU computes in ASHLAR_F32 and ASHLAR_F64 "
-                             "only; dtype %d is for GPUs",
-                             (int)layout->config.dtype);
+                             "only; ASHLAR_%s is for GPUs",
+                             ashlar_dtype_name(layout->config.dtype));
 }
 
 static ashlar_rnn_cpu_pass *pass_function(ashlar_dtype dtype, ashlar_rnn_pass pass) {
