@@ -393,7 +393,11 @@ static ashlar_status take_drawn(text_task *t) {
     return ASHLAR_OK;
 }
 
-/* The least that is no smaller than the root. */
+/*
+ * The least that is no smaller than the root. Of chunks of about that many steps as much is in
+ * memory as of states at their borders; chunks of twice as many cost less time, for most of the
+ * memory is saved either way.
+ */
 static size_t root_up(size_t value) {
     size_t root = (size_t)sqrt((double)value);
     while (root * root < value) {
@@ -405,7 +409,7 @@ static size_t root_up(size_t value) {
 static void choose_cut(text_task *t, size_t longest) {
     const ashlar_train_config *c = &t->config;
     const size_t part = c->bptt == 0 || c->bptt > longest ? longest : c->bptt;
-    const size_t chunk = c->recomputes_root ? root_up(part) : c->recompute;
+    const size_t chunk = c->recomputes_auto ? 2 * root_up(part) : c->recompute;
     t->cut = (ashlar_cut_config){
         .batch = c->batch,
         .micro = c->accumulate == 0 ? 1 : c->accumulate,

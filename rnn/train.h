@@ -24,7 +24,7 @@ typedef struct ashlar_train_config {
     size_t accumulate; /* micro-batches that a step's batch is worked off in; 0 and 1: at once */
     size_t bptt;       /* steps of a part that gradients do not leave, each an update; 0: all */
     size_t recompute;  /* steps of a chunk that is run once more for its gradients; 0: not so */
-    bool recomputes_root; /* recompute is about the root of what it cuts */
+    bool recomputes_auto; /* recompute is about twice the root of what it cuts */
 
     size_t steps;
     ashlar_optimizer_config optimizer;

@@ -111,7 +111,7 @@ static void list_options(ashlar_train_command *c, ashlar_option options[static O
         {"bptt", "K", count, &t->bptt, 0, 1e6,
          "text: update every K steps, carry states on, 0: not"},
         {"recompute", "K", text, &c->recompute, 0, 0,
-         "text: hold K steps, run others twice; auto: root"},
+         "text: hold K steps, run others twice; auto: 2 roots"},
         {"sample", "N", count, &c->sample_bytes, 0, 1e9, "text: bytes of it to make at the end"},
     };
     memcpy(options, all, sizeof all);
@@ -214,10 +214,10 @@ static ashlar_status read_stack(ashlar_train_command *c) {
 static ashlar_status read_recompute(ashlar_train_command *c) {
     ashlar_train_config *t = &c->train;
     char *end = NULL;
-    t->recomputes_root = strcmp(c->recompute, "auto") == 0;
+    t->recomputes_auto = strcmp(c->recompute, "auto") == 0;
     const bool is_count = c->recompute[0] >= '0' && c->recompute[0] <= '9';
     const unsigned long long steps = is_count ? strtoull(c->recompute, &end, 10) : 0;
-    if (!t->recomputes_root && (!is_count || *end != '\0' || steps > 1000000)) {
+    if (!t->recomputes_auto && (!is_count || *end != '\0' || steps > 1000000)) {
         return ashlar_fail(ASHLAR_EINVAL,
                            "--recompute: \"%.40s\" is neither auto nor a number of steps from 0 to "
                            "1000000",
