@@ -1,16 +1,14 @@
 /* cublas_load.c - the table of cuBLAS's functions, and what its refusals mean. */
 #include "cublas_table.h"
 
-#include <pthread.h>
-#include <stdbool.h>
-
 #include "error.h"
 #include "shared_library.h"
 
 static const ashlar_shared_library cublas_library = {
     .what = "cuBLAS", .variable = "ASHLAR_CUBLAS", .names = {"libcublas.so.13", "libcublas.so.12"}};
 
-static ashlar_status fill(ashlar_cublas *table) {
+static ashlar_status fill(void *functions) {
+    ashlar_cublas *const table = functions;
     void *library = NULL;
     ashlar_status status = ashlar_shared_open(&cublas_library, &library);
 #define X(field, symbol)                                                               \
@@ -23,18 +21,11 @@ static ashlar_status fill(ashlar_cublas *table) {
 }
 
 ashlar_status ashlar_cublas_open(const ashlar_cublas **out) {
-    static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-    static bool is_open;
-    static ashlar_cublas table;
-    ashlar_status status = ASHLAR_OK;
-    pthread_mutex_lock(&open_lock);
-    if (!is_open) {
-        status = fill(&table);
-        is_open = status == ASHLAR_OK;
-    }
-    pthread_mutex_unlock(&open_lock);
+    static ashlar_shared_table once = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    static ashlar_cublas functions;
+    const ashlar_status status = ashlar_shared_fill(&once, fill, &functions);
     if (status == ASHLAR_OK) {
-        *out = &table;
+        *out = &functions;
     }
     return status;
 }

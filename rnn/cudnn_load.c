@@ -1,9 +1,6 @@
 /* cudnn_load.c - the table of cuDNN's functions, and what its refusals mean. */
 #include "cudnn_table.h"
 
-#include <pthread.h>
-#include <stdbool.h>
-
 #include "error.h"
 #include "shared_library.h"
 
@@ -12,7 +9,8 @@ enum { MAJOR = 9, VERSIONS_PER_MAJOR = 10000 };
 static const ashlar_shared_library cudnn_library = {
     .what = "cuDNN 9", .variable = "ASHLAR_CUDNN", .names = {"libcudnn.so.9"}};
 
-static ashlar_status fill(ashlar_cudnn *table) {
+static ashlar_status fill(void *functions) {
+    ashlar_cudnn *const table = functions;
     void *library = NULL;
     ashlar_status status = ashlar_shared_open(&cudnn_library, &library);
 #define X(field, symbol)                                                              \
@@ -31,18 +29,11 @@ static ashlar_status fill(ashlar_cudnn *table) {
 }
 
 ashlar_status ashlar_cudnn_open(const ashlar_cudnn **out) {
-    static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-    static bool is_open;
-    static ashlar_cudnn table;
-    ashlar_status status = ASHLAR_OK;
-    pthread_mutex_lock(&open_lock);
-    if (!is_open) {
-        status = fill(&table);
-        is_open = status == ASHLAR_OK;
-    }
-    pthread_mutex_unlock(&open_lock);
+    static ashlar_shared_table once = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    static ashlar_cudnn functions;
+    const ashlar_status status = ashlar_shared_fill(&once, fill, &functions);
     if (status == ASHLAR_OK) {
-        *out = &table;
+        *out = &functions;
     }
     return status;
 }

@@ -30,3 +30,9 @@ void ashlar_facts_add_real(ashlar_facts *f, const char *key, double value) {
         (void)snprintf(text, ASHLAR_FACT_BYTES, "%.*g", digits, value);
     } while (digits < 17 && strtod(text, NULL) != value);
 }
+
+void ashlar_facts_add_random(ashlar_facts *f, const char *key, const ashlar_random *random) {
+    (void)snprintf(ashlar_facts_add(f, key), ASHLAR_FACT_BYTES,
+                   "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64, random->s[0],
+                   random->s[1], random->s[2], random->s[3]);
+}

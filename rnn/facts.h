@@ -10,6 +10,8 @@
 
 #include <ashlar/checkpoint.h>
 
+#include "random.h"
+
 enum { ASHLAR_FACTS_MAX = 64, ASHLAR_FACT_BYTES = 768 };
 
 typedef struct ashlar_facts {
@@ -27,5 +29,6 @@ char *ashlar_facts_add(ashlar_facts *facts, const char *key);
 void ashlar_facts_add_text(ashlar_facts *facts, const char *key, const char *value);
 void ashlar_facts_add_count(ashlar_facts *facts, const char *key, uint64_t value);
 void ashlar_facts_add_real(ashlar_facts *facts, const char *key, double value);
+void ashlar_facts_add_random(ashlar_facts *facts, const char *key, const ashlar_random *random);
 
 #endif /* ASHLAR_FACTS_H */

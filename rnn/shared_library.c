@@ -35,3 +35,15 @@ ashlar_status ashlar_shared_find(const ashlar_shared_library *library, void *han
     memcpy(function, &address, sizeof address); /* ISO C has no cast for it */
     return ASHLAR_OK;
 }
+
+ashlar_status ashlar_shared_fill(ashlar_shared_table *table,
+                                 ashlar_status (*fill)(void *functions), void *functions) {
+    ashlar_status status = ASHLAR_OK;
+    pthread_mutex_lock(&table->lock);
+    if (!table->is_filled) {
+        status = fill(functions);
+        table->is_filled = status == ASHLAR_OK;
+    }
+    pthread_mutex_unlock(&table->lock);
+    return status;
+}

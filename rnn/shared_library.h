@@ -4,6 +4,9 @@
 #ifndef ASHLAR_SHARED_LIBRARY_H
 #define ASHLAR_SHARED_LIBRARY_H
 
+#include <pthread.h>
+#include <stdbool.h>
+
 #include <ashlar/status.h>
 
 typedef struct ashlar_shared_library {
@@ -24,5 +27,17 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_shared_open(const ashlar_shared_library *
 /* Store the address of a function in *function, a function pointer. Errors: ASHLAR_ENOTSUP. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_shared_find(const ashlar_shared_library *library,
                                                    void *handle, const char *name, void *function);
+
+/* A table of functions that is filled once in the process. */
+typedef struct ashlar_shared_table {
+    pthread_mutex_t lock; /* = PTHREAD_MUTEX_INITIALIZER */
+    bool is_filled;       /* under lock */
+} ashlar_shared_table;
+
+/* Have `fill` fill it, unless that was done; after a failure the next call tries again. Threads:
+ * any. Errors: those of fill. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_shared_fill(ashlar_shared_table *table,
+                                                   ashlar_status (*fill)(void *functions),
+                                                   void *functions);
 
 #endif /* ASHLAR_SHARED_LIBRARY_H */

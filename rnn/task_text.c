@@ -86,9 +86,7 @@ static void facts(ashlar_task *task, ashlar_facts *f) {
 
 static void place(const ashlar_task *task, ashlar_facts *f) {
     const ashlar_random random = ashlar_batcher_random(const_text_of(task)->batcher);
-    (void)snprintf(ashlar_facts_add(f, "ashlar.random"), ASHLAR_FACT_BYTES,
-                   "%016" PRIx64 " %016" PRIx64 " %016" PRIx64 " %016" PRIx64, random.s[0],
-                   random.s[1], random.s[2], random.s[3]);
+    ashlar_facts_add_random(f, "ashlar.random", &random);
 }
 
 static void skip(ashlar_task *task, uint64_t batches) {
