@@ -99,23 +99,26 @@ static void compute_thick(const ashlar_product *p, const ashlar_piece *piece) {
 
 /* ---- a few rows ---- */
 
-/* sum += the rows' product, in as many sums as a register has lanes. */
+/* The rows' product, in as many sums as four registers have lanes. */
 static real dot(const real *a, size_t stride, const real *b, size_t count) {
-    real lanes[2 * PANEL] = {0}, sum = 0;
+    enum { REGISTERS = 4, TOGETHER = REGISTERS * LANE_COUNT };
+    vector sums[REGISTERS] = {{0}};
+    real sum = 0;
     size_t p = 0;
-    if (stride == 1) {
-        for (; p + 2 * PANEL <= count; p += 2 * PANEL) {
-            ASHLAR_UNROLL
-            for (size_t lane = 0; lane < 2 * PANEL; lane++) {
-                lanes[lane] += a[p + lane] * b[p + lane];
-            }
+    for (; stride == 1 && p + TOGETHER <= count; p += TOGETHER) {
+        ASHLAR_UNROLL
+        for (size_t i = 0; i < REGISTERS; i++) {
+            sums[i] += *(const loose_vector *)(a + p + i * LANE_COUNT) *
+                       *(const loose_vector *)(b + p + i * LANE_COUNT);
         }
     }
-    for (; p < count; p++) {
-        lanes[p % (2 * PANEL)] += a[p * stride] * b[p];
+    const vector all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    ASHLAR_UNROLL
+    for (size_t lane = 0; lane < LANE_COUNT; lane++) {
+        sum += all[lane];
     }
-    for (size_t lane = 0; lane < 2 * PANEL; lane++) {
-        sum += lanes[lane];
+    for (; p < count; p++) {
+        sum += a[p * stride] * b[p];
     }
     return sum;
 }
