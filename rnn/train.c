@@ -225,8 +225,8 @@ static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
 static ashlar_status queue_on_plan(ashlar_trainer *t, size_t step, size_t part) {
     const size_t length =
         t->task->table->part(t->task, ashlar_feed_slot(step), part).length;
-    const uint64_t key = ashlar_warmup_key(&t->warmup, length);
-    ashlar_status status = ashlar_step_begin(t->allocator, t->stream, key);
+    ashlar_status status =
+        ashlar_step_begin(t->allocator, t->stream, ashlar_trainer_key(t, length));
     if (status != ASHLAR_OK) {
         return status;
     }
