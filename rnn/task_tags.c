@@ -7,7 +7,7 @@
 #include "checked.h"
 #include "error.h"
 #include "host.h"
-#include "program.h"
+#include "task_stack.h"
 #include "task_tags_impl.h"
 
 ashlar_tags_task *ashlar_tags_of(ashlar_task *task) {
@@ -30,11 +30,9 @@ static uint64_t mix(uint64_t sum, uint64_t value) {
 }
 
 /* Of all that a training sees; it need not withstand anybody. */
-static uint64_t sum_of(const ashlar_tag_corpus *corpus) {
+static uint64_t sum_of(const ashlar_tag_corpus *corpus, size_t sentences) {
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
-    ashlar_tag_counts counts;
-    ashlar_tag_corpus_counts(corpus, &counts);
-    for (size_t i = 0; i < counts.sentences; i++) {
+    for (size_t i = 0; i < sentences; i++) {
         const ashlar_tag_sentence s = ashlar_tag_corpus_sentence(corpus, i);
         sum = mix(mix(sum, s.count), s.is_held_out);
         for (size_t t = 0; t < s.count; t++) {
@@ -47,26 +45,28 @@ static uint64_t sum_of(const ashlar_tag_corpus *corpus) {
     return sum;
 }
 
+/* The data is read once, and only where there is a file. */
+static void add_data(ashlar_tags_task *t, ashlar_facts *f) {
+    if (!t->has_data_sum) {
+        t->data_sum = sum_of(t->corpus, t->counts.sentences);
+        t->has_data_sum = true;
+    }
+    (void)snprintf(ashlar_facts_add(f, "ashlar.text"), ASHLAR_FACT_BYTES,
+                   "%zu sentences, %zu words, %016" PRIx64, t->counts.sentences, t->counts.tokens,
+                   t->data_sum);
+}
+
 static void facts(ashlar_task *task, ashlar_facts *f) {
-    const ashlar_tags_task *t = ashlar_tags_of(task);
+    ashlar_tags_task *t = ashlar_tags_of(task);
     const ashlar_train_config *c = &t->config;
-    ashlar_tag_counts counts;
-    ashlar_tag_corpus_counts(t->corpus, &counts);
     ashlar_facts_add_text(f, "ashlar.model", "tagger");
-    ashlar_facts_add_text(f, ASHLAR_METADATA_CELL, ashlar_rnn_cell_name(c->cell));
-    ashlar_facts_add_count(f, ASHLAR_METADATA_PROJECTION, c->projection);
-    ashlar_facts_add_real(f, ASHLAR_METADATA_DROPOUT, c->dropout);
-    ashlar_facts_add_count(f, ASHLAR_METADATA_LAYERS, c->layers);
-    ashlar_facts_add_count(f, ASHLAR_METADATA_HIDDEN, c->hidden);
-    ashlar_facts_add_count(f, ASHLAR_METADATA_EMBEDDING, c->embedding);
+    ashlar_task_add_stack(f, c);
     ashlar_facts_add_count(f, "ashlar.char_embedding", t->tags.character_embedding);
     ashlar_facts_add_count(f, "ashlar.char_hidden", t->tags.character_hidden);
     ashlar_facts_add_count(f, "ashlar.label_embedding", t->tags.label_embedding);
     ashlar_facts_add_count(f, "ashlar.directions", t->tags.is_one_way ? 1 : 2);
     ashlar_facts_add_count(f, "ashlar.batch", c->batch);
-    (void)snprintf(ashlar_facts_add(f, "ashlar.text"), ASHLAR_FACT_BYTES,
-                   "%zu sentences, %zu words, %016" PRIx64, counts.sentences, counts.tokens,
-                   sum_of(t->corpus));
+    add_data(t, f);
 }
 
 static void place(const ashlar_task *task, ashlar_facts *f) {

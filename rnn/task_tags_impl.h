@@ -12,6 +12,8 @@ typedef struct ashlar_tags_task {
     ashlar_tags_config tags;
     const ashlar_tag_corpus *corpus;
     ashlar_tag_counts counts; /* the corpus's */
+    uint64_t data_sum;        /* of the corpus, where has_data_sum */
+    bool has_data_sum;
     ashlar_supply *supply;    /* of the sentences to train on */
     ashlar_allocator *allocator;
     ashlar_tagger *tagger;

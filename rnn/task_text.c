@@ -9,7 +9,7 @@
 #include "cut.h"
 #include "error.h"
 #include "host.h"
-#include "program.h"
+#include "task_stack.h"
 #include "text_sum.h"
 
 /* A batch under way. */
@@ -66,12 +66,7 @@ static void add_text(text_task *t, ashlar_facts *f) {
 static void facts(ashlar_task *task, ashlar_facts *f) {
     text_task *t = text_of(task);
     const ashlar_train_config *c = &t->config;
-    ashlar_facts_add_text(f, ASHLAR_METADATA_CELL, ashlar_rnn_cell_name(c->cell));
-    ashlar_facts_add_count(f, ASHLAR_METADATA_PROJECTION, c->projection);
-    ashlar_facts_add_real(f, ASHLAR_METADATA_DROPOUT, c->dropout);
-    ashlar_facts_add_count(f, ASHLAR_METADATA_LAYERS, c->layers);
-    ashlar_facts_add_count(f, ASHLAR_METADATA_HIDDEN, c->hidden);
-    ashlar_facts_add_count(f, ASHLAR_METADATA_EMBEDDING, c->embedding);
+    ashlar_task_add_stack(f, c);
     ashlar_facts_add_count(f, "ashlar.batch", c->batch);
     ashlar_facts_add_count(f, "ashlar.max_length", c->max_length);
     ashlar_facts_add_count(f, "ashlar.stride", c->stride);
