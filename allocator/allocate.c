@@ -93,13 +93,13 @@ void ashlar_note_block_locked(ashlar_allocator *a, ashlar_trace_action action,
                                       });
 }
 
-/* What the device has free: an upper bound, but it costs no call of the driver. */
+/* What is free: an upper bound, but it costs no call of the driver. */
 static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                 ashlar_stream stream) {
     const ashlar_range *range = &a->heap.range;
     ashlar_trace_note(a->caller.trace, &(ashlar_trace_event){
                                            .action = ASHLAR_TRACE_OOM,
-                                           .bytes = range->device_bytes - range->mapped_bytes,
+                                           .bytes = range->memory_bytes - range->mapped_bytes,
                                            .requested = bytes,
                                            .stream = (uintptr_t)ashlar_stream_named(stream),
                                            .tag = (uint8_t)tag,
@@ -263,15 +263,14 @@ static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t b
 
 static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
-    /* A request beyond the whole device needs no search, and its rounding might not fit. */
-    if (bytes > a->heap.range.device_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
-        return refuse_locked(a, bytes, tag, stream, "more than the device has");
+    /* A request beyond all memory needs no search, and its rounding might not fit. */
+    if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
+        return refuse_locked(a, bytes, tag, stream, "more than there is");
     }
-    const ashlar_status status =
-        a->unmap != NULL ? alloc_pages_locked(a, bytes, tag, stream, out)
-        : ashlar_rehearsal_is_on(request->own)
-            ? rehearse_locked(a, bytes, request, tag, stream, out)
-            : alloc_locked(a, bytes, request, tag, stream, out);
+    const ashlar_status status = a->unmap != NULL ? alloc_pages_locked(a, bytes, tag, stream, out)
+                                 : ashlar_rehearsal_is_on(request->own)
+                                     ? rehearse_locked(a, bytes, request, tag, stream, out)
+                                     : alloc_locked(a, bytes, request, tag, stream, out);
     return status != ASHLAR_ENOMEM || request->is_at_hand
                ? status
                : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());

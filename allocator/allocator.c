@@ -23,10 +23,10 @@ const char *ashlar_tag_name(ashlar_tag tag) {
 }
 
 /* The smaller of the two limits. */
-static size_t limit_of(const ashlar_config *config, size_t device_bytes) {
+static size_t limit_of(const ashlar_config *config, size_t memory_bytes) {
     const size_t share = config->limit_fraction < 1
-                             ? (size_t)(config->limit_fraction * (double)device_bytes)
-                             : device_bytes;
+                             ? (size_t)(config->limit_fraction * (double)memory_bytes)
+                             : memory_bytes;
     return config->limit_bytes != 0 && config->limit_bytes < share ? (size_t)config->limit_bytes
                                                                    : share;
 }
@@ -53,29 +53,32 @@ static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
 }
 
 /* A guard mode sees every call, so that there is none that a cache could serve. */
-static size_t cache_bytes_of(const ashlar_device *device, const ashlar_config *config) {
+static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
     if (config->guard != ASHLAR_GUARD_OFF) {
         return 0;
     }
-    return config->cache_bytes == ASHLAR_CACHE_AUTO ? device->info.total_bytes / CACHE_DIVISOR
+    return config->cache_bytes == ASHLAR_CACHE_AUTO ? memory_bytes / CACHE_DIVISOR
                                                     : (size_t)config->cache_bytes;
 }
 
-static ashlar_status create_heap(ashlar_allocator *a, ashlar_guard guard,
-                                 const ashlar_heap_options *options) {
-    ashlar_status status = ashlar_heap_init(&a->heap, &a->caller, options);
+static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *config,
+                                 ashlar_range_kind kind) {
+    ashlar_status status = ashlar_heap_init(&a->heap, &a->caller, kind);
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = ashlar_guard_create(a, guard);
+    ashlar_range *range = &a->heap.range;
+    range->limit_bytes = limit_of(config, range->memory_bytes);
+    a->cache_bytes = cache_bytes_of(config, range->memory_bytes);
+    status = ashlar_guard_create(a, config->guard);
     if (status != ASHLAR_OK) {
         ashlar_heap_finish(&a->heap);
     }
     return status;
 }
 
-ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_config *config,
-                                           ashlar_allocator **out) {
+ashlar_status ashlar_allocator_create_in(ashlar_device *device, const ashlar_config *config,
+                                         ashlar_range_kind kind, ashlar_allocator **out) {
     ashlar_status status = ashlar_config_check(config);
     if (status != ASHLAR_OK) {
         return status;
@@ -86,20 +89,15 @@ ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_c
     }
     a->device = device;
     a->caller = (ashlar_caller){.device = device};
-    const ashlar_heap_options options = {
-        .use_segments = !config->virtual_memory,
-        .limit_bytes = limit_of(config, device->info.total_bytes),
-    };
     status = start_trace(a, config->trace_events);
     if (status == ASHLAR_OK) {
-        status = create_heap(a, config->guard, &options);
+        status = create_heap(a, config, kind);
     }
     if (status != ASHLAR_OK) {
         ashlar_trace_finish(&a->ring);
         ashlar_host_free(a);
         return status;
     }
-    a->cache_bytes = cache_bytes_of(device, config);
     a->seal = config->seal;
     a->planner.options = ashlar_plan_defaults;
     fix(a);
@@ -116,6 +114,12 @@ ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_c
     ashlar_allocator_enlist(a);
     *out = a;
     return ASHLAR_OK;
+}
+
+ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_config *config,
+                                           ashlar_allocator **out) {
+    return ashlar_allocator_create_in(
+        device, config, config->virtual_memory ? ASHLAR_RANGE_VIRTUAL : ASHLAR_RANGE_SEGMENTS, out);
 }
 
 ashlar_status ashlar_allocator_create(ashlar_device *device, ashlar_allocator **out) {
@@ -183,8 +187,7 @@ void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     stats->cached_bytes = cached_bytes;
     stats->shared_bytes = a->shared_bytes;
     stats->planned_bytes = ashlar_regions_idle_bytes(a);
-    stats->block_bytes =
-        a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
+    stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;
     stats->reserved_bytes = a->heap.range.mapped_bytes;
     if (a->unmap != NULL) {

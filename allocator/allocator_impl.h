@@ -82,6 +82,12 @@ static inline ashlar_stream ashlar_stream_named(ashlar_stream stream) {
     return (uintptr_t)stream == CU_STREAM_LEGACY ? NULL : stream;
 }
 
+/* As ashlar_allocator_create_with(), for memory of a kind; `virtual_memory` is not asked. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_in(ashlar_device *device,
+                                                           const ashlar_config *config,
+                                                           ashlar_range_kind kind,
+                                                           ashlar_allocator **out);
+
 /* As the public functions, for whatever the calling thread's cache does not settle. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_slow(ashlar_allocator *allocator, size_t bytes,
                                                   ashlar_tag tag, ashlar_stream stream, void **out);
@@ -153,6 +159,12 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_find_live_locked(ashlar_allocator *alloca
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_find_around(ashlar_allocator *allocator, const void *ptr,
                                                    void **base, size_t *bytes);
+
+/*
+ * Whether `ptr` points into memory that is reserved, live or not. Not what guard=unmap has mapped.
+ * Lock: not held.  Cost: O(chunks).
+ */
+bool ashlar_has_reserved(ashlar_allocator *allocator, const void *ptr);
 
 /* Whether the seal lets memory be taken. Lock: held. Errors: ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_may_map_locked(ashlar_allocator *allocator);

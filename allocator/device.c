@@ -177,6 +177,45 @@ ashlar_status ashlar_device_synchronize(ashlar_device *device) {
     ASHLAR_IN_CONTEXT(device, "cuCtxSynchronize", ctx_synchronize, ());
 }
 
+/* In the device's primary context, if there is one: to retain it would make it otherwise. */
+static cu_result synchronize_if_active(ashlar_driver *driver, cu_device handle) {
+    unsigned int flags = 0;
+    int is_active = 0;
+    cu_context context = NULL;
+    cu_result result =
+        ASHLAR_DRIVER_CALL(driver, primary_ctx_get_state, (handle, &flags, &is_active));
+    if (result != CU_SUCCESS || !is_active) {
+        return result;
+    }
+    result = ASHLAR_DRIVER_CALL(driver, primary_ctx_retain, (&context, handle));
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ASHLAR_DRIVER_CALL(driver, ctx_push_current, (context));
+    if (result == CU_SUCCESS) {
+        cu_context popped = NULL;
+        result = ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
+        (void)ASHLAR_DRIVER_CALL(driver, ctx_pop_current, (&popped));
+    }
+    (void)ASHLAR_DRIVER_CALL(driver, primary_ctx_release, (handle));
+    return result;
+}
+
+ashlar_status ashlar_device_synchronize_all(ashlar_device *device) {
+    ashlar_driver *driver = device->driver;
+    int count = 0;
+    cu_result result = ASHLAR_DRIVER_CALL(driver, device_get_count, (&count));
+    for (int ordinal = 0; ordinal < count && result == CU_SUCCESS; ordinal++) {
+        cu_device handle = 0;
+        result = ASHLAR_DRIVER_CALL(driver, device_get, (&handle, ordinal));
+        if (result == CU_SUCCESS) {
+            result = synchronize_if_active(driver, handle);
+        }
+    }
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar_driver_error(driver, "waiting for every device", result);
+}
+
 ashlar_status ashlar_event_create(ashlar_device *device, ashlar_event *out) {
     ASHLAR_IN_CONTEXT(device, "cuEventCreate", event_create, (out, CU_EVENT_NO_TIMING));
 }
@@ -191,8 +230,7 @@ void ashlar_event_destroy(ashlar_device *device, ashlar_event event) {
     }
 }
 
-ashlar_status ashlar_event_record(ashlar_device *device, ashlar_event event,
-                                  ashlar_stream stream) {
+ashlar_status ashlar_event_record(ashlar_device *device, ashlar_event event, ashlar_stream stream) {
     ASHLAR_IN_CONTEXT(device, "cuEventRecord", event_record, (event, stream));
 }
 
@@ -214,8 +252,7 @@ ashlar_status ashlar_event_synchronize(ashlar_device *device, ashlar_event event
     ASHLAR_IN_CONTEXT(device, "cuEventSynchronize", event_synchronize, (event));
 }
 
-ashlar_status ashlar_stream_wait(ashlar_device *device, ashlar_stream stream,
-                                 ashlar_event event) {
+ashlar_status ashlar_stream_wait(ashlar_device *device, ashlar_stream stream, ashlar_event event) {
     ASHLAR_IN_CONTEXT(device, "cuStreamWaitEvent", stream_wait_event, (stream, event, 0));
 }
 

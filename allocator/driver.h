@@ -60,6 +60,8 @@ typedef enum ashlar_driver_kind {
     X(primary_ctx_retain, cuDevicePrimaryCtxRetain, 7000, CONTEXT,                                 \
       (cu_context * context, cu_device device))                                                   \
     X(primary_ctx_release, cuDevicePrimaryCtxRelease, 11000, CONTEXT, (cu_device device))          \
+    X(primary_ctx_get_state, cuDevicePrimaryCtxGetState, 7000, QUERY,                             \
+      (cu_device device, unsigned int *flags, int *is_active))                                    \
     X(ctx_push_current, cuCtxPushCurrent, 4000, CONTEXT, (cu_context context))                     \
     X(ctx_pop_current, cuCtxPopCurrent, 4000, CONTEXT, (cu_context * context))                     \
     X(ctx_synchronize, cuCtxSynchronize, 2000, WAIT, (void))                                      \

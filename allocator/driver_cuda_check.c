@@ -8,13 +8,13 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-#define SAME_SIZE(ours, theirs)                                                           \
-    _Static_assert(sizeof(ours) == sizeof(theirs) && _Alignof(ours) == _Alignof(theirs),  \
+#define SAME_SIZE(ours, theirs)                                                          \
+    _Static_assert(sizeof(ours) == sizeof(theirs) && _Alignof(ours) == _Alignof(theirs), \
                    #ours " and " #theirs)
 #define SAME_TYPE(ours, theirs) \
     _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours " and " #theirs)
-#define SAME_FIELD(ours, our_field, theirs, their_field)                                  \
-    _Static_assert(offsetof(ours, our_field) == offsetof(theirs, their_field) &&          \
+#define SAME_FIELD(ours, our_field, theirs, their_field)                                     \
+    _Static_assert(offsetof(ours, our_field) == offsetof(theirs, their_field) &&             \
                        sizeof(((ours *)0)->our_field) == sizeof(((theirs *)0)->their_field), \
                    #ours "." #our_field)
 #define SAME_VALUE(ours, theirs) \
@@ -62,8 +62,8 @@ SAME_VALUE(CU_COPY_STREAM_ORDER, CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
 #define cu_copy_attributes CUmemcpyAttributes_v1
 #else
 typedef cu_result (*PFN_cuMemcpyBatchAsync_v12080)(cu_ptr *, cu_ptr *, size_t *, size_t,
-                                                   cu_copy_attributes *, size_t *, size_t,
-                                                   size_t *, cu_stream);
+                                                   cu_copy_attributes *, size_t *, size_t, size_t *,
+                                                   cu_stream);
 #endif
 
 /* Constants. CUDA_SUCCESS is the one code without ERROR in its name. */
@@ -81,6 +81,7 @@ SAME_VALUE(CU_GRANULARITY_RECOMMENDED, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
 SAME_VALUE(CU_STREAM_BLOCKING, CU_STREAM_DEFAULT);
 SAME_VALUE(CU_STREAM_UNORDERED, CU_STREAM_NON_BLOCKING);
 SAME_VALUE(CU_EVENT_NO_TIMING, CU_EVENT_DISABLE_TIMING);
+SAME_VALUE(CU_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE);
 SAME_VALUE(CU_CAPTURE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL);
 SAME_VALUE(CU_CAPTURE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 SAME_VALUE(CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);

@@ -261,6 +261,18 @@ ashlar_status ashlar_find_around(ashlar_allocator *a, const void *ptr, void **ba
     return status;
 }
 
+bool ashlar_has_reserved(ashlar_allocator *a, const void *ptr) {
+    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
+    const ashlar_range *range = &a->heap.range;
+    bool is_there = false;
+    pthread_mutex_lock(&a->lock);
+    for (size_t i = 0; i < range->chunk_count && !is_there; i++) {
+        is_there = offset - range->chunks[i].offset < range->chunks[i].bytes;
+    }
+    pthread_mutex_unlock(&a->lock);
+    return is_there;
+}
+
 ashlar_status ashlar_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *out) {
     pthread_mutex_lock(&a->lock);
     const ashlar_status status = usable_bytes_locked(a, ptr, out);

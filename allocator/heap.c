@@ -5,15 +5,11 @@
 #include "host.h"
 #include "size_class.h"
 
-ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_caller *caller,
-                               const ashlar_heap_options *options) {
+ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_caller *caller, ashlar_range_kind kind) {
     *heap = (ashlar_heap){0};
-    ashlar_status status = ashlar_range_init(&heap->range, caller, options->use_segments);
+    ashlar_status status = ashlar_range_init(&heap->range, caller, kind);
     if (status != ASHLAR_OK) {
         return status;
-    }
-    if (options->limit_bytes != 0) {
-        heap->range.limit_bytes = options->limit_bytes;
     }
     status = ashlar_page_map_init(&heap->map, heap->range.bytes);
     if (status != ASHLAR_OK) {

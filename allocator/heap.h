@@ -23,11 +23,6 @@
 
 typedef struct ashlar_node_chunk ashlar_node_chunk;
 
-typedef struct ashlar_heap_options {
-    bool use_segments;  /* also where there is virtual memory management */
-    size_t limit_bytes; /* most that is mapped at a time; 0: the device's memory */
-} ashlar_heap_options;
-
 /* Lock: the allocator's guards every field. */
 typedef struct ashlar_heap {
     ashlar_range range;
@@ -44,7 +39,7 @@ typedef struct ashlar_heap {
 
 /* Errors: as ashlar_allocator_create(). */
 ASHLAR_MUST_CHECK ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_caller *caller,
-                                                 const ashlar_heap_options *options);
+                                                 ashlar_range_kind kind);
 void ashlar_heap_finish(ashlar_heap *heap);
 
 /*

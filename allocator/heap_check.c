@@ -82,7 +82,7 @@ static ashlar_status check_chunks(const ashlar_heap *heap) {
             block = block->next;
         }
         const bool may_start = block != NULL && block->offset == chunk->offset;
-        if (range->ops->uses_segments && !(may_start && block->starts_segment)) {
+        if (range->segments != NULL && !(may_start && block->starts_segment)) {
             return ashlar_fail(ASHLAR_EFORMAT, "heap check: segment %zu starts inside a block", i);
         }
         for (; block != NULL && block->offset < end; block = block->next) {

@@ -8,7 +8,7 @@
 ashlar_block *ashlar_heap_fill_for(ashlar_heap *heap, const ashlar_order *order, size_t offset,
                                    size_t bytes) {
     ashlar_block *block = ashlar_heap_fill(heap, offset, bytes);
-    block->starts_segment = heap->range.ops->uses_segments;
+    block->starts_segment = heap->range.segments != NULL;
     /*
      * Not with every neighbour that could be merged: the memory would take on the stamp of another
      * stream's block, and `order` would have to wait for that stream.
@@ -90,14 +90,14 @@ static ashlar_status find_place(const ashlar_heap *heap, search s, ashlar_place 
         s.granularity = range->granularity;
         s.best.need = SIZE_MAX;
         /* Holes first: of two places that take as much memory, the end costs addresses. */
-        const bool has_holes = end > range->mapped_bytes && !range->ops->uses_segments;
+        const bool has_holes = end > range->mapped_bytes && range->segments == NULL;
         for (const ashlar_block *at = has_holes ? heap->first : NULL; at != NULL; at = at->next) {
             if (at->state == ASHLAR_BLOCK_UNMAPPED) {
                 consider_hole(&s, at);
             }
         }
         /* A segment is where the driver puts it, with nothing beside it. */
-        s.is_alone = s.is_alone || range->ops->uses_segments;
+        s.is_alone = s.is_alone || range->segments != NULL;
         const ashlar_place top = {.below = heap->last, .low = end, .high = range->bytes};
         consider(&s, &top, missing(&s, usable_bytes(&s, heap->last)), false);
         if (s.best.need != SIZE_MAX) {

@@ -150,7 +150,7 @@ ashlar_status ashlar_heap_gather(ashlar_heap *heap, ashlar_order *order, size_t 
         *out = fit;
         return ASHLAR_OK;
     }
-    if (heap->range.ops->uses_segments) {
+    if (heap->range.segments != NULL) {
         return gather_segments(heap, order, bytes, out);
     }
     /* The slack is there because chunks do not add up to a size exactly. */

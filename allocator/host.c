@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "checked.h"
 
@@ -36,4 +37,13 @@ void *ashlar_host_realloc(void *old, size_t count, size_t bytes) {
 
 void ashlar_host_free(void *ptr) {
     free(ptr);
+}
+
+size_t ashlar_host_memory_bytes(void) {
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    size_t total;
+    return pages > 0 && page_bytes > 0 && ashlar_mul((size_t)pages, (size_t)page_bytes, &total)
+               ? total
+               : (size_t)1 << 46;
 }

@@ -17,6 +17,9 @@ void *ashlar_host_realloc(void *old, size_t count, size_t bytes);
 
 void ashlar_host_free(void *ptr); /* NULL is allowed */
 
+/* Memory of the machine; where that is not told, more than any has. */
+size_t ashlar_host_memory_bytes(void);
+
 /* Tests: the n-th (from 1) of the two calls above from now on fails, once; 0 switches it off. */
 void ashlar_host_fail_at(unsigned long n);
 

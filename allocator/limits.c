@@ -45,7 +45,7 @@ ashlar_status ashlar_trim(ashlar_allocator *a, size_t target_bytes) {
 ashlar_status ashlar_set_limit(ashlar_allocator *a, size_t bytes) {
     pthread_mutex_lock(&a->lock);
     ashlar_range *range = &a->heap.range;
-    range->limit_bytes = bytes != 0 && bytes < range->device_bytes ? bytes : range->device_bytes;
+    range->limit_bytes = bytes != 0 && bytes < range->memory_bytes ? bytes : range->memory_bytes;
     ashlar_status status = trim_locked(a, range->limit_bytes);
     if (status == ASHLAR_OK && range->mapped_bytes > range->limit_bytes) {
         status = ashlar_fail(ASHLAR_ENOMEM,
@@ -134,7 +134,7 @@ bool ashlar_reclaim_locked(ashlar_allocator *a, size_t bytes) {
 static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
     const int own = a->device->info.ordinal;
     int can_access = 0;
-    if (ordinal == own || a->heap.range.ops->uses_segments) {
+    if (ordinal == own || a->heap.range.segments != NULL) {
         return ASHLAR_OK; /* no peer; and segments say themselves that they have none */
     }
     const cu_result result =

@@ -24,12 +24,15 @@ static ashlar_status has_virtual_memory(const ashlar_range *range, bool *out) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_range_init(ashlar_range *range, ashlar_caller *caller, bool use_segments) {
-    const size_t device_bytes = caller->device->info.total_bytes;
+ashlar_status ashlar_range_init(ashlar_range *range, ashlar_caller *caller,
+                                ashlar_range_kind kind) {
+    const size_t memory_bytes =
+        kind == ASHLAR_RANGE_HOST ? ashlar_host_memory_bytes() : caller->device->info.total_bytes;
     ashlar_range fresh = {
-        .caller = caller, .device_bytes = device_bytes, .limit_bytes = device_bytes};
+        .caller = caller, .kind = kind, .memory_bytes = memory_bytes, .limit_bytes = memory_bytes};
     bool use_vmm = false;
-    ashlar_status status = use_segments ? ASHLAR_OK : has_virtual_memory(&fresh, &use_vmm);
+    ashlar_status status =
+        kind == ASHLAR_RANGE_VIRTUAL ? has_virtual_memory(&fresh, &use_vmm) : ASHLAR_OK;
     if (status == ASHLAR_OK && use_vmm) {
         status = ashlar_range_vmm_init(&fresh);
     } else if (status == ASHLAR_OK) {

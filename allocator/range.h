@@ -3,8 +3,8 @@
  *
  * Two back ends. With virtual memory management (range_vmm.c) one range of addresses is reserved,
  * chunks of physical memory are mapped wherever the heap wants them, and can move. Without it
- * (range_segments.c) a chunk is a segment of cuMemAlloc, which lies where the driver puts it: base
- * is 0 then, and an offset is an address.
+ * (range_segments.c) a chunk is a segment of cuMemAlloc or cuMemHostAlloc, which lies where the
+ * driver puts it: base is 0 then, and an offset is an address.
  *
  * Invariants:
  *   mapped_bytes == sum of the chunks' bytes <= the largest limit_bytes there was
@@ -58,17 +58,26 @@ typedef struct ashlar_chunk {
     bool is_gone;         /* no longer mapped: to be forgotten */
 } ashlar_chunk;
 
+typedef enum ashlar_range_kind {
+    ASHLAR_RANGE_VIRTUAL,  /* device memory, mapped; in segments where the device cannot do that */
+    ASHLAR_RANGE_SEGMENTS, /* device memory in segments */
+    ASHLAR_RANGE_HOST,     /* page-locked host memory in segments, which every device may use */
+} ashlar_range_kind;
+
 typedef struct ashlar_range_ops ashlar_range_ops;
+typedef struct ashlar_segment_calls ashlar_segment_calls;
 
 /* Lock: the allocator's guards every field except those marked const. */
 typedef struct ashlar_range {
-    ashlar_caller *caller;       /* const */
-    const ashlar_range_ops *ops; /* const */
-    cu_ptr base;                 /* const */
-    size_t bytes;                /* const; of addresses */
-    size_t granularity;          /* const; of physical memory */
-    size_t device_bytes;         /* const; physical memory of the device */
-    size_t limit_bytes;          /* anyone may set it; memory above it stays until trimmed */
+    ashlar_caller *caller;                /* const */
+    const ashlar_range_ops *ops;          /* const */
+    const ashlar_segment_calls *segments; /* const; NULL: chunks are no segments */
+    cu_ptr base;                          /* const */
+    size_t bytes;                         /* const; of addresses */
+    size_t granularity;                   /* const; of physical memory */
+    ashlar_range_kind kind;               /* const */
+    size_t memory_bytes;                  /* const; physical memory of that kind */
+    size_t limit_bytes; /* anyone may set it; memory above it stays until trimmed */
     size_t mapped_bytes;
     ashlar_chunk *chunks; /* in address order */
     size_t chunk_count;
@@ -79,7 +88,6 @@ typedef struct ashlar_range {
 
 /* What the two back ends do differently. range.c has checked limits and reserved entries. */
 struct ashlar_range_ops {
-    bool uses_segments;
     size_t step_divisor; /* a step of growth is this part of what is mapped */
     /* Take `bytes` at *offset, or put where they are into *offset. All or nothing. */
     ashlar_status (*map)(ashlar_range *range, size_t *offset, size_t bytes);
@@ -93,14 +101,21 @@ struct ashlar_range_ops {
     void (*finish)(ashlar_range *range);
 };
 
+/* How segments of one sort of memory are taken and returned; the device's context is current. */
+struct ashlar_segment_calls {
+    const char *take_name; /* CUDA's, of the two calls */
+    const char *free_name;
+    cu_result (*take)(ashlar_range *range, cu_ptr *ptr, size_t bytes);
+    cu_result (*free)(ashlar_range *range, cu_ptr ptr);
+};
+
 /*
- * Prepare to map; reserve addresses, several times the device's memory. `use_segments`, or a device
- * without virtual memory management, takes the other back end.
+ * Prepare to map; reserve addresses, several times the device's memory, for ASHLAR_RANGE_VIRTUAL.
  *
  * Errors: as ashlar_allocator_create().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_range_init(ashlar_range *range, ashlar_caller *caller,
-                                                  bool use_segments);
+                                                  ashlar_range_kind kind);
 
 /* Unmap and return everything. The device must be done with it. */
 void ashlar_range_finish(ashlar_range *range);

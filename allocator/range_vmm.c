@@ -219,10 +219,10 @@ static void vmm_finish(ashlar_range *range) {
 static ashlar_status reserve_addresses(ashlar_range *range) {
     cu_result result = CU_OUT_OF_MEMORY;
     for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {
-        if (!ashlar_mul(range->device_bytes, factor, &range->bytes) ||
+        if (!ashlar_mul(range->memory_bytes, factor, &range->bytes) ||
             !ashlar_align_up(range->bytes, range->granularity, &range->bytes)) {
             return ashlar_fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
-                               range->device_bytes);
+                               range->memory_bytes);
         }
         result =
             ASHLAR_CALL(range->caller, mem_address_reserve, (&range->base, range->bytes, 0, 0, 0));

@@ -71,7 +71,7 @@ static ashlar_status take_block(ashlar_allocator *a, ashlar_cache *own, ashlar_o
     const ashlar_request request = {.order = order, .bytes = bytes, .own = own};
     ashlar_block *block = NULL;
     ashlar_step unused;
-    if (bytes > a->heap.range.device_bytes) {
+    if (bytes > a->heap.range.memory_bytes) {
         return ashlar_fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has", bytes);
     }
     ashlar_status status = ashlar_ladder_find_locked(a, &request, &block, &unused);

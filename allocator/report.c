@@ -58,18 +58,19 @@ ashlar_status ashlar_no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar_
     ashlar_stats stats;
     ashlar_stats_sum_locked(a, &stats);
     name_top_tags(&stats, top);
-    if (range->limit_bytes < range->device_bytes) {
+    if (range->limit_bytes < range->memory_bytes) {
         (void)snprintf(limit, sizeof limit, " (limit %zu)", range->limit_bytes);
     }
     return ashlar_fail(
         ASHLAR_ENOMEM,
         "out of memory on %s:%d: %zu bytes asked for (%s), %llu live in %llu blocks%s, %llu "
         "cached, "
-        "%zu reserved of the device's %zu%s, largest hole %zu; make the %s smaller%s, or free "
+        "%zu reserved of the %s's %zu%s, largest hole %zu; make the %s smaller%s, or free "
         "blocks (%s)",
         a->device->driver->name, info->ordinal, bytes, ashlar_tag_name(tag),
         (unsigned long long)stats.live_bytes, (unsigned long long)stats.live_blocks, top,
-        (unsigned long long)stats.cached_bytes, (size_t)stats.reserved_bytes, info->total_bytes,
-        limit, largest_hole_locked(a), is_model ? "model" : "batch or the sequences",
+        (unsigned long long)stats.cached_bytes, (size_t)stats.reserved_bytes,
+        range->kind == ASHLAR_RANGE_HOST ? "host" : "device", range->memory_bytes, limit,
+        largest_hole_locked(a), is_model ? "model" : "batch or the sequences",
         limit[0] != '\0' ? ", raise the limit" : "", cause);
 }

@@ -92,6 +92,20 @@ cu_result ashlar_soft_primary_ctx_release(cu_device device) {
     return ashlar_soft_leave(CU_SUCCESS);
 }
 
+cu_result ashlar_soft_primary_ctx_get_state(cu_device device, unsigned int *flags, int *is_active) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const soft_device *found = ashlar_soft_device_at(device);
+    if (found == NULL || flags == NULL || is_active == NULL) {
+        return ashlar_soft_leave(found == NULL ? CU_INVALID_DEVICE : CU_INVALID_VALUE);
+    }
+    *flags = 0;
+    *is_active = found->retains > 0;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
 cu_result ashlar_soft_ctx_push_current(cu_context context) {
     const cu_result result = ashlar_soft_enter();
     if (result != CU_SUCCESS) {

@@ -17,6 +17,8 @@ static ashlar_heap heap;
 static ashlar_order order_a, order_b;
 static bool use_segments; /* the back end */
 
+#define KIND (use_segments ? ASHLAR_RANGE_SEGMENTS : ASHLAR_RANGE_VIRTUAL)
+
 static inline bool set_up_heap(const char *spec) {
     if (!set_up_device(spec)) {
         return false;
@@ -24,7 +26,7 @@ static inline bool set_up_heap(const char *spec) {
     caller = (ashlar_caller){.device = device};
     order_a = (ashlar_order){.recorded = 100};
     order_b = (ashlar_order){.recorded = 100};
-    return ashlar_heap_init(&heap, &caller, &(ashlar_heap_options){.use_segments = use_segments}) ==
+    return ashlar_heap_init(&heap, &caller, KIND) ==
            ASHLAR_OK;
 }
 

@@ -159,7 +159,7 @@ static inline void check_given_back(const world *w, size_t before, size_t target
         EXPECT(range->mapped_bytes == before);
         return;
     }
-    EXPECT(range->mapped_bytes + ASHLAR_CHUNK_BYTES > target || range->ops->uses_segments);
+    EXPECT(range->mapped_bytes + ASHLAR_CHUNK_BYTES > target || range->segments != NULL);
     EXPECT(range->mapped_bytes <= before);
     EXPECT(!is_eager() || range->mapped_bytes <= target || idle_chunk_bytes(w) == 0);
 }

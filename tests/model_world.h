@@ -313,7 +313,7 @@ static inline size_t next_live(const world *w, size_t from, size_t to) {
 /* Where the mapped memory without a gap that starts with chunk i ends. */
 static inline size_t run_of_chunks(const ashlar_range *range, size_t i) {
     size_t end = range->chunks[i].offset + range->chunks[i].bytes;
-    while (!range->ops->uses_segments && ++i < range->chunk_count &&
+    while (range->segments == NULL && ++i < range->chunk_count &&
            range->chunks[i].offset == end) {
         end += range->chunks[i].bytes;
     }
@@ -368,7 +368,7 @@ static inline bool must_fit(const world *w, size_t block_bytes) {
         return false;
     }
     /* Segments cannot move: they have to be freed first. */
-    return range->ops->uses_segments ? range->mapped_bytes - idle + need <= w->limit_bytes
+    return range->segments != NULL ? range->mapped_bytes - idle + need <= w->limit_bytes
                                      : idle + left >= need;
 }
 

@@ -14,12 +14,14 @@ static ashlar_caller caller;
 static ashlar_range range;
 static bool use_segments;
 
+#define KIND (use_segments ? ASHLAR_RANGE_SEGMENTS : ASHLAR_RANGE_VIRTUAL)
+
 static inline bool set_up_range(const char *spec) {
     if (!set_up_device(spec)) {
         return false;
     }
     caller = (ashlar_caller){.device = device};
-    return ashlar_range_init(&range, &caller, use_segments) == ASHLAR_OK;
+    return ashlar_range_init(&range, &caller, KIND) == ASHLAR_OK;
 }
 
 static inline void tear_down_range(void) {

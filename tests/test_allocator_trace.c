@@ -93,7 +93,7 @@ static void a_known_sequence_is_recorded_event_by_event(void) {
     unsigned char *ptr = take_tagged(1000, ASHLAR_TAG_WEIGHTS, streams[1]);
     CHECK(ashlar_alloc_tagged(allocator, 8 * MIB, ASHLAR_TAG_RESERVE, streams[3], &none) ==
           ASHLAR_ENOMEM);
-    CHECK(strstr(ashlar_error_detail(), "more than the device has") == NULL);
+    CHECK(strstr(ashlar_error_detail(), "more than there is") == NULL);
     CHECK(ashlar_alloc_tagged(allocator, SIZE_MAX, ASHLAR_TAG_MOMENTS,
                               (ashlar_stream)CU_STREAM_LEGACY, &none) == ASHLAR_ENOMEM);
     REQUIRE(pthread_create(&thread, NULL, take_in_thread, NULL) == 0);

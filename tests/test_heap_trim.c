@@ -212,12 +212,10 @@ static void a_reserve_that_fails_changes_nothing(void) {
 
 /* ---- growing into holes ---- */
 
-static void a_heap_has_the_limit_of_its_options(void) {
+static void a_heap_grows_up_to_the_limit_of_its_range(void) {
     REQUIRE(set_up_heap("memory=64MiB"));
     CHECK_ZU(heap.range.limit_bytes, 64 * MIB);
-    ashlar_heap_finish(&heap);
-    const ashlar_heap_options options = {.use_segments = use_segments, .limit_bytes = 5 * MIB};
-    REQUIRE(ashlar_heap_init(&heap, &caller, &options) == ASHLAR_OK);
+    heap.range.limit_bytes = 5 * MIB;
     ashlar_block *out = NULL;
     fill(blocks, 2, 4);
     const uint64_t calls = caller.calls;
@@ -396,7 +394,7 @@ int main(void) {
     RUN(segments_side_by_side_stay_apart);
     RUN_BOTH(a_reserve_is_one_idle_block);
     RUN_BOTH(a_reserve_that_fails_changes_nothing);
-    RUN_BOTH(a_heap_has_the_limit_of_its_options);
+    RUN_BOTH(a_heap_grows_up_to_the_limit_of_its_range);
     RUN(of_places_that_take_the_same_the_lowest_hole_is_filled);
     RUN(growth_goes_where_it_takes_the_least_memory);
     RUN(a_whole_hole_is_filled_where_both_neighbours_count);

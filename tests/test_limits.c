@@ -46,7 +46,7 @@ static void no_limit_and_one_above_the_device_mean_the_device(void) {
         CHECK(ashlar_set_limit(allocator, 2 * MIB) == ASHLAR_OK);
         CHECK(ashlar_set_limit(allocator, values[i]) == ASHLAR_OK);
         give(take(32 * MIB, streams[0]));
-        check_refused(32 * MIB + 1, "more than the device has");
+        check_refused(32 * MIB + 1, "more than there is");
         CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
     }
     tear_down();

@@ -7,7 +7,7 @@ static void a_new_range_has_addresses_and_no_memory(void) {
     REQUIRE(set_up_range("memory=16MiB"));
     CHECK_ZU(range.bytes, 64 * MIB); /* four times the device's memory */
     CHECK_ZU(range.granularity, 2 * MIB);
-    CHECK_ZU(range.device_bytes, 16 * MIB);
+    CHECK_ZU(range.memory_bytes, 16 * MIB);
     CHECK_ZU(range.limit_bytes, 16 * MIB);
     CHECK_ZU(range.mapped_bytes, 0);
     CHECK(range.base % (2 * MIB) == 0);
@@ -51,7 +51,7 @@ static void memory_comes_from_the_allocators_device(void) {
     size_t offset = 0;
     REQUIRE(ashlar_device_open("soft:1", &second) == ASHLAR_OK);
     caller = (ashlar_caller){.device = second};
-    REQUIRE(ashlar_range_init(&range, &caller, use_segments) == ASHLAR_OK);
+    REQUIRE(ashlar_range_init(&range, &caller, KIND) == ASHLAR_OK);
     CHECK(ashlar_range_map(&range, &offset, 4 * MIB) == ASHLAR_OK);
     CHECK_ZU(free_memory_of(second), 12 * MIB);
     CHECK_ZU(free_memory_of(device), 16 * MIB);
@@ -181,7 +181,7 @@ static void addresses_are_left_to_the_driver(void) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_address_reserve = reserve_anywhere;
     caller = (ashlar_caller){.device = device};
-    REQUIRE(ashlar_range_init(&range, &caller, false) == ASHLAR_OK);
+    REQUIRE(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
     driver->table = table;
     tear_down_range();
 }
@@ -207,7 +207,7 @@ static void where_addresses_are_scarce_fewer_do(void) {
     for (size_t factor = 4; factor > 0; factor /= 2) {
         caller = (ashlar_caller){.device = device};
         most_addresses = factor * 16 * MIB;
-        REQUIRE(ashlar_range_init(&range, &caller, false) == ASHLAR_OK);
+        REQUIRE(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
         CHECK_ZU(range.bytes, factor * 16 * MIB);
         CHECK(caller.calls == (factor == 4 ? 3 : factor == 2 ? 4 : 5));
         map(0, 16 * MIB);
@@ -215,7 +215,7 @@ static void where_addresses_are_scarce_fewer_do(void) {
     }
     caller = (ashlar_caller){.device = device};
     most_addresses = 14 * MIB;
-    CHECK(ashlar_range_init(&range, &caller, false) == ASHLAR_ENOMEM);
+    CHECK(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "cuMemAddressReserve on the soft device");
     CHECK(caller.calls == 5);
     driver->table = table;
@@ -227,8 +227,8 @@ static void a_device_without_virtual_memory_has_segments(void) {
     const ashlar_driver_table table = driver->table;
     driver->table.device_get_attribute = has_no_virtual_memory;
     caller = (ashlar_caller){.device = device};
-    CHECK(ashlar_range_init(&range, &caller, false) == ASHLAR_OK);
-    CHECK(caller.calls == 1 && range.ops->uses_segments);
+    CHECK(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
+    CHECK(caller.calls == 1 && range.segments != NULL);
     driver->table = table;
     use_segments = true;
     map(0, 2 * MIB);
@@ -250,7 +250,7 @@ static void a_failing_set_up_reserves_nothing(void) {
         caller = (ashlar_caller){.device = device};
         range = (ashlar_range){.bytes = 77};
         ashlar_driver_fail_at(driver, (int)steps[i].fn, 1, CU_UNKNOWN);
-        CHECK(ashlar_range_init(&range, &caller, false) == ASHLAR_EDRIVER);
+        CHECK(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), steps[i].name);
         CHECK_ZU(range.bytes, 77);
         CHECK(caller.calls == i + 1);
@@ -266,11 +266,11 @@ static void a_device_too_large_to_address_is_refused(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         device->info.total_bytes = sizes[i];
         caller = (ashlar_caller){.device = device};
-        CHECK(ashlar_range_init(&range, &caller, false) == ASHLAR_EOVERFLOW);
+        CHECK(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EOVERFLOW);
         CHECK_HAS(ashlar_error_detail(), "too many to address");
     }
     device->info.total_bytes = 6 * MIB + 1; /* an odd size: the addresses are whole granules */
-    REQUIRE(ashlar_range_init(&range, &caller, false) == ASHLAR_OK);
+    REQUIRE(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
     CHECK_ZU(range.bytes, 26 * MIB);
     ashlar_range_finish(&range);
     device->info.total_bytes = bytes;

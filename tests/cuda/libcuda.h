@@ -18,8 +18,6 @@ typedef struct CUmemPoolHandle_st *cu_pool;
     X(ctx_get_current, cuCtxGetCurrent, 4000, (cu_context * context))                          \
     X(ctx_set_current, cuCtxSetCurrent, 4000, (cu_context context))                            \
     X(ctx_get_device, cuCtxGetDevice, 2000, (cu_device * device))                              \
-    X(primary_ctx_get_state, cuDevicePrimaryCtxGetState, 7000,                                 \
-      (cu_device device, unsigned int *flags, int *is_active))                                 \
     X(primary_ctx_reset, cuDevicePrimaryCtxReset, 7000, (cu_device device))                   \
     X(mem_alloc_pitch, cuMemAllocPitch, 3020,                                                  \
       (cu_ptr * ptr, size_t * pitch, size_t width, size_t height, unsigned int element))       \

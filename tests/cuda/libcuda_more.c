@@ -42,21 +42,6 @@ cu_result ashlar_fake_ctx_get_device(cu_device *ordinal) {
     return ashlar_soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_fake_primary_ctx_get_state(cu_device ordinal, unsigned int *flags,
-                                            int *is_active) {
-    const cu_result result = ashlar_soft_enter();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    const soft_device *device = ashlar_soft_device_at(ordinal);
-    if (device == NULL) {
-        return ashlar_soft_leave(CU_INVALID_DEVICE);
-    }
-    *flags = 0;
-    *is_active = device->retains > 0;
-    return ashlar_soft_leave(CU_SUCCESS);
-}
-
 /* Everything goes, whoever has retained it. */
 cu_result ashlar_fake_primary_ctx_reset(cu_device ordinal) {
     const cu_result result = ashlar_soft_enter();
