@@ -13,12 +13,13 @@ ASHLAR_API int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, as
 ASHLAR_API int ashlar_cuda_free(void *ptr);
 ASHLAR_API int ashlar_cuda_free_async(void *ptr, ashlar_stream stream);
 ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
+ASHLAR_API int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes);
+ASHLAR_API int ashlar_cuda_free_host(void *ptr);
 
 /* What else is wrong, CUDA knows better. */
 static int result_of(ashlar_status status) {
     switch (status) {
     case ASHLAR_OK:
-    case ASHLAR_EDAMAGE: /* found at a free, which is done */
         return CU_SUCCESS;
     case ASHLAR_ENOMEM:
     case ASHLAR_EHOSTMEM:
@@ -51,26 +52,27 @@ int ashlar_cuda_malloc_async(int device, void **ptr, size_t bytes, ashlar_stream
 }
 
 int ashlar_cuda_free(void *ptr) {
-    int device = 0;
-    ashlar_status status = ASHLAR_EPOINTER;
-    for (ashlar_frees *f = ashlar_frees_next(&device, ptr); f != NULL && status == ASHLAR_EPOINTER;
-         f = ashlar_frees_next(&device, ptr)) {
-        status = ashlar_frees_free(f, ptr);
-    }
-    return result_of(status);
+    cu_result result;
+    return ashlar_frees_answer(ptr, NULL, &result) ? (int)result : ASHLAR_CUDA_ASK;
 }
 
 int ashlar_cuda_free_async(void *ptr, ashlar_stream stream) {
-    int device = 0;
-    ashlar_status status = ASHLAR_EPOINTER;
-    for (ashlar_frees *f = ashlar_frees_next(&device, ptr); f != NULL && status == ASHLAR_EPOINTER;
-         f = ashlar_frees_next(&device, ptr)) {
-        status = ashlar_free_on(ashlar_frees_allocator(f), ptr, stream);
-    }
-    return result_of(status);
+    cu_result result;
+    return ashlar_frees_answer(ptr, &stream, &result) ? (int)result : ASHLAR_CUDA_ASK;
 }
 
 size_t ashlar_cuda_spare_bytes(int device) {
     const ashlar_frees *frees = ashlar_frees_peek(device);
     return frees != NULL ? ashlar_frees_spare_bytes(frees) : 0;
+}
+
+int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes) {
+    ashlar_frees *frees;
+    const ashlar_status status = ashlar_frees_of_host(device, &frees);
+    return result_of(status == ASHLAR_OK ? ashlar_frees_alloc(frees, bytes, ptr) : status);
+}
+
+int ashlar_cuda_free_host(void *ptr) {
+    cu_result result;
+    return ashlar_frees_answer_host(ptr, &result) ? (int)result : ASHLAR_CUDA_ASK;
 }

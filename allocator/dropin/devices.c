@@ -13,7 +13,7 @@
 enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 128 };
 
 /* Set once, under the lock below. */
-static _Atomic(ashlar_allocator *) allocators[ASHLAR_DROPIN_DEVICES_MAX];
+static _Atomic(ashlar_allocator *) allocators[ASHLAR_DROPIN_ALLOCATORS_MAX];
 
 static pthread_mutex_t making_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_expecting_fork; /* Lock: making_lock */
@@ -78,7 +78,7 @@ void ashlar_dropin_report(const char *what) {
 static void begin_child(void) {
     atomic_store(&is_forked, true);
     making_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
+    for (int i = 0; i < ASHLAR_DROPIN_ALLOCATORS_MAX; i++) {
         ashlar_allocator *a = atomic_load(&allocators[i]);
         if (a != NULL) {
             a->report = NULL; /* the leaks are the parent's; its lock may be taken for good */
@@ -130,7 +130,16 @@ static ashlar_status equip(ashlar_allocator *a) {
     return status == ASHLAR_OK ? allow_peers(a) : status;
 }
 
-static ashlar_status make(int ordinal, ashlar_allocator **out) {
+static ashlar_status create(int place, ashlar_device *device, ashlar_allocator **out) {
+    if (place != ASHLAR_DROPIN_HOST) {
+        return ashlar_allocator_create(device, out);
+    }
+    ashlar_config config;
+    ashlar_config_init(&config);
+    return ashlar_allocator_create_in(device, &config, ASHLAR_RANGE_HOST, out);
+}
+
+static ashlar_status make(int place, int ordinal, ashlar_allocator **out) {
     char name[32];
     ashlar_device *device;
     ashlar_allocator *a;
@@ -139,7 +148,7 @@ static ashlar_status make(int ordinal, ashlar_allocator **out) {
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = ashlar_allocator_create(device, &a);
+    status = create(place, device, &a);
     if (status != ASHLAR_OK) {
         ashlar_device_close(device);
         return status;
@@ -154,7 +163,7 @@ static ashlar_status make(int ordinal, ashlar_allocator **out) {
     return ASHLAR_OK;
 }
 
-static ashlar_status find_or_make(int ordinal, ashlar_allocator **out) {
+static ashlar_status find_or_make(int place, int ordinal, ashlar_allocator **out) {
     if (ashlar_dropin_is_forked()) {
         return ashlar_fail(ASHLAR_EDRIVER,
                            "device %d: this process was forked from one that had used a device, "
@@ -167,13 +176,13 @@ static ashlar_status find_or_make(int ordinal, ashlar_allocator **out) {
                            ASHLAR_DROPIN_DEVICES_MAX - 1);
     }
     pthread_mutex_lock(&making_lock);
-    ashlar_allocator *a = atomic_load(&allocators[ordinal]);
+    ashlar_allocator *a = atomic_load(&allocators[place]);
     ashlar_status status = ASHLAR_OK;
     if (a == NULL) {
         status = expect_fork_locked();
-        status = status == ASHLAR_OK ? make(ordinal, &a) : status;
+        status = status == ASHLAR_OK ? make(place, ordinal, &a) : status;
         if (status == ASHLAR_OK) {
-            atomic_store_explicit(&allocators[ordinal], a, memory_order_release);
+            atomic_store_explicit(&allocators[place], a, memory_order_release);
         }
     }
     pthread_mutex_unlock(&making_lock);
@@ -183,19 +192,31 @@ static ashlar_status find_or_make(int ordinal, ashlar_allocator **out) {
     return status;
 }
 
-ashlar_status ashlar_dropin_allocator(int ordinal, ashlar_allocator **out) {
-    ashlar_allocator *a = ashlar_dropin_peek(ordinal);
+static ashlar_allocator *peek(int place) {
+    return ashlar_dropin_is_forked()
+               ? NULL
+               : atomic_load_explicit(&allocators[place], memory_order_acquire);
+}
+
+/* `a` as it is, if it is there. */
+static ashlar_status find(ashlar_allocator *a, int place, int ordinal, ashlar_allocator **out) {
     if (!ASHLAR_LIKELY(a != NULL)) {
-        return find_or_make(ordinal, out);
+        return find_or_make(place, ordinal, out);
     }
     *out = a;
     return ASHLAR_OK;
 }
 
+ashlar_status ashlar_dropin_allocator(int ordinal, ashlar_allocator **out) {
+    return find(ashlar_dropin_peek(ordinal), ordinal, ordinal, out);
+}
+
+ashlar_status ashlar_dropin_host_allocator(int ordinal, ashlar_allocator **out) {
+    return find(peek(ASHLAR_DROPIN_HOST), ASHLAR_DROPIN_HOST, ordinal, out);
+}
+
 ashlar_allocator *ashlar_dropin_peek(int ordinal) {
-    return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX && !ashlar_dropin_is_forked()
-               ? atomic_load_explicit(&allocators[ordinal], memory_order_acquire)
-               : NULL;
+    return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX ? peek(ordinal) : NULL;
 }
 
 ashlar_allocator *ashlar_dropin_owner(const void *ptr) {
@@ -210,7 +231,7 @@ ashlar_allocator *ashlar_dropin_owner(const void *ptr) {
 }
 
 void ashlar_dropin_forget(void) {
-    for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
+    for (int i = 0; i < ASHLAR_DROPIN_ALLOCATORS_MAX; i++) {
         atomic_store(&allocators[i], NULL);
     }
 }

@@ -22,7 +22,12 @@
 
 #include <ashlar/allocator.h>
 
-enum { ASHLAR_DROPIN_DEVICES_MAX = 64 };
+enum {
+    ASHLAR_DROPIN_DEVICES_MAX = 64,
+    /* In a list of what there is for each device: what there is for page-locked host memory. */
+    ASHLAR_DROPIN_HOST = ASHLAR_DROPIN_DEVICES_MAX,
+    ASHLAR_DROPIN_ALLOCATORS_MAX
+};
 
 /*
  * The allocator of a device, made at the first call. Its memory can be used by every other device
@@ -40,6 +45,16 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_dropin_allocator(int ordinal, ashlar_allo
 
 /* The same, but NULL where none has been made; also for no ordinal, and in a forked child. */
 ashlar_allocator *ashlar_dropin_peek(int ordinal);
+
+/*
+ * The allocator of page-locked host memory, one for the process, which every device may use. It has
+ * every option at its default: those of ASHLAR_CONF are for device memory.
+ *
+ * ordinal   the device that the memory is taken through, if this is the first call
+ *
+ * Threads, errors, cost: as above.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_dropin_host_allocator(int ordinal, ashlar_allocator **out);
 
 /*
  * Whose live block begins at `ptr`; NULL: nobody's, so that it may be the driver's.

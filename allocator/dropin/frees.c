@@ -4,15 +4,17 @@
 #include "error.h"
 #include "host.h"
 
-static _Atomic(ashlar_frees *) all[ASHLAR_DROPIN_DEVICES_MAX];
+static _Atomic(ashlar_frees *) all[ASHLAR_DROPIN_ALLOCATORS_MAX];
 static atomic_bool is_given_up[ASHLAR_DROPIN_DEVICES_MAX];
 static pthread_mutex_t making_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- making ---- */
 
-static ashlar_status make(int ordinal, ashlar_frees **out) {
+static ashlar_status make(int place, int ordinal, ashlar_frees **out) {
+    const bool is_host = place == ASHLAR_DROPIN_HOST;
     ashlar_allocator *a;
-    const ashlar_status status = ashlar_dropin_allocator(ordinal, &a);
+    const ashlar_status status =
+        is_host ? ashlar_dropin_host_allocator(ordinal, &a) : ashlar_dropin_allocator(ordinal, &a);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -22,6 +24,8 @@ static ashlar_status make(int ordinal, ashlar_frees **out) {
     }
     made->allocator = a;
     made->device = ashlar_allocator_device(a);
+    made->is_host = is_host;
+    made->is_distrusted = is_host;
     made->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     made->end = &made->first;
     ashlar_set_reclaim(a, ashlar_frees_reclaim, made);
@@ -29,7 +33,7 @@ static ashlar_status make(int ordinal, ashlar_frees **out) {
     return ASHLAR_OK;
 }
 
-static ashlar_status find_or_make(int ordinal, ashlar_frees **out) {
+static ashlar_status find_or_make(int place, int ordinal, ashlar_frees **out) {
     ashlar_status status = ASHLAR_OK;
     if (ordinal < 0 || ordinal >= ASHLAR_DROPIN_DEVICES_MAX) {
         return ashlar_fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
@@ -39,11 +43,11 @@ static ashlar_status find_or_make(int ordinal, ashlar_frees **out) {
         return ashlar_fail(ASHLAR_ENOTSUP, "device %d: it was reset by the program", ordinal);
     }
     pthread_mutex_lock(&making_lock);
-    ashlar_frees *frees = atomic_load(&all[ordinal]);
+    ashlar_frees *frees = atomic_load(&all[place]);
     if (frees == NULL) {
-        status = make(ordinal, &frees);
+        status = make(place, ordinal, &frees);
         if (status == ASHLAR_OK) {
-            atomic_store_explicit(&all[ordinal], frees, memory_order_release);
+            atomic_store_explicit(&all[place], frees, memory_order_release);
         }
     }
     pthread_mutex_unlock(&making_lock);
@@ -53,22 +57,39 @@ static ashlar_status find_or_make(int ordinal, ashlar_frees **out) {
     return status;
 }
 
-ashlar_status ashlar_frees_of(int ordinal, ashlar_frees **out) {
-    ashlar_frees *frees = ashlar_frees_peek(ordinal);
+/* `frees` as it is, if it is there. */
+static ashlar_status find(ashlar_frees *frees, int place, int ordinal, ashlar_frees **out) {
     if (ASHLAR_LIKELY(frees != NULL)) {
         *out = frees;
         return ASHLAR_OK;
     }
     return ashlar_dropin_is_forked()
                ? ashlar_fail(ASHLAR_EDRIVER, "device %d: CUDA does not survive a fork", ordinal)
-               : find_or_make(ordinal, out);
+               : find_or_make(place, ordinal, out);
+}
+
+static ashlar_frees *peek(int place) {
+    return ashlar_dropin_is_forked() ? NULL
+                                     : atomic_load_explicit(&all[place], memory_order_acquire);
+}
+
+ashlar_status ashlar_frees_of(int ordinal, ashlar_frees **out) {
+    return find(ashlar_frees_peek(ordinal), ordinal, ordinal, out);
 }
 
 ashlar_frees *ashlar_frees_peek(int ordinal) {
-    return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX && !ashlar_dropin_is_forked() &&
+    return (unsigned)ordinal < (unsigned)ASHLAR_DROPIN_DEVICES_MAX &&
                    !atomic_load_explicit(&is_given_up[ordinal], memory_order_relaxed)
-               ? atomic_load_explicit(&all[ordinal], memory_order_acquire)
+               ? peek(ordinal)
                : NULL;
+}
+
+ashlar_status ashlar_frees_of_host(int ordinal, ashlar_frees **out) {
+    return find(ashlar_frees_peek_host(), ASHLAR_DROPIN_HOST, ordinal, out);
+}
+
+ashlar_frees *ashlar_frees_peek_host(void) {
+    return peek(ASHLAR_DROPIN_HOST);
 }
 
 /* Where the allocator has a range of its own, one look tells. */
@@ -103,12 +124,14 @@ void ashlar_frees_give_up(int ordinal) {
 }
 
 void ashlar_frees_forget(void) {
-    for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
+    for (int i = 0; i < ASHLAR_DROPIN_ALLOCATORS_MAX; i++) {
         ashlar_frees *frees = atomic_exchange(&all[i], NULL);
         if (frees != NULL) {
             ashlar_frees_drop_all(frees);
             ashlar_host_free(frees);
         }
+    }
+    for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
         atomic_store(&is_given_up[i], false);
     }
 }
@@ -173,6 +196,40 @@ ashlar_status ashlar_frees_free(ashlar_frees *f, void *ptr) {
     }
     const ashlar_status status = ashlar_device_synchronize(f->device);
     return status == ASHLAR_OK ? ashlar_free(f->allocator, ptr) : status;
+}
+
+static bool answer(ashlar_frees *f, void *ptr, const ashlar_stream *stream, cu_result *result) {
+    const ashlar_status status =
+        stream == NULL ? ashlar_frees_free(f, ptr) : ashlar_free_on(f->allocator, ptr, *stream);
+    switch (status) {
+    case ASHLAR_OK:
+    case ASHLAR_EDAMAGE: /* found at a free, which is done */
+        *result = CU_SUCCESS;
+        return true;
+    case ASHLAR_EPOINTER:
+        *result = CU_INVALID_VALUE;
+        return ashlar_has_reserved(f->allocator, ptr);
+    case ASHLAR_EHOSTMEM:
+        *result = CU_OUT_OF_MEMORY;
+        return true;
+    default:
+        *result = CU_UNKNOWN;
+        return true;
+    }
+}
+
+bool ashlar_frees_answer(void *ptr, const ashlar_stream *stream, cu_result *result) {
+    int ordinal = 0;
+    ashlar_frees *f = ashlar_frees_next(&ordinal, ptr);
+    while (f != NULL && !answer(f, ptr, stream, result)) {
+        f = ashlar_frees_next(&ordinal, ptr);
+    }
+    return f != NULL;
+}
+
+bool ashlar_frees_answer_host(void *ptr, cu_result *result) {
+    ashlar_frees *f = ashlar_frees_peek_host();
+    return f != NULL && answer(f, ptr, NULL, result);
 }
 
 void ashlar_frees_distrust_streams(ashlar_frees *f) {

@@ -38,6 +38,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_frees_of(int ordinal, ashlar_frees **out)
 ashlar_frees *ashlar_frees_peek(int ordinal);
 
 /*
+ * The same for page-locked host memory, which every device may use: so streams are not told of, and
+ * what is freed is over when every device has been waited for.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_frees_of_host(int ordinal, ashlar_frees **out);
+ashlar_frees *ashlar_frees_peek_host(void);
+
+/*
  * The next device from *ordinal on that may have a block at `ptr`, *ordinal set behind it; NULL:
  * none. Threads: any.  Cost: a look at each device's range.
  */
@@ -71,6 +78,16 @@ bool ashlar_frees_give_back(ashlar_frees *frees);
  * Threads: any.  Errors: ASHLAR_EPOINTER, nothing changes; in a guard mode those of ashlar_free().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_frees_free(ashlar_frees *frees, void *ptr);
+
+/*
+ * A free of the program's, of whatever device's memory: for all streams, or in the order of one.
+ * True: it is ours to answer, and *result is CUDA's code. A pointer into our memory that is no live
+ * block's is: CUDA, which knows the pieces that blocks are cut from, might free one.
+ * Threads: any.
+ */
+bool ashlar_frees_answer(void *ptr, const ashlar_stream *stream, cu_result *result);
+/* The same for page-locked host memory. */
+bool ashlar_frees_answer_host(void *ptr, cu_result *result);
 
 /*
  * A non-blocking stream of the device's primary context was made; a stream is about to be

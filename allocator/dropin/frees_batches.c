@@ -146,13 +146,18 @@ static bool needs_wait(const ashlar_frees *f) {
     return atomic_load(&f->is_distrusted) || atomic_load(&f->is_trusting);
 }
 
+static ashlar_status synchronize(const ashlar_frees *f) {
+    return f->is_host ? ashlar_device_synchronize_all(f->device)
+                      : ashlar_device_synchronize(f->device);
+}
+
 /* All that is retired is over after a wait on the host. */
 static bool release_after_wait(ashlar_frees *f) {
     ashlar_block *blocks = ashlar_retired_take(f->allocator);
     if (blocks == NULL) {
         return false;
     }
-    if (!atomic_load(&f->is_trusting) && ashlar_device_synchronize(f->device) != ASHLAR_OK) {
+    if (!atomic_load(&f->is_trusting) && synchronize(f) != ASHLAR_OK) {
         ashlar_retired_put_back(f->allocator, blocks);
         return false;
     }

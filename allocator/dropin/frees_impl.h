@@ -35,6 +35,7 @@ typedef struct ashlar_known_stream {
 struct ashlar_frees {
     ashlar_allocator *allocator; /* const */
     ashlar_device *device;       /* const */
+    bool is_host;                /* const; of page-locked host memory */
     atomic_bool is_distrusted;   /* there may be streams that are not known */
     atomic_bool is_trusting;     /* tests */
     _Atomic size_t batch_count;

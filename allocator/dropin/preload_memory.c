@@ -65,25 +65,19 @@ cu_result cuMemAllocPitch_v2(cu_ptr *ptr, size_t *pitch, size_t width, size_t he
     return result;
 }
 
-/* Give the block to the device that has it, if one does. Damage is found after the free. */
-static bool give(cu_ptr ptr, const cu_stream *stream) {
-    int ordinal = 0;
-    ashlar_status status = ASHLAR_EPOINTER;
+/* Give the block to the device that has it, if one does. */
+static bool give(cu_ptr ptr, const cu_stream *stream, cu_result *result) {
     if (ptr == 0 || !ashlar_preload_begin()) {
         return false;
     }
-    void *block = ashlar_ptr_out(ptr);
-    for (ashlar_frees *f = ashlar_frees_next(&ordinal, block);
-         f != NULL && status == ASHLAR_EPOINTER; f = ashlar_frees_next(&ordinal, block)) {
-        status = stream == NULL ? ashlar_frees_free(f, block)
-                                : ashlar_free_on(ashlar_frees_allocator(f), block, *stream);
-    }
+    const bool is_ours = ashlar_frees_answer(ashlar_ptr_out(ptr), stream, result);
     ashlar_preload_end();
-    return status == ASHLAR_OK || status == ASHLAR_EDAMAGE;
+    return is_ours;
 }
 
 cu_result cuMemFree_v2(cu_ptr ptr) {
-    return give(ptr, NULL) ? CU_SUCCESS : ashlar_real_cuMemFree_v2(ptr);
+    cu_result result;
+    return give(ptr, NULL, &result) ? result : ashlar_real_cuMemFree_v2(ptr);
 }
 
 /* ---- in the order of a stream ---- */
@@ -137,14 +131,18 @@ cu_result cuMemAllocAsync_ptsz(cu_ptr *ptr, size_t bytes, cu_stream stream) {
 
 /* A free in a capture would have to happen at each launch: of ours, the driver refuses it. */
 cu_result cuMemFreeAsync(cu_ptr ptr, cu_stream stream) {
-    return !is_captured(stream) && give(ptr, &stream) ? CU_SUCCESS
-                                                      : ashlar_real_cuMemFreeAsync(ptr, stream);
+    cu_result result;
+    return !is_captured(stream) && give(ptr, &stream, &result)
+               ? result
+               : ashlar_real_cuMemFreeAsync(ptr, stream);
 }
 
 cu_result cuMemFreeAsync_ptsz(cu_ptr ptr, cu_stream stream) {
     const cu_stream named = per_thread(stream);
-    return !is_captured(named) && give(ptr, &named) ? CU_SUCCESS
-                                                    : ashlar_real_cuMemFreeAsync_ptsz(ptr, stream);
+    cu_result result;
+    return !is_captured(named) && give(ptr, &named, &result)
+               ? result
+               : ashlar_real_cuMemFreeAsync_ptsz(ptr, stream);
 }
 
 /* ---- questions ---- */

@@ -5,15 +5,21 @@
  *     #include <ashlar/cuda_dropin.h>
  *
  * in C or C++, and -lashlar. From there on in the file cudaMalloc, cudaFree, cudaMallocAsync,
- * cudaFreeAsync and cudaMemGetInfo are ours, with CUDA's parameters and result codes. Files without
- * the include may be mixed in: what is not ours is passed on to CUDA; but memory that is ours must
- * be freed where the include is. An unmodified program uses libashlar-preload.so instead.
+ * cudaFreeAsync, cudaMallocHost, cudaFreeHost and cudaMemGetInfo are ours, with CUDA's parameters
+ * and result codes. Files without the include may be mixed in: what is not ours is passed on to
+ * CUDA; but memory that is ours must be freed where the include is. An unmodified program uses
+ * libashlar-preload.so instead.
  *
  * cudaFree() promises that all work submitted before it is over when the memory is used next, on
  * whatever stream. Which streams there are is not known here: so freed memory gathers, and when
  * memory is wanted that is not free, the host waits once for the device, for all of it (CUDA's own
  * waits at each free). cudaMallocAsync() and cudaFreeAsync() wait for nothing, as CUDA's do not.
- * cudaMallocHost() and cudaFreeHost() stay CUDA's; pools of page-locked memory are in pinned.h.
+ *
+ * Page-locked memory is kept and waited for in the same way, for every device that the process
+ * uses, since all of them may copy from and to it; work in contexts other than the primary ones is
+ * not seen. It is taken in pieces of 2 MiB or more, so that what CUDA says of a block's extent is
+ * the piece's. cudaHostAlloc() stays CUDA's, as does cudaMallocHost() with flags, in C++. A program
+ * that knows its streams waits for less with the pools of pinned.h.
  *
  * Devices have an allocator each, with the options of the environment's ASHLAR_CONF, in the
  * device's primary context, made at the first allocation and kept to the end: it does not survive
@@ -54,6 +60,14 @@ ASHLAR_API int ashlar_cuda_free_async(void *ptr, ashlar_stream stream);
  */
 ASHLAR_API size_t ashlar_cuda_spare_bytes(int device);
 
+/*
+ * The same for page-locked host memory, which is one stock for the process.
+ *
+ * device   that CUDA is asked through for the first of it
+ */
+ASHLAR_API int ashlar_cuda_malloc_host(int device, void **ptr, size_t bytes);
+ASHLAR_API int ashlar_cuda_free_host(void *ptr);
+
 ASHLAR_END_DECLS
 
 /* More than any device has: asked for it, the runtime remembers the same error as we return. */
@@ -73,6 +87,12 @@ static inline int ashlar_cuda_is_captured(cudaStream_t stream) {
            status != cudaStreamCaptureStatusNone;
 }
 
+/* What the runtime says, and remembers, where there is no memory. */
+static inline cudaError_t ashlar_cuda_no_memory(void) {
+    void *none = NULL;
+    return cudaMalloc(&none, ASHLAR_CUDA_TOO_MUCH);
+}
+
 /* cudaMalloc(&ptr, 0) is no error, and allocates nothing. */
 static inline cudaError_t ashlar_cudaMalloc(void **ptr, size_t bytes) {
     int device = 0;
@@ -81,14 +101,16 @@ static inline cudaError_t ashlar_cudaMalloc(void **ptr, size_t bytes) {
         result = ashlar_cuda_malloc(device, ptr, bytes);
     }
     if (result == cudaErrorMemoryAllocation) {
-        void *none = NULL;
-        return cudaMalloc(&none, ASHLAR_CUDA_TOO_MUCH);
+        return ashlar_cuda_no_memory();
     }
     return result == ASHLAR_CUDA_ASK ? cudaMalloc(ptr, bytes) : (cudaError_t)result;
 }
 
 static inline cudaError_t ashlar_cudaFree(void *ptr) {
     const int result = ptr == NULL ? ASHLAR_CUDA_ASK : ashlar_cuda_free(ptr);
+    if (result == cudaErrorInvalidValue) {
+        return cudaFree((char *)ptr + 1); /* as wrong, whatever is at ptr */
+    }
     return result == ASHLAR_CUDA_ASK ? cudaFree(ptr) : (cudaError_t)result;
 }
 
@@ -100,8 +122,7 @@ static inline cudaError_t ashlar_cudaMallocAsync(void **ptr, size_t bytes, cudaS
         result = ashlar_cuda_malloc_async(device, ptr, bytes, ashlar_cuda_stream(stream));
     }
     if (result == cudaErrorMemoryAllocation) {
-        void *none = NULL;
-        return cudaMalloc(&none, ASHLAR_CUDA_TOO_MUCH);
+        return ashlar_cuda_no_memory();
     }
     return result == ASHLAR_CUDA_ASK ? cudaMallocAsync(ptr, bytes, stream) : (cudaError_t)result;
 }
@@ -110,7 +131,30 @@ static inline cudaError_t ashlar_cudaFreeAsync(void *ptr, cudaStream_t stream) {
     const int result = ptr == NULL || ashlar_cuda_is_captured(stream)
                            ? ASHLAR_CUDA_ASK
                            : ashlar_cuda_free_async(ptr, ashlar_cuda_stream(stream));
+    if (result == cudaErrorInvalidValue) {
+        return cudaFreeAsync((char *)ptr + 1, stream);
+    }
     return result == ASHLAR_CUDA_ASK ? cudaFreeAsync(ptr, stream) : (cudaError_t)result;
+}
+
+static inline cudaError_t ashlar_cudaMallocHost(void **ptr, size_t bytes) {
+    int device = 0;
+    int result = ASHLAR_CUDA_ASK;
+    if (ptr != NULL && bytes != 0 && cudaGetDevice(&device) == cudaSuccess) {
+        result = ashlar_cuda_malloc_host(device, ptr, bytes);
+    }
+    if (result == cudaErrorMemoryAllocation) {
+        return ashlar_cuda_no_memory();
+    }
+    return result == ASHLAR_CUDA_ASK ? cudaMallocHost(ptr, bytes) : (cudaError_t)result;
+}
+
+static inline cudaError_t ashlar_cudaFreeHost(void *ptr) {
+    const int result = ptr == NULL ? ASHLAR_CUDA_ASK : ashlar_cuda_free_host(ptr);
+    if (result == cudaErrorInvalidValue) {
+        return cudaFreeHost((char *)ptr + 1);
+    }
+    return result == ASHLAR_CUDA_ASK ? cudaFreeHost(ptr) : (cudaError_t)result;
 }
 
 static inline cudaError_t ashlar_cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
@@ -138,6 +182,12 @@ static inline cudaError_t ashlar_cudaMallocAsync(T **ptr, size_t bytes, cudaStre
     return ashlar_cudaMallocAsync((void **)(void *)ptr, bytes, stream);
 }
 
+template <class T>
+static inline cudaError_t ashlar_cudaMallocHost(T **ptr, size_t bytes, unsigned int flags = 0) {
+    return flags == 0 ? ashlar_cudaMallocHost((void **)(void *)ptr, bytes)
+                      : cudaHostAlloc((void **)(void *)ptr, bytes, flags);
+}
+
 /* From a pool that the program names: CUDA's. */
 template <class T>
 static inline cudaError_t ashlar_cudaMallocAsync(T **ptr, size_t bytes, cudaMemPool_t pool,
@@ -153,6 +203,8 @@ static inline cudaError_t ashlar_cudaMallocAsync(T **ptr, size_t bytes, cudaMemP
 #define cudaFree ashlar_cudaFree
 #define cudaMallocAsync ashlar_cudaMallocAsync
 #define cudaFreeAsync ashlar_cudaFreeAsync
+#define cudaMallocHost ashlar_cudaMallocHost
+#define cudaFreeHost ashlar_cudaFreeHost
 #define cudaMemGetInfo ashlar_cudaMemGetInfo
 
 #endif /* ASHLAR_CUDA_DROPIN_H */

@@ -11,6 +11,9 @@ int templates_hold(void) {
     void *plain = nullptr;
     cudaMemPool_t pool;
     short *pooled = nullptr;
+    int *locked = nullptr;
+    long *mapped = nullptr;
+    void *flagged = nullptr;
     cudaError_t (*function)(void **, size_t) = cudaMalloc;
     return cudaMalloc(&numbers, 100) == cudaSuccess && cudaFree(numbers) == cudaSuccess &&
            cudaMallocAsync(&ordered, 100, nullptr) == cudaSuccess &&
@@ -18,5 +21,10 @@ int templates_hold(void) {
            function(&plain, 100) == cudaSuccess && cudaFree(plain) == cudaSuccess &&
            cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess &&
            cudaMallocAsync(&pooled, 100, pool, nullptr) == cudaSuccess &&
-           cudaFreeAsync(pooled, nullptr) == cudaSuccess;
+           cudaFreeAsync(pooled, nullptr) == cudaSuccess &&
+           cudaMallocHost(&locked, 100) == cudaSuccess && cudaFreeHost(locked) == cudaSuccess &&
+           cudaMallocHost(&mapped, 100, cudaHostAllocMapped) == cudaSuccess &&
+           cudaFreeHost(mapped) == cudaSuccess &&
+           cudaMallocHost(&flagged, 100, cudaHostAllocPortable) == cudaSuccess &&
+           cudaFreeHost(flagged) == cudaSuccess;
 }

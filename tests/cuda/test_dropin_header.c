@@ -7,6 +7,7 @@
 
 #include <ashlar/cuda_dropin.h>
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MIB ((size_t)1 << 20)
@@ -22,6 +23,11 @@ static unsigned long long memory_calls(void) {
     void *address = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "ashlar_fake_memory_calls");
     memcpy(&calls, &address, sizeof calls);
     return calls();
+}
+
+static bool is_in_segments(void) {
+    const char *conf = getenv("ASHLAR_CONF");
+    return conf != NULL && strcmp(conf, "vmm=off") == 0;
 }
 
 static void steps_take_nothing_from_the_driver_after_the_first(void) {
@@ -65,6 +71,51 @@ static void memory_freed_under_a_streams_work_is_safe(void) {
     CHECK(cudaStreamDestroy(slow) == cudaSuccess && cudaStreamDestroy(fast) == cudaSuccess);
 }
 
+static void page_locked_memory_is_kept_and_safe(void) {
+    unsigned long long after_first = 0;
+    void *on_device = NULL;
+    cudaStream_t slow;
+    REQUIRE(cudaMalloc(&on_device, MIB) == cudaSuccess);
+    REQUIRE(cudaStreamCreateWithFlags(&slow, cudaStreamNonBlocking) == cudaSuccess);
+    for (int i = 0; i < 10; i++) {
+        void *before = NULL, *after = NULL;
+        CHECK(cudaMallocHost(&before, 2 * MIB) == cudaSuccess);
+        CHECK(cudaMemsetAsync(on_device, 1, MIB, slow) == cudaSuccess);
+        CHECK(cudaMemcpyAsync(before, on_device, MIB, cudaMemcpyDeviceToHost, slow) == cudaSuccess);
+        CHECK(cudaFreeHost(before) == cudaSuccess);
+        CHECK(cudaMallocHost(&after, 2 * MIB) == cudaSuccess && after == before);
+        memset(after, 2, MIB);
+        CHECK(cudaStreamSynchronize(slow) == cudaSuccess);
+        CHECK(((unsigned char *)after)[0] == 2 && ((unsigned char *)after)[MIB - 1] == 2);
+        CHECK(cudaFreeHost(after) == cudaSuccess);
+        after_first = i == 0 ? memory_calls() : after_first;
+    }
+    CHECK(memory_calls() == after_first);
+    CHECK(cudaStreamDestroy(slow) == cudaSuccess && cudaFree(on_device) == cudaSuccess);
+}
+
+static void page_locked_memory_that_is_not_ours_goes_to_cuda(void) {
+    void *ours = NULL, *theirs = NULL, *on_device = NULL, *none = NULL;
+    REQUIRE(cudaMallocHost(&ours, 1000) == cudaSuccess);
+    REQUIRE(cudaHostAlloc(&theirs, 1000, cudaHostAllocMapped) == cudaSuccess);
+    REQUIRE(cudaMalloc(&on_device, 1000) == cudaSuccess);
+    CHECK(cudaFreeHost(theirs) == cudaSuccess);
+    CHECK(cudaFreeHost((char *)ours + 512) == cudaErrorInvalidValue);
+    CHECK(cudaFree(ours) == cudaErrorInvalidValue);
+    CHECK(cudaFreeHost(on_device) == cudaErrorInvalidValue);
+    CHECK(cudaFree(on_device) == cudaSuccess);
+    CHECK(cudaFreeHost(ours) == cudaSuccess && cudaFreeHost(ours) == cudaErrorInvalidValue);
+    CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+    CHECK(cudaMallocHost(&ours, 1000) == cudaSuccess);
+    memset(ours, 1, 1000);
+    CHECK(cudaFreeHost(ours) == cudaSuccess && cudaFreeHost(NULL) == cudaSuccess);
+    (void)cudaGetLastError();
+    CHECK(cudaMallocHost(&none, (size_t)1 << 60) == cudaErrorMemoryAllocation && none == NULL);
+    CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+    CHECK(cudaMallocHost(NULL, 1000) == cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+}
+
 static void errors_are_cudas_and_remembered(void) {
     void *ptr = NULL;
     CHECK(cudaMalloc(&ptr, 1000 * MIB) == cudaErrorMemoryAllocation && ptr == NULL);
@@ -76,6 +127,11 @@ static void errors_are_cudas_and_remembered(void) {
     CHECK(cudaFree(ptr) == cudaSuccess);
     CHECK(cudaFree(ptr) == cudaErrorInvalidValue);
     CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+    CHECK(cudaFreeAsync(ptr, NULL) == cudaErrorInvalidValue);
+    CHECK(cudaGetLastError() == cudaErrorInvalidValue);
+    /* Nor did that reach the segment that begins there. */
+    CHECK(cudaMalloc(&ptr, MIB) == cudaSuccess && cudaMemset(ptr, 1, MIB) == cudaSuccess);
+    CHECK(cudaFree(ptr) == cudaSuccess);
     CHECK(cudaFree(NULL) == cudaSuccess && cudaFreeAsync(NULL, NULL) == cudaSuccess);
     CHECK(cudaMalloc(&ptr, 0) == cudaSuccess);
 }
@@ -87,7 +143,9 @@ static void what_is_not_ours_goes_to_cuda(void) {
     REQUIRE(plain_malloc(&plain, MIB) == cudaSuccess);
     CHECK(cudaFree(plain) == cudaSuccess);
     REQUIRE(cudaMalloc(&ours, MIB) == cudaSuccess);
-    CHECK(plain_free(ours) == cudaErrorInvalidValue);
+    if (!is_in_segments()) { /* a segment's first block is, to CUDA, the segment */
+        CHECK(plain_free(ours) == cudaErrorInvalidValue);
+    }
     CHECK(cudaFree(ours) == cudaSuccess);
     REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed) == cudaSuccess);
@@ -117,6 +175,8 @@ static void templates_take_pointers_of_any_type(void) {
 int main(void) {
     RUN(steps_take_nothing_from_the_driver_after_the_first);
     RUN(memory_freed_under_a_streams_work_is_safe);
+    RUN(page_locked_memory_is_kept_and_safe);
+    RUN(page_locked_memory_that_is_not_ours_goes_to_cuda);
     RUN(errors_are_cudas_and_remembered);
     RUN(what_is_not_ours_goes_to_cuda);
     RUN(what_is_free_counts_what_is_kept);
