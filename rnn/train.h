@@ -134,10 +134,10 @@ void ashlar_trainer_destroy(ashlar_trainer *trainer); /* NULL is allowed */
  *
  * Errors: those of the parts; ASHLAR_EFORMAT where the loss stops being a number.
  */
+typedef void (*ashlar_train_show_fn)(void *context, const ashlar_train_progress *progress);
 ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_run(ashlar_trainer *trainer,
-                                                   void (*show)(void *context,
-                                                                const ashlar_train_progress *),
-                                                   void *context, ashlar_train_report *report);
+                                                   ashlar_train_show_fn show, void *context,
+                                                   ashlar_train_report *report);
 
 /*
  * Write the training as it is after its last step, for resume_file. Not before a first step.
