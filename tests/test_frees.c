@@ -360,6 +360,23 @@ static void a_block_is_freed_once(void) {
     tear_down();
 }
 
+static void a_free_is_answered_as_cuda_would(void) {
+    REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
+    cu_result result = CU_UNKNOWN;
+    char *a = take(MIB), *b = take(MIB);
+    CHECK(!ashlar_frees_answer(&result, NULL, &result));
+    CHECK(ashlar_frees_answer(a + 512, NULL, &result) && result == CU_INVALID_VALUE);
+    CHECK(ashlar_frees_answer(a, NULL, &result) && result == CU_SUCCESS);
+    CHECK(ashlar_frees_answer(a, NULL, &result) && result == CU_INVALID_VALUE);
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_frees_answer(b, &streams[0], &result) && result == CU_OUT_OF_MEMORY);
+    ashlar_host_fail_at(0);
+    CHECK(ashlar_frees_answer(b, &streams[0], &result) && result == CU_SUCCESS);
+    CHECK(ashlar_frees_answer(b, &streams[0], &result) && result == CU_INVALID_VALUE);
+    CHECK(stats_now().live_blocks == 0);
+    tear_down();
+}
+
 static void a_block_is_freed_however_it_was_taken(void) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
     void *ordered = NULL;
@@ -533,6 +550,7 @@ int main(void) {
     RUN(a_stream_that_goes_unseen_is_made_up_for);
     RUN(events_of_streams_that_are_gone_do_not_gather);
     RUN(a_block_is_freed_once);
+    RUN(a_free_is_answered_as_cuda_would);
     RUN(a_block_is_freed_however_it_was_taken);
     RUN(a_driver_call_that_fails_anywhere_loses_nothing);
     RUN(host_memory_that_fails_anywhere_loses_nothing);

@@ -103,14 +103,26 @@ static void blocks_share_a_piece_of_the_drivers(void) {
     tear_down();
 }
 
+static unsigned int flags_seen;
+
+static cu_result note_flags(void **ptr, size_t bytes, unsigned int flags) {
+    flags_seen = flags;
+    return ashlar_soft_mem_host_alloc(ptr, bytes, flags);
+}
+
 static void every_device_may_use_it(void) {
     REQUIRE(set_up("") && set_up_other());
+    const ashlar_driver_table table = driver->table;
+    driver->table.mem_host_alloc = note_flags;
+    flags_seen = 0;
     char *from = take(1000), *to = take(1000);
     memset(from, 7, 1000);
     CHECK(ashlar_copy_to_device(other, there, from, 1000, stream) == ASHLAR_OK);
     CHECK(ashlar_copy_to_host(other, to, there, 1000, stream) == ASHLAR_OK);
     CHECK(ashlar_stream_synchronize(other, stream) == ASHLAR_OK);
     CHECK(to[0] == 7 && to[999] == 7);
+    CHECK(flags_seen == CU_HOST_PORTABLE);
+    driver->table = table;
     give(from);
     give(to);
     tear_down();
@@ -167,7 +179,9 @@ static void a_device_that_nobody_uses_is_left_alone(void) {
         REQUIRE(set_up("") && (!is_used || set_up_other()));
         give(take(PIECE_MIB * MIB));
         const size_t waits = WAITS(), retains = CALLS(primary_ctx_retain);
+        const size_t releases = CALLS(primary_ctx_release);
         give(take(PIECE_MIB * MIB));
+        CHECK_ZU(CALLS(primary_ctx_release) - releases, CALLS(primary_ctx_retain) - retains);
         CHECK_ZU(WAITS() - waits, is_used ? 2 : 1);
         CHECK_ZU(CALLS(primary_ctx_retain) - retains, is_used ? 2 : 1);
         tear_down();
@@ -263,6 +277,23 @@ static void *work(void *arg) {
     return NULL;
 }
 
+static void a_wrong_free_is_not_left_to_cuda(void) {
+    char foreign = 0;
+    cu_result result = CU_UNKNOWN;
+    REQUIRE(set_up(""));
+    char *block = take(1000);
+    CHECK(!ashlar_frees_answer_host(&foreign, &result));
+    CHECK(ashlar_frees_answer_host(block + 512, &result) && result == CU_INVALID_VALUE);
+    CHECK(ashlar_frees_answer_host(block + PIECE_MIB * MIB - 1, &result));
+    CHECK(!ashlar_frees_answer_host(block + PIECE_MIB * MIB, &result));
+    CHECK(ashlar_frees_answer_host(block, &result) && result == CU_SUCCESS);
+    CHECK(ashlar_frees_answer_host(block, &result) && result == CU_INVALID_VALUE);
+    CHECK(ashlar_frees_give_back(frees));
+    CHECK(!ashlar_frees_answer_host(block, &result)); /* nothing of ours is there */
+    tear_down();
+    CHECK(!ashlar_frees_answer_host(block, &result));
+}
+
 static void threads_share_it(void) {
     pthread_t threads[THREADS];
     unsigned char marks[THREADS];
@@ -289,6 +320,7 @@ int main(void) {
     RUN(options_for_device_memory_are_not_for_it);
     RUN(more_than_the_machine_has_is_refused);
     RUN(a_driver_call_that_fails_anywhere_loses_nothing);
+    RUN(a_wrong_free_is_not_left_to_cuda);
     RUN(threads_share_it);
     return check_report();
 }

@@ -3,6 +3,7 @@
 
 cudaError_t plain_malloc(void **ptr, size_t bytes);
 cudaError_t plain_free(void *ptr);
+cudaError_t plain_free_host(void *ptr);
 
 cudaError_t plain_malloc(void **ptr, size_t bytes) {
     return cudaMalloc(ptr, bytes);
@@ -10,4 +11,8 @@ cudaError_t plain_malloc(void **ptr, size_t bytes) {
 
 cudaError_t plain_free(void *ptr) {
     return cudaFree(ptr);
+}
+
+cudaError_t plain_free_host(void *ptr) {
+    return cudaFreeHost(ptr);
 }
