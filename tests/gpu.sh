@@ -67,8 +67,9 @@ mkdir -p "$out" || exit 1
 
 # --- what is said of a step ----------------------------------------------------------------------
 
-say() { # STEP WORDS; which may be kept, so that no folder of this machine is named
-    printf '%s\n' "$1: $2" | sed "s|$build|BUILD|g; s|$here/||g" | tee -a "$logs/ran.txt"
+say() { # STEP WORDS, which may be kept
+    printf '%s\n' "$1: $2" | "$here/bench/without_paths.sh" "$build" "$here" |
+        tee -a "$logs/ran.txt"
 }
 
 # The last line of a step's output says how it went.
