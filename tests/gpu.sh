@@ -101,7 +101,7 @@ step() { # STEP COMMAND...
 
 # The command has a process group of its own, which the terminal's signals do not reach.
 job=''
-trap '[ -z "$job" ] || kill "$job" 2>/dev/null; exit 1' HUP INT TERM
+trap '[ -z "$job" ] || { kill "$job" && wait "$job"; }; exit 1' HUP INT TERM
 
 for_at_most() { # SECONDS COMMAND...
     limit=$1

@@ -230,7 +230,7 @@ stops() {
     done
     kill -TERM "$script"
     wait "$script"
-    [ $? -eq 1 ] && tells 'tests: passed: 1 passed, 0 failed, 1 skipped' && sleep 0.2 &&
+    [ $? -eq 1 ] && tells 'tests: passed: 1 passed, 0 failed, 1 skipped' &&
         ! ps -eo args | grep -x 'sleep 61'
 }
 
@@ -373,6 +373,10 @@ check 'a_failing_case_is_a_failure' \
     "bad=echo 'not ok 1 - a'; echo 'ok 2 - b'; echo 1..2; exit 1"
 check 'a_crash_is_a_failure' tests_end_with 'FAILED: 2 passed, 1 failed, 1 skipped' \
     "bad=echo 'ok 1 - a'; echo 1..1; exit 139"
+check 'so_is_one_beside_a_failing_case' \
+    tests_end_with 'FAILED: 1 passed, 2 failed, 1 skipped' "bad=echo 'not ok 1 - a'; echo 1..1; exit 9"
+check 'a_test_may_skip_itself' tests_end_with 'passed: 1 passed, 0 failed, 2 skipped' \
+    "none=echo '1..0 # SKIP no'"
 check 'a_missing_plan_is_a_failure' tests_end_with 'FAILED: 2 passed, 1 failed, 1 skipped' \
     "bad=echo 'ok 1 - a'; echo 1..2"
 check 'a_test_without_cases_is_a_failure' \
