@@ -2,9 +2,9 @@
 
 NAME is the build's, LOG Meson's testlog.json, STATUS that of `meson test`, OUTPUT what it printed.
 What failed is shown. The three sums are printed, and added to the file TALLY as a line. What is a
-failure here is one in run_suite.py too. Stricter than Meson's own verdict: a program without a plan,
-or with another number of cases than planned, or that ends badly after its last case, has failed. So
-has a run that Meson itself calls bad, for a reason unknown here.
+failure here is one in run_suite.py too. Stricter than Meson's own verdict: a program without a
+plan, or with another number of cases than planned, or that ends badly after its last case, has
+failed. So has a run that Meson itself calls bad, for a reason unknown here.
 """
 
 import json
