@@ -83,7 +83,14 @@ is_refused() { # WANT PART-OF-THE-REASON
     tr -s '\n ' ' ' <"$scratch/why" | grep -F "$2" # CMake breaks lines
 }
 
+# Packages for those who build are made by this tag.
+is_for_development() {
+    DESTDIR=$scratch/devel meson install -C "$ASHLAR_BUILD" --no-rebuild --tags devel &&
+        [ "$(find "$scratch/devel" -name 'ashlar-config*.cmake' | wc -l)" -eq 2 ]
+}
+
 check 'install_succeeds' install_files
+check 'the_package_file_is_tagged' is_for_development
 has_pinned=$(find "$root" -name 'libashlar-pinned.so')
 check 'a_cmake_project_builds' builds 0.1 ashlar::ashlar user.c
 check 'it_is_linked_with_the_shared_library' is_dynamic
