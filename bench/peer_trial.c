@@ -43,12 +43,10 @@ static ashlar_status take(trial *t, ashlar_live_block *block, size_t bytes) {
     } else if (ashlar_live_set_insert(&t->live, block) != NULL) {
         wrong = "a block that shares bytes with one that is in use";
     }
-    if (wrong != NULL) {
-        block->bytes = 0;
-        return ashlar_fail(ASHLAR_EINVAL, "--peer: %.80s: asked for %zu bytes it returned %s",
-                           t->text, bytes, wrong);
-    }
-    return ASHLAR_OK;
+    return wrong == NULL
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EINVAL, "--peer: %.200s: asked for %zu bytes it returned %s",
+                             t->text, bytes, wrong);
 }
 
 static void give(trial *t, ashlar_live_block *block) {
@@ -130,14 +128,14 @@ static ashlar_status judge(const char *text, const verdict *said, bool has_said,
                                          : ashlar_fail(said->status, "%s", said->detail);
     }
     if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM) {
-        return ashlar_fail(ASHLAR_EINVAL, "--peer: %.80s: it did not end within %d s when tried",
+        return ashlar_fail(ASHLAR_EINVAL, "--peer: %.200s: it did not end within %d s when tried",
                            text, (int)SECONDS);
     }
     if (WIFSIGNALED(how)) {
-        return ashlar_fail(ASHLAR_EINVAL, "--peer: %.80s: it crashed when tried (signal %d, %s)",
+        return ashlar_fail(ASHLAR_EINVAL, "--peer: %.200s: it crashed when tried (signal %d, %s)",
                            text, WTERMSIG(how), strsignal(WTERMSIG(how)));
     }
-    return ashlar_fail(ASHLAR_EINVAL, "--peer: %.80s: it ended the process when tried (status %d)",
+    return ashlar_fail(ASHLAR_EINVAL, "--peer: %.200s: it ended the process when tried (status %d)",
                        text, WEXITSTATUS(how));
 }
 
@@ -145,7 +143,7 @@ ashlar_status ashlar_peer_trial(const char *text, const char *device) {
     int ends[2], how = 0;
     verdict said;
     if (pipe(ends) != 0) {
-        return ashlar_fail(ASHLAR_EIO, "--peer: %.80s: no pipe to try it with", text);
+        return ashlar_fail(ASHLAR_EIO, "--peer: %.200s: no pipe to try it with", text);
     }
     const pid_t child = fork();
     if (child == 0) {
@@ -156,7 +154,7 @@ ashlar_status ashlar_peer_trial(const char *text, const char *device) {
     const bool has_said = child > 0 && read(ends[0], &said, sizeof said) == (ssize_t)sizeof said;
     (void)close(ends[0]);
     if (child < 0 || waitpid(child, &how, 0) != child) {
-        return ashlar_fail(ASHLAR_EIO, "--peer: %.80s: no process to try it in", text);
+        return ashlar_fail(ASHLAR_EIO, "--peer: %.200s: no process to try it in", text);
     }
     return judge(text, &said, has_said, how);
 }

@@ -32,11 +32,19 @@ static void check_refused(const char *name, const char *word) {
     CHECK(waitpid(-1, NULL, WNOHANG) == -1); /* no child is left */
 }
 
+/* The least number that a file could be opened with. */
+static int next_file(void) {
+    const int file = dup(0);
+    CHECK(file > 0 && close(file) == 0);
+    return file;
+}
+
 static void a_good_one_passes_and_is_not_loaded(void) {
+    const int before = next_file();
     CHECK(ashlar_peer_trial(path_of("stone.so"), "soft") == ASHLAR_OK);
     CHECK(ashlar_peer_trial(path_of("half.so:half_take,half_give"), "soft") == ASHLAR_OK);
     CHECK(ashlar_peer_loaded(0) == NULL);
-    CHECK(dup(0) < 10); /* no end of a pipe is left */
+    CHECK(next_file() == before); /* no end of a pipe is left */
 }
 
 static void what_cannot_be_loaded_is_told_as_by_loading(void) {
@@ -47,6 +55,7 @@ static void what_cannot_be_loaded_is_told_as_by_loading(void) {
 static void blocks_that_are_none_are_found(void) {
     check_refused("bad.so:none_take,give", "bytes it returned NULL");
     check_refused("bad.so:late_take,give", "bytes it returned NULL");
+    CHECK_HAS(ashlar_error_detail(), path_of("bad.so"));
     check_refused("bad.so:odd_take,give", "not aligned to 16 bytes");
     check_refused("bad.so:same_take,give", "shares bytes with one that is in use");
 }
