@@ -5,8 +5,10 @@
 #
 # usage: bench/all.sh PROGRAM [--smoke] [--device NAME] [--peer FILE.so]... [--out FOLDER]
 #
-# The folder is bench/results/DATE-MACHINE, and of a smoke run build/bench-smoke. The status is 1
-# where a group could not be measured; the others are measured all the same.
+# The folder is bench/results/DATE-MACHINE, and of a smoke run build/bench-smoke. What was measured
+# comes there at the end, all at once, so that an interrupted run leaves what is there as it is. Of
+# the folder's other files none is touched. The status is 1 where a group could not be measured; the
+# others are measured all the same.
 
 set -u
 
@@ -50,8 +52,9 @@ while [ "$left" -gt 0 ]; do
 done
 
 scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-trap 'exit 1' HUP INT TERM
+made=$scratch/made new=''
+trap 'rm -rf "$scratch"; [ -z "$new" ] || rmdir "$new" 2>/dev/null' EXIT
+trap 'echo "all.sh: stopped; nothing was written" >&2; exit 1' HUP INT TERM
 
 # "AMD EPYC 9B14" is "amd-epyc-9b14".
 slug() {
@@ -59,42 +62,53 @@ slug() {
 }
 
 member() { # NAME, of machine.json
-    sed -n "s/^  \"$1\": \"\\(.*\\)\",*\$/\\1/p" "$scratch/machine.json"
+    sed -n "s/^  \"$1\": \"\\(.*\\)\",*\$/\\1/p" "$made/machine.json"
 }
 
 # A CUDA device names the machine, else the processor does.
 name_folder() {
     name=$(member processor)
     [ -z "$(member driver)" ] || name=$(member device)
+    [ -n "$name" ] || name=$(uname -m)
     printf '%s-%s' "$(member date)" "$(printf '%s' "$name" | slug)"
 }
 
-commit=$(git -C "$here" describe --always --dirty --abbrev=9 2>/dev/null)
+# A bad word or peer ends it here, and not when the other groups have been measured.
+[ $# -eq 0 ] ||
+    "$program" alloc --pairs 1 --subject floor ${device:+--device "$device"} "$@" || exit
+
+commit=''
+[ ! -e "$here/.git" ] || commit=$(git -C "$here" describe --always --dirty --abbrev=9 2>/dev/null)
+mkdir "$made" || exit 1
 "$program" machine ${smoke:+"$smoke"} ${device:+--device "$device"} ${commit:+--commit "$commit"} \
-    --json "$scratch/machine.json" || exit
+    --json "$made/machine.json" || exit
 if [ -z "$out" ]; then
     out=$here/build/bench-smoke
     [ -n "$smoke" ] || out=$here/bench/results/$(name_folder)
 fi
-mkdir -p "$out" && cp "$scratch/machine.json" "$out/machine.json" || exit 1
-rm -f "$out/ran.txt"
+[ -d "$out" ] || new=$out
+mkdir -p "$out" || exit 1
+if [ ! -w "$out" ]; then
+    echo "all.sh: $out cannot be written" >&2
+    exit 1
+fi
 
 # The table goes to the terminal and, for the report, into a file.
 measure() { # GROUP [OPTION...]
     group=$1
     shift
     printf '\n== %s ==\n' "$group"
-    rm -f "$out/$group.json" "$out/$group.txt" "$out/$group.svg"
     {
         "$program" "$group" ${smoke:+"$smoke"} ${device:+--device "$device"} "$@" \
-            --json "$out/$group.json" 2>"$scratch/stderr"
+            --json "$made/$group.json" 2>"$scratch/stderr"
         echo $? >"$scratch/status"
-    } | tee "$out/$group.txt"
+    } | tee "$made/$group.txt" || exit
     cat "$scratch/stderr" >&2
     if [ "$(cat "$scratch/status")" -ne 0 ]; then
         failed=1
-        echo "$group: could not: $(tail -n 1 "$scratch/stderr")" >>"$out/ran.txt"
-        rm -f "$out/$group.txt"
+        printf '%s: could not: %s\n' "$group" "$(tail -n 1 "$scratch/stderr")" |
+            "$here/bench/without_paths.sh" "$here" >>"$made/ran.txt"
+        rm -f "$made/$group.txt" "$made/$group.json"
     fi
 }
 
@@ -107,6 +121,16 @@ for group in $groups; do
     esac
 done
 
-"$program" report "$out" || exit
+"$program" report "$made" || exit
+if ! cp -R "$made" "$out/.new.$$"; then
+    rm -rf "$out/.new.$$"
+    exit 1
+fi
+trap '' HUP INT TERM # a moment in which the folder holds neither the old files nor all of the new
+for group in $groups; do
+    rm -f "$out/$group.json" "$out/$group.txt" "$out/$group.svg"
+done
+rm -f "$out/ran.txt"
+mv "$out/.new.$$"/* "$out" && rmdir "$out/.new.$$" || exit 1
 printf '\nresults, charts and a page: %s\n' "$out"
 exit "$failed"

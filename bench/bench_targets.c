@@ -39,9 +39,9 @@ static const target replay_cost = {
 static const target replay_hit = {
     "instructions replayed / cache's", INSTRUCTIONS, "plan", "ashlar", AT_MOST, 1.0};
 static const target planned_tight = {
-    "reserved / peak live", RESERVED_OVER_LIVE, "plan", NULL, AT_MOST, 1.02};
+    "plan's reserved / peak live", RESERVED_OVER_LIVE, "plan", NULL, AT_MOST, 1.02};
 static const target planned_calls = {
-    "driver calls after the first step", DRIVER_CALLS, "plan", NULL, AT_MOST, 0};
+    "driver calls of the plan's steps", DRIVER_CALLS, "plan", NULL, AT_MOST, 0};
 
 static double figure_of(const ashlar_bench_row *row, figure_kind figure) {
     switch (figure) {

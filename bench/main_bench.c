@@ -10,6 +10,7 @@
 #include "host.h"
 #include "main_results.h"
 #include "peer_loaded.h"
+#include "peer_trial.h"
 #include "program.h"
 
 static const char program[] = "ashlar-bench";
@@ -96,13 +97,17 @@ static void print_help(const ashlar_option *options) {
         "The targets at the end do not change the exit status. The software device has 64 GiB\n"
         "here unless ASHLAR_SOFT says otherwise.\n\n"
         "--peer FILE.so: a subject named as the file. It exports, with C's names, what PyTorch's\n"
-        "pluggable allocators do (other names: --peer FILE.so:ALLOC,FREE):\n"
+        "pluggable allocators do:\n"
         "    void *alloc(size_t bytes, int device, cudaStream_t stream);\n"
         "    void free(void *ptr, size_t bytes, int device, cudaStream_t stream);\n"
-        "Several threads call them at once where a list has several. On the software device the\n"
-        "stream is not CUDA's, so that an object that calls CUDA is for --device cuda. It keeps\n"
-        "what it has cached from list to list; every other subject begins anew. cuda_async is\n"
-        "what cudaMallocAsync calls, and only there on a CUDA device.\n\n"
+        "Functions of other names are told by --peer FILE.so:ALLOC,FREE (one that includes\n"
+        "stdlib.h, as cuda_runtime.h does, cannot have another free). Blocks are aligned to 16\n"
+        "bytes, NULL where there is none; `free` gets what `alloc` got. Several threads call\n"
+        "them at once where a list has several. The object is tried first, in a process of its\n"
+        "own: one that crashes or hands out what is in use is refused. On the software device\n"
+        "the stream is not CUDA's, so that an object that calls CUDA is for --device cuda. It\n"
+        "keeps what it has cached from list to list; every other subject begins anew.\n"
+        "cuda_async is what cudaMallocAsync calls, and only there on a CUDA device.\n\n"
         "arena: adamw, zero, norm, flatten, replicate and checkpoint of CASE[/OPERATION] in one\n"
         "range, tensor by tensor and in lists of 36, beside a copy of the same bytes by a loop "
         "(or\n"
@@ -320,11 +325,14 @@ static ashlar_status run_command(const command *c) {
     return status;
 }
 
-/* Before anything else asks which subjects there are. */
+/* Before anything else asks which subjects there are, or opens a device. */
 static ashlar_status load_peers(const command *c) {
     ashlar_status status = ASHLAR_OK;
     if (c->peers.count > 0 && c->counts_instructions) {
         return ashlar_fail(ASHLAR_EINVAL, "--instructions: not of peers; leave out --peer");
+    }
+    for (size_t i = 0; i < c->peers.count && status == ASHLAR_OK; i++) {
+        status = ashlar_peer_trial(c->peers.items[i], c->device);
     }
     for (size_t i = 0; i < c->peers.count && status == ASHLAR_OK; i++) {
         status = ashlar_peer_load(c->peers.items[i]);
@@ -344,9 +352,7 @@ static int run_words(command *c, const ashlar_option *options, int argc, char **
     (void)setenv("ASHLAR_SOFT", needs_little ? soft_for_pairs : soft_for_lists, 0);
     ashlar_status status = load_peers(c);
     if (status == ASHLAR_OK) {
-        status = c->is_of_arenas ? run_arenas(c)
-                 : c->is_of_rnns ? run_rnns(c)
-                                 : run_command(c);
+        status = c->is_of_arenas ? run_arenas(c) : c->is_of_rnns ? run_rnns(c) : run_command(c);
     }
     return status == ASHLAR_OK
                ? 0

@@ -15,6 +15,9 @@ typedef void (*free_fn)(void *ptr, size_t bytes, int device, ashlar_stream strea
 
 enum { NAME_BYTES = 32 };
 
+static const char name_letters[] =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.";
+
 typedef struct library {
     char name[NAME_BYTES];
     alloc_fn alloc;
@@ -100,17 +103,17 @@ static ashlar_status take_apart(const char *text, spec *out) {
                                  text, NAME_BYTES - 1);
 }
 
-/* "dir/libNAME.so.1" has the name NAME. */
+/* "dir/libNAME.so.1" has the name NAME, which goes into tables, charts and pages as it is. */
 static ashlar_status take_name(const char *path, char name[static NAME_BYTES]) {
     const char *slash = strrchr(path, '/');
     const char *begin = slash != NULL ? slash + 1 : path;
     begin += strncmp(begin, "lib", 3) == 0 ? 3 : 0;
     const char *suffix = strstr(begin, ".so");
     const char *end = suffix != NULL ? suffix : begin + strlen(begin);
-    if (!copy(begin, end, name, NAME_BYTES)) {
+    if (!copy(begin, end, name, NAME_BYTES) || name[strspn(name, name_letters)] != '\0') {
         return ashlar_fail(ASHLAR_EINVAL,
                            "--peer: %.80s: the file's name is the subject's; give it one of 1 to "
-                           "%d letters, and .so",
+                           "%d letters, digits, '_', '-', '+' and '.', and .so",
                            path, NAME_BYTES - 1);
     }
     return ashlar_peer_find(name) == NULL

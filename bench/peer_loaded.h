@@ -7,10 +7,15 @@
  *     void *alloc(size_t bytes, int device, cudaStream_t stream);
  *     void free(void *ptr, size_t bytes, int device, cudaStream_t stream);
  *
- * `alloc` returns NULL where it has no block. `device` is the device's number. `free` gets what was
- * asked for, and the stream that it was asked for on. The device's context is current on the
- * calling thread. Both are called from several threads at once where a list runs on several. On
- * the software device `stream` is one of its own: an object that calls CUDA is for --device cuda.
+ * `alloc` returns a block that is aligned to 16 bytes at least, or NULL where it has none. `device`
+ * is the device's number. `free` gets what was asked for, and the stream that it was asked for on.
+ * The device's context is current on the calling thread. Both are called from several threads at
+ * once where a list runs on several. On the software device `stream` is one of its own: an object
+ * that calls CUDA is for --device cuda.
+ *
+ * A C file that includes stdlib.h, as cuda_runtime.h does, cannot define another free(); its
+ * functions may have any names. malloc() is the process's: where ashlar-bench was built with
+ * jemalloc, that one.
  *
  * What the object has cached stays from one list to the next, since nothing in these two functions
  * tells it to begin anew; every other subject begins anew with each list.
@@ -27,8 +32,9 @@
  * text     FILE, or FILE:ALLOC,FREE where the functions have other names
  *
  * Threads: one at a time, and none may ask for peers.
- * Errors:  ASHLAR_EINVAL: no such file, not a shared object, no such function, a name that a
- *          subject has, more than ASHLAR_PEERS_LOADED_MAX. Nothing is added then.
+ * Errors:  ASHLAR_EINVAL: no such file, not a shared object, no such function, a name that is no
+ *          subject's, or is one's already; more than ASHLAR_PEERS_LOADED_MAX. Nothing is added
+ * then.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_peer_load(const char *text);
 

@@ -9,11 +9,7 @@
  * sliding window: each begins `stride` steps after the one before, and the last ends at the end of
  * its sequence.
  *
- *     epoch    a seeded permutation of all pieces; epochs follow each other without a break
- *     window   the next `window` * `batch` pieces of that supply, sorted by length and cut into
- *              batches, which are handed out in seeded random order
- *
- * So the lengths within a batch are similar, and those of successive batches differ.
+ * The pieces are the items of a supply (supply.h), each as long as it has steps.
  *
  * Threads: one at a time per batcher.
  */
@@ -31,7 +27,6 @@
 enum {
     ASHLAR_BATCHER_MARK = 0,      /* the symbol at both ends of a record */
     ASHLAR_BATCHER_SYMBOLS = 256, /* size of the vocabulary */
-    ASHLAR_BATCHER_WINDOW = 16,   /* the usual number of batches per window */
 };
 
 typedef struct ashlar_batcher ashlar_batcher;
@@ -39,7 +34,7 @@ typedef struct ashlar_batcher ashlar_batcher;
 typedef struct ashlar_batcher_config {
     size_t batch;     /* B, sequences per batch, 1.. */
     size_t max_steps; /* longest piece, 1.. */
-    size_t window;    /* batches per window, 1..; 0: ASHLAR_BATCHER_WINDOW */
+    size_t window;    /* batches per window, 1..; 0: ASHLAR_SUPPLY_WINDOW */
     uint64_t seed;
     size_t stride; /* steps from a piece's beginning to the next one's, 1 .. max_steps; 0: the
                       same as max_steps, pieces do not overlap */

@@ -5,9 +5,10 @@
 #
 # usage: tests/gpu.sh BUILD [--smoke] [--out FOLDER]
 #
-# Each step leaves a line in FOLDER/ran.txt (passed, failed, or could not and why), and all of its
-# output in BUILD/gpu/. FOLDER is bench/results/DATE-GPU. Nothing is fetched from anywhere. Status: 0,
-# 1 where something failed, 77 where there is no GPU; what could not be run is no failure.
+# Each step leaves a line in FOLDER/ran.txt when it ends (passed, failed, or could not and why), and
+# all of its output in BUILD/gpu/; one that hangs is ended. FOLDER is bench/results/DATE-GPU.
+# Nothing is fetched from anywhere. Status: 0, 1 where something failed, 77 where there is no GPU;
+# what could not be run is no failure.
 
 set -u
 
@@ -37,6 +38,7 @@ done
 bench=$build/bench/ashlar-bench
 logs=$build/gpu
 failed=0
+case_s=120 torch_s=900 bench_s=1800 # so long a step, or a case of one, may go on
 unset ASHLAR_DEVICE ASHLAR_CONF
 
 has() {
@@ -64,11 +66,15 @@ if [ -z "$out" ]; then
     [ -z "$smoke" ] || out=$build/gpu/results
 fi
 mkdir -p "$out" || exit 1
+rm -f "$logs/ran.txt" "$out/ran.txt" "$out/torch.json" # of an earlier run
+cp "$logs/machine.json" "$out/machine.json" || exit 1
 
 # --- what is said of a step ----------------------------------------------------------------------
 
-say() { # STEP WORDS; which may be kept, so that no folder of this machine is named
-    printf '%s\n' "$1: $2" | sed "s|$build|BUILD|g; s|$here/||g" | tee -a "$logs/ran.txt"
+say() { # STEP WORDS, which may be kept
+    printf '%s\n' "$1: $2" | "$here/bench/without_paths.sh" "$build" "$here" |
+        tee -a "$logs/ran.txt"
+    cp "$logs/ran.txt" "$out/ran.txt"
 }
 
 # The last line of a step's output says how it went.
@@ -93,6 +99,22 @@ step() { # STEP COMMAND...
     end_step "$name" $?
 }
 
+# The command has a process group of its own, which the terminal's signals do not reach.
+job=''
+trap '[ -z "$job" ] || { kill "$job" && wait "$job"; }; exit 1' HUP INT TERM
+
+for_at_most() { # SECONDS COMMAND...
+    limit=$1
+    shift
+    timeout -k 10 "$limit" "$@" &
+    job=$!
+    wait "$job"
+    ended=$?
+    job=''
+    [ "$ended" -ne 124 ] || echo "it took more than $limit s"
+    return "$ended"
+}
+
 cannot() { # WORDS: the end of a step that has nothing to run
     echo "$*"
     return 77
@@ -108,31 +130,43 @@ suite() {
     return "$status"
 }
 
-# A program that knows nothing of ashlar, with NVIDIA's own runtime, alone and with the preload. What
-# it does alone is what it has to do; if that fails, the case says nothing.
+# A program that knows nothing of ashlar, with NVIDIA's own runtime, alone and with the preload.
+# What it does alone is what it has to do; if that fails, the case says nothing.
 preload_cases() { # PROGRAM...
     ran=0 bad=0 odd=''
     for what in loop threads race capture reset fork-before leave; do
-        if ! "$@" "$what"; then
+        if ! for_at_most "$case_s" "$@" "$what"; then
             odd="$odd $what"
             continue
         fi
         ran=$((ran + 1))
-        if ! ASHLAR_PRELOAD=report LD_PRELOAD=$preload "$@" "$what"; then
+        if ! for_at_most "$case_s" env ASHLAR_PRELOAD=report LD_PRELOAD="$preload" "$@" "$what" \
+            2>"$logs/said" || ! is_served "$what"; then
             echo "$what fails with the preload"
             bad=$((bad + 1))
         fi
+        cat "$logs/said"
     done
     [ "$ran" -gt 0 ] || cannot 'without the preload, too, every case fails' || return
     echo "$ran cases, $bad failed${odd:+; alone too fail:$odd}"
     [ "$bad" -eq 0 ]
 }
 
+# A preload that is not there, or that hands all on, would let every case pass. Of the loop's
+# allocations it tells that only the first few took memory from the driver.
+is_served() { # CASE
+    [ "$1" != loop ] ||
+        grep -q '^ashlar-preload: [1-9][0-9]* allocations, [1-9] of them .*; 0 went to' \
+            "$logs/said" || cannot 'the loop was not served from the cache'
+}
+
 # The runtime's own folder is told to the program, since it need not be known to the loader.
 compile() { # SOURCE NVCC-OPTION...
+    has nvcc || cannot 'there is no nvcc to compile a CUDA program with' || return
     root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
     nvcc -o "$program" "$@" "$sources/program.c" -I"$here/include" -I"$here/allocator" \
-        -Xcompiler -pthread -Xlinker -rpath -Xlinker "$root/lib64" -ldl
+        -Xcompiler -pthread -Xlinker -rpath -Xlinker "$root/lib64:$root/lib" -ldl ||
+        cannot 'nvcc does not compile a CUDA program here'
 }
 
 drop_in() { # shared|static|procs|names: the runtime, or the driver by either way
@@ -141,13 +175,14 @@ drop_in() { # shared|static|procs|names: the runtime, or the driver by either wa
     program=$logs/program_$1
     [ -f "$preload" ] || cannot 'this build has no libashlar-preload.so' || return
     [ -f "$sources/program.c" ] || cannot 'tests/preload is not there' || return
-    has nvcc || cannot 'there is no nvcc to compile a CUDA program with' || return
     case $1 in
     shared | static)
         compile "$sources/program_runtime.c" -cudart "$1" && preload_cases "$program"
         ;;
     *)
-        compile "$sources/program_driver.c" && preload_cases "$program" "$1"
+        program=$build/tests/preload/program_driver # which needs no runtime and so no nvcc
+        [ -x "$program" ] || cannot 'this build has no tests/preload/program_driver' || return
+        preload_cases "$program" "$1"
         ;;
     esac
 }
@@ -158,12 +193,14 @@ pytorch() {
     [ -z "$smoke" ] || steps=20
     [ -f "$library" ] || cannot 'this build has no libashlar-torch.so' || return
     has python3 || cannot 'there is no python3' || return
-    python3 "$here/tests/torch_lstm.py" "$library" "$out/torch.json" "$steps"
+    for_at_most "$torch_s" python3 "$here/tests/torch_lstm.py" "$library" "$out/torch.json" "$steps"
 }
 
 # Some groups are measured on the CPU only, and say so; that is no failure.
 benchmarks() {
-    "$here/bench/all.sh" "$bench" ${smoke:+"$smoke"} --device cuda --out "$out"
+    rm -f "$out/ran.txt" "$out/alloc.svg"
+    for_at_most "$bench_s" "$here/bench/all.sh" "$bench" ${smoke:+"$smoke"} --device cuda \
+        --out "$out"
     if [ ! -e "$out/alloc.svg" ]; then
         echo 'the allocators could not be measured'
         return 1
@@ -172,7 +209,6 @@ benchmarks() {
     echo 'tables, charts and a page'
 }
 
-: >"$logs/ran.txt"
 step tests suite
 for kind in shared static procs names; do
     step "preload_$kind" drop_in "$kind"
@@ -180,7 +216,6 @@ done
 step pytorch pytorch
 step benchmarks benchmarks
 
-cp "$logs/ran.txt" "$out/ran.txt"
 "$bench" report "$out" || failed=1
 printf '\nresults: %s (all output: %s)\n' "$out" "$logs"
 exit "$failed"

@@ -1,16 +1,14 @@
 /*
  * peer_half.c - a shared object for ashlar-bench's --peer that has `alloc`, and no `free`; but two
- * functions of other names, which do nothing.
+ * functions of other names, which do what they should.
  */
-#include <stddef.h>
+#include <stdlib.h>
 
 #include <ashlar/export.h>
 
 ASHLAR_API void *alloc(size_t bytes, int device, void *stream);
 ASHLAR_API void *half_take(size_t bytes, int device, void *stream);
 ASHLAR_API void half_give(void *ptr, size_t bytes, int device, void *stream);
-
-static char block;
 
 void *alloc(size_t bytes, int device, void *stream) {
     (void)bytes;
@@ -20,15 +18,14 @@ void *alloc(size_t bytes, int device, void *stream) {
 }
 
 void *half_take(size_t bytes, int device, void *stream) {
-    (void)bytes;
     (void)device;
     (void)stream;
-    return &block;
+    return malloc(bytes);
 }
 
 void half_give(void *ptr, size_t bytes, int device, void *stream) {
-    (void)ptr;
     (void)bytes;
     (void)device;
     (void)stream;
+    free(ptr);
 }

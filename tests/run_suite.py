@@ -7,9 +7,10 @@ failed, 77 where none ran or all were skipped.
 
 import json
 import os
-import re
 import subprocess
 import sys
+
+from count_cases import judge
 
 
 def read(build, name):
@@ -39,43 +40,23 @@ def find_tests(build, suite):
 
 
 def run(test):
-    """Its status (None: it took too long) and its output."""
+    """Its status, its output, and by what it was ended if not by itself."""
     try:
         done = subprocess.run(test["cmd"], env={**os.environ, **test["env"]}, cwd=test["workdir"],
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=test["timeout"] or None)
-        return done.returncode, done.stdout.decode(errors="replace")
+        return done.returncode, done.stdout.decode(errors="replace"), ""
     except subprocess.TimeoutExpired as late:
-        return None, (late.stdout or b"").decode(errors="replace")
+        return None, (late.stdout or b"").decode(errors="replace"), "timeout"
     except OSError as error:
-        return 127, str(error)
-
-
-def judge(status, output):
-    """Cases that passed, failed and were skipped, and why it is bad although no case says so."""
-    cases = re.findall(r"^(ok|not ok)\b(.*)$", output, re.M)
-    plan = re.findall(r"^1\.\.(\d+)", output, re.M)
-    bad = sum(verdict == "not ok" for verdict, _ in cases)
-    skipped = sum(verdict == "ok" and "# skip" in rest.lower() for verdict, rest in cases)
-    why = ""
-    if status == 77 and not cases:
-        return 0, 0, 1, ""
-    if status is None:
-        why = "took too long"
-    elif status != 0 and not bad:
-        why = "ended with status %d" % status
-    elif not cases:
-        why = "printed no test case"
-    elif plan != [str(len(cases))]:
-        why = "ran %d cases, which is not its plan" % len(cases)
-    return len(cases) - bad - skipped, bad + bool(why), skipped, why
+        return 127, str(error), ""
 
 
 def main(build, suite):
     total = [0, 0, 0]
     for test in find_tests(os.path.abspath(build), suite):
-        status, output = run(test)
-        *counts, why = judge(status, output)
+        status, output, stopped = run(test)
+        *counts, why = judge(status, output, stopped)
         total = [a + b for a, b in zip(total, counts)]
         print("%s: %d passed, %d failed, %d skipped%s" %
               (test["name"], *counts, why and ": " + why), flush=True)

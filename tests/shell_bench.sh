@@ -100,6 +100,10 @@ refuses_what_is_no_peer() {
         complain 'twice' || return
     is_usage_error --peer alloc --instructions --peer "$peers/stone.so" ||
         complain 'instructions' || return
+    bad=$peers/bad.so
+    is_usage_error aligned alloc --peer "$bad:odd_take,give" || complain 'no block' || return
+    is_usage_error signal alloc --peer "$peers/stone.so" --peer "$bad:late_take,crash_give" ||
+        complain 'a crash' || return
     is_usage_error --workload arena --peer "$peers/stone.so" || complain 'an arena'
 }
 

@@ -63,19 +63,64 @@ report_is_deterministic() {
     "$bench" report "$scratch/again" && diff -r "$folder" "$scratch/again"
 }
 
-# A program that cannot measure one group: the others are there, and the page says what is not.
-cat >"$scratch/partly" <<END
+# A program that measures little, and of arenas does WORDS instead.
+stand_in() { # NAME WORDS
+    cat >"$scratch/$1" <<END
 #!/bin/sh
-[ "\$1" = arena ] && echo 'ashlar-bench: no stones' >&2 && exit 1
+case \$1 in
+arena) $2 ;;
+alloc) [ "\$2" = --pairs ] || set -- "\$@" --workload random ;;
+plan) set -- "\$@" --workload rnn_step/1 ;;
+rnn) set -- "\$@" --workload lstm_T20_B8_H64_L2 ;;
+esac
 exec "$bench" "\$@"
 END
-chmod +x "$scratch/partly"
+    chmod +x "$scratch/$1"
+}
 
+# The others are there, and the page says what is not, without the places of this machine.
 measures_what_it_can() {
-    "$all" "$scratch/partly" --out="$scratch/part" --smoke --device soft >/dev/null 2>"$scratch/stderr"
+    stand_in partly "echo 'ashlar-bench: $scratch/no stones in $ASHLAR_SOURCE/a/b' >&2; exit 1"
+    "$all" "$scratch/partly" --out="$scratch/part" --smoke --device soft >/dev/null \
+        2>"$scratch/stderr"
     [ $? -eq 1 ] && grep -q 'no stones' "$scratch/stderr" && [ -e "$scratch/part/plan.svg" ] &&
-        [ ! -e "$scratch/part/arena.txt" ] &&
-        grep -q '^arena: could not: ashlar-bench: no stones$' "$scratch/part/README.md"
+        [ ! -e "$scratch/part/arena.txt" ] && [ ! -e "$scratch/part/arena.json" ] &&
+        grep -qx 'arena: could not: ashlar-bench: no stones in a/b' "$scratch/part/README.md"
+}
+
+# What an earlier run left of a group is gone where that was not measured; the other files stay.
+replaces_an_earlier_run() {
+    cp -r "$folder" "$scratch/part" && echo '{}' >"$scratch/part/torch.json" &&
+        echo 'an older one' >"$scratch/part/ran.txt" || return
+    measures_what_it_can || return
+    [ -e "$scratch/part/torch.json" ] && [ ! -e "$scratch/part/arena.svg" ] &&
+        ! grep -q older "$scratch/part/ran.txt" && ! grep -q '| stone |' "$scratch/part/README.md"
+}
+
+# In the middle of a group.
+stops() { # FOLDER
+    rm -f "$scratch/at_arenas"
+    stand_in stuck ": >'$scratch/at_arenas'; exec sleep 60"
+    setsid "$all" "$scratch/stuck" --smoke --device soft --out "$1" >"$scratch/printed" \
+        2>"$scratch/stderr" &
+    group_leader=$!
+    while [ ! -e "$scratch/at_arenas" ]; do
+        kill -0 "$group_leader" || return
+        sleep 0.1
+    done
+    kill -TERM "-$group_leader"
+    wait "$group_leader"
+    [ $? -eq 1 ] && grep -q 'nothing was written' "$scratch/stderr"
+}
+
+writes_all_or_nothing() {
+    stops "$scratch/fresh" && [ ! -e "$scratch/fresh" ] || complain 'a new folder' || return
+    cp -r "$folder" "$scratch/older" && stops "$scratch/older" && diff -r "$folder" "$scratch/older"
+}
+
+refuses_a_bad_peer_first() {
+    ends_with 2 aligned "$all" "$bench" --smoke --device soft --out "$scratch/none" \
+        --peer "$ASHLAR_BUILD/tests/bad.so:odd_take,give" && [ ! -e "$scratch/none" ]
 }
 
 refuses_other_options() {
@@ -104,6 +149,9 @@ check 'the_machine_is_named' machine_is_named
 check 'nothing_names_a_path' nothing_names_a_path
 check 'the_same_files_make_the_same_page' report_is_deterministic
 check 'a_group_that_cannot_be_measured_is_told' measures_what_it_can
+check 'an_earlier_run_is_replaced' replaces_an_earlier_run
+check 'an_interrupted_run_writes_nothing' writes_all_or_nothing
+check 'a_bad_peer_is_refused_before_anything_is_measured' refuses_a_bad_peer_first
 check 'other_options_are_refused' refuses_other_options
 check 'without_its_device_it_measures_nothing' fails_without_its_device
 check 'machine_and_report_refuse_bad_words' refuses_bad_words

@@ -120,7 +120,10 @@ runs_what_it_can() {
         'pytorch: could not: this build has no libashlar-torch.so' \
         'arena: could not: arenas are for the CPU' \
         'benchmarks: passed: tables, charts and a page' || return
-    [ -e "$results/machine.json" ] && [ -e "$build/gpu/tests.log" ]
+    [ -e "$results/machine.json" ] && [ -e "$build/gpu/tests.log" ] || return
+    echo old >"$results/torch.json" && echo old >"$results/alloc.svg"
+    stand_in "$build/bench/ashlar-bench" "case \$1 in alloc) exit 1 ;; esac$bench_script"
+    gpu 1 && [ ! -e "$results/torch.json" ] || complain "an earlier run's file"
 }
 
 tests_end_with() { # LINE NAME=SCRIPT...
@@ -150,18 +153,26 @@ keeps_folders_to_itself() {
 
 # --- programs with the preload -------------------------------------------------------------------
 
-# nvcc's product: a program that does what it is told, badly where BAD says so.
-with_nvcc() { # BAD-ALONE BAD-WITH-PRELOAD
+# A program that does what it is told, badly where BAD says so; with the preload it tells REPORT.
+write_program() { # FILE BAD-ALONE BAD-WITH-PRELOAD REPORT
+    stand_in "$1" "[ \$# -eq 1 ] || shift
+[ -z \"\${LD_PRELOAD-}\" ] || echo 'ashlar-preload: $4' >&2
+case \$1\${LD_PRELOAD-} in $2) exit 1 ;; $3*/*) exit 1 ;; esac"
+}
+
+served='288 allocations, 3 of them took memory from the driver; 9 live; 0 went to the driver'
+
+# nvcc's product is such a program, and so is what the build has for the driver.
+with_nvcc() { # BAD-ALONE BAD-WITH-PRELOAD [REPORT]
     mkdir -p "$build/allocator/dropin"
     ln -s "$(find "$ASHLAR_BUILD" -name 'half.so')" "$build/allocator/dropin/libashlar-preload.so"
+    write_program "$build/tests/preload/program_driver" "$1" "$2" "${3-$served}"
     stand_in "$bin/nvcc" 'echo "$*" >>'"'$scratch/nvcc'"'
 while [ "$1" != -o ]; do shift; done
-printf "%s\n" "#!/bin/sh" "[ \$# -eq 1 ] || shift" "case \$1\$LD_PRELOAD in '"$1) exit 1 ;; $2*/*) exit 1 ;;"' esac" >"$2"
-chmod +x "$2"'
+cp '"'$build/tests/preload/program_driver'"' "$2"'
 }
 
 runs_programs_with_the_preload() {
-    [ -f "$ASHLAR_SOURCE/tests/preload/program.c" ] || return 77
     new_build
     with_nvcc none none
     gpu 0 || return
@@ -175,6 +186,52 @@ runs_programs_with_the_preload() {
     new_build
     with_nvcc '*' none
     gpu 0 && tells 'preload_shared: could not: without the preload, too, every case fails'
+}
+
+# One that is not there, that asks the driver each time, or that hands all on.
+finds_a_preload_that_serves_nothing() {
+    for report in '0 allocations, 0 of them none; 0 went to the driver' \
+        '288 allocations, 12 of them took memory from the driver; 9 live; 0 went to the driver' \
+        '288 allocations, 1 of them took memory from the driver; 9 live; 7 went to the driver'; do
+        new_build
+        with_nvcc none none "$report"
+        gpu 1 && tells 'preload_static: FAILED: 7 cases, 1 failed' || return
+    done
+}
+
+needs_a_compiler_that_compiles() {
+    new_build
+    with_nvcc none none
+    stand_in "$bin/nvcc" 'exit 1'
+    gpu 0 && tells 'preload_shared: could not: nvcc does not compile a CUDA program here' \
+        'preload_procs: passed: 7 cases, 0 failed'
+}
+
+# As though two minutes had gone by.
+ends_what_hangs() {
+    new_build
+    with_nvcc none none
+    stand_in "$bin/timeout" 'shift 3; case "$*" in env*" race") exit 124 ;; esac; exec "$@"'
+    gpu 1 && tells 'preload_shared: FAILED: 7 cases, 1 failed' &&
+        grep -x 'it took more than 120 s' "$build/gpu/preload_shared.log"
+}
+
+# What it ran is told, and nothing of it goes on.
+stops() {
+    new_build
+    with_nvcc none none
+    stand_in "$build/tests/preload/program_driver" ": >'$scratch/hangs'; exec sleep 61"
+    LD_LIBRARY_PATH=$driver "$ASHLAR_SOURCE/tests/gpu.sh" "$build" --out "$results" \
+        >/dev/null 2>&1 &
+    script=$!
+    while [ ! -e "$scratch/hangs" ]; do
+        kill -0 "$script" || return
+        sleep 0.1
+    done
+    kill -TERM "$script"
+    wait "$script"
+    [ $? -eq 1 ] && tells 'tests: passed: 1 passed, 0 failed, 1 skipped' &&
+        ! ps -eo args | grep -x 'sleep 61'
 }
 
 # --- PyTorch -------------------------------------------------------------------------------------
@@ -215,8 +272,8 @@ void ashlar_torch_reset(void) {}
 void ashlar_torch_memory_fraction(void) {}
 void ashlar_torch_base_alloc(void) {}
 END
-    ${CC:-cc} -shared -fPIC "-DGROWTH=${3:-0}" "$scratch/torch.c" -o "$build/allocator/dropin/libashlar-torch.so" ||
-        return
+    ${CC:-cc} -shared -fPIC "-DGROWTH=${3:-0}" "$scratch/torch.c" \
+        -o "$build/allocator/dropin/libashlar-torch.so" || return
     PYTHONPATH=$scratch/python gpu "$2"
 }
 
@@ -281,6 +338,12 @@ builds_offline() {
     env -i PATH="$bin" /bin/sh "$scratch/tree/run" gpu --smoke >"$scratch/stdout" || return
     [ "$(cat "$scratch/stdout")" = '<gpu><release><--smoke>' ] && [ ! -e "$scratch/asked" ] &&
         [ -e "$scratch/tree/build/release/ninja" ] || return
+    rm "$bin/pkg-config" # does without
+    env -i PATH="$bin" /bin/sh "$scratch/tree/run" gpu >"$scratch/stdout" || return
+    stand_in "$bin/ninja" 'exit 1'
+    env -i PATH="$bin" /bin/sh "$scratch/tree/run" gpu && return 1
+    stand_in "$scratch/tree/build/release/bench/ashlar-bench" 'exit 0' # the rest is not built
+    env -i PATH="$bin" /bin/sh "$scratch/tree/run" gpu || return
     ends_with 1 'meson --build' env -i PATH="$bin" NO_MESON=1 /bin/sh "$scratch/tree/run" gpu
 }
 
@@ -310,6 +373,10 @@ check 'a_failing_case_is_a_failure' \
     "bad=echo 'not ok 1 - a'; echo 'ok 2 - b'; echo 1..2; exit 1"
 check 'a_crash_is_a_failure' tests_end_with 'FAILED: 2 passed, 1 failed, 1 skipped' \
     "bad=echo 'ok 1 - a'; echo 1..1; exit 139"
+check 'so_is_one_beside_a_failing_case' \
+    tests_end_with 'FAILED: 1 passed, 2 failed, 1 skipped' "bad=echo 'not ok 1 - a'; echo 1..1; exit 9"
+check 'a_test_may_skip_itself' tests_end_with 'passed: 1 passed, 0 failed, 2 skipped' \
+    "none=echo '1..0 # SKIP no'"
 check 'a_missing_plan_is_a_failure' tests_end_with 'FAILED: 2 passed, 1 failed, 1 skipped' \
     "bad=echo 'ok 1 - a'; echo 1..2"
 check 'a_test_without_cases_is_a_failure' \
@@ -319,11 +386,11 @@ check 'a_test_that_takes_too_long_is_a_failure' \
 check 'status_77_is_a_skip' tests_end_with 'passed: 1 passed, 0 failed, 2 skipped' 'none=exit 77'
 check 'no_test_that_ran_is_told' skips_tests_that_all_skip
 check 'no_folder_is_named_in_results' keeps_folders_to_itself
-if [ -f "$ASHLAR_SOURCE/tests/preload/program.c" ]; then
-    check 'programs_run_with_the_preload' runs_programs_with_the_preload
-else
-    skip 'programs_run_with_the_preload' 'tests/preload is not there'
-fi
+check 'programs_run_with_the_preload' runs_programs_with_the_preload
+check 'a_preload_that_serves_nothing_is_a_failure' finds_a_preload_that_serves_nothing
+check 'what_nvcc_does_not_compile_is_told' needs_a_compiler_that_compiles
+check 'what_hangs_is_ended' ends_what_hangs
+check 'an_interrupted_run_tells_what_it_ran' stops
 check 'pytorch_trains_beside_its_own_allocator' trains_with_pytorch
 check 'other_losses_are_a_failure' finds_other_losses
 check 'growth_is_a_failure' finds_growth

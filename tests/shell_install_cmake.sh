@@ -83,7 +83,14 @@ is_refused() { # WANT PART-OF-THE-REASON
     tr -s '\n ' ' ' <"$scratch/why" | grep -F "$2" # CMake breaks lines
 }
 
+# Packages for those who build are made by this tag.
+is_for_development() {
+    DESTDIR=$scratch/devel meson install -C "$ASHLAR_BUILD" --no-rebuild --tags devel &&
+        [ "$(find "$scratch/devel" -name 'ashlar-config*.cmake' | wc -l)" -eq 2 ]
+}
+
 check 'install_succeeds' install_files
+check 'the_package_file_is_tagged' is_for_development
 has_pinned=$(find "$root" -name 'libashlar-pinned.so')
 check 'a_cmake_project_builds' builds 0.1 ashlar::ashlar user.c
 check 'it_is_linked_with_the_shared_library' is_dynamic
@@ -92,6 +99,11 @@ check 'it_builds_with_the_static_library_too' builds '0.1;EXACT' ashlar::ashlar_
 check 'which_is_all_it_needs' is_static
 check 'and_runs_the_same' runs_well
 check 'any_version_is_found_where_none_is_asked_for' configure REQUIRED ashlar::ashlar user.c
+check 'a_version_in_a_range_is_found' configure 0.0.1...1 ashlar::ashlar user.c
+check 'also_at_its_end' configure 0.0.1...0.1 ashlar::ashlar user.c
+check 'unless_that_is_left_out' is_refused '0.0.1...<0.1' 0.0.1
+check 'nor_is_one_behind_it_found' is_refused 0.0.1...0.0.9 0.0.1
+check 'nor_one_before_it' is_refused 0.2...1 0.2
 check 'a_newer_version_is_not_there' is_refused 0.99 0.99
 check 'nor_one_that_is_not_compatible' is_refused 1.0 1.0
 check 'nor_a_part_that_was_not_built' is_refused 'COMPONENTS;nonsense' "without its part 'nonsense'"

@@ -46,7 +46,8 @@ machine() { # USER-NUMBER
     : >"$asked"
     : >"$configured"
     cp "$ASHLAR_SOURCE/run" "$tree/run"
-    mkdir -p "$tree/bench" && cp "$scratch/all" "$tree/bench/all.sh"
+    mkdir -p "$tree/bench" "$tree/tests" && cp "$scratch/all" "$tree/bench/all.sh"
+    cp "$ASHLAR_SOURCE/tests/count_cases.py" "$tree/tests"
     for tool in sh awk cat chmod cp dirname env find flock grep head mkdir nproc readlink rm; do
         ln -s "$(command -v $tool)" "$bin/$tool"
     done

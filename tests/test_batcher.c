@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "host.h"
+#include "supply.h"
 
 enum { RECORDS = 100, LONGEST_RECORD = 60 };
 
@@ -143,7 +144,7 @@ static void a_window_may_span_epochs(void) {
     fixture f;
     REQUIRE(set_up(&f, BATCH, 1000, 0, 4));
     int seen[RECORDS] = {0};
-    for (int i = 0; i < 3 * ASHLAR_BATCHER_WINDOW; i++) {
+    for (int i = 0; i < 3 * ASHLAR_SUPPLY_WINDOW; i++) {
         ashlar_batcher_next(f.batcher, &f.batch);
         for (size_t j = 0; j < BATCH; j++) {
             const int number = record_of_column(&f, BATCH, j);
@@ -152,7 +153,7 @@ static void a_window_may_span_epochs(void) {
         }
     }
     for (int i = 0; i < RECORDS; i++) {
-        CHECK(seen[i] == 3 * ASHLAR_BATCHER_WINDOW * BATCH / RECORDS);
+        CHECK(seen[i] == 3 * ASHLAR_SUPPLY_WINDOW * BATCH / RECORDS);
     }
     CHECK_NEAR(f.batch.epoch, 24, 1e-12, 0);
     tear_down(&f);
@@ -390,7 +391,7 @@ static void no_host_memory_at_any_call_leaks_nothing(void) {
         CHECK((status == ASHLAR_OK) == (batcher != NULL));
     }
     CHECK(status == ASHLAR_OK);
-    CHECK(n == 6);
+    CHECK(n == 9);
     ashlar_batcher_destroy(batcher);
 }
 

@@ -247,14 +247,14 @@ static void a_plan_is_held_against_the_cache_and_to_memory(void) {
     const char *text = text_of(ashlar_bench_print_targets, &rows);
     CHECK_ZU(count_of(text, "\n"), 3);
     CHECK(has_line(text, "met      rnn_step  64", "replayed pair", "1.000  (at most 1)"));
-    CHECK(has_line(text, "met      rnn_warm", "reserved / peak live", "1.020  (at most 1.02)"));
+    CHECK(has_line(text, "met      rnn_warm", "plan's reserved / peak", "1.020  (at most 1.02)"));
     CHECK(has_line(text, "NOT MET  rnn_warm", "driver calls", "1.000  (at most 0)"));
     rows.items[2].ns_pair = 20.1;
     rows.items[3].reserved_over_live = 1.021;
     rows.items[3].driver_calls = 0;
     text = text_of(ashlar_bench_print_targets, &rows);
     CHECK(has_line(text, "NOT MET  rnn_step  64", "replayed pair", "1.005  (at most 1)"));
-    CHECK(has_line(text, "NOT MET  rnn_warm", "reserved / peak live", "1.021  (at most 1.02)"));
+    CHECK(has_line(text, "NOT MET  rnn_warm", "plan's reserved / peak", "1.021  (at most 1.02)"));
     CHECK(has_line(text, "met      rnn_warm", "driver calls", "0.000  (at most 0)"));
     ashlar_bench_rows_finish(&rows);
 }
