@@ -73,6 +73,13 @@ bool ashlar_frees_give_back(ashlar_frees *frees);
 ASHLAR_MUST_CHECK ashlar_status ashlar_frees_free(ashlar_frees *frees, void *ptr);
 
 /*
+ * The program is about to wait for all work of the device: events recorded now have completed when
+ * memory is wanted next, and hold up no stream that is not waited for anyway.
+ * Threads: any.  Stream: may record events.
+ */
+void ashlar_frees_cover(ashlar_frees *frees);
+
+/*
  * A non-blocking stream of the device's primary context was made; a stream is about to be
  * destroyed. What cannot be noted of it is made up for by waiting on the host from then on.
  */

@@ -4,7 +4,7 @@
  *   preload_find.c      how programs come to the driver's functions, and the driver's own
  *   preload_memory.c    memory
  *   preload_others.c    memory that is the driver's
- *   preload_streams.c   streams, captures, contexts
+ *   preload_streams.c   streams, captures, contexts, waits
  *   preload_options.c   ASHLAR_PRELOAD, and the report at the end
  *
  * LD_PRELOAD=libashlar-preload.so has an unmodified program's device memory come from here. It is
@@ -94,6 +94,7 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (stream, graph))                                                                             \
     X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 10000, 1, (cu_stream stream, cu_graph * graph), \
       (stream, graph))                                                                             \
+    X(cuCtxSynchronize, cuCtxSynchronize, 2000, 0, (void), ())                                     \
     X(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 7000, 0, (cu_device device), (device))  \
     X(cuGetProcAddress_v2, cuGetProcAddress, 12000, 0,                                             \
       (const char *symbol, void **address, int version, unsigned long long flags,                  \
