@@ -136,9 +136,18 @@ ashlar_status ashlar_order_query(ashlar_order *order, ashlar_caller *caller) {
                                                           : refuse(caller, "cuEventQuery", result);
 }
 
+/* Events of a stream complete in order: one recorded now would take the place of one that is to
+ * complete sooner, and so on for ever where the stream is always asked while it is busy. */
 ashlar_status ashlar_order_ask(ashlar_order *order, ashlar_caller *caller, uint64_t tick,
                                uint64_t *recorded) {
-    const ashlar_status status = ashlar_order_cover(order, caller, tick, recorded);
+    ashlar_status status = ASHLAR_OK;
+    if (order->completed < order->recorded) {
+        status = ashlar_order_query(order, caller);
+        if (status != ASHLAR_OK || order->completed < order->recorded) {
+            return status;
+        }
+    }
+    status = ashlar_order_cover(order, caller, tick, recorded);
     return status != ASHLAR_OK || ashlar_order_is_past(order, tick)
                ? status
                : ashlar_order_query(order, caller);

@@ -83,8 +83,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_order_cover(ashlar_order *order, ashlar_c
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_query(ashlar_order *order, ashlar_caller *caller);
 
 /*
- * Find out, without waiting, whether a use stamped `tick` is over: record what is not recorded yet,
- * and ask, unless that is known or recording has shown it.
+ * Find out, without waiting, whether a use stamped `tick` is over, and at least the uses before the
+ * newest recording: ask, and once that has completed record what is not recorded yet.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_order_ask(ashlar_order *order, ashlar_caller *caller,
                                                  uint64_t tick, uint64_t *recorded);

@@ -50,7 +50,8 @@ void ashlar_range_finish(ashlar_range *range) {
 }
 
 size_t ashlar_range_step(const ashlar_range *range) {
-    const size_t step = range->mapped_bytes / range->ops->step_divisor;
+    size_t step = range->mapped_bytes / range->ops->step_divisor;
+    step = step < range->step_min_bytes ? range->step_min_bytes : step;
     return (step > STEP_MAX_BYTES ? STEP_MAX_BYTES : step) & ~(range->granularity - 1);
 }
 

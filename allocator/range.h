@@ -77,7 +77,8 @@ typedef struct ashlar_range {
     size_t granularity;                   /* const; of physical memory */
     ashlar_range_kind kind;               /* const */
     size_t memory_bytes;                  /* const; physical memory of that kind */
-    size_t limit_bytes; /* anyone may set it; memory above it stays until trimmed */
+    size_t limit_bytes;    /* anyone may set it; memory above it stays until trimmed */
+    size_t step_min_bytes; /* a step of growth is as large as this, where there is room */
     size_t mapped_bytes;
     ashlar_chunk *chunks; /* in address order */
     size_t chunk_count;

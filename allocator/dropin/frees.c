@@ -8,7 +8,32 @@ static _Atomic(ashlar_frees *) all[ASHLAR_DROPIN_ALLOCATORS_MAX];
 static atomic_bool is_given_up[ASHLAR_DROPIN_DEVICES_MAX];
 static pthread_mutex_t making_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/*
+ * What is freed is free again at times that differ from step to step of a program, and so do the
+ * places of its blocks. With room to spare none of the later steps needs more than the first.
+ */
+#define STEP_MIN_BYTES ((size_t)32 << 20)
+enum { STEP_DEVICE_DIVISOR = 64 }; /* but no more of the device at once */
+
+/*
+ * Three quarters of what is reserved are in no block, and as much as some steps: work that is late
+ * is all that keeps it from being used. Waiting for that, as cudaFree() does, then bounds what is
+ * reserved for a program that never lets the device rest.
+ */
+#define MUCH_BYTES (4 * STEP_MIN_BYTES)
+enum { MUCH_PER_LIVE = 3 };
+
+/* Other threads may take what has become free; one that never gets any is told so. */
+enum { TRIES_MAX = 16 };
+
 /* ---- making ---- */
+
+static void take_large_steps(ashlar_allocator *a) {
+    const size_t most = a->heap.range.memory_bytes / STEP_DEVICE_DIVISOR;
+    pthread_mutex_lock(&a->lock);
+    a->heap.range.step_min_bytes = most < STEP_MIN_BYTES ? most : STEP_MIN_BYTES;
+    pthread_mutex_unlock(&a->lock);
+}
 
 static ashlar_status make(int place, int ordinal, ashlar_frees **out) {
     const bool is_host = place == ASHLAR_DROPIN_HOST;
@@ -27,8 +52,12 @@ static ashlar_status make(int place, int ordinal, ashlar_frees **out) {
     made->is_host = is_host;
     made->is_distrusted = is_host;
     made->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    made->wait_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     made->end = &made->first;
     ashlar_set_reclaim(a, ashlar_frees_reclaim, made);
+    if (!is_host) {
+        take_large_steps(a);
+    }
     *out = made;
     return ASHLAR_OK;
 }
@@ -154,6 +183,27 @@ bool ashlar_frees_give_back(ashlar_frees *f) {
     return after.reserved_bytes < before.reserved_bytes;
 }
 
+static bool has_much_to_wait_for(const ashlar_frees *f, size_t bytes) {
+    ashlar_stats stats;
+    ashlar_stats_read(f->allocator, &stats);
+    const uint64_t spare = stats.reserved_bytes - stats.block_bytes;
+    return spare >= MUCH_BYTES && spare / 2 >= bytes && spare / MUCH_PER_LIVE >= stats.block_bytes;
+}
+
+/* What other threads have in hand for a moment is not out. `stream` NULL: for any. */
+static ashlar_status alloc_at_last(ashlar_frees *f, size_t bytes, const ashlar_stream *stream,
+                                   void **out) {
+    ashlar_status status;
+    uint64_t seen;
+    int tries = TRIES_MAX;
+    do {
+        seen = atomic_load(&f->release_count);
+        status = stream == NULL ? ashlar_alloc_idle(f->allocator, bytes, false, out)
+                                : ashlar_alloc(f->allocator, bytes, *stream, out);
+    } while (status == ASHLAR_ENOMEM && --tries > 0 && ashlar_frees_has_more(f, seen));
+    return status;
+}
+
 static ashlar_status alloc_guarded(ashlar_frees *f, size_t bytes, void **out) {
     void *ptr = NULL;
     ashlar_status status = ashlar_alloc(f->allocator, bytes, NULL, &ptr);
@@ -174,20 +224,23 @@ ashlar_status ashlar_frees_alloc(ashlar_frees *f, size_t bytes, void **out) {
     if (status == ASHLAR_ENOMEM && ashlar_frees_reap(f, ASHLAR_BATCHES_MAX)) {
         status = ashlar_alloc_idle(f->allocator, bytes, true, out);
     }
-    return status == ASHLAR_ENOMEM ? ashlar_alloc_idle(f->allocator, bytes, false, out) : status;
+    if (status == ASHLAR_ENOMEM && has_much_to_wait_for(f, bytes) && ashlar_frees_wait(f)) {
+        status = ashlar_alloc_idle(f->allocator, bytes, true, out);
+    }
+    return status == ASHLAR_ENOMEM ? alloc_at_last(f, bytes, NULL, out) : status;
 }
 
 ashlar_status ashlar_frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_stream stream,
                                     void **out) {
     if (ashlar_allocator_is_guarded(f->allocator) || !ashlar_frees_has_pending(f)) {
-        return ashlar_alloc(f->allocator, bytes, stream, out);
+        return alloc_at_last(f, bytes, &stream, out);
     }
     const ashlar_status status = ashlar_alloc_at_hand(f->allocator, bytes, stream, out);
     if (status != ASHLAR_ENOMEM) {
         return status;
     }
     (void)ashlar_frees_reap(f, ASHLAR_BATCHES_MAX);
-    return ashlar_alloc(f->allocator, bytes, stream, out);
+    return alloc_at_last(f, bytes, &stream, out);
 }
 
 ashlar_status ashlar_frees_free(ashlar_frees *f, void *ptr) {

@@ -90,6 +90,13 @@ bool ashlar_frees_answer(void *ptr, const ashlar_stream *stream, cu_result *resu
 bool ashlar_frees_answer_host(void *ptr, cu_result *result);
 
 /*
+ * The program is about to wait for all work of the device: events recorded now have completed when
+ * memory is wanted next, and hold up no stream that is not waited for anyway.
+ * Threads: any.  Stream: may record events.
+ */
+void ashlar_frees_cover(ashlar_frees *frees);
+
+/*
  * A non-blocking stream of the device's primary context was made; a stream is about to be
  * destroyed. What cannot be noted of it is made up for by waiting on the host from then on.
  */

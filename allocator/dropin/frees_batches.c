@@ -123,6 +123,11 @@ static void ask_locked(ashlar_frees *f, ashlar_mark **marks) {
     }
 }
 
+static void release(ashlar_frees *f, ashlar_block *blocks) {
+    ashlar_retired_release(f->allocator, blocks);
+    atomic_fetch_add(&f->release_count, 1);
+}
+
 static bool release_past_locked(ashlar_frees *f) {
     bool has_any = false;
     while (f->first != NULL) {
@@ -133,7 +138,7 @@ static bool release_past_locked(ashlar_frees *f) {
         }
         f->first = oldest->next;
         f->end = f->first == NULL ? &f->first : f->end;
-        ashlar_retired_release(f->allocator, oldest->blocks);
+        release(f, oldest->blocks);
         ashlar_host_free(oldest);
         atomic_fetch_sub(&f->batch_count, 1);
         has_any = true;
@@ -153,20 +158,39 @@ static ashlar_status synchronize(const ashlar_frees *f) {
 
 /* All that is retired is over after a wait on the host. */
 static bool release_after_wait(ashlar_frees *f) {
+    pthread_mutex_lock(&f->wait_lock);
     ashlar_block *blocks = ashlar_retired_take(f->allocator);
-    if (blocks == NULL) {
-        return false;
-    }
-    if (!atomic_load(&f->is_trusting) && synchronize(f) != ASHLAR_OK) {
+    const bool is_over =
+        blocks != NULL && (atomic_load(&f->is_trusting) || synchronize(f) == ASHLAR_OK);
+    if (is_over) {
+        release(f, blocks);
+    } else if (blocks != NULL) {
         ashlar_retired_put_back(f->allocator, blocks);
-        return false;
     }
-    ashlar_retired_release(f->allocator, blocks);
-    return true;
+    pthread_mutex_unlock(&f->wait_lock);
+    return is_over;
 }
 
 bool ashlar_frees_has_pending(const ashlar_frees *f) {
     return atomic_load(&f->batch_count) > 0 || ashlar_has_retired(f->allocator);
+}
+
+/* And no capture begins while the lock is held. */
+static void make_batch_unless_full_locked(ashlar_frees *f, size_t batches_max) {
+    if (!is_capture_on(f) && !needs_wait(f) && atomic_load(&f->batch_count) < batches_max) {
+        make_batch_locked(f);
+    }
+}
+
+void ashlar_frees_cover(ashlar_frees *f) {
+    if (is_capture_on(f) || !ashlar_has_retired(f->allocator) ||
+        ashlar_device_enter(f->device) != ASHLAR_OK) {
+        return;
+    }
+    pthread_mutex_lock(&f->lock);
+    make_batch_unless_full_locked(f, ASHLAR_BATCHES_MAX);
+    pthread_mutex_unlock(&f->lock);
+    ashlar_device_leave(f->device);
 }
 
 bool ashlar_frees_reap(ashlar_frees *f, size_t batches_max) {
@@ -176,13 +200,9 @@ bool ashlar_frees_reap(ashlar_frees *f, size_t batches_max) {
         return false;
     }
     pthread_mutex_lock(&f->lock);
-    if (!is_capture_on(f)) { /* and none begins now */
-        if (!needs_wait(f) && atomic_load(&f->batch_count) < batches_max) {
-            make_batch_locked(f);
-        }
-        for (int i = 0; i < POLLS && !has_any && f->first != NULL; i++) {
-            has_any = release_past_locked(f);
-        }
+    make_batch_unless_full_locked(f, batches_max);
+    for (int i = 0; i < POLLS && !has_any && f->first != NULL && !is_capture_on(f); i++) {
+        has_any = release_past_locked(f);
     }
     pthread_mutex_unlock(&f->lock);
     if (needs_wait(f)) {
@@ -190,6 +210,24 @@ bool ashlar_frees_reap(ashlar_frees *f, size_t batches_max) {
     }
     ashlar_device_leave(f->device);
     return has_any;
+}
+
+bool ashlar_frees_has_more(ashlar_frees *f, uint64_t release_count) {
+    pthread_mutex_lock(&f->wait_lock);
+    pthread_mutex_unlock(&f->wait_lock);
+    pthread_mutex_lock(&f->lock);
+    const bool has_more = !is_capture_on(f) && (atomic_load(&f->release_count) != release_count ||
+                                                ashlar_frees_has_pending(f));
+    pthread_mutex_unlock(&f->lock);
+    return has_more;
+}
+
+bool ashlar_frees_wait(ashlar_frees *f) {
+    if (is_capture_on(f) || synchronize(f) != ASHLAR_OK) {
+        return false;
+    }
+    (void)ashlar_frees_reap(f, SIZE_MAX);
+    return true;
 }
 
 /* The event that the oldest batch waits for; NULL: there is no batch. */

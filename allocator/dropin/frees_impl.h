@@ -39,7 +39,9 @@ struct ashlar_frees {
     atomic_bool is_distrusted;   /* there may be streams that are not known */
     atomic_bool is_trusting;     /* tests */
     _Atomic size_t batch_count;
-    pthread_mutex_t lock; /* guards what follows; taken before the allocator's */
+    _Atomic uint64_t release_count; /* how often blocks were given back to the allocator */
+    pthread_mutex_t wait_lock; /* held by who waits on the host with blocks in hand; taken alone */
+    pthread_mutex_t lock;      /* guards what follows; taken before the allocator's */
     ashlar_known_stream *streams;
     ashlar_mark *ended; /* behind the last work of streams that are gone */
     ashlar_mark *spare;
@@ -55,6 +57,15 @@ bool ashlar_frees_has_pending(const ashlar_frees *frees);
  * be over. True: there was something.
  */
 bool ashlar_frees_reap(ashlar_frees *frees, size_t batches_max);
+
+/*
+ * Memory was out: may it not be so by now? Blocks have been given back since `release_count` was
+ * read, other threads were about to, or there are new ones.
+ */
+bool ashlar_frees_has_more(ashlar_frees *frees, uint64_t release_count);
+
+/* Wait on the host for all work of the device. False: not possible now. */
+bool ashlar_frees_wait(ashlar_frees *frees);
 
 /* Tests: return the host memory of events, batches and streams. */
 void ashlar_frees_drop_all(ashlar_frees *frees);

@@ -4,7 +4,7 @@
  *   preload_find.c      how programs come to the driver's functions, and the driver's own
  *   preload_memory.c    memory
  *   preload_others.c    memory that is the driver's
- *   preload_streams.c   streams, captures, contexts
+ *   preload_streams.c   streams, captures, contexts, waits
  *   preload_options.c   ASHLAR_PRELOAD, and the report at the end
  *
  * LD_PRELOAD=libashlar-preload.so has an unmodified program's device memory come from here. It is
@@ -15,14 +15,17 @@
  * ASHLAR_PRELOAD is a list of words, separated by commas:
  *   off      nothing is stood in for
  *   on       as without it
- *   report   one line on stderr when the process ends
+ *   report   one line on stderr when the process ends, and one if a device cannot be served
  *   unsafe   for tests: memory is given out again at once, which cudaFree() does not promise
- * ASHLAR_CONF has the allocators' options.
+ * ASHLAR_CONF has the allocators' options. With ASHLAR_DEVICE=soft nothing is stood in for: the
+ * program's driver knows no software device. Where the library is one of several in LD_PRELOAD that
+ * have a dlsym(), it is to be the first.
  *
  * What passes on to the driver: memory of contexts that are not a device's primary one, managed and
- * host memory, memory pools that a program names, allocations in a capture, and every pointer that
- * is not ours. Where the driver then has too little, because it is kept here, all that is free goes
- * back to it and it is asked again. After cudaDeviceReset() the driver has the device to itself.
+ * host memory, memory pools that a program names or sets, allocations in a capture, and every
+ * pointer that is not ours. Where the driver then has too little, because it is kept here, all that
+ * is free goes back to it and it is asked again. After cudaDeviceReset() the driver has the device
+ * to itself.
  *
  * Our memory is mapped by the virtual memory functions. So cuIpcGetMemHandle() refuses it (also
  * with ASHLAR_CONF=vmm=off, where it would name the whole segment), and cuCtxEnablePeerAccess()
@@ -70,6 +73,12 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags),   \
       (handle, bytes, prop, flags))                                                                \
     X(cuArrayCreate_v2, cuArrayCreate, 3020, 0, (void **array, const void *shape), (array, shape)) \
+    X(cuArray3DCreate_v2, cuArray3DCreate, 3020, 0, (void **array, const void *shape),             \
+      (array, shape))                                                                              \
+    X(cuMipmappedArrayCreate, cuMipmappedArrayCreate, 5000, 0,                                     \
+      (void **array, const void *shape, unsigned int levels), (array, shape, levels))              \
+    X(cuDeviceSetMemPool, cuDeviceSetMemPool, 11020, 0, (cu_device device, void *pool),            \
+      (device, pool))                                                                              \
     X(cuStreamCreate, cuStreamCreate, 2000, 0, (cu_stream * stream, unsigned int flags),           \
       (stream, flags))                                                                             \
     X(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 5050, 0,                             \
@@ -94,6 +103,7 @@ typedef struct cu_green_context_opaque *cu_green_context;
       (stream, graph))                                                                             \
     X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 10000, 1, (cu_stream stream, cu_graph * graph), \
       (stream, graph))                                                                             \
+    X(cuCtxSynchronize, cuCtxSynchronize, 2000, 0, (void), ())                                     \
     X(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 7000, 0, (cu_device device), (device))  \
     X(cuGetProcAddress_v2, cuGetProcAddress, 12000, 0,                                             \
       (const char *symbol, void **address, int version, unsigned long long flags,                  \
@@ -115,8 +125,7 @@ typedef struct cu_green_context_opaque *cu_green_context;
 ASHLAR_PRELOAD_MAP(X)
 #undef X
 
-/* The driver's own: CU_NOT_SUPPORTED where it has none, CU_NOT_INITIALIZED where there is no
- * driver. */
+/* The driver's own: CU_NOT_SUPPORTED where it has none, or there is no driver. */
 #define X(name, symbol, version, is_ptsz, params, args) cu_result ashlar_real_##name params;
 ASHLAR_PRELOAD_MAP(X)
 #undef X
@@ -141,6 +150,9 @@ ashlar_frees *ashlar_preload_here(void);
 
 /* There is a stream that may use memory of a device and has not been told to it. */
 void ashlar_preload_note_missed_stream(void);
+
+/* There is no allocator for a device, as ashlar_error_detail() says: its memory is the driver's. */
+void ashlar_preload_note_refusal(void);
 
 /* A call has gone on to the driver that took memory. */
 void ashlar_preload_note_passed(void);

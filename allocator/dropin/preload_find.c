@@ -50,21 +50,27 @@ static void *function_of(const stand_in *s) {
 
 typedef void *(*dlsym_fn)(void *handle, const char *name);
 
-/* For the jump below. Written before the first use, by any thread, always the same. */
-extern void *ashlar_preload_real_dlsym;
-void *ashlar_preload_real_dlsym;
+/* For the jump below: the next library's that has one, which may stand in for others. Written
+ * before the first use, by any thread, always the same. */
+extern void *ashlar_preload_next_dlsym;
+void *ashlar_preload_next_dlsym;
 
-/* Its version is that of the C library's first release for the processor, or of the one from which
- * on it is no library of its own. */
+/* The C library's. Its version is that of the C library's first release for the processor, or of
+ * the one from which on it is no library of its own. */
 static dlsym_fn real_dlsym(void) {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    static _Atomic(void *) found;
     dlsym_fn function;
-    void *address = __atomic_load_n(&ashlar_preload_real_dlsym, __ATOMIC_ACQUIRE);
+    void *address = atomic_load(&found);
     for (size_t i = 0; address == NULL && i < sizeof versions / sizeof versions[0]; i++) {
         address = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
     }
-    __atomic_store_n(&ashlar_preload_real_dlsym, address, __ATOMIC_RELEASE);
     memcpy(&function, &address, sizeof function);
+    if (__atomic_load_n(&ashlar_preload_next_dlsym, __ATOMIC_ACQUIRE) == NULL) {
+        __atomic_store_n(&ashlar_preload_next_dlsym, function(RTLD_NEXT, "dlsym"),
+                         __ATOMIC_RELEASE);
+        atomic_store(&found, address);
+    }
     return function;
 }
 
@@ -83,21 +89,24 @@ void *ashlar_preload_dlsym(void *handle, const char *name) {
     while (i < STAND_INS && strcmp(stand_ins[i].name, name) != 0) {
         i++;
     }
-    if (i == STAND_INS || !ashlar_preload_begin()) {
-        return AS_THE_C_LIBRARY_SAYS;
-    }
-    ashlar_preload_end();
-    void *ours = function_of(&stand_ins[i]);
-    const void *found = find(handle, name);
+    void *ours = i == STAND_INS ? NULL : function_of(&stand_ins[i]);
+    const void *found = ours == NULL ? NULL : find(handle, name);
     if (found == NULL) {
         return AS_THE_C_LIBRARY_SAYS;
     }
     /* Where that is ours, the program looks in the global scope: there without us? */
-    return found != ours || find(RTLD_NEXT, name) != NULL ? ours : THERE_IS_NONE;
+    if (found == ours && find(RTLD_NEXT, name) == NULL) {
+        return THERE_IS_NONE;
+    }
+    if (!ashlar_preload_begin()) {
+        return AS_THE_C_LIBRARY_SAYS;
+    }
+    ashlar_preload_end();
+    return ours;
 }
 
 /*
- * dlsym() itself: a jump to the C library's, so that this sees the program's return address. Calls
+ * dlsym() itself: a jump to the next one, so that this sees the program's return address. Calls
  * ashlar_preload_dlsym() first, and returns what that says unless it is NULL.
  */
 #if defined(__x86_64__)
@@ -123,7 +132,7 @@ __asm__(".text\n"
         "    cmpq $1, %rax\n"
         "    ja 1f\n"
         "    je 2f\n"
-        "    jmp *ashlar_preload_real_dlsym(%rip)\n"
+        "    jmp *ashlar_preload_next_dlsym(%rip)\n"
         "2:  xorl %eax, %eax\n"
         "1:  ret\n"
         ".cfi_endproc\n"
@@ -149,8 +158,8 @@ __asm__(".text\n"
         "    cmp x9, #1\n"
         "    b.hi 1f\n"
         "    b.eq 2f\n"
-        "    adrp x9, ashlar_preload_real_dlsym\n"
-        "    ldr x9, [x9, #:lo12:ashlar_preload_real_dlsym]\n"
+        "    adrp x9, ashlar_preload_next_dlsym\n"
+        "    ldr x9, [x9, #:lo12:ashlar_preload_next_dlsym]\n"
         "    br x9\n"
         "2:  mov x9, #0\n"
         "1:  mov x0, x9\n"
@@ -264,9 +273,15 @@ ashlar_frees *ashlar_preload_here(void) {
     cu_device ordinal = -1;
     ashlar_frees *frees = NULL;
     if (ashlar_real_cuCtxGetCurrent(&current) != CU_SUCCESS || current == NULL ||
-        ashlar_real_cuCtxGetDevice(&ordinal) != CU_SUCCESS ||
-        ashlar_frees_of(ordinal, &frees) != ASHLAR_OK) {
+        ashlar_real_cuCtxGetDevice(&ordinal) != CU_SUCCESS) {
         return NULL;
+    }
+    if (ashlar_frees_of(ordinal, &frees) != ASHLAR_OK) {
+        ashlar_preload_note_refusal();
+        return NULL;
+    }
+    if (ashlar_frees_device(frees)->info.kind != ASHLAR_DEVICE_CUDA) {
+        return NULL; /* ASHLAR_DEVICE says so: what the program's driver does not know */
     }
     if (atomic_load(&has_missed_stream)) {
         ashlar_frees_distrust_streams(frees);

@@ -1,6 +1,8 @@
 /* preload_memory.c - memory that a program asks of the driver, from our allocators. */
 #include "preload.h"
 
+#include <stdatomic.h>
+
 #include "checked.h"
 #include "devices.h"
 
@@ -91,9 +93,28 @@ static bool is_captured(cu_stream stream) {
 /* A stream of the device's primary context, or a default one; a driver may be unable to tell. */
 static bool is_of(const ashlar_frees *frees, cu_stream stream) {
     cu_context context = NULL;
-    return (uintptr_t)stream <= CU_STREAM_PER_THREAD ||
-           ashlar_real_cuStreamGetCtx(stream, &context) != CU_SUCCESS ||
-           context == ashlar_frees_device(frees)->context;
+    if ((uintptr_t)stream <= CU_STREAM_PER_THREAD) {
+        return true;
+    }
+    const cu_result result = ashlar_real_cuStreamGetCtx(stream, &context);
+    return result == CU_NOT_SUPPORTED ||
+           (result == CU_SUCCESS && context == ashlar_frees_device(frees)->context);
+}
+
+/* Devices that a program has set a pool of its own for: cuMemAllocAsync() means that one. */
+static atomic_bool has_pool[ASHLAR_DROPIN_DEVICES_MAX];
+
+cu_result cuDeviceSetMemPool(cu_device device, void *pool) {
+    const cu_result result = ashlar_real_cuDeviceSetMemPool(device, pool);
+    if (result == CU_SUCCESS && (unsigned)device < ASHLAR_DROPIN_DEVICES_MAX) {
+        atomic_store(&has_pool[device], true);
+    }
+    return result;
+}
+
+static bool takes_of_pool(const ashlar_frees *frees) {
+    return atomic_load_explicit(&has_pool[ashlar_frees_device(frees)->info.ordinal],
+                                memory_order_relaxed);
 }
 
 static bool take_on(cu_ptr *ptr, size_t bytes, cu_stream stream, cu_result *result) {
@@ -102,7 +123,8 @@ static bool take_on(cu_ptr *ptr, size_t bytes, cu_stream stream, cu_result *resu
     }
     void *block = NULL;
     ashlar_frees *here = ashlar_preload_here();
-    const bool is_ours = here != NULL && is_of(here, stream) && !is_captured(stream) &&
+    const bool is_ours = here != NULL && !takes_of_pool(here) && is_of(here, stream) &&
+                         !is_captured(stream) &&
                          is_answered(ashlar_frees_alloc_on(here, bytes, stream, &block), result);
     ashlar_preload_end();
     if (is_ours && block != NULL) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "devices.h"
+#include "error.h"
 #include "parse.h"
 
 enum { LINE_BYTES = 256 };
@@ -65,6 +66,15 @@ static totals given_up; /* devices that were reset; no thread is in them */
 
 void ashlar_preload_note_passed(void) {
     atomic_fetch_add_explicit(&passed, 1, memory_order_relaxed);
+}
+
+void ashlar_preload_note_refusal(void) {
+    static atomic_flag is_told = ATOMIC_FLAG_INIT;
+    char line[ASHLAR_DETAIL_BYTES + LINE_BYTES];
+    if (options.reports && !atomic_flag_test_and_set(&is_told)) {
+        write_line(line, snprintf(line, sizeof line, "ashlar-preload: left to the driver: %s\n",
+                                  ashlar_error_detail()));
+    }
 }
 
 static void add(totals *sum, const ashlar_frees *frees) {

@@ -28,3 +28,6 @@ ASK_TWICE(cuMemCreate,
           (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags),
           (handle, bytes, prop, flags))
 ASK_TWICE(cuArrayCreate_v2, (void **array, const void *shape), (array, shape))
+ASK_TWICE(cuArray3DCreate_v2, (void **array, const void *shape), (array, shape))
+ASK_TWICE(cuMipmappedArrayCreate, (void **array, const void *shape, unsigned int levels),
+          (array, shape, levels))

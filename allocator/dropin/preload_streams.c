@@ -126,6 +126,14 @@ cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph) {
 
 /* ---- contexts ---- */
 
+cu_result cuCtxSynchronize(void) {
+    ashlar_frees *frees = here();
+    if (frees != NULL) {
+        ashlar_frees_cover(frees);
+    }
+    return ashlar_real_cuCtxSynchronize();
+}
+
 /*
  * All memory of the context goes, whoever has it. Ours would stay, and be mapped where nobody knows
  * of it: so it goes first, and what is freed later is the driver's to refuse.
