@@ -154,15 +154,27 @@ static void memory_of_one_stream_is_its_own_again_without_a_wait(void) {
     leave(MEMORY);
 }
 
-static void what_was_freed_for_any_stream_serves_one(void) {
+static void memory_of_one_stream_is_another_ones_in_its_order(void) {
     leave(BIG);
+    unsigned char *block = ashlar_cupy_malloc(streams[0], BIG, 0);
+    REQUIRE(block != NULL);
+    queue_write(streams[0], block, BIG, 1);
+    ashlar_cupy_free(streams[0], block, 0);
+    unsigned char *again = ashlar_cupy_malloc(streams[1], BIG, 0);
+    REQUIRE(again == block);
+    check_is_owned(again, streams[0], streams[1]);
+    ashlar_cupy_free(streams[1], again, 0);
+    leave(MEMORY);
+}
+
+static void what_was_freed_for_any_stream_serves_one_before_more_is_taken(void) {
+    ashlar_torch_reset();
     unsigned char *block = used_on(loner);
     ashlar_cupy_free(NULL, block, 0);
     unsigned char *again = ashlar_cupy_malloc(streams[1], BIG, 0);
     REQUIRE(again == block);
     check_is_owned(again, loner, streams[1]);
     ashlar_cupy_free(streams[1], again, 0);
-    leave(MEMORY);
 }
 
 /* ---- beside PyTorch ---- */
@@ -198,7 +210,8 @@ int main(void) {
     RUN(a_wait_that_fails_frees_nothing);
     RUN(a_driver_that_fails_at_any_call_loses_no_block);
     RUN(memory_of_one_stream_is_its_own_again_without_a_wait);
-    RUN(what_was_freed_for_any_stream_serves_one);
+    RUN(memory_of_one_stream_is_another_ones_in_its_order);
+    RUN(what_was_freed_for_any_stream_serves_one_before_more_is_taken);
     RUN(pytorch_gets_what_cupy_has_freed_when_there_is_no_more);
     RUN(emptying_pytorchs_cache_gives_back_what_cupy_has_freed);
     return check_report();
