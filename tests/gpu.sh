@@ -1,6 +1,6 @@
 #!/bin/sh
 #
-# gpu.sh - everything that needs a GPU, from a build: tests, drop-in libraries, PyTorch, benchmarks.
+# gpu.sh - what needs a GPU, from a build: tests, drop-in libraries, PyTorch, CuPy, benchmarks.
 # `./run gpu` builds and calls it.
 #
 # usage: tests/gpu.sh BUILD [--smoke] [--out FOLDER]
@@ -187,13 +187,19 @@ drop_in() { # shared|static|procs|names: the runtime, or the driver by either wa
     esac
 }
 
-pytorch() {
+framework() { # SCRIPT ARGUMENT...
     library=$build/allocator/dropin/libashlar-torch.so
-    steps=200
-    [ -z "$smoke" ] || steps=20
+    script=$here/tests/$1
+    shift
     [ -f "$library" ] || cannot 'this build has no libashlar-torch.so' || return
     has python3 || cannot 'there is no python3' || return
-    for_at_most "$torch_s" python3 "$here/tests/torch_lstm.py" "$library" "$out/torch.json" "$steps"
+    for_at_most "$torch_s" python3 "$script" "$library" "$@"
+}
+
+pytorch() {
+    steps=200
+    [ -z "$smoke" ] || steps=20
+    framework torch_lstm.py "$out/torch.json" "$steps"
 }
 
 # Some groups are measured on the CPU only, and say so; that is no failure.
@@ -214,6 +220,8 @@ for kind in shared static procs names; do
     step "preload_$kind" drop_in "$kind"
 done
 step pytorch pytorch
+step pytorch_calls framework torch_calls.py
+step cupy_calls framework cupy_calls.py
 step benchmarks benchmarks
 
 "$bench" report "$out" || failed=1

@@ -118,6 +118,7 @@ runs_what_it_can() {
     tells 'tests: passed: 1 passed, 0 failed, 1 skipped' \
         'preload_shared: could not: this build has no libashlar-preload.so' \
         'pytorch: could not: this build has no libashlar-torch.so' \
+        'cupy_calls: could not: this build has no libashlar-torch.so' \
         'arena: could not: arenas are for the CPU' \
         'benchmarks: passed: tables, charts and a page' || return
     [ -e "$results/machine.json" ] && [ -e "$build/gpu/tests.log" ] || return
@@ -248,6 +249,7 @@ torch = MagicMock(__version__="0.0")
 torch.cuda.memory_reserved.return_value = 900
 torch.cuda.max_memory_reserved.return_value = 1000
 torch.cuda.is_available.return_value = True
+torch.cuda.device_count.return_value = 0 # for torch_calls.py, which wants a real one
 torch.nn.LSTM.return_value.cuda.return_value.return_value = MagicMock(), None
 
 def ours():
@@ -257,7 +259,7 @@ def loss():
     return 1.5
 
 $1
-torch.nn.functional.cross_entropy.return_value.__float__ = lambda self: loss()
+torch.nn.functional.cross_entropy.return_value.item = loss
 sys.modules["torch"] = torch
 END
     cat >"$scratch/torch.c" <<'END'

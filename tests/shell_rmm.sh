@@ -1,7 +1,8 @@
 #!/bin/sh
 #
 # shell_rmm.sh - rmm_adaptor.hpp compiles as C++17 and C++20 with and without what it looks for, and
-# does what RMM asks of a memory resource. RMM itself is not here: rmm_like/ declares what is used.
+# does what RMM asks of a memory resource. rmm_like/ declares what is used of RMM; RMM itself is
+# tried where ASHLAR_RMM_FLAGS has the words by which a program is compiled and linked with it.
 
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/tap.sh"
@@ -24,6 +25,13 @@ works() { # FLAG...
         -L"$ASHLAR_BUILD" -lashlar && LD_LIBRARY_PATH=$ASHLAR_BUILD "$scratch/user"
 }
 
+works_with_rmm() {
+    # shellcheck disable=SC2086 # words
+    c++ $strict -I"$ASHLAR_SOURCE/include" "$sources/rmm_real.cpp" -o "$scratch/real" \
+        -L"$ASHLAR_BUILD" -lashlar $ASHLAR_RMM_FLAGS &&
+        LD_LIBRARY_PATH=$ASHLAR_BUILD "$scratch/real"
+}
+
 if ! command -v c++ >/dev/null; then
     skip 'an_rmm_resource_works' 'no C++ compiler'
     check_report
@@ -40,4 +48,9 @@ for standard in 17 20; do
         skip "it_is_what_libcupp_calls_a_resource_in_cpp_$standard" 'no libcu++ of a CUDA toolkit'
     fi
 done
+if [ -n "${ASHLAR_RMM_FLAGS:-}" ]; then
+    check 'it_works_under_rmm_itself' works_with_rmm
+else
+    skip 'it_works_under_rmm_itself' 'ASHLAR_RMM_FLAGS does not say how to compile with RMM'
+fi
 check_report

@@ -1,8 +1,5 @@
-/*
- * test_dropin_torch.c - what PyTorch and CuPy call, on two adversarial software devices: work is
- * queued, memory that is handed out too early is overwritten, every time.
- */
-#include "allocator_fixture.h"
+/* test_dropin_torch.c - what PyTorch calls, beside CuPy in threads and in a forked child. */
+#include "dropin_fixture.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -10,50 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "allocator_impl.h"
-#include "devices.h"
-#include "torch.h"
-
-enum { DEVICES = 2, THREADS = 8, ROUNDS = 60, LIVE = 12 };
-
-#define MEMORY (64 * MIB)
-#define BIG (4 * MIB)
-
-/* Every case finds both devices without a block of its own, and `device` and `streams` of the
- * first one; they live as long as the process, as in a program. */
-static bool open_devices(void) {
-    void *block;
-    setenv("ASHLAR_DEVICE", "soft", 1);
-    if (ashlar_soft_configure("devices=2,memory=64MiB,mode=adversarial,seed=3") != ASHLAR_OK ||
-        ashlar_driver_open_soft(&driver) != ASHLAR_OK) {
-        return false;
-    }
-    for (int i = DEVICES - 1; i >= 0; i--) {
-        block = ashlar_torch_alloc(1, i, NULL);
-        ashlar_torch_free(block, 1, i, NULL);
-        allocator = ashlar_dropin_peek(i);
-    }
-    device = allocator != NULL ? ashlar_allocator_device(allocator) : NULL;
-    for (int i = 0; device != NULL && i < STREAMS; i++) {
-        if (ashlar_stream_create(device, &streams[i]) != ASHLAR_OK) {
-            return false;
-        }
-    }
-    return device != NULL;
-}
-
-/* Only so much memory from now on, which is idle and reserved. */
-static void leave(size_t bytes) {
-    ashlar_torch_reset();
-    ashlar_torch_memory_fraction((double)bytes / (double)MEMORY, 0);
-    CHECK(ashlar_reserve(allocator, bytes) == ASHLAR_OK);
-}
-
-static ashlar_torch_bytes bytes_of(int ordinal) {
-    ashlar_torch_bytes bytes;
-    CHECK(ashlar_torch_memory(ordinal, &bytes) == 0);
-    return bytes;
-}
+enum { THREADS = 8, ROUNDS = 60, LIVE = 12 };
 
 static cu_context current_context(void) {
     cu_context context = NULL;
@@ -221,99 +175,6 @@ static void a_device_without_allocations_has_no_bytes(void) {
     CHECK(ashlar_torch_memory(-1, &bytes) == 1);
 }
 
-/* ---- CuPy ---- */
-
-static ashlar_stream new_loner(void) {
-    ashlar_stream stream = NULL;
-    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
-    CHECK(driver->table.stream_create(&stream, CU_STREAM_UNORDERED) == CU_SUCCESS);
-    ashlar_device_leave(device);
-    return stream;
-}
-
-/* Stream 0 and 1 are not ordered; whoever used the block last, the next one comes after. */
-static void memory_for_any_stream_is_free_of_every_ones_work(void) {
-    for (int user = 0; user < 2; user++) {
-        leave(BIG);
-        atomic_store(&payload_bad_count, 0);
-        unsigned char *block = ashlar_cupy_malloc(NULL, BIG, 0);
-        REQUIRE(block != NULL);
-        queue_write(streams[user], block, BIG, 1);
-        ashlar_cupy_free(NULL, block, 0);
-        unsigned char *again = ashlar_cupy_malloc(NULL, BIG, 0);
-        REQUIRE(again == block);
-        queue_write(streams[2], again, BIG, 2);
-        wait_for(streams[2]);
-        wait_for(streams[user]);
-        queue_verify(streams[2], again, BIG, 2);
-        wait_for(streams[2]);
-        ashlar_cupy_free(NULL, again, 0);
-        CHECK(atomic_load(&payload_bad_count) == 0);
-        leave(MEMORY);
-    }
-}
-
-/* The new user is a stream that is ordered with no other, not even with the default stream. */
-static void memory_for_any_stream_waits_for_a_blocks_earlier_stream(void) {
-    ashlar_stream loner = new_loner();
-    leave(BIG);
-    atomic_store(&payload_bad_count, 0);
-    unsigned char *block = ashlar_torch_alloc(BIG, 0, streams[0]);
-    REQUIRE(block != NULL && loner != NULL);
-    queue_write(streams[0], block, BIG, 1);
-    ashlar_torch_free(block, BIG, 0, streams[0]);
-    unsigned char *again = ashlar_cupy_malloc(NULL, BIG, 0);
-    REQUIRE(again == block);
-    queue_write(loner, again, BIG, 2);
-    wait_for(loner);
-    wait_for(streams[0]);
-    queue_verify(loner, again, BIG, 2);
-    wait_for(loner);
-    ashlar_cupy_free(NULL, again, 0);
-    CHECK(atomic_load(&payload_bad_count) == 0);
-    ashlar_stream_destroy(device, loner);
-    leave(MEMORY);
-}
-
-static void memory_of_one_stream_is_its_own_again_without_a_wait(void) {
-    leave(BIG);
-    const size_t waits = CALLS(ctx_synchronize) + CALLS(stream_synchronize);
-    void *block = ashlar_cupy_malloc(streams[0], BIG, 0);
-    REQUIRE(block != NULL);
-    ashlar_cupy_free(streams[0], block, 0);
-    void *again = ashlar_cupy_malloc(streams[0], BIG, 0);
-    CHECK(again == block);
-    ashlar_cupy_free(streams[0], again, 0);
-    CHECK_ZU(CALLS(ctx_synchronize) + CALLS(stream_synchronize), waits);
-    leave(MEMORY);
-}
-
-static void a_driver_that_fails_at_any_call_loses_no_block(void) {
-    for (unsigned n = 1;; n++) {
-        const uint64_t before = bytes_of(0).live;
-        ashlar_torch_reset();
-        ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
-        void *block = ashlar_cupy_malloc(NULL, BIG, 0);
-        const bool is_spent = atomic_load(&driver->fail_countdown) == 0;
-        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
-        CHECK(block != NULL || bytes_of(0).live == before);
-        ashlar_cupy_free(NULL, block, 0);
-        CHECK(bytes_of(0).live == before);
-        if (!is_spent) {
-            CHECK(n > 3);
-            break;
-        }
-    }
-    /* The free, which waits for the device: a block that may still be in use is kept. */
-    const uint64_t before = bytes_of(0).live;
-    void *block = ashlar_cupy_malloc(NULL, 1000, 0);
-    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_synchronize, 1, CU_UNKNOWN);
-    ashlar_cupy_free(NULL, block, 0);
-    CHECK(bytes_of(0).live == before + 1000);
-    ashlar_cupy_free(NULL, block, 0);
-    CHECK(bytes_of(0).live == before);
-}
-
 /* ---- both ---- */
 
 static void the_current_device_stays_what_it_was(void) {
@@ -452,10 +313,6 @@ int main(void) {
     RUN(emptying_the_cache_gives_every_device_its_memory_back);
     RUN(a_fraction_bounds_what_is_taken);
     RUN(a_device_without_allocations_has_no_bytes);
-    RUN(memory_for_any_stream_is_free_of_every_ones_work);
-    RUN(memory_for_any_stream_waits_for_a_blocks_earlier_stream);
-    RUN(memory_of_one_stream_is_its_own_again_without_a_wait);
-    RUN(a_driver_that_fails_at_any_call_loses_no_block);
     RUN(the_current_device_stays_what_it_was);
     RUN(eight_threads_on_two_devices_do_not_get_each_others_memory);
     RUN(a_forked_child_gets_nothing_and_frees_nothing);

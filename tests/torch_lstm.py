@@ -78,7 +78,7 @@ def train(library, steps):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     torch.cuda.synchronize()
     now, peak = reserved()
     return {

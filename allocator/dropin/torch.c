@@ -5,6 +5,7 @@
 #include "device_impl.h"
 #include "devices.h"
 #include "error.h"
+#include "frees.h"
 #include "throw.h"
 
 enum { WHAT_BYTES = 96 };
@@ -97,6 +98,10 @@ static ashlar_status empty(ashlar_allocator *a) {
 void ashlar_torch_reset(void) {
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
         ashlar_allocator *a = ashlar_dropin_peek(i);
+        ashlar_frees *frees = ashlar_frees_peek(i);
+        if (frees != NULL) {
+            (void)ashlar_frees_give_back(frees); /* what CuPy has freed, which waits elsewhere */
+        }
         if (a != NULL && empty(a) != ASHLAR_OK) {
             ashlar_dropin_report("empty_cache");
         }

@@ -31,6 +31,9 @@
  *     ashlar = CUDAPluggableAllocator("libashlar-torch.so", "ashlar_torch_alloc",
  *                                     "ashlar_torch_free")
  *     with torch.cuda.use_mem_pool(torch.cuda.MemPool(ashlar.allocator())): ...
+ *
+ * What such a pool gives back stays reserved here until ashlar_torch_reset(), which PyTorch calls
+ * only for an allocator of the whole process.
  */
 #ifndef ASHLAR_DROPIN_TORCH_H
 #define ASHLAR_DROPIN_TORCH_H
@@ -88,21 +91,40 @@ ASHLAR_API int ashlar_torch_memory(int device, ashlar_torch_bytes *out);
 ASHLAR_API const char *ashlar_torch_error(void);
 
 /*
- * CuPy:
+ * CuPy, by functions of Python, which can raise what CuPy understands: 2 is
+ * cudaErrorMemoryAllocation, upon which a MemoryPool gives back what it keeps and asks again.
  *
  *     lib = ctypes.CDLL("libashlar-torch.so")
- *     address = lambda f: ctypes.cast(f, ctypes.c_void_p).value
- *     ashlar = cupy.cuda.memory.CFunctionAllocator(
- *         0, address(lib.ashlar_cupy_malloc), address(lib.ashlar_cupy_free), lib)
+ *     lib.ashlar_cupy_malloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+ *     lib.ashlar_cupy_free.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
+ *     lib.ashlar_cupy_malloc.restype = ctypes.c_void_p
+ *     def malloc(bytes, device):
+ *         ptr = lib.ashlar_cupy_malloc(None, bytes, device) or 0
+ *         if bytes and not ptr:
+ *             raise cupy.cuda.runtime.CUDARuntimeError(2) # ashlar_torch_error() says more
+ *         return ptr
+ *     free = lambda ptr, device: lib.ashlar_cupy_free(None, ptr, device)
+ *     ashlar = cupy.cuda.PythonFunctionAllocator(malloc, free)
  *     cupy.cuda.set_allocator(ashlar.malloc)
  *
- * stream   what CuPy calls param, since it does not tell on which stream memory is used: the one
- *          stream of all memory of this CFunctionAllocator (as an integer; 1 is the legacy default
- *          stream, 2 the thread's own), whose blocks it may have again at once. 0: any streams, as
- *          cudaMalloc and cudaFree do it: then each free waits for the whole device, so that
- *          cupy.cuda.MemoryPool(ashlar.malloc).malloc should stand between.
+ * or directly, which is faster, but takes no notice of NULL: an array then lies at address 0, and
+ * a MemoryPool gives nothing back.
  *
- * NULL on failure, of which CuPy does not take notice: an array then lies at address 0.
+ *     address = lambda f: ctypes.cast(f, ctypes.c_void_p).value
+ *     ashlar = cupy.cuda.CFunctionAllocator(
+ *         0, address(lib.ashlar_cupy_malloc), address(lib.ashlar_cupy_free), lib)
+ *
+ * stream   what CuPy calls param, since it does not tell on which stream memory is used: the one
+ *          stream of all memory of this allocator (as an integer; 1 is the legacy default stream,
+ *          2 the thread's own), whose blocks it may have again at once. 0: any streams, as
+ *          cudaMalloc and cudaFree do it: what is freed gathers, and when memory is wanted that is
+ *          not free, the host waits once for the device, for all of it; not while something is
+ *          captured. cupy.cuda.MemoryPool(ashlar.malloc).malloc between knows CuPy's streams and
+ *          waits less, but keeps what it has.
+ *
+ * NULL on failure.
+ *
+ * Threads: any.
  */
 ASHLAR_API void *ashlar_cupy_malloc(void *stream, size_t bytes, int device);
 ASHLAR_API void ashlar_cupy_free(void *stream, void *ptr, int device);

@@ -9,15 +9,18 @@
  *         throw std::runtime_error(ashlar_error_detail());
  *     }
  *     static ashlar::rmm_resource resource(memory);
- *     rmm::mr::set_current_device_resource_ref(resource);
- *     rmm::device_buffer buffer(1 << 20, rmm::cuda_stream_default); // of ashlar's memory
+ *     rmm::mr::set_current_device_resource(resource); // before 26.06: ..._resource_ref(resource)
+ *     rmm::device_buffer buffer(1 << 20, stream);     // of ashlar's memory
  *
  * rmm_resource is a class without a base, as the concepts want it: cuda::mr::resource of CCCL from
  * 3.1 on (allocate on a stream, allocate_sync) and cuda::mr::async_resource before (allocate,
  * allocate_async). RMM takes such a class from 24.10 on, through its device_async_resource_ref.
  *
  * rmm_device_resource is for what wants a rmm::mr::device_memory_resource *, in versions of RMM
- * that have it, from 24.04 on: rmm::mr::set_current_device_resource(&resource).
+ * that have it, 24.04 to 26.04: rmm::mr::set_current_device_resource(&resource).
+ *
+ * Tried with the RMM of PyPI: 24.12, 25.02, .04, .08, .10, .12, 26.02, .04, .06, .08 and 26.10,
+ * which itself wants C++20.
  *
  * Both refer to the allocator, which has to live longer, as long as what RMM frees at its end.
  * Copies are equal. All blocks are multiples of 512 bytes, at multiples of 512.

@@ -1,0 +1,216 @@
+"""What PyTorch asks of an allocator, asked of ours by PyTorch itself: torch_calls.py LIBRARY
+
+LIBRARY is libashlar-torch.so. One process has it for all memory, another one in a pool beside
+PyTorch's own allocator. Only copies and fills are queued, but for the captured graph, so that a
+device that runs no kernels will do. Status: 0, 1, or 77 where there is no PyTorch that sees a GPU.
+"""
+
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import threading
+import traceback
+
+import torch_lstm
+
+MIB = 1 << 20
+TOO_MUCH = 1 << 50
+
+
+def expect(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def raises(error, words, call):
+    try:
+        call()
+    except error as raised:
+        return words in str(raised)
+    return False
+
+
+# Both ways in.
+
+class Ours:
+    """The library, and what it says of a device's bytes."""
+
+    def __init__(self, path):
+        self.path, self.functions = path, ctypes.CDLL(path)
+
+    def bytes_of(self, device=0):
+        told = torch_lstm.Bytes()
+        self.functions.ashlar_torch_memory(device, ctypes.byref(told))
+        return told
+
+    def live(self, device=0):
+        gc.collect()
+        return self.bytes_of(device).live
+
+
+def copies_are_right(torch, number, count):
+    """Through memory of several streams, some of it freed while another stream still reads it."""
+    own, other = torch.cuda.Stream(), torch.cuda.Stream()
+    with torch.cuda.stream(own):
+        for i in range(count):
+            given = torch.full((10007 * (i % 7 + 1),), float(number * count + i))
+            first = given.cuda()
+            other.wait_stream(own)
+            with torch.cuda.stream(other):
+                second = first.clone()
+            first.record_stream(other)
+            del first
+            third = torch.zeros_like(given, device="cuda")
+            pinned = given.pin_memory().cuda(non_blocking=True)
+            # What is asked for last may have been overwritten meanwhile.
+            if third.cpu().any() or not torch.equal(pinned.cpu(), given):
+                return False
+            other.synchronize()
+            if not torch.equal(second.cpu(), given):
+                return False
+    return True
+
+
+# All memory of the process.
+
+def memory_is_ours_and_comes_back(torch, ours):
+    before = ours.live()
+    tensor = torch.empty(MIB, dtype=torch.uint8, device="cuda")
+    expect(ours.live() == before + MIB, "live bytes with a tensor")
+    address = tensor.data_ptr()
+    del tensor
+    expect(ours.live() == before, "live bytes without it")
+    tensor = torch.empty(MIB, dtype=torch.uint8, device="cuda")
+    expect(tensor.data_ptr() == address, "the same memory is had again")
+    tensor.untyped_storage().resize_(3 * MIB)
+    expect(ours.live() == before + 3 * MIB, "live bytes of a storage that grew")
+    expect(torch.empty(0, device="cuda").data_ptr() == 0, "an empty tensor has none")
+
+
+def copies_of_8_threads_are_right(torch, ours):
+    right = [False] * 8
+
+    def work(number):
+        right[number] = copies_are_right(torch, number, 40)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(right))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expect(all(right), "copies")
+
+
+def every_device_has_its_own(torch, ours):
+    last = torch.cuda.device_count() - 1
+    before = ours.live(last)
+    tensor = torch.ones(MIB).to("cuda:%d" % last)
+    expect(ours.live(last) == before + 4 * MIB, "live bytes of the last device")
+    expect(torch.equal(tensor.to("cuda:0").cpu(), torch.ones(MIB)), "a copy between devices")
+
+
+def too_much_is_an_error_that_says_so(torch, ours):
+    expect(raises(RuntimeError, "CUDA out of memory. Tried to allocate",
+                  lambda: torch.empty(TOO_MUCH, dtype=torch.uint8, device="cuda")), "no error")
+
+
+def a_fraction_bounds_it(torch, ours):
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(32 * MIB / total)
+    expect(raises(RuntimeError, "limit",
+                  lambda: torch.empty(33 * MIB, dtype=torch.uint8, device="cuda")), "no limit")
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    torch.empty(33 * MIB, dtype=torch.uint8, device="cuda")
+
+
+def an_emptied_cache_holds_nothing(torch, ours):
+    gc.collect()
+    torch.cuda.empty_cache()
+    expect(ours.live() == 0 and ours.bytes_of().reserved == 0, "bytes are left")
+
+
+def a_forked_child_ends_well(torch, ours):
+    tensor = torch.empty(MIB, device="cuda")
+    child = os.fork()
+    if child == 0:
+        del tensor
+        os._exit(0)
+    expect(os.waitpid(child, 0)[1] == 0, "the child")
+
+
+# A pool beside PyTorch's own allocator.
+
+def a_pool_takes_from_us_what_it_carves(torch, ours):
+    pluggable = torch.cuda.memory.CUDAPluggableAllocator(ours.path, "ashlar_torch_alloc",
+                                                         "ashlar_torch_free")
+    pool = torch.cuda.MemPool(pluggable.allocator())
+    with torch.cuda.use_mem_pool(pool):
+        tensor = torch.ones(MIB).cuda()
+        held = ours.live()
+        expect(held >= 4 * MIB, "live bytes with a tensor of the pool")
+        expect(raises(torch.OutOfMemoryError, "CUDA out of memory",
+                      lambda: torch.empty(TOO_MUCH, dtype=torch.uint8, device="cuda")), "no error")
+    other = torch.zeros(8 * MIB, device="cuda")
+    expect(ours.live() == held, "memory outside of the pool is not ours")
+    expect(torch.equal(tensor.cpu(), torch.ones(MIB)) and not other.cpu().any(), "copies")
+    if torch.cuda.get_device_capability()[0] > 0: # not the software device
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool.id):
+            twice = tensor * 2
+        graph.replay()
+        expect(float(twice.sum()) == 2.0 * MIB, "what a graph in the pool computes")
+        del graph, twice
+    del tensor, pool
+    gc.collect()
+    torch.cuda.empty_cache()
+    expect(ours.live() == 0, "bytes are left")
+
+
+MODES = {
+    "all": [memory_is_ours_and_comes_back, copies_of_8_threads_are_right, every_device_has_its_own,
+            too_much_is_an_error_that_says_so, a_fraction_bounds_it,
+            an_emptied_cache_holds_nothing, a_forked_child_ends_well],
+    "pool": [a_pool_takes_from_us_what_it_carves],
+}
+
+
+def run(mode, path):
+    """In a process of its own, since an allocator is chosen once."""
+    import torch
+    ours, failed = Ours(path), 0
+    if mode == "all":
+        torch_lstm.use_ashlar(torch, path)
+    for case in MODES[mode]:
+        try:
+            case(torch, ours)
+            print("ok -", case.__name__)
+        except Exception:
+            traceback.print_exc()
+            print("not ok -", case.__name__)
+            failed += 1
+    return 1 if failed else 0
+
+
+def main(path):
+    try:
+        import torch
+    except ImportError as error:
+        print("no PyTorch: %s" % error)
+        return 77
+    if torch.cuda.device_count() == 0:
+        print("this PyTorch sees no GPU")
+        return 77
+    failed = [mode for mode in MODES
+              if subprocess.run([sys.executable, __file__, "--" + mode, path]).returncode != 0]
+    print("PyTorch %s: %s" % (torch.__version__, "failed: " + ", ".join(failed) if failed else
+                              "%d cases" % sum(map(len, MODES.values()))))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1].startswith("--"):
+        sys.exit(run(sys.argv[1][2:], sys.argv[2]))
+    sys.exit(main(sys.argv[1]))
