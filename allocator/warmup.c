@@ -131,10 +131,14 @@ static ashlar_status pass(const warmup *w) {
 
 /*
  * Give back all that is free. The first trim has the streams' events recorded, which the second
- * finds completed: without them nobody knows what the streams are done with.
+ * finds completed: without them nobody knows what the streams are done with. A stream with an event
+ * that has not completed has none recorded, and so there is a wait before it, too.
  */
 static ashlar_status give_back(ashlar_allocator *a) {
-    ashlar_status status = ashlar_trim(a, 0);
+    ashlar_status status = ashlar_device_synchronize(a->device);
+    if (status == ASHLAR_OK) {
+        status = ashlar_trim(a, 0);
+    }
     if (status == ASHLAR_OK) {
         status = ashlar_device_synchronize(a->device);
     }
