@@ -112,6 +112,15 @@ names_what_needs_a_gpu() {
     [ $? -eq 1 ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] && grep -q -e '--device cuda' "$scratch/stderr"
 }
 
+# On the CUDA of tests/cuda: its pool holds at least what is live, and counts no driver calls.
+measures_cudas_own_pool() {
+    LD_LIBRARY_PATH=$ASHLAR_BUILD/tests/cuda "$bench" alloc --smoke --device cuda \
+        --subject cuda_async --json "$rows" || return
+    json_holds "$rows" 'len(r) == 17 and all(
+        row["subject"] == "cuda_async" and row["ns_pair"] > 0 and row["driver_calls"] is None
+        and row["reserved_over_live"] >= 1 for row in r)'
+}
+
 # Every list on the three subjects, and the packing.
 measures_plans() {
     "$bench" plan --smoke --device soft --json "$rows" >"$scratch/table" || return
@@ -298,6 +307,7 @@ check 'a_shared_object_is_measured_beside_the_others' measures_a_loaded_peer
 check 'shared_objects_are_usual_subjects' measures_loaded_peers_unasked
 check 'what_is_no_peer_is_refused' refuses_what_is_no_peer
 check 'what_needs_a_gpu_says_so' names_what_needs_a_gpu
+check 'cudas_own_pool_is_measured' measures_cudas_own_pool
 check 'a_plan_is_measured_beside_the_cache' measures_plans
 check 'of_plans_too_only_what_is_asked_for_is_measured' measures_some_plans
 check 'files_are_packed' packs_files

@@ -27,6 +27,18 @@ takes_no_more() { # PROGRAM...: after its first step
     grep -x 'driver allocations: [1-9][0-9]* at first, 0 later' "$scratch/out"
 }
 
+trains_without_more() { # WHAT PROGRAM...: also where work is late, but for the mixed way
+    what=$1
+    shift
+    for soft in '' ${adversarial}1 ${adversarial}2; do
+        ASHLAR_SOFT=$soft with "$@" "$what" | tee "$scratch/out"
+        case $what,$soft in
+        train-mixed,mode*) grep -x 'driver allocations: 1 at first, [0-4] later' "$scratch/out" ;;
+        *) grep -x 'driver allocations: 1 at first, 0 later' "$scratch/out" ;;
+        esac || return
+    done
+}
+
 takes_more() { # PROGRAM...: so that the case above could fail
     "$@" loop | tee "$scratch/out"
     grep -x 'driver allocations: [1-9][0-9]* at first, [1-9][0-9]* later' "$scratch/out"
@@ -60,6 +72,27 @@ is_off() { # ASHLAR_PRELOAD PROGRAM...
     shift
     ASHLAR_PRELOAD=$value with "$@" loop | tee "$scratch/out"
     grep -x 'driver allocations: [1-9][0-9]* at first, [1-9][0-9]* later' "$scratch/out"
+}
+
+leaves_alone() { # SETTING PROGRAM...
+    setting=$1
+    shift
+    with env "$setting" "$@" loop | tee "$scratch/out"
+    grep -x 'driver allocations: [1-9][0-9]* at first, [1-9][0-9]* later' "$scratch/out"
+}
+
+says_why() { # WORDS SETTING PROGRAM...
+    words=$1
+    shift
+    ASHLAR_PRELOAD=report with env "$@" loop
+    [ "$(grep -cF "$words" "$scratch/stderr")" -eq 1 ]
+}
+
+beside_another() { # PROGRAM...: which then sees what is none of CUDA's
+    env LD_PRELOAD="$preload $programs/libanother.so" "$@" loop >"$scratch/out" 2>&1
+    cat "$scratch/out"
+    grep -x 'driver allocations: [1-9][0-9]* at first, 0 later' "$scratch/out" &&
+        grep -x 'another: ashlar_fake_memory_calls' "$scratch/out"
 }
 
 leaves_well() { # PROGRAM...
@@ -113,6 +146,9 @@ all_of() { # WAY PROGRAM...
     fi
     check "${way}_alone_asks_the_driver_again_and_again" takes_more "$@"
     check "${way}_takes_nothing_from_the_driver_after_the_first_step" takes_no_more "$@"
+    for what in train train-on-streams train-mixed; do
+        check "${way}_takes_nothing_after_the_first_step_${what}" trains_without_more "$what" "$@"
+    done
     check "${way}_may_free_while_another_stream_still_writes" is_never_overwritten "$@"
     check "${way}_is_overwritten_when_the_safety_is_switched_off" is_overwritten "$@"
     for what in threads capture reset fork-before; do
@@ -132,6 +168,11 @@ all_of() { # WAY PROGRAM...
     check "${way}_is_not_reported_otherwise" is_silent "$@"
     check "${way}_is_left_alone_when_it_is_off" is_off off "$@"
     check "${way}_is_left_alone_for_a_word_that_is_none" is_off of "$@"
+    check "${way}_is_left_alone_with_a_device_of_another_driver" \
+        leaves_alone ASHLAR_DEVICE=soft "$@"
+    check "${way}_is_left_alone_with_options_that_are_none" leaves_alone ASHLAR_CONF=none "$@"
+    check "${way}_is_told_why" says_why 'unknown key "none"' ASHLAR_CONF=none "$@"
+    check "${way}_may_have_another_library_that_stands_in" beside_another "$@"
     check "${way}_loops_in_every_mode" in_every_mode loop "$@"
 }
 

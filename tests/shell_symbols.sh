@@ -56,6 +56,54 @@ check 'every_public_function_is_exported' nothing "$scratch/core.missing"
 check 'the_library_has_a_versioned_soname' is_named_for_what_it_is "$core" libashlar
 check 'the_library_does_not_bring_jemalloc' needs_no "$core" libjemalloc
 
+# The drop-in libraries: what programs look for by name, with no header of theirs. PREFIX is a regular expression.
+exports_only() { # LIBRARY PREFIX
+    nm -D --defined-only "$1" | awk '{ print $3 }' | sed 's/@.*//' | grep -vE "^($2)\$" \
+        >"$scratch/others"
+    nothing "$scratch/others"
+}
+
+exports_all() { # LIBRARY NAME...
+    library=$1
+    shift
+    nm -D --defined-only "$library" | awk '{ print $3 }' >"$scratch/names"
+    for name in "$@"; do
+        grep -qx "$name" "$scratch/names" || complain "no $name" || return
+    done
+}
+
+# The names of functions that a header of the drop-in libraries declares.
+declared_in() { # HEADER
+    sed '/^ *#/d' "$1" | grep -o 'ashlar_[a-z]*_[a-z_]*(' | tr -d '(' | sort -u
+}
+
+torch=$(shared_library libashlar-torch)
+if [ -n "$torch" ]; then
+    header=$ASHLAR_SOURCE/allocator/dropin/torch.h
+    # shellcheck disable=SC2046 # words
+    check 'torch_exports_all_of_its_header' \
+        exports_all "$torch" $(declared_in "$header" | grep -E '^ashlar_(torch|cupy)_')
+    check 'torch_exports_nothing_but_that' exports_only "$torch" \
+        "$(declared_in "$header" | grep -E '^ashlar_(torch|cupy)_' | tr '\n' '|')no_other"
+    check 'torch_needs_no_library_of_ours' needs_no "$torch" libashlar
+    check 'torch_does_not_bring_jemalloc' needs_no "$torch" libjemalloc
+else
+    skip 'torch_exports_what_its_header_declares' 'it is not built'
+fi
+
+preload=$(shared_library libashlar-preload)
+if [ -n "$preload" ]; then
+    check 'preload_exports_all_that_it_stands_in_for' exports_all "$preload" dlsym \
+        $(grep -oE 'X\(cu[A-Za-z0-9_]+, cu' "$ASHLAR_SOURCE/allocator/dropin/preload.h" |
+            sed 's/X(\(.*\), cu/\1/')
+    check 'preload_exports_nothing_but_that' exports_only "$preload" \
+        "$(grep -oE 'X\(cu[A-Za-z0-9_]+, cu' "$ASHLAR_SOURCE/allocator/dropin/preload.h" |
+            sed 's/X(\(.*\), cu/\1/' | tr '\n' '|')dlsym"
+    check 'preload_needs_no_library_of_ours' needs_no "$preload" libashlar
+else
+    skip 'preload_exports_what_it_stands_in_for' 'it is not built for this processor'
+fi
+
 pinned=$(shared_library libashlar-pinned)
 if [ -n "$pinned" ]; then
     compare pinned "$pinned" "$ASHLAR_SOURCE/include/ashlar/pinned.h"

@@ -390,6 +390,16 @@ static void guards_find_what_they_do_elsewhere(void) {
     }
 }
 
+/* The guard fills what is behind a block; a stream on which it is freed looks there. */
+static void a_guarded_block_may_be_freed_on_any_stream(void) {
+    REQUIRE(set_up("memory=64MiB,mode=adversarial", "guard=fill"));
+    for (int i = 0; i < 20; i++) {
+        CHECK(ashlar_free_on(allocator, take(KIB), streams[i % 2]) == ASHLAR_OK);
+        CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+    }
+    tear_down();
+}
+
 /* ---- threads ---- */
 
 static void *work(void *arg) {
@@ -454,6 +464,7 @@ int main(void) {
     RUN(host_memory_that_fails_anywhere_loses_nothing);
     RUN(making_them_may_fail_and_is_tried_again);
     RUN(guards_find_what_they_do_elsewhere);
+    RUN(a_guarded_block_may_be_freed_on_any_stream);
     RUN(threads_share_them);
     return check_report();
 }

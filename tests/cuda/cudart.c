@@ -3,13 +3,10 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
+#include <stdint.h>
 #include <string.h>
 
 enum { DEVICES_MAX = 16 };
-
-typedef cu_result (*get_proc_fn)(const char *symbol, void **address, int version,
-                                 unsigned long long flags, unsigned int *found);
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_started;
@@ -21,7 +18,7 @@ static _Thread_local cudaError_t last_error;
 
 /* ---- the driver ---- */
 
-static cu_result find(get_proc_fn get_proc, const char *symbol, void *function) {
+static cu_result find(cudart_get_proc get_proc, const char *symbol, void *function) {
     void *address = NULL;
     unsigned int found;
     const cu_result result = get_proc(symbol, &address, CUDART_VERSION, 0, &found);
@@ -32,23 +29,22 @@ static cu_result find(get_proc_fn get_proc, const char *symbol, void *function) 
 }
 
 static cu_result fill(cudart_driver *driver) {
-    get_proc_fn get_proc;
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     void *address = library == NULL ? NULL : dlsym(library, "cuGetProcAddress_v2");
     if (address == NULL) {
         return CU_NO_DEVICE;
     }
-    memcpy(&get_proc, &address, sizeof address);
+    memcpy(&driver->get_proc, &address, sizeof address);
     cu_result result = CU_SUCCESS;
-#define X(field, symbol, version, kind, params)                 \
-    if (result == CU_SUCCESS) {                                 \
-        result = find(get_proc, #symbol, &driver->table.field); \
+#define X(field, symbol, version, kind, params)                         \
+    if (result == CU_SUCCESS) {                                         \
+        result = find(driver->get_proc, #symbol, &driver->table.field); \
     }
     ASHLAR_DRIVER_MAP(X)
 #undef X
-#define X(field, symbol, version, params)                 \
-    if (result == CU_SUCCESS) {                           \
-        result = find(get_proc, #symbol, &driver->field); \
+#define X(field, symbol, version, params)                         \
+    if (result == CU_SUCCESS) {                                   \
+        result = find(driver->get_proc, #symbol, &driver->field); \
     }
     FAKE_MORE_MAP(X)
 #undef X
@@ -75,14 +71,22 @@ cu_result ashlar_cudart_driver(const cudart_driver **driver) {
     return result;
 }
 
-static cu_result make_current(int device) {
-    cu_result result = CU_SUCCESS;
+static cu_result context_of(int device, cu_context *context) {
+    cu_result result = device < 0 || device >= device_count ? CU_INVALID_DEVICE : CU_SUCCESS;
     pthread_mutex_lock(&start_lock);
-    if (contexts[device] == NULL) {
+    if (result == CU_SUCCESS && contexts[device] == NULL) {
         result = started.table.primary_ctx_retain(&contexts[device], device);
     }
-    const cu_context context = contexts[device];
+    if (result == CU_SUCCESS) {
+        *context = contexts[device];
+    }
     pthread_mutex_unlock(&start_lock);
+    return result;
+}
+
+static cu_result make_current(int device) {
+    cu_context context = NULL;
+    const cu_result result = context_of(device, &context);
     return result == CU_SUCCESS ? started.ctx_set_current(context) : result;
 }
 
@@ -93,6 +97,29 @@ cu_result ashlar_cudart_enter(const cudart_driver **driver) {
         result = started.ctx_get_current(&current);
     }
     return result == CU_SUCCESS && current == NULL ? make_current(chosen_device) : result;
+}
+
+/* cudaGetDriverEntryPoint...: for programs that want the driver's functions of the runtime. */
+static cudaError_t find_for_program(const char *symbol, void **function, int version,
+                                    unsigned long long flags,
+                                    enum cudaDriverEntryPointQueryResult *status) {
+    const cudart_driver *driver;
+    unsigned int found = 1;
+    cu_result result = ashlar_cudart_driver(&driver);
+    *function = NULL;
+    if (result == CU_SUCCESS) {
+        result = driver->get_proc(symbol, function, version, flags, &found);
+    }
+    if (status != NULL) {
+        *status = (enum cudaDriverEntryPointQueryResult)found;
+    }
+    return result == CU_NOT_FOUND && status != NULL ? cudaSuccess : ashlar_cudart_done(result);
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function,
+                                             unsigned int version, unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *status) {
+    return find_for_program(symbol, function, (int)version, flags, status);
 }
 
 /* ---- errors ---- */
@@ -151,9 +178,6 @@ cudaError_t cudaGetDeviceCount(int *count) {
 cudaError_t cudaSetDevice(int device) {
     const cudart_driver *driver;
     cu_result result = ashlar_cudart_driver(&driver);
-    if (result == CU_SUCCESS && (device < 0 || device >= device_count)) {
-        result = CU_INVALID_DEVICE;
-    }
     if (result == CU_SUCCESS) {
         result = make_current(device);
     }
@@ -217,4 +241,43 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
     CUDART_CALL(table.device_get_attribute, (value, (unsigned int)attribute, device));
+}
+
+/* How the host waits is the same for all of them. */
+cudaError_t cudaSetDeviceFlags(unsigned int flags) {
+    (void)flags;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can_access, int device, int peer) {
+    CUDART_CALL(table.device_can_access_peer, (can_access, device, peer));
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
+    const cudart_driver *driver;
+    cu_context context = NULL;
+    cu_result result = ashlar_cudart_enter(&driver);
+    result = result == CU_SUCCESS ? context_of(peer, &context) : result;
+    return ashlar_cudart_done(
+        result == CU_SUCCESS ? driver->table.ctx_enable_peer_access(context, flags) : result);
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *dst, int dst_device, const void *src, int src_device,
+                                size_t bytes, cudaStream_t stream) {
+    const cudart_driver *driver;
+    cu_context to = NULL, from = NULL;
+    cu_result result = ashlar_cudart_enter(&driver);
+    result = result == CU_SUCCESS ? context_of(dst_device, &to) : result;
+    result = result == CU_SUCCESS ? context_of(src_device, &from) : result;
+    return ashlar_cudart_done(result == CU_SUCCESS
+                                  ? driver->table.memcpy_peer_async((cu_ptr)(uintptr_t)dst, to,
+                                                                    (cu_ptr)(uintptr_t)src, from,
+                                                                    bytes, stream)
+                                  : result);
+}
+
+cudaError_t cudaMemcpyPeer(void *dst, int dst_device, const void *src, int src_device,
+                           size_t bytes) {
+    const cudaError_t error = cudaMemcpyPeerAsync(dst, dst_device, src, src_device, bytes, NULL);
+    return error == cudaSuccess ? cudaStreamSynchronize(NULL) : error;
 }

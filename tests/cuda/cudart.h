@@ -14,7 +14,11 @@
 #include "driver.h"
 #include "libcuda.h"
 
+typedef cu_result (*cudart_get_proc)(const char *symbol, void **address, int version,
+                                     unsigned long long flags, unsigned int *found);
+
 typedef struct cudart_driver {
+    cudart_get_proc get_proc;
     ashlar_driver_table table;
 #define X(field, symbol, version, params) cu_result(*field) params;
     FAKE_MORE_MAP(X)
@@ -31,6 +35,9 @@ cu_result ashlar_cudart_driver(const cudart_driver **driver);
 
 /* A driver's result as the runtime's, remembered as the thread's last error if it is one. */
 cudaError_t ashlar_cudart_done(cu_result result);
+
+/* Memory that was taken, unless there is an error or no place for it. */
+cudaError_t ashlar_cudart_give(cudaError_t error, const cu_ptr *taken, void **ptr);
 
 /* The body of a function that makes one driver call. */
 #define CUDART_CALL(field, args)                                                          \

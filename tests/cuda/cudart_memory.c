@@ -1,4 +1,4 @@
-/* cudart_memory.c - the small CUDA runtime: memory, copies, fills, memory pools. */
+/* cudart_memory.c - the small CUDA runtime: memory and memory pools. */
 #include "cudart.h"
 
 #include <stdint.h>
@@ -10,7 +10,10 @@ static cu_ptr in(const void *ptr) {
 
 /* ---- memory ---- */
 
-static cudaError_t give(cudaError_t error, const cu_ptr *taken, void **ptr) {
+cudaError_t ashlar_cudart_give(cudaError_t error, const cu_ptr *taken, void **ptr) {
+    if (ptr == NULL) {
+        return ashlar_cudart_done(CU_INVALID_VALUE);
+    }
     if (error == cudaSuccess) {
         *ptr = (void *)(uintptr_t)*taken;
     }
@@ -23,7 +26,8 @@ static cudaError_t take(cu_ptr *ptr, size_t bytes) {
 
 cudaError_t cudaMalloc(void **ptr, size_t bytes) {
     cu_ptr taken = 0;
-    return give(bytes == 0 ? cudaSuccess : take(&taken, bytes), &taken, ptr);
+    return ashlar_cudart_give(bytes == 0 || ptr == NULL ? cudaSuccess : take(&taken, bytes), &taken,
+                              ptr);
 }
 
 cudaError_t cudaFree(void *ptr) {
@@ -40,7 +44,25 @@ static cudaError_t take_rows(cu_ptr *ptr, size_t *pitch, size_t width, size_t he
 
 cudaError_t cudaMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height) {
     cu_ptr taken = 0;
-    return give(take_rows(&taken, pitch, width, height), &taken, ptr);
+    return ashlar_cudart_give(take_rows(&taken, pitch, width, height), &taken, ptr);
+}
+
+cudaError_t cudaMalloc3D(struct cudaPitchedPtr *rows, struct cudaExtent extent) {
+    cu_ptr taken = 0;
+    rows->xsize = extent.width;
+    rows->ysize = extent.height;
+    return ashlar_cudart_give(
+        take_rows(&taken, &rows->pitch, extent.width, extent.height * extent.depth), &taken,
+        &rows->ptr);
+}
+
+static cudaError_t take_managed(cu_ptr *ptr, size_t bytes, unsigned int flags) {
+    CUDART_CALL(mem_alloc_managed, (ptr, bytes, flags));
+}
+
+cudaError_t cudaMallocManaged(void **ptr, size_t bytes, unsigned int flags) {
+    cu_ptr taken = 0;
+    return ashlar_cudart_give(take_managed(&taken, bytes, flags), &taken, ptr);
 }
 
 cudaError_t cudaHostAlloc(void **ptr, size_t bytes, unsigned int flags) {
@@ -56,6 +78,19 @@ cudaError_t cudaFreeHost(void *ptr) {
         return cudaSuccess;
     }
     CUDART_CALL(table.mem_free_host, (ptr));
+}
+
+cudaError_t cudaHostGetDevicePointer(void **ptr, void *host, unsigned int flags) {
+    const cudart_driver *driver;
+    unsigned int type = 0;
+    cu_result result = ashlar_cudart_enter(&driver);
+    if (result == CU_SUCCESS) {
+        result = flags != 0
+                     ? CU_INVALID_VALUE
+                     : driver->pointer_get_attribute(&type, FAKE_POINTER_MEMORY_TYPE, in(host));
+    }
+    const cu_ptr same = in(host);
+    return ashlar_cudart_give(ashlar_cudart_done(result), &same, ptr);
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
@@ -84,30 +119,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
             : result);
 }
 
-/* ---- stream-ordered memory ---- */
-
-static cudaError_t take_async(cu_ptr *ptr, size_t bytes, cudaStream_t stream) {
-    CUDART_CALL(mem_alloc_async, (ptr, bytes, stream));
-}
-
-cudaError_t cudaMallocAsync(void **ptr, size_t bytes, cudaStream_t stream) {
-    cu_ptr taken = 0;
-    return give(bytes == 0 ? cudaSuccess : take_async(&taken, bytes, stream), &taken, ptr);
-}
-
-/* There is one pool. */
-cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t bytes, cudaMemPool_t pool,
-                                    cudaStream_t stream) {
-    (void)pool;
-    return cudaMallocAsync(ptr, bytes, stream);
-}
-
-cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream) {
-    if (ptr == NULL) {
-        return cudaSuccess;
-    }
-    CUDART_CALL(mem_free_async, (in(ptr), stream));
-}
+/* ---- memory pools ---- */
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
     CUDART_CALL(default_pool, (pool, device));
@@ -122,54 +134,23 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr att
     CUDART_CALL(pool_set_attribute, (pool, (unsigned int)attribute, value));
 }
 
-/* ---- copies and fills ---- */
-
-static bool is_on_device(const cudart_driver *driver, const void *ptr) {
-    unsigned int type = 0;
-    return driver->pointer_get_attribute(&type, FAKE_POINTER_MEMORY_TYPE, in(ptr)) == CU_SUCCESS &&
-           type == FAKE_MEMORY_DEVICE;
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute,
+                                    void *value) {
+    CUDART_CALL(pool_get_attribute, (pool, (unsigned int)attribute, value));
 }
 
-static cu_result copy(const cudart_driver *driver, void *dst, const void *src, size_t bytes,
-                      enum cudaMemcpyKind kind, cudaStream_t stream) {
-    if (kind == cudaMemcpyDefault) {
-        kind = is_on_device(driver, src)
-                   ? is_on_device(driver, dst) ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost
-               : is_on_device(driver, dst) ? cudaMemcpyHostToDevice
-                                           : cudaMemcpyHostToHost;
-    }
-    switch (kind) {
-    case cudaMemcpyHostToDevice:
-        return driver->table.memcpy_htod_async(in(dst), src, bytes, stream);
-    case cudaMemcpyDeviceToHost:
-        return driver->table.memcpy_dtoh_async(dst, in(src), bytes, stream);
-    case cudaMemcpyDeviceToDevice:
-        return driver->table.memcpy_dtod_async(in(dst), in(src), bytes, stream);
-    case cudaMemcpyHostToHost:
-        memcpy(dst, src, bytes);
-        return CU_SUCCESS;
-    default:
-        return 21; /* cudaErrorInvalidMemcpyDirection, which the driver has no name for */
-    }
+cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps *props) {
+    CUDART_CALL(pool_create, (pool, props));
 }
 
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
-                            cudaStream_t stream) {
-    const cudart_driver *driver;
-    const cu_result result = ashlar_cudart_enter(&driver);
-    return ashlar_cudart_done(result == CU_SUCCESS ? copy(driver, dst, src, bytes, kind, stream)
-                                                   : result);
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+    CUDART_CALL(pool_destroy, (pool));
 }
 
-cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind) {
-    const cudaError_t error = cudaMemcpyAsync(dst, src, bytes, kind, NULL);
-    return error == cudaSuccess ? cudaStreamSynchronize(NULL) : error;
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device) {
+    CUDART_CALL(get_pool, (pool, device));
 }
 
-cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t stream) {
-    CUDART_CALL(table.memset_d8_async, (in(dst), (unsigned char)value, bytes, stream));
-}
-
-cudaError_t cudaMemset(void *dst, int value, size_t bytes) {
-    return cudaMemsetAsync(dst, value, bytes, NULL);
+cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t pool) {
+    CUDART_CALL(set_pool, (device, pool));
 }

@@ -1,4 +1,4 @@
-/* cudart_stream.c - the small CUDA runtime: streams, events, host functions, captures. */
+/* cudart_stream.c - the small CUDA runtime: streams, events and graphs, made and ended. */
 #include "cudart.h"
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority) {
@@ -13,24 +13,19 @@ cudaError_t cudaStreamCreate(cudaStream_t *stream) {
     return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
 
+/* A software device has one priority. */
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    if (least != NULL) {
+        *least = 0;
+    }
+    if (greatest != NULL) {
+        *greatest = 0;
+    }
+    return cudaSuccess;
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     CUDART_CALL(table.stream_destroy, (stream));
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    CUDART_CALL(table.stream_synchronize, (stream));
-}
-
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-    CUDART_CALL(stream_query, (stream));
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
-    CUDART_CALL(table.stream_wait_event, (stream, event, flags));
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user_data) {
-    CUDART_CALL(table.launch_host_func, (stream, fn, user_data));
 }
 
 /* ---- events ---- */
@@ -47,10 +42,6 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     CUDART_CALL(table.event_destroy, (event));
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    CUDART_CALL(table.event_record, (event, stream));
-}
-
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     CUDART_CALL(table.event_query, (event));
 }
@@ -63,27 +54,20 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     CUDART_CALL(event_elapsed_time, (ms, start, end));
 }
 
-/* ---- captures ---- */
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
-    CUDART_CALL(table.stream_begin_capture, (stream, (unsigned int)mode));
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
-    CUDART_CALL(table.stream_end_capture, (stream, graph));
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {
-    CUDART_CALL(table.stream_is_capturing, (stream, (unsigned int *)status));
-}
+/* ---- graphs ---- */
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
                                           unsigned long long flags) {
     CUDART_CALL(table.graph_instantiate, (exec, graph, flags));
 }
 
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-    CUDART_CALL(table.graph_launch, (exec, stream));
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                 unsigned long long flags) {
+    return cudaGraphInstantiateWithFlags(exec, graph, flags);
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+    CUDART_CALL(table.thread_exchange_capture_mode, ((unsigned int *)mode));
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {

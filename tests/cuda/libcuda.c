@@ -67,6 +67,7 @@ static ashlar_driver_table make_table(void) {
     };
     table.init = ashlar_fake_init;
     table.device_get_count = ashlar_fake_device_get_count;
+    table.ctx_synchronize = ashlar_fake_ctx_synchronize;
     table.mem_alloc = ashlar_fake_mem_alloc;
     table.mem_create = ashlar_fake_mem_create;
     table.module_load_data = ashlar_fake_module_load_data;

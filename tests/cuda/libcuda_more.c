@@ -54,10 +54,25 @@ cu_result ashlar_fake_primary_ctx_reset(cu_device ordinal) {
     }
     device->retains = 1;
     (void)ashlar_soft_leave(CU_SUCCESS);
+    ashlar_fake_pools_forget(ordinal);
     return ashlar_soft_primary_ctx_release(ordinal);
 }
 
+cu_result ashlar_fake_ctx_synchronize(void) {
+    cu_device ordinal;
+    const cu_result result = ashlar_soft_ctx_synchronize();
+    if (result == CU_SUCCESS && ashlar_fake_ctx_get_device(&ordinal) == CU_SUCCESS) {
+        ashlar_fake_pools_settle(ordinal);
+    }
+    return result;
+}
+
 /* ---- memory ---- */
+
+/* The host may use a software device's memory too. */
+cu_result ashlar_fake_mem_alloc_managed(cu_ptr *ptr, size_t bytes, unsigned int flags) {
+    return flags != 1 && flags != 2 ? CU_INVALID_VALUE : ashlar_fake_mem_alloc(ptr, bytes);
+}
 
 cu_result ashlar_fake_mem_alloc_pitch(cu_ptr *ptr, size_t *pitch, size_t width, size_t height,
                                       unsigned int element) {
@@ -94,14 +109,13 @@ cu_result ashlar_fake_mem_get_address_range(cu_ptr *base, size_t *bytes, cu_ptr 
     return ashlar_soft_leave(CU_SUCCESS);
 }
 
-/* Of memory that several devices may use, the first. */
+/* Whose memory is mapped there, whoever may use it too; -1: nobody's. */
 static int ordinal_of(cu_ptr ptr) {
-    for (int i = 0; i < ashlar_soft_state.config.device_count; i++) {
-        if (ashlar_soft_may_access(&ashlar_soft_state.devices[i], (uintptr_t)ptr, 1)) {
-            return i;
-        }
-    }
-    return -1;
+    const soft_reservation *found =
+        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, (uintptr_t)ptr, 1);
+    const soft_mapping *mapping =
+        found == NULL ? NULL : ashlar_soft_ranges_over(&found->mappings, (uintptr_t)ptr, 1);
+    return mapping == NULL ? -1 : mapping->memory->device->ordinal;
 }
 
 cu_result ashlar_fake_pointer_get_attribute(void *data, unsigned int attribute, cu_ptr ptr) {
@@ -139,6 +153,38 @@ cu_result ashlar_fake_stream_create_with_priority(cu_stream *stream, unsigned in
                                                   int priority) {
     (void)priority;
     return ashlar_soft_stream_create(stream, flags);
+}
+
+/* A stream that the caller names, and leave. */
+static cu_result find_stream(cu_stream handle, const soft_stream **stream) {
+    soft_stream *found = NULL;
+    const cu_result result = ashlar_soft_enter_stream(handle, &found);
+    *stream = found;
+    return result == CU_SUCCESS ? ashlar_soft_leave(CU_SUCCESS) : result;
+}
+
+cu_result ashlar_fake_stream_get_ctx(cu_stream stream, cu_context *context) {
+    const soft_stream *found;
+    const cu_result result = find_stream(stream, &found);
+    if (result == CU_SUCCESS) {
+        *context = (cu_context)found->device->context;
+    }
+    return result;
+}
+
+cu_result ashlar_fake_stream_get_flags(cu_stream stream, unsigned int *flags) {
+    const soft_stream *found;
+    const cu_result result = find_stream(stream, &found);
+    if (result == CU_SUCCESS) {
+        *flags = found->is_ordered ? CU_STREAM_BLOCKING : CU_STREAM_UNORDERED;
+    }
+    return result;
+}
+
+cu_result ashlar_fake_stream_get_priority(cu_stream stream, int *priority) {
+    const soft_stream *found;
+    *priority = 0;
+    return find_stream(stream, &found);
 }
 
 /* Asked of an event: whether what has been queued so far is over. */

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
 
 enum { BYTES = 4096 };
@@ -28,6 +29,46 @@ static void copies_and_fills_arrive(void) {
     CHECK(cudaFreeHost(pinned) == cudaSuccess);
     CHECK(cudaFree(a) == cudaSuccess && cudaFree(b) == cudaSuccess &&
           cudaFree(NULL) == cudaSuccess);
+}
+
+static void rows_lie_apart_and_arrive(void) {
+    enum { WIDTH = 100, HEIGHT = 5 };
+    unsigned char in[HEIGHT][WIDTH], out[HEIGHT][WIDTH];
+    const struct cudaExtent extent = {WIDTH, HEIGHT, 3};
+    struct cudaPitchedPtr cube;
+    unsigned char *rows = NULL;
+    size_t pitch = 0;
+    for (size_t i = 0; i < sizeof in; i++) {
+        in[i / WIDTH][i % WIDTH] = (unsigned char)i;
+    }
+    REQUIRE(cudaMallocPitch((void **)&rows, &pitch, WIDTH, HEIGHT) == cudaSuccess);
+    CHECK(pitch >= WIDTH && pitch % 512 == 0);
+    CHECK(cudaMemset2D(rows, pitch, 1, pitch, HEIGHT) == cudaSuccess);
+    CHECK(cudaMemcpy2D(rows, pitch, in, WIDTH, WIDTH, HEIGHT, cudaMemcpyDefault) == cudaSuccess);
+    CHECK(cudaMemcpy2D(out, WIDTH, rows, pitch, WIDTH, HEIGHT, cudaMemcpyDefault) == cudaSuccess);
+    CHECK(memcmp(in, out, sizeof in) == 0);
+    CHECK(cudaMemcpy(out, rows + WIDTH, 1, cudaMemcpyDefault) == cudaSuccess && out[0][0] == 1);
+    CHECK(cudaMemcpy2D(rows, WIDTH - 1, in, WIDTH, WIDTH, 1, cudaMemcpyDefault) ==
+          cudaErrorInvalidPitchValue);
+    REQUIRE(cudaMalloc3D(&cube, extent) == cudaSuccess);
+    CHECK(cube.ysize == HEIGHT && cube.pitch == pitch);
+    CHECK(cudaMemset(cube.ptr, 2, cube.pitch * HEIGHT * 3) == cudaSuccess);
+    CHECK(cudaFree(cube.ptr) == cudaSuccess && cudaFree(rows) == cudaSuccess);
+    (void)cudaGetLastError();
+}
+
+static void managed_memory_is_the_hosts_too(void) {
+    unsigned char *ptr = NULL;
+    void *pinned = NULL, *same = NULL;
+    REQUIRE(cudaMallocManaged((void **)&ptr, BYTES, cudaMemAttachGlobal) == cudaSuccess);
+    ptr[1] = 5;
+    CHECK(cudaMemset(ptr, 9, 1) == cudaSuccess && ptr[0] == 9 && ptr[1] == 5);
+    CHECK(cudaFree(ptr) == cudaSuccess);
+    REQUIRE(cudaMallocHost(&pinned, BYTES) == cudaSuccess);
+    CHECK(cudaHostGetDevicePointer(&same, pinned, 0) == cudaSuccess && same == pinned);
+    CHECK(cudaFreeHost(pinned) == cudaSuccess);
+    CHECK(cudaMalloc(NULL, 1) == cudaErrorInvalidValue);
+    (void)cudaGetLastError();
 }
 
 static void an_error_is_remembered_until_it_is_asked_for(void) {
@@ -115,6 +156,102 @@ static void pool_memory_is_kept_and_reused(void) {
     CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
+static uint64_t pool_value(cudaMemPool_t pool, enum cudaMemPoolAttr attribute) {
+    uint64_t value = 0;
+    CHECK(cudaMemPoolGetAttribute(pool, attribute, &value) == cudaSuccess);
+    return value;
+}
+
+static void a_pool_counts_and_keeps_what_its_threshold_says(void) {
+    uint64_t all = UINT64_MAX, none = 0;
+    cudaMemPool_t pool;
+    void *a = NULL, *b = NULL;
+    REQUIRE(cudaDeviceGetMemPool(&pool, 0) == cudaSuccess);
+    REQUIRE(cudaMallocAsync(&a, 2 * BYTES, NULL) == cudaSuccess);
+    REQUIRE(cudaMallocAsync(&b, BYTES, NULL) == cudaSuccess);
+    CHECK(pool_value(pool, cudaMemPoolAttrUsedMemCurrent) == UINT64_C(3) * BYTES);
+    CHECK(cudaFreeAsync(a, NULL) == cudaSuccess);
+    CHECK(pool_value(pool, cudaMemPoolAttrUsedMemCurrent) == BYTES);
+    CHECK(pool_value(pool, cudaMemPoolAttrReservedMemCurrent) == UINT64_C(3) * BYTES);
+    CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all) == cudaSuccess);
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(pool_value(pool, cudaMemPoolAttrReservedMemCurrent) == UINT64_C(3) * BYTES);
+    CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &none) == cudaSuccess);
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(pool_value(pool, cudaMemPoolAttrReservedMemCurrent) == BYTES);
+    CHECK(pool_value(pool, cudaMemPoolAttrUsedMemHigh) == UINT64_C(3) * BYTES);
+    CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &none) == cudaSuccess);
+    CHECK(pool_value(pool, cudaMemPoolAttrUsedMemHigh) == BYTES);
+    CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &none) ==
+          cudaErrorInvalidValue);
+    CHECK(cudaFreeAsync(b, NULL) == cudaSuccess);
+    (void)cudaGetLastError();
+}
+
+static void a_program_has_pools_of_its_own(void) {
+    const struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                           .location = {cudaMemLocationTypeDevice, 0}};
+    cudaMemPool_t first, mine, now;
+    void *a = NULL, *b = NULL;
+    REQUIRE(cudaDeviceGetMemPool(&first, 0) == cudaSuccess);
+    REQUIRE(cudaMemPoolCreate(&mine, &props) == cudaSuccess);
+    REQUIRE(cudaMallocFromPoolAsync(&a, BYTES, mine, NULL) == cudaSuccess);
+    CHECK(cudaDeviceSetMemPool(0, mine) == cudaSuccess);
+    CHECK(cudaDeviceGetMemPool(&now, 0) == cudaSuccess && now == mine);
+    REQUIRE(cudaMallocAsync(&b, BYTES, NULL) == cudaSuccess);
+    CHECK(pool_value(mine, cudaMemPoolAttrUsedMemCurrent) == UINT64_C(2) * BYTES);
+    CHECK(cudaFreeAsync(a, NULL) == cudaSuccess && cudaFreeAsync(b, NULL) == cudaSuccess);
+    CHECK(cudaMemPoolDestroy(mine) == cudaSuccess);
+    CHECK(cudaDeviceGetMemPool(&now, 0) == cudaSuccess && now == first);
+    CHECK(cudaMemPoolDestroy(first) == cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+}
+
+static void streams_say_what_they_are(void) {
+    cudaStream_t stream;
+    unsigned int flags = 7;
+    int priority = 7, least = 7, greatest = 7;
+    REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    CHECK(cudaStreamGetFlags(stream, &flags) == cudaSuccess && flags == cudaStreamNonBlocking);
+    CHECK(cudaStreamGetPriority(stream, &priority) == cudaSuccess && priority == 0);
+    CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest) == cudaSuccess);
+    CHECK(least == 0 && greatest == 0);
+    CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+}
+
+static void a_graph_is_captured_and_launched(void) {
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    unsigned char out = 0;
+    void *ptr = NULL;
+    REQUIRE(cudaMalloc(&ptr, 1) == cudaSuccess && cudaStreamCreate(&stream) == cudaSuccess);
+    CHECK(cudaMemset(ptr, 1, 1) == cudaSuccess);
+    REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    CHECK(cudaMemsetAsync(ptr, 2, 1, stream) == cudaSuccess);
+    REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    REQUIRE(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
+    CHECK(cudaMemcpy(&out, ptr, 1, cudaMemcpyDefault) == cudaSuccess && out == 1);
+    CHECK(cudaGraphLaunch(exec, stream) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(cudaMemcpy(&out, ptr, 1, cudaMemcpyDefault) == cudaSuccess && out == 2);
+    CHECK(cudaGraphExecDestroy(exec) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
+    CHECK(cudaStreamDestroy(stream) == cudaSuccess && cudaFree(ptr) == cudaSuccess);
+}
+
+/* As a program calls them that is compiled for such streams. */
+cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t *graph);
+
+static void per_thread_default_streams_have_names_of_their_own(void) {
+    cudaGraph_t graph;
+    CHECK(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeRelaxed) != cudaSuccess);
+    CHECK(cudaStreamBeginCapture_ptsz(NULL, cudaStreamCaptureModeRelaxed) == cudaSuccess);
+    CHECK(cudaStreamEndCapture_ptsz(NULL, &graph) == cudaSuccess);
+    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+    (void)cudaGetLastError();
+}
+
 static void the_driver_is_found_by_its_names_too(void) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     REQUIRE(library != NULL);
@@ -124,6 +261,12 @@ static void the_driver_is_found_by_its_names_too(void) {
     memcpy(&get_count, &address, sizeof get_count);
     int count = 0;
     CHECK(get_count(&count) == 0 && count == 1);
+    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    CHECK(cudaGetDriverEntryPointByVersion("cuDeviceGetCount", &address, 12000, 0, &found) ==
+          cudaSuccess);
+    CHECK(address != NULL && found == cudaDriverEntryPointSuccess);
+    CHECK(cudaGetDriverEntryPointByVersion("cuNoSuch", &address, 12000, 0, &found) == cudaSuccess);
+    CHECK(address == NULL && found == cudaDriverEntryPointSymbolNotFound);
 }
 
 /* Last: nothing of before is there any more. */
@@ -137,10 +280,17 @@ static void a_reset_takes_everything_and_the_next_call_begins_anew(void) {
 
 int main(void) {
     RUN(copies_and_fills_arrive);
+    RUN(rows_lie_apart_and_arrive);
+    RUN(managed_memory_is_the_hosts_too);
     RUN(an_error_is_remembered_until_it_is_asked_for);
     RUN(streams_run_in_order_and_events_tell);
     RUN(a_device_says_what_it_is);
     RUN(pool_memory_is_kept_and_reused);
+    RUN(a_pool_counts_and_keeps_what_its_threshold_says);
+    RUN(a_program_has_pools_of_its_own);
+    RUN(streams_say_what_they_are);
+    RUN(a_graph_is_captured_and_launched);
+    RUN(per_thread_default_streams_have_names_of_their_own);
     RUN(the_driver_is_found_by_its_names_too);
     RUN(a_reset_takes_everything_and_the_next_call_begins_anew);
     return check_report();

@@ -25,12 +25,16 @@ static int failures;
         }                                                       \
     } while (0)
 
-/* How often the driver was asked for memory, as the tests' libcuda.so.1 counts. */
-static unsigned long long memory_calls(void) {
+unsigned long long memory_calls(void) {
     unsigned long long (*calls)(void) = NULL;
     void *address = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "ashlar_fake_memory_calls");
     memcpy(&calls, &address, sizeof calls);
     return calls == NULL ? 0 : calls();
+}
+
+void print_calls(unsigned long long after_first) {
+    printf("driver allocations: %llu at first, %llu later\n", after_first,
+           memory_calls() - after_first);
 }
 
 static bool holds_only(const unsigned char *bytes, size_t count, unsigned char value) {
@@ -76,9 +80,20 @@ static void loop(void) {
         step(stream, true);
         after_first = i == 0 ? memory_calls() : after_first;
     }
-    printf("driver allocations: %llu at first, %llu later\n", after_first,
-           memory_calls() - after_first);
+    print_calls(after_first);
     EXPECT(g->end_stream(stream) == 0);
+}
+
+static void train_at_once(void) {
+    EXPECT(train(g, TRAIN_AT_ONCE) == 0);
+}
+
+static void train_on_streams(void) {
+    EXPECT(train(g, TRAIN_ON_STREAMS) == 0);
+}
+
+static void train_mixed(void) {
+    EXPECT(train(g, TRAIN_MIXED) == 0);
 }
 
 /* ---- a free while another stream still writes ---- */
@@ -305,12 +320,20 @@ int run_program(const gpu *calls, int argc, char **argv) {
         void (*run)(void);
         bool begins_without; /* a device */
     } programs[] = {
-        {"loop", loop, false},       {"race", race, false},
-        {"threads", threads, false}, {"full", full, false},
-        {"info", info, false},       {"capture", capture, false},
-        {"fork", fork_after, false}, {"fork-before", fork_before, true},
-        {"leave", leave, false},     {"share", share, false},
+        {"loop", loop, false},
+        {"race", race, false},
+        {"threads", threads, false},
+        {"full", full, false},
+        {"info", info, false},
+        {"capture", capture, false},
+        {"fork", fork_after, false},
+        {"fork-before", fork_before, true},
+        {"leave", leave, false},
+        {"share", share, false},
         {"reset", reset, false},
+        {"train", train_at_once, false},
+        {"train-on-streams", train_on_streams, false},
+        {"train-mixed", train_mixed, false},
     };
     g = calls;
     for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof programs[0]; i++) {

@@ -34,6 +34,17 @@ typedef struct gpu {
 
 enum { OUT_OF_MEMORY = 2, INVALID_VALUE = 1 };
 
+/* How often the driver was asked for memory, as the tests' libcuda.so.1 counts. */
+unsigned long long memory_calls(void);
+/* "driver allocations: ..." up to then, and since. */
+void print_calls(unsigned long long after_first);
+
+/* By which calls a program takes and frees memory. */
+typedef enum train_way { TRAIN_AT_ONCE, TRAIN_ON_STREAMS, TRAIN_MIXED } train_way;
+
+/* Steps of a training (program_train.c). Returns how many went wrong. */
+int train(const gpu *calls, train_way way);
+
 /* Do what argv[1] names; the status of main(). */
 int run_program(const gpu *calls, int argc, char **argv);
 
