@@ -16,9 +16,10 @@ enum {
     TOP = 850, /* without the legend */
     LINE_HEIGHT = 220,
     BELOW = 500,
-    MARK = 60, /* from its middle to its edge */
-    LEGEND_COLUMNS = 6,
-    LEGEND_WIDTH = (WIDTH - 400) / LEGEND_COLUMNS,
+    MARK = 60,          /* from its middle to its edge */
+    LEGEND_COLUMNS = 6, /* half of it where a name is longer than fits into one */
+    LEGEND_LETTERS = 18,
+    LEGEND_WIDTH = WIDTH - 400,
     LEGEND_HEIGHT = 200,
 };
 
@@ -32,7 +33,16 @@ typedef struct scene {
     ashlar_file_buffer *file;
     int low, high; /* exponents of ten */
     int top, bottom;
+    int legend_columns;
 } scene;
+
+static int count_legend_columns(const ashlar_results *results) {
+    int columns = LEGEND_COLUMNS;
+    for (size_t i = 0; i < results->subject_count; i++) {
+        columns = strlen(results->subjects[i]) > LEGEND_LETTERS ? LEGEND_COLUMNS / 2 : columns;
+    }
+    return columns;
+}
 
 static ashlar_status measure(scene *s) {
     double least = 0, most = 0;
@@ -48,11 +58,12 @@ static ashlar_status measure(scene *s) {
     if (least == 0) {
         return ashlar_fail(ASHLAR_EINVAL, "chart: there is no figure above 0");
     }
-    const size_t rows = (s->results->subject_count + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS;
+    s->legend_columns = count_legend_columns(s->results);
+    const int rows = ((int)s->results->subject_count + s->legend_columns - 1) / s->legend_columns;
     s->low = (int)floor(log10(least));
     s->high = (int)ceil(log10(most));
     s->high += s->high == s->low;
-    s->top = TOP + (int)rows * LEGEND_HEIGHT;
+    s->top = TOP + rows * LEGEND_HEIGHT;
     s->bottom = s->top + (int)s->results->line_count * LINE_HEIGHT;
     return ASHLAR_OK;
 }
@@ -86,8 +97,8 @@ static void put_head(const scene *s, const char *title) {
     ashlar_svg_put_text(s->file, title, ASHLAR_RESULTS_LABEL_BYTES);
     ashlar_file_buffer_print(s->file, "</text>\n");
     for (size_t i = 0; i < s->results->subject_count; i++) {
-        const int x = 300 + (int)(i % LEGEND_COLUMNS) * LEGEND_WIDTH;
-        const int y = 650 + (int)(i / LEGEND_COLUMNS) * LEGEND_HEIGHT;
+        const int x = 300 + (int)i % s->legend_columns * (LEGEND_WIDTH / s->legend_columns);
+        const int y = 650 + (int)i / s->legend_columns * LEGEND_HEIGHT;
         put_mark(s, i, x, y);
         ashlar_file_buffer_print(s->file, "/>\n");
         put_text(s, x + 120, y + 40, "start", s->results->subjects[i]);

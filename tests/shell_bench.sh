@@ -92,6 +92,18 @@ measures_loaded_peers_unasked() {
     json_holds "$rows" '[x["subject"] for x in r["rows"]] == ["ashlar", "floor", "stone", "plan"]'
 }
 
+# What bench/results/README.md prints, on the stand-ins for CUDA.
+the_documents_peer_runs() {
+    root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+    awk '/^```/ { inside = /^```c$/; next } inside' "$ASHLAR_SOURCE/bench/results/README.md" \
+        >"$scratch/mine.c"
+    ${CC:-cc} -Wall -Wextra -Werror -shared -fPIC -isystem "$root/include" "$scratch/mine.c" \
+        "$peers/cuda/libcudart.so.13" -o "$scratch/mine.so" || return
+    LD_LIBRARY_PATH=$peers/cuda "$bench" alloc --smoke --device cuda --workload one_size/4096 \
+        --peer "$scratch/mine.so:my_alloc,my_free" --json "$rows" || return
+    json_holds "$rows" 'any(x["subject"] == "mine" and x["over_ashlar"] > 0 for x in r)'
+}
+
 refuses_what_is_no_peer() {
     is_usage_error /nowhere/a.so alloc --peer /nowhere/a.so || complain 'no file' || return
     is_usage_error '"free"' alloc --peer "$peers/half.so" || complain 'no free' || return
@@ -305,6 +317,11 @@ check 'it_prints_a_table_and_targets' prints_a_table_and_targets
 check 'only_what_is_asked_for_is_measured' takes_only_what_is_asked_for
 check 'a_shared_object_is_measured_beside_the_others' measures_a_loaded_peer
 check 'shared_objects_are_usual_subjects' measures_loaded_peers_unasked
+if command -v nvcc >/dev/null && [ -e "$peers/cuda/libcudart.so.13" ]; then
+    check 'a_peer_as_it_is_documented_runs' the_documents_peer_runs
+else
+    skip 'a_peer_as_it_is_documented_runs' 'built without the CUDA toolkit'
+fi
 check 'what_is_no_peer_is_refused' refuses_what_is_no_peer
 check 'what_needs_a_gpu_says_so' names_what_needs_a_gpu
 check 'cudas_own_pool_is_measured' measures_cudas_own_pool

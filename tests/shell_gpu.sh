@@ -221,18 +221,18 @@ ends_what_hangs() {
 stops() {
     new_build
     with_nvcc none none
-    stand_in "$build/tests/preload/program_driver" ": >'$scratch/hangs'; exec sleep 61"
+    stand_in "$build/tests/preload/program_driver" "echo \$\$ >'$scratch/hangs'; exec sleep 61"
     LD_LIBRARY_PATH=$driver "$ASHLAR_SOURCE/tests/gpu.sh" "$build" --out "$results" \
         >/dev/null 2>&1 &
     script=$!
-    while [ ! -e "$scratch/hangs" ]; do
+    while [ ! -s "$scratch/hangs" ]; do
         kill -0 "$script" || return
         sleep 0.1
     done
     kill -TERM "$script"
     wait "$script"
     [ $? -eq 1 ] && tells 'tests: passed: 1 passed, 0 failed, 1 skipped' &&
-        ! ps -eo args | grep -x 'sleep 61'
+        ! kill -0 "$(cat "$scratch/hangs")"
 }
 
 # --- PyTorch -------------------------------------------------------------------------------------

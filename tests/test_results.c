@@ -177,6 +177,21 @@ static void the_ninth_subject_is_a_square(void) {
     CHECK_HAS(draw("", ""), "cy=\"1160\""); /* below one */
 }
 
+/* A name of 19 letters would reach into the next column, were there six of them. */
+static void long_names_have_room_in_the_legend(void) {
+    REQUIRE(read_text("[{\"subject\":\"a\",\"ns\":100},{\"subject\":\"b23456789012345678\"},"
+                      "{\"subject\":\"c\"},{\"subject\":\"d\"}]",
+                      "ns") == ASHLAR_OK);
+    CHECK_HAS(draw("", ""), "<circle cx=\"4899\" cy=\"650\"");
+    REQUIRE(read_text("[{\"subject\":\"a\",\"ns\":100},{\"subject\":\"b234567890123456789\"},"
+                      "{\"subject\":\"c\"},{\"subject\":\"d\"}]",
+                      "ns") == ASHLAR_OK);
+    const char *text = draw("", "");
+    CHECK_HAS(text, "<circle cx=\"3366\" cy=\"650\"");
+    CHECK_HAS(text, "<circle cx=\"300\" cy=\"850\"");
+    CHECK_HAS(text, "cy=\"1360\""); /* below two rows */
+}
+
 static void nothing_to_draw_is_an_error(void) {
     REQUIRE(read_text("[]", "ns") == ASHLAR_OK);
     CHECK(ashlar_chart_write(&results, "", "", path) == ASHLAR_EINVAL);
@@ -196,6 +211,7 @@ int main(void) {
     RUN(texts_are_as_xml_has_to_have_them);
     RUN(one_figure_has_an_axis_too);
     RUN(the_ninth_subject_is_a_square);
+    RUN(long_names_have_room_in_the_legend);
     RUN(nothing_to_draw_is_an_error);
     remove_folder();
     return check_report();
