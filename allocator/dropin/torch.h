@@ -22,8 +22,9 @@
  *
  * Without set_record_stream_fn a tensor's record_stream() does nothing, and its memory may be given
  * out too early. PyTorch's hooks for captured graphs are C++, not C: do not capture under such an
- * allocator. What PyTorch asks of its own allocator alone (statistics, snapshots, sharing memory
- * between processes) it refuses for every allocator of this kind; ashlar_torch_memory() tells.
+ * allocator. What PyTorch asks of its own allocator alone (statistics, snapshots, memory pools,
+ * sharing memory between processes) it refuses for every allocator of this kind;
+ * ashlar_torch_memory() tells.
  *
  * PyTorch, for a part of the program; PyTorch's own allocator then carves what it takes from here,
  * and where it is captured, its pool should have been filled by a step before:
