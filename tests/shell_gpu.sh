@@ -270,6 +270,7 @@ int ashlar_torch_memory(int device, unsigned long *bytes) {
     return device + 1;
 }
 void ashlar_torch_record_stream(void) {}
+void ashlar_torch_refuse_graph(void) {}
 void ashlar_torch_reset(void) {}
 void ashlar_torch_memory_fraction(void) {}
 void ashlar_torch_base_alloc(void) {}

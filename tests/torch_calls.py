@@ -132,6 +132,18 @@ def an_emptied_cache_holds_nothing(torch, ours):
     expect(ours.live() == 0 and ours.bytes_of().reserved == 0, "bytes are left")
 
 
+def capturing_is_refused(torch, ours):
+    graph = torch.cuda.CUDAGraph()
+
+    def capture():
+        with torch.cuda.stream(torch.cuda.Stream()):
+            graph.capture_begin()
+
+    expect(raises(RuntimeError, "MemPool", capture), "no error")
+    expect(not torch.cuda.is_current_stream_capturing(), "it is captured")
+    expect(torch.equal(torch.ones(MIB).cuda().cpu(), torch.ones(MIB)), "a copy after it")
+
+
 def a_forked_child_ends_well(torch, ours):
     tensor = torch.empty(MIB, device="cuda")
     child = os.fork()
@@ -172,7 +184,7 @@ def a_pool_takes_from_us_what_it_carves(torch, ours):
 MODES = {
     "all": [memory_is_ours_and_comes_back, copies_of_8_threads_are_right, every_device_has_its_own,
             too_much_is_an_error_that_says_so, a_fraction_bounds_it,
-            an_emptied_cache_holds_nothing, a_forked_child_ends_well],
+            capturing_is_refused, an_emptied_cache_holds_nothing, a_forked_child_ends_well],
     "pool": [a_pool_takes_from_us_what_it_carves],
 }
 

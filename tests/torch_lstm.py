@@ -35,6 +35,8 @@ def use_ashlar(torch, library):
     for hook in "record_stream", "reset", "memory_fraction", "base_alloc":
         function = getattr(functions, "ashlar_torch_" + hook)
         getattr(hooks, "set_%s_fn" % hook)(ctypes.cast(function, ctypes.c_void_p).value)
+    hooks.set_begin_allocate_to_pool(
+        ctypes.cast(functions.ashlar_torch_refuse_graph, ctypes.c_void_p).value)
     memory.change_current_allocator(ours)
 
     def reserved():

@@ -25,12 +25,15 @@ static throw_fn find_throw(void) {
     return function; /* the library stays loaded: this one is never unloaded either */
 }
 
+void ashlar_dropin_throw_text(const char *text) {
+    const throw_fn throw_runtime_error = find_throw();
+    if (throw_runtime_error != NULL) {
+        throw_runtime_error(text);
+    }
+}
+
 void ashlar_dropin_throw(ashlar_status status, size_t bytes, int device) {
     char text[ASHLAR_DETAIL_BYTES + 128];
-    const throw_fn throw_runtime_error = find_throw();
-    if (throw_runtime_error == NULL) {
-        return;
-    }
     if (status == ASHLAR_ENOMEM) {
         (void)snprintf(text, sizeof text,
                        "CUDA out of memory. Tried to allocate %.2f MiB (%zu bytes) on GPU %d: %s",
@@ -39,5 +42,5 @@ void ashlar_dropin_throw(ashlar_status status, size_t bytes, int device) {
         (void)snprintf(text, sizeof text, "ashlar: %zu bytes on GPU %d: %s", bytes, device,
                        ashlar_error_detail());
     }
-    throw_runtime_error(text);
+    ashlar_dropin_throw_text(text);
 }

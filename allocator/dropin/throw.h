@@ -18,4 +18,7 @@
  */
 void ashlar_dropin_throw(ashlar_status status, size_t bytes, int device);
 
+/* The same with a text of the caller's. */
+void ashlar_dropin_throw_text(const char *text);
+
 #endif /* ASHLAR_DROPIN_THROW_H */

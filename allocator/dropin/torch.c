@@ -131,6 +131,16 @@ void ashlar_torch_memory_fraction(double fraction, int device) {
     }
 }
 
+void ashlar_torch_refuse_graph(void) {
+    const ashlar_status unused =
+        ashlar_fail(ASHLAR_ENOTSUP, "a graph cannot be captured under this allocator, which is not "
+                                    "told what memory the graph keeps; use it for a "
+                                    "torch.cuda.MemPool instead");
+    (void)unused; /* there is nobody to take it */
+    ashlar_dropin_report("capture");
+    ashlar_dropin_throw_text(ashlar_error_detail());
+}
+
 int ashlar_torch_memory(int device, ashlar_torch_bytes *out) {
     ashlar_allocator *a = ashlar_dropin_peek(device);
     ashlar_stats stats = {0};

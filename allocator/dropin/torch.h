@@ -18,12 +18,14 @@
  *     hooks.set_reset_fn(address(lib.ashlar_torch_reset))
  *     hooks.set_memory_fraction_fn(address(lib.ashlar_torch_memory_fraction))
  *     hooks.set_base_alloc_fn(address(lib.ashlar_torch_base_alloc))
+ *     hooks.set_begin_allocate_to_pool(address(lib.ashlar_torch_refuse_graph))
  *     change_current_allocator(ashlar)
  *
  * Without set_record_stream_fn a tensor's record_stream() does nothing, and its memory may be given
- * out too early. PyTorch's hooks for captured graphs are C++, not C: do not capture under such an
- * allocator. What PyTorch asks of its own allocator alone (statistics, snapshots, sharing memory
- * between processes) it refuses for every allocator of this kind; ashlar_torch_memory() tells.
+ * out too early. What memory a captured graph keeps PyTorch tells by C++, not C: capturing is
+ * refused, and must not be tried without set_begin_allocate_to_pool. What PyTorch asks of its own
+ * allocator alone (statistics, snapshots, memory pools, sharing memory between processes) it
+ * refuses for every allocator of this kind; ashlar_torch_memory() tells.
  *
  * PyTorch, for a part of the program; PyTorch's own allocator then carves what it takes from here,
  * and where it is captured, its pool should have been filled by a step before:
@@ -76,6 +78,12 @@ ASHLAR_API void ashlar_torch_reset(void);
 
 /* torch.cuda.set_per_process_memory_fraction(): at most so much of the device's memory, 0 .. 1. */
 ASHLAR_API void ashlar_torch_memory_fraction(double fraction, int device);
+
+/*
+ * PyTorch is about to capture a graph: throws a std::runtime_error. The parameters that it passes
+ * are not looked at. Threads: any.
+ */
+ASHLAR_API void ashlar_torch_refuse_graph(void);
 
 /* The block that begins at `ptr`: `ptr` itself, and its size, 0 where there is none. */
 ASHLAR_API void *ashlar_torch_base_alloc(void *ptr, size_t *bytes);
