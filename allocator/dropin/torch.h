@@ -23,9 +23,10 @@
  *
  * Without set_record_stream_fn a tensor's record_stream() does nothing, and its memory may be given
  * out too early. What memory a captured graph keeps PyTorch tells by C++, not C: capturing is
- * refused, and must not be tried without set_begin_allocate_to_pool. What PyTorch asks of its own
- * allocator alone (statistics, snapshots, memory pools, sharing memory between processes) it
- * refuses for every allocator of this kind; ashlar_torch_memory() tells.
+ * refused, and must not be tried without set_begin_allocate_to_pool (an old PyTorch has it as
+ * set_begin_allocate_stream_to_pool). What PyTorch asks of its own allocator alone (statistics,
+ * snapshots, memory pools, sharing memory between processes) it refuses for every allocator of this
+ * kind; ashlar_torch_memory() tells.
  *
  * PyTorch, for a part of the program; PyTorch's own allocator then carves what it takes from here,
  * and where it is captured, its pool should have been filled by a step before:
