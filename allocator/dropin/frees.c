@@ -285,8 +285,11 @@ bool ashlar_frees_answer_host(void *ptr, cu_result *result) {
     return f != NULL && answer(f, ptr, NULL, result);
 }
 
+/* Asked at every allocation of some, so that what all threads read is not written each time. */
 void ashlar_frees_distrust_streams(ashlar_frees *f) {
-    atomic_store(&f->is_distrusted, true);
+    if (!atomic_load_explicit(&f->is_distrusted, memory_order_relaxed)) {
+        atomic_store(&f->is_distrusted, true);
+    }
 }
 
 void ashlar_frees_trust_all(ashlar_frees *f) {
