@@ -205,7 +205,7 @@ static void full(void) {
 
 static void info(void) {
     size_t before = 0, while_used = 0, after = 0, total = 0, pitch = 0;
-    void *ptr = NULL, *rows = NULL;
+    void *ptr = NULL, *rows = NULL, *gone = NULL;
     EXPECT(g->info(&before, &total) == 0 && before <= total);
     EXPECT(g->alloc(&ptr, 8 * MIB) == 0);
     EXPECT(g->info(&while_used, &total) == 0);
@@ -220,6 +220,8 @@ static void info(void) {
     EXPECT(g->alloc(&ptr, 1) == 0 && g->give((char *)ptr + 1) == INVALID_VALUE);
     EXPECT(g->give(ptr) == 0);
     EXPECT(g->alloc_on(&ptr, 100, NULL) == 0 && g->give(ptr) == 0);
+    EXPECT(g->make_stream(&gone, false) == 0 && g->end_stream(gone) == 0);
+    EXPECT(g->alloc_on(&ptr, 100, gone) != 0);
 }
 
 /* What the driver is asked for otherwise finds what was freed. */
@@ -246,7 +248,6 @@ static void pool(void) {
     EXPECT(g->give_on(ptr, stream) == 0);
     EXPECT(g->own_pool_bytes(&used) == 0 && used == 0);
     EXPECT(g->end_stream(stream) == 0);
-    EXPECT(g->alloc_on(&ptr, KIB, stream) != 0); /* there is no such stream */
 }
 
 /* Memory is of the device that was current, and is freed wherever. */
