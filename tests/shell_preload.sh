@@ -77,7 +77,7 @@ is_off() { # ASHLAR_PRELOAD PROGRAM...
 leaves_alone() { # SETTING PROGRAM...
     setting=$1
     shift
-    with env "$setting" "$@" loop | tee "$scratch/out"
+    with env "$setting" "$@" loop >"$scratch/out" || return
     grep -x 'driver allocations: [1-9][0-9]* at first, [1-9][0-9]* later' "$scratch/out"
 }
 
@@ -151,12 +151,14 @@ all_of() { # WAY PROGRAM...
     done
     check "${way}_may_free_while_another_stream_still_writes" is_never_overwritten "$@"
     check "${way}_is_overwritten_when_the_safety_is_switched_off" is_overwritten "$@"
-    for what in threads capture reset fork-before; do
+    for what in threads capture reset pool fork-before; do
         check "${way}_does_the_same_alone_${what}" "$@" "$what"
         check "${way}_does_well_${what}" with "$@" "$what"
         check "${way}_does_well_when_work_is_late_${what}" \
             env ASHLAR_SOFT=${adversarial}3 LD_PRELOAD="$preload" "$@" "$what"
     done
+    check "${way}_has_two_devices_alone" env ASHLAR_SOFT=devices=2 "$@" devices
+    check "${way}_has_two_devices" env ASHLAR_SOFT=devices=2 LD_PRELOAD="$preload" "$@" devices
     check "${way}_is_told_what_is_free" env ASHLAR_SOFT=memory=256MiB LD_PRELOAD="$preload" "$@" info
     check "${way}_waits_before_memory_is_out" \
         env ASHLAR_SOFT=memory=64MiB,${adversarial}2 LD_PRELOAD="$preload" "$@" full

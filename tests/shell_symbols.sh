@@ -36,13 +36,18 @@ needs_no() { # LIBRARY NEEDED
     ! needs "$@"
 }
 
-compare() { # NAME LIBRARY HEADER...: into the files NAME.undeclared and NAME.missing
-    into=$scratch/$1 library=$2
-    shift 2
-    declared "$@" >"$into.declared"
-    nm -D --defined-only "$library" | awk '{ print $3 }' | sed 's/@.*//' | sort >"$into.exported"
+compare_names() { # NAME LIBRARY: with the file NAME.declared, into NAME.undeclared and NAME.missing
+    into=$scratch/$1
+    nm -D --defined-only "$2" | awk '{ print $3 }' | sed 's/@.*//' | sort >"$into.exported"
     comm -13 "$into.declared" "$into.exported" >"$into.undeclared"
     comm -23 "$into.declared" "$into.exported" >"$into.missing"
+}
+
+compare() { # NAME LIBRARY HEADER...
+    name=$1 library=$2
+    shift 2
+    declared "$@" >"$scratch/$name.declared"
+    compare_names "$name" "$library"
 }
 
 core_headers=$(find "$ASHLAR_SOURCE/include/ashlar" -name '*.h' ! -name pinned.h)
@@ -56,35 +61,16 @@ check 'every_public_function_is_exported' nothing "$scratch/core.missing"
 check 'the_library_has_a_versioned_soname' is_named_for_what_it_is "$core" libashlar
 check 'the_library_does_not_bring_jemalloc' needs_no "$core" libjemalloc
 
-# The drop-in libraries: what programs look for by name, with no header of theirs. PREFIX is a regular expression.
-exports_only() { # LIBRARY PREFIX
-    nm -D --defined-only "$1" | awk '{ print $3 }' | sed 's/@.*//' | grep -vE "^($2)\$" \
-        >"$scratch/others"
-    nothing "$scratch/others"
-}
-
-exports_all() { # LIBRARY NAME...
-    library=$1
-    shift
-    nm -D --defined-only "$library" | awk '{ print $3 }' >"$scratch/names"
-    for name in "$@"; do
-        grep -qx "$name" "$scratch/names" || complain "no $name" || return
-    done
-}
-
-# The names of functions that a header of the drop-in libraries declares.
-declared_in() { # HEADER
-    sed '/^ *#/d' "$1" | grep -o 'ashlar_[a-z]*_[a-z_]*(' | tr -d '(' | sort -u
-}
-
+# The drop-in libraries, which programs find by name and which have all of ashlar within.
+dropin=$ASHLAR_SOURCE/allocator/dropin
 torch=$(shared_library libashlar-torch)
 if [ -n "$torch" ]; then
-    header=$ASHLAR_SOURCE/allocator/dropin/torch.h
-    # shellcheck disable=SC2046 # words
-    check 'torch_exports_all_of_its_header' \
-        exports_all "$torch" $(declared_in "$header" | grep -E '^ashlar_(torch|cupy)_')
-    check 'torch_exports_nothing_but_that' exports_only "$torch" \
-        "$(declared_in "$header" | grep -E '^ashlar_(torch|cupy)_' | tr '\n' '|')no_other"
+    sed '/^ *#/d' "$dropin/torch.h" | grep -oE 'ashlar_(torch|cupy)_[a-z_]+\(' | tr -d '(' |
+        sort -u >"$scratch/torch.declared"
+    compare_names torch "$torch"
+    check 'torch_exports_functions' grep -x ashlar_torch_alloc "$scratch/torch.exported"
+    check 'torch_exports_nothing_but_its_header' nothing "$scratch/torch.undeclared"
+    check 'torch_exports_all_of_its_header' nothing "$scratch/torch.missing"
     check 'torch_needs_no_library_of_ours' needs_no "$torch" libashlar
     check 'torch_does_not_bring_jemalloc' needs_no "$torch" libjemalloc
 else
@@ -93,12 +79,14 @@ fi
 
 preload=$(shared_library libashlar-preload)
 if [ -n "$preload" ]; then
-    check 'preload_exports_all_that_it_stands_in_for' exports_all "$preload" dlsym \
-        $(grep -oE 'X\(cu[A-Za-z0-9_]+, cu' "$ASHLAR_SOURCE/allocator/dropin/preload.h" |
-            sed 's/X(\(.*\), cu/\1/')
-    check 'preload_exports_nothing_but_that' exports_only "$preload" \
-        "$(grep -oE 'X\(cu[A-Za-z0-9_]+, cu' "$ASHLAR_SOURCE/allocator/dropin/preload.h" |
-            sed 's/X(\(.*\), cu/\1/' | tr '\n' '|')dlsym"
+    { # the map of the functions that it stands in for
+        sed -nE 's/^ +X\((cu[A-Za-z0-9_]+), cu.*/\1/p' "$dropin/preload.h"
+        echo dlsym
+    } | sort >"$scratch/preload.declared"
+    compare_names preload "$preload"
+    check 'preload_exports_functions' grep -x cuMemAlloc_v2 "$scratch/preload.exported"
+    check 'preload_exports_nothing_but_what_it_stands_in_for' nothing "$scratch/preload.undeclared"
+    check 'preload_exports_all_that_it_stands_in_for' nothing "$scratch/preload.missing"
     check 'preload_needs_no_library_of_ours' needs_no "$preload" libashlar
 else
     skip 'preload_exports_what_it_stands_in_for' 'it is not built for this processor'

@@ -6,7 +6,8 @@
  * Freed blocks gather. When memory is wanted that is not free, those gathered so far become a
  * batch, with events behind all that may still use it: recorded later than the frees, so that they
  * cover what those promise. When all have completed the batch is free; they are asked for no longer
- * than mapping more memory would take, which is what is done otherwise.
+ * than mapping more memory would take, which is what is done otherwise: until most of what there is
+ * waits so, when the host waits too.
  *
  * Each non-blocking stream has an event of its own: these streams are told of as they are made, and
  * one that is destroyed leaves an event behind its last work. All others are covered by one event

@@ -158,7 +158,9 @@ static pool *chosen_of(cu_device device) {
 
 cu_result ashlar_fake_mem_alloc_async(cu_ptr *ptr, size_t bytes, cu_stream stream) {
     cu_device ordinal;
+    cu_context unused;
     cu_result result = ashlar_fake_ctx_get_device(&ordinal);
+    result = result == CU_SUCCESS ? ashlar_fake_stream_get_ctx(stream, &unused) : result;
     if (result != CU_SUCCESS) {
         return result;
     }

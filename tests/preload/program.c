@@ -155,7 +155,7 @@ static void race(void) {
 static void *work(void *arg) {
     const int seed = *(const int *)arg;
     void *stream = NULL;
-    EXPECT(g->use() == 0);
+    EXPECT(g->use(0) == 0);
     EXPECT(g->make_stream(&stream, seed % 2 == 0) == 0);
     for (int i = 0; i < ROUNDS; i++) {
         const unsigned char value = (unsigned char)(seed * ROUNDS + i);
@@ -205,7 +205,7 @@ static void full(void) {
 
 static void info(void) {
     size_t before = 0, while_used = 0, after = 0, total = 0, pitch = 0;
-    void *ptr = NULL, *rows = NULL;
+    void *ptr = NULL, *rows = NULL, *gone = NULL;
     EXPECT(g->info(&before, &total) == 0 && before <= total);
     EXPECT(g->alloc(&ptr, 8 * MIB) == 0);
     EXPECT(g->info(&while_used, &total) == 0);
@@ -220,6 +220,8 @@ static void info(void) {
     EXPECT(g->alloc(&ptr, 1) == 0 && g->give((char *)ptr + 1) == INVALID_VALUE);
     EXPECT(g->give(ptr) == 0);
     EXPECT(g->alloc_on(&ptr, 100, NULL) == 0 && g->give(ptr) == 0);
+    EXPECT(g->make_stream(&gone, false) == 0 && g->end_stream(gone) == 0);
+    EXPECT(g->alloc_on(&ptr, 100, gone) != 0);
 }
 
 /* What the driver is asked for otherwise finds what was freed. */
@@ -232,6 +234,35 @@ static void share(void) {
     EXPECT(g->take_physical == NULL || g->take_physical(50 * MIB) == 0);
     EXPECT(g->take_physical == NULL || g->take_physical(50 * MIB) == OUT_OF_MEMORY);
     EXPECT(g->end_stream(stream) == 0);
+}
+
+/* Memory of a pool that the program has made is of that pool. */
+static void pool(void) {
+    unsigned long long used = 0;
+    void *stream = NULL, *ptr = NULL;
+    EXPECT(g->make_stream(&stream, false) == 0);
+    EXPECT(g->alloc_on(&ptr, KIB, stream) == 0 && g->give_on(ptr, stream) == 0);
+    EXPECT(g->own_pool() == 0);
+    EXPECT(g->alloc_on(&ptr, MIB, stream) == 0);
+    EXPECT(g->own_pool_bytes(&used) == 0 && used == MIB);
+    EXPECT(g->give_on(ptr, stream) == 0);
+    EXPECT(g->own_pool_bytes(&used) == 0 && used == 0);
+    EXPECT(g->end_stream(stream) == 0);
+}
+
+/* Memory is of the device that was current, and is freed wherever. */
+static void devices(void) {
+    for (int i = 0; i < ROUNDS; i++) {
+        void *ptr[2] = {NULL, NULL};
+        for (int d = 0; d < 2; d++) {
+            int owner = -1;
+            EXPECT(g->use(d) == 0 && g->alloc(&ptr[d], 3 * MIB) == 0);
+            EXPECT(g->owner(ptr[d], &owner) == 0 && owner == d);
+            EXPECT(g->fill(ptr[d], d, MIB, NULL) == 0 && device_holds(ptr[d], MIB, d != 0, NULL));
+        }
+        EXPECT(g->give(ptr[0]) == 0 && g->give(ptr[1]) == 0);
+        EXPECT(g->give(ptr[1]) == INVALID_VALUE);
+    }
 }
 
 /* ---- captures ---- */
@@ -280,7 +311,7 @@ static void fork_after(void) {
 static void fork_before(void) {
     int status = -1;
     const pid_t child = fork();
-    EXPECT(g->use() == 0);
+    EXPECT(g->use(0) == 0);
     step(NULL, false);
     if (child != 0) {
         EXPECT(waitpid(child, &status, 0) == child && status == 0);
@@ -331,6 +362,8 @@ int run_program(const gpu *calls, int argc, char **argv) {
         {"leave", leave, false},
         {"share", share, false},
         {"reset", reset, false},
+        {"pool", pool, false},
+        {"devices", devices, false},
         {"train", train_at_once, false},
         {"train-on-streams", train_on_streams, false},
         {"train-mixed", train_mixed, false},
@@ -338,7 +371,7 @@ int run_program(const gpu *calls, int argc, char **argv) {
     g = calls;
     for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof programs[0]; i++) {
         if (strcmp(argv[1], programs[i].name) == 0) {
-            EXPECT(programs[i].begins_without || g->use() == 0);
+            EXPECT(programs[i].begins_without || g->use(0) == 0);
             programs[i].run();
             return failures != 0;
         }

@@ -27,7 +27,10 @@ typedef struct gpu {
     int (*wait_all)(void);
     int (*begin_capture)(void *stream); /* relaxed */
     int (*end_capture)(void *stream);   /* and drop the graph */
-    int (*use)(void);                   /* make the device the calling thread's */
+    int (*use)(int device);             /* make it the calling thread's */
+    int (*owner)(void *ptr, int *device);
+    int (*own_pool)(void); /* make a pool that allocations on streams come from */
+    int (*own_pool_bytes)(unsigned long long *bytes); /* in use */
     int (*reset)(void);
     int (*take_physical)(size_t bytes); /* for good; NULL: there is no such call */
 } gpu;

@@ -13,7 +13,7 @@
 
 #include "cuda_abi.h"
 
-enum { VERSION = 12000, PER_THREAD_STREAM = 2 };
+enum { VERSION = 12000, PER_THREAD_STREAM = 2, POINTER_ORDINAL = 9, POOL_USED = 7 };
 
 /* What is called: field, cuGetProcAddress's name, the exported name, parameters. */
 #define CALLS(X)                                                                                 \
@@ -35,6 +35,12 @@ enum { VERSION = 12000, PER_THREAD_STREAM = 2 };
     X(ipc_handle, cuIpcGetMemHandle, cuIpcGetMemHandle, (void *handle, cu_ptr ptr))              \
     X(mem_create, cuMemCreate, cuMemCreate,                                                      \
       (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags)) \
+    X(pool_create, cuMemPoolCreate, cuMemPoolCreate, (void **pool, const void *props))           \
+    X(pool_set, cuDeviceSetMemPool, cuDeviceSetMemPool, (cu_device device, void *pool))          \
+    X(pool_get_attribute, cuMemPoolGetAttribute, cuMemPoolGetAttribute,                          \
+      (void *pool, unsigned int attribute, void *value))                                         \
+    X(pointer_attribute, cuPointerGetAttribute, cuPointerGetAttribute,                           \
+      (void *value, unsigned int attribute, cu_ptr ptr))                                         \
     X(fill, cuMemsetD8Async, cuMemsetD8Async,                                                    \
       (cu_ptr ptr, unsigned char value, size_t bytes, cu_stream stream))                         \
     X(copy, cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2,                                             \
@@ -167,16 +173,32 @@ static int end_capture(void *stream) {
     return (int)cu.end_capture(stream, &graph);
 }
 
-static int use(void) {
+static int use(int device) {
     cu_context context = NULL;
     cu_result result = cu.init(0);
-    result = result == CU_SUCCESS ? cu.retain(&context, 0) : result;
+    result = result == CU_SUCCESS ? cu.retain(&context, device) : result;
     return (int)(result == CU_SUCCESS ? cu.set_current(context) : result);
+}
+
+static int owner(void *ptr, int *device) {
+    return (int)cu.pointer_attribute(device, POINTER_ORDINAL, in(ptr));
+}
+
+static void *pool;
+
+static int own_pool(void) {
+    const cu_mem_prop props = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
+    const cu_result result = cu.pool_create(&pool, &props); /* whose properties begin alike */
+    return (int)(result == CU_SUCCESS ? cu.pool_set(0, pool) : result);
+}
+
+static int own_pool_bytes(unsigned long long *bytes) {
+    return (int)cu.pool_get_attribute(pool, POOL_USED, bytes);
 }
 
 static int reset(void) {
     const cu_result result = cu.reset(0);
-    return result == CU_SUCCESS ? use() : (int)result;
+    return result == CU_SUCCESS ? use(0) : (int)result;
 }
 
 static int take_physical(size_t bytes) {
@@ -202,6 +224,9 @@ int main(int argc, char **argv) {
         .begin_capture = begin_capture,
         .end_capture = end_capture,
         .use = use,
+        .owner = owner,
+        .own_pool = own_pool,
+        .own_pool_bytes = own_pool_bytes,
         .reset = reset,
         .take_physical = take_physical,
     };

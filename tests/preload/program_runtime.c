@@ -66,8 +66,28 @@ static int end_capture(void *stream) {
     return (int)(error == cudaSuccess ? cudaGraphDestroy(graph) : error);
 }
 
-static int use(void) {
-    return (int)cudaSetDevice(0);
+static int use(int device) {
+    return (int)cudaSetDevice(device);
+}
+
+static int owner(void *ptr, int *device) {
+    struct cudaPointerAttributes attributes;
+    const cudaError_t error = cudaPointerGetAttributes(&attributes, ptr);
+    *device = attributes.device;
+    return (int)error;
+}
+
+static cudaMemPool_t pool;
+
+static int own_pool(void) {
+    const struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                           .location = {cudaMemLocationTypeDevice, 0}};
+    const cudaError_t error = cudaMemPoolCreate(&pool, &props);
+    return (int)(error == cudaSuccess ? cudaDeviceSetMemPool(0, pool) : error);
+}
+
+static int own_pool_bytes(unsigned long long *bytes) {
+    return (int)cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, bytes);
 }
 
 static int reset(void) {
@@ -91,6 +111,9 @@ int main(int argc, char **argv) {
         .begin_capture = begin_capture,
         .end_capture = end_capture,
         .use = use,
+        .owner = owner,
+        .own_pool = own_pool,
+        .own_pool_bytes = own_pool_bytes,
         .reset = reset,
     };
     return run_program(&calls, argc, argv);
