@@ -94,7 +94,11 @@ replaces_an_earlier_run() {
         echo 'an older one' >"$scratch/part/ran.txt" || return
     measures_what_it_can || return
     [ -e "$scratch/part/torch.json" ] && [ ! -e "$scratch/part/arena.svg" ] &&
-        ! grep -q older "$scratch/part/ran.txt" && ! grep -q '| stone |' "$scratch/part/README.md"
+        ! grep -q older "$scratch/part/ran.txt" || return
+    ! grep -q "| stone |" "$scratch/part/README.md" || return
+    stand_in quick 'set -- "$@" --workload model/norm'
+    "$all" "$scratch/quick" --out="$scratch/part" --smoke --device soft >/dev/null || return
+    [ ! -e "$scratch/part/ran.txt" ] && [ -e "$scratch/part/arena.svg" ]
 }
 
 # In the middle of a group.
