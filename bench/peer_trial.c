@@ -115,8 +115,8 @@ static void serve(int out, const char *text, const char *device) {
     if (v.status != ASHLAR_OK) {
         (void)snprintf(v.detail, sizeof v.detail, "%s", ashlar_error_detail());
     }
-    const ssize_t written =
-        write(out, &v, sizeof v); /* at once: it is shorter than a pipe's part */
+    /* At once: it is shorter than what a pipe takes whole. */
+    const ssize_t written = write(out, &v, sizeof v);
     _exit(written != (ssize_t)sizeof v);
 }
 
