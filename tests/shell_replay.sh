@@ -148,6 +148,9 @@ reads_pipe() {
     mkfifo "$scratch/pipe"
     cat "$log" >"$scratch/pipe" &
     runs 0 '' "$scratch/pipe"
+    got=$?
+    kill $! 2>/dev/null # it waits for ever if nobody has opened the other end
+    return "$got"
 }
 
 usage_is_2() {
