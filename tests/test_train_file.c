@@ -15,6 +15,74 @@ static void check_refused(const ashlar_train_config *config, ashlar_status statu
     ashlar_trainer_destroy(trainer);
 }
 
+/* Each count one larger. */
+static void check_counts(ashlar_train_config *c) {
+    const struct {
+        size_t *field;
+        const char *message;
+    } counts[] = {{&c->layers, "ashlar.layers is 2 there, and 3 here"},
+                  {&c->hidden, "ashlar.hidden is 16 there, and 17 here"},
+                  {&c->embedding, "ashlar.embedding is 8 there, and 9 here"},
+                  {&c->batch, "ashlar.batch is 7 there, and 8 here"},
+                  {&c->max_length, "ashlar.max_length is 32 there, and 33 here"},
+                  {&c->stride, "ashlar.stride is 0 there, and 1 here"},
+                  {&c->projection, "ashlar.projection is 0 there, and 1 here"},
+                  {&c->bptt, "ashlar.bptt is 0 there, and 1 here"},
+                  {&c->recompute, "ashlar.recompute is 0 there, and 1 here"},
+                  {&c->seed, "ashlar.seed is 5 there, and 6 here"}};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        ++*counts[i].field;
+        check_refused(c, ASHLAR_EFORMAT, counts[i].message);
+        --*counts[i].field;
+    }
+}
+
+/* Each real number half of it. */
+static void check_reals(ashlar_train_config *c) {
+    const struct {
+        double *field;
+        const char *message;
+    } reals[] = {
+        {&c->optimizer.learning_rate, "ashlar.learning_rate is 0.01 there, and 0.005 here"},
+        {&c->optimizer.beta1, "ashlar.beta1 is 0.9 there, and 0.45 here"},
+        {&c->optimizer.beta2, "ashlar.beta2 is 0.999 there, and 0.4995 here"},
+        {&c->optimizer.smoothing, "ashlar.smoothing is 0.99 there, and 0.495 here"},
+        {&c->optimizer.epsilon, "ashlar.epsilon is 1e-08 there, and 5e-09 here"},
+        {&c->optimizer.weight_decay, "ashlar.weight_decay is 0.01 there, and 0.005 here"},
+        {&c->optimizer.clip_norm, "ashlar.clip is 1 there, and 0.5 here"},
+        {&c->optimizer.scale_growth, "ashlar.scale_growth is 2 there, and 1 here"},
+        {&c->optimizer.scale_backoff, "ashlar.scale_backoff is 0.5 there, and 0.25 here"},
+        {&c->schedule.rate, "ashlar.schedule_rate is 0.01 there, and 0.005 here"}};
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
+        *reals[i].field /= 2;
+        check_refused(c, ASHLAR_EFORMAT, reals[i].message);
+        *reals[i].field *= 2;
+    }
+}
+
+static void check_words(ashlar_train_config *c) {
+    c->accumulate = 7;
+    check_refused(c, ASHLAR_EFORMAT, "ashlar.accumulate is 1 there, and 7 here");
+    c->accumulate = 1;
+    c->optimizer.kind = ASHLAR_OPTIMIZER_ADAM;
+    check_refused(c, ASHLAR_EFORMAT, "ashlar.optimizer is adamw there, and adam here");
+    c->optimizer.kind = ASHLAR_OPTIMIZER_ADAMW;
+    c->cell = ASHLAR_RNN_GRU;
+    check_refused(c, ASHLAR_EFORMAT, "ashlar.cell is lstm there, and gru here");
+    c->cell = ASHLAR_RNN_LSTM;
+    c->dropout = 0.5;
+    check_refused(c, ASHLAR_EFORMAT, "ashlar.dropout is 0 there, and 0.5 here");
+    c->dropout = 0;
+    c->without_bias_decay = true;
+    check_refused(c, ASHLAR_EFORMAT, "ashlar.without_bias_decay is 0 there, and 1 here");
+    c->without_bias_decay = false;
+    c->schedule.kind = ASHLAR_SCHEDULE_STEP;
+    c->schedule.step_size = 1;
+    c->schedule.gamma = 1;
+    check_refused(c, ASHLAR_EFORMAT, "ashlar.schedule is constant there, and step here");
+    c->schedule.kind = ASHLAR_SCHEDULE_CONSTANT;
+}
+
 static void another_configuration_is_refused_and_named(void) {
     static shown seen;
     ashlar_train_report report;
@@ -23,62 +91,9 @@ static void another_configuration_is_refused_and_named(void) {
     REQUIRE(train_and_save(&config, path, &seen, &report) == ASHLAR_OK);
     ashlar_train_config c = config_of(9);
     c.resume_file = path;
-    const struct {
-        size_t *field;
-        const char *message;
-    } counts[] = {{&c.layers, "ashlar.layers is 2 there, and 3 here"},
-                  {&c.hidden, "ashlar.hidden is 16 there, and 17 here"},
-                  {&c.embedding, "ashlar.embedding is 8 there, and 9 here"},
-                  {&c.batch, "ashlar.batch is 7 there, and 8 here"},
-                  {&c.max_length, "ashlar.max_length is 32 there, and 33 here"},
-                  {&c.stride, "ashlar.stride is 0 there, and 1 here"},
-                  {&c.projection, "ashlar.projection is 0 there, and 1 here"},
-                  {&c.bptt, "ashlar.bptt is 0 there, and 1 here"},
-                  {&c.recompute, "ashlar.recompute is 0 there, and 1 here"},
-                  {&c.seed, "ashlar.seed is 5 there, and 6 here"}};
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        ++*counts[i].field;
-        check_refused(&c, ASHLAR_EFORMAT, counts[i].message);
-        --*counts[i].field;
-    }
-    const struct {
-        double *field;
-        const char *message;
-    } reals[] = {{&c.optimizer.learning_rate, "ashlar.learning_rate is 0.01 there, and 0.005 here"},
-                 {&c.optimizer.beta1, "ashlar.beta1 is 0.9 there, and 0.45 here"},
-                 {&c.optimizer.beta2, "ashlar.beta2 is 0.999 there, and 0.4995 here"},
-                 {&c.optimizer.smoothing, "ashlar.smoothing is 0.99 there, and 0.495 here"},
-                 {&c.optimizer.epsilon, "ashlar.epsilon is 1e-08 there, and 5e-09 here"},
-                 {&c.optimizer.weight_decay, "ashlar.weight_decay is 0.01 there, and 0.005 here"},
-                 {&c.optimizer.clip_norm, "ashlar.clip is 1 there, and 0.5 here"},
-                 {&c.optimizer.scale_growth, "ashlar.scale_growth is 2 there, and 1 here"},
-                 {&c.optimizer.scale_backoff, "ashlar.scale_backoff is 0.5 there, and 0.25 here"},
-                 {&c.schedule.rate, "ashlar.schedule_rate is 0.01 there, and 0.005 here"}};
-    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
-        *reals[i].field /= 2;
-        check_refused(&c, ASHLAR_EFORMAT, reals[i].message);
-        *reals[i].field *= 2;
-    }
-    c.accumulate = 7;
-    check_refused(&c, ASHLAR_EFORMAT, "ashlar.accumulate is 1 there, and 7 here");
-    c.accumulate = 1;
-    c.optimizer.kind = ASHLAR_OPTIMIZER_ADAM;
-    check_refused(&c, ASHLAR_EFORMAT, "ashlar.optimizer is adamw there, and adam here");
-    c.optimizer.kind = ASHLAR_OPTIMIZER_ADAMW;
-    c.cell = ASHLAR_RNN_GRU;
-    check_refused(&c, ASHLAR_EFORMAT, "ashlar.cell is lstm there, and gru here");
-    c.cell = ASHLAR_RNN_LSTM;
-    c.dropout = 0.5;
-    check_refused(&c, ASHLAR_EFORMAT, "ashlar.dropout is 0 there, and 0.5 here");
-    c.dropout = 0;
-    c.without_bias_decay = true;
-    check_refused(&c, ASHLAR_EFORMAT, "ashlar.without_bias_decay is 0 there, and 1 here");
-    c.without_bias_decay = false;
-    c.schedule.kind = ASHLAR_SCHEDULE_STEP;
-    c.schedule.step_size = 1;
-    c.schedule.gamma = 1;
-    check_refused(&c, ASHLAR_EFORMAT, "ashlar.schedule is constant there, and step here");
-    c.schedule.kind = ASHLAR_SCHEDULE_CONSTANT;
+    check_counts(&c);
+    check_reals(&c);
+    check_words(&c);
     c.steps = 5;
     check_refused(&c, ASHLAR_EINVAL, "5 steps are done already");
     c.steps = 4;
@@ -143,19 +158,44 @@ static void another_text_is_refused(void) {
 /* ---- files with something wrong in them ---- */
 
 static const char *const KEYS[] = {
-    "ashlar.cell",            "ashlar.projection",     "ashlar.dropout",
-    "ashlar.layers",          "ashlar.hidden",         "ashlar.embedding",  "ashlar.batch",
-    "ashlar.max_length",      "ashlar.stride",         "ashlar.accumulate", "ashlar.bptt",
+    "ashlar.cell",
+    "ashlar.projection",
+    "ashlar.dropout",
+    "ashlar.layers",
+    "ashlar.hidden",
+    "ashlar.embedding",
+    "ashlar.batch",
+    "ashlar.max_length",
+    "ashlar.stride",
+    "ashlar.accumulate",
+    "ashlar.bptt",
     "ashlar.recompute",
-    "ashlar.text",            "ashlar.seed",           "ashlar.optimizer",
+    "ashlar.text",
+    "ashlar.seed",
+    "ashlar.optimizer",
     "ashlar.learning_rate",
-    "ashlar.momentum",        "ashlar.dampening",      "ashlar.nesterov",   "ashlar.beta1",
-    "ashlar.beta2",           "ashlar.smoothing",      "ashlar.rate_decay", "ashlar.epsilon",
-    "ashlar.weight_decay",    "ashlar.clip",           "ashlar.loss_scale", "ashlar.scale_growth",
-    "ashlar.scale_backoff",   "ashlar.scale_interval", "ashlar.without_bias_decay",
-    "ashlar.schedule",   "ashlar.schedule_rate",
-    "ashlar.warmup_steps",    "ashlar.step",           "ashlar.recent",
-    "ashlar.optimizer_state", "ashlar.random",
+    "ashlar.momentum",
+    "ashlar.dampening",
+    "ashlar.nesterov",
+    "ashlar.beta1",
+    "ashlar.beta2",
+    "ashlar.smoothing",
+    "ashlar.rate_decay",
+    "ashlar.epsilon",
+    "ashlar.weight_decay",
+    "ashlar.clip",
+    "ashlar.loss_scale",
+    "ashlar.scale_growth",
+    "ashlar.scale_backoff",
+    "ashlar.scale_interval",
+    "ashlar.without_bias_decay",
+    "ashlar.schedule",
+    "ashlar.schedule_rate",
+    "ashlar.warmup_steps",
+    "ashlar.step",
+    "ashlar.recent",
+    "ashlar.optimizer_state",
+    "ashlar.random",
 };
 enum { STEP = 34, RECENT, STATE, RANDOM };
 enum { KEYS_COUNT = sizeof KEYS / sizeof KEYS[0] };
