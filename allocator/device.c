@@ -61,7 +61,7 @@ static ashlar_status choose_driver(const char *name, const char *source, ashlar_
                        name);
 }
 
-/* Fill in facts and take the context. */
+/* Fill in facts and, unless there is one, take the primary context. */
 static ashlar_status open_ordinal(ashlar_device *device) {
     ashlar_driver *driver = device->driver;
     int count = 0;
@@ -87,7 +87,11 @@ static ashlar_status open_ordinal(ashlar_device *device) {
     if (result != CU_SUCCESS) {
         return ashlar_driver_error(driver, "reading the device's name and size", result);
     }
+    if (device->context != NULL) {
+        return ASHLAR_OK;
+    }
     result = ASHLAR_DRIVER_CALL(driver, primary_ctx_retain, (&device->context, handle));
+    device->is_retained = result == CU_SUCCESS;
     return result == CU_SUCCESS ? ASHLAR_OK
                                 : ashlar_driver_error(driver, "cuDevicePrimaryCtxRetain", result);
 }
@@ -118,11 +122,33 @@ ashlar_status ashlar_device_open(const char *name, ashlar_device **out) {
     return ASHLAR_OK;
 }
 
+ashlar_status ashlar_device_open_within(int ordinal, cu_context context, ashlar_device **out) {
+    ashlar_device *device = ashlar_host_calloc(1, sizeof *device);
+    if (device == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a device");
+    }
+    device->info.kind = ASHLAR_DEVICE_CUDA;
+    device->info.ordinal = ordinal;
+    device->context = context;
+    ashlar_status status = ashlar_driver_open_cuda(&device->driver);
+    if (status == ASHLAR_OK) {
+        status = open_ordinal(device);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(device);
+        return status;
+    }
+    *out = device;
+    return ASHLAR_OK;
+}
+
 void ashlar_device_close(ashlar_device *device) {
     if (device == NULL) {
         return;
     }
-    (void)ASHLAR_DRIVER_CALL(device->driver, primary_ctx_release, (device->info.ordinal));
+    if (device->is_retained) {
+        (void)ASHLAR_DRIVER_CALL(device->driver, primary_ctx_release, (device->info.ordinal));
+    }
     ashlar_host_free(device);
 }
 

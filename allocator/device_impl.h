@@ -11,7 +11,8 @@
 struct ashlar_device {
     ashlar_driver *driver;   /* const; the process's */
     ashlar_device_info info; /* const */
-    cu_context context;      /* const; the primary context, retained */
+    cu_context context;      /* const; the primary context, retained, or a program's */
+    bool is_retained;        /* const */
 };
 
 static inline cu_ptr ashlar_ptr_in(const void *ptr) {
@@ -21,6 +22,13 @@ static inline cu_ptr ashlar_ptr_in(const void *ptr) {
 static inline void *ashlar_ptr_out(cu_ptr ptr) {
     return (void *)(uintptr_t)ptr;
 }
+
+/*
+ * As ashlar_device_open() for a device of CUDA's, in a context that the program has made. Ownership:
+ * the context must outlive the device.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_device_open_within(int ordinal, cu_context context,
+                                                          ashlar_device **out);
 
 /*
  * Make the device's context the calling thread's, and give back the one before. Every driver call

@@ -181,6 +181,7 @@ all_of() { # WAY PROGRAM...
 all_of driver_procs "$programs/program_driver" procs
 all_of driver_names "$programs/program_driver" names
 all_of driver_per_thread "$programs/program_driver" per-thread
+all_of driver_contexts "$programs/program_driver" contexts
 all_of shared "$programs/program_shared"
 all_of static "$programs/program_static"
 

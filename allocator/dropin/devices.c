@@ -15,6 +15,13 @@ enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 128 };
 /* Set once, under the lock below. */
 static _Atomic(ashlar_allocator *) allocators[ASHLAR_DROPIN_ALLOCATORS_MAX];
 
+/* A place is free while its context is NULL. */
+static struct {
+    _Atomic(cu_context) context;
+    int ordinal; /* written before the context */
+} contexts[ASHLAR_DROPIN_CONTEXTS_MAX];
+static atomic_int context_count;
+
 static pthread_mutex_t making_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_expecting_fork; /* Lock: making_lock */
 
@@ -139,12 +146,20 @@ static ashlar_status create(int place, ashlar_device *device, ashlar_allocator *
     return ashlar_allocator_create_in(device, &config, ASHLAR_RANGE_HOST, out);
 }
 
-static ashlar_status make(int place, int ordinal, ashlar_allocator **out) {
+static ashlar_status open_device(int place, int ordinal, ashlar_device **out) {
     char name[32];
+    if (place >= ASHLAR_DROPIN_CONTEXTS) {
+        return ashlar_device_open_within(
+            ordinal, atomic_load(&contexts[place - ASHLAR_DROPIN_CONTEXTS].context), out);
+    }
+    (void)snprintf(name, sizeof name, "%s:%d", is_software() ? "soft" : "cuda", ordinal);
+    return ashlar_device_open(name, out);
+}
+
+static ashlar_status make(int place, int ordinal, ashlar_allocator **out) {
     ashlar_device *device;
     ashlar_allocator *a;
-    (void)snprintf(name, sizeof name, "%s:%d", is_software() ? "soft" : "cuda", ordinal);
-    ashlar_status status = ashlar_device_open(name, &device);
+    ashlar_status status = open_device(place, ordinal, &device);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -230,7 +245,58 @@ ashlar_allocator *ashlar_dropin_owner(const void *ptr) {
     return NULL;
 }
 
+/* ---- contexts ---- */
+
+int ashlar_dropin_add_context(int ordinal, cu_context context) {
+    int place = -1;
+    if (is_software()) {
+        return -1; /* the context is not of the device that is wanted */
+    }
+    pthread_mutex_lock(&making_lock);
+    for (int i = 0; i < ASHLAR_DROPIN_CONTEXTS_MAX && place < 0; i++) {
+        if (atomic_load(&contexts[i].context) == NULL) {
+            contexts[i].ordinal = ordinal;
+            atomic_store(&contexts[i].context, context);
+            atomic_fetch_add(&context_count, 1);
+            place = ASHLAR_DROPIN_CONTEXTS + i;
+        }
+    }
+    pthread_mutex_unlock(&making_lock);
+    return place;
+}
+
+int ashlar_dropin_find_context(cu_context context) {
+    if (atomic_load_explicit(&context_count, memory_order_relaxed) == 0) {
+        return -1;
+    }
+    for (int i = 0; i < ASHLAR_DROPIN_CONTEXTS_MAX; i++) {
+        if (atomic_load(&contexts[i].context) == context) {
+            return ASHLAR_DROPIN_CONTEXTS + i;
+        }
+    }
+    return -1;
+}
+
+void ashlar_dropin_drop_context(int place) {
+    ashlar_allocator *a = atomic_exchange(&allocators[place], NULL);
+    if (a != NULL) {
+        ashlar_device *device = ashlar_allocator_device(a);
+        ashlar_allocator_destroy(a);
+        ashlar_device_close(device);
+    }
+    atomic_store(&contexts[place - ASHLAR_DROPIN_CONTEXTS].context, NULL);
+    atomic_fetch_sub(&context_count, 1);
+}
+
+ashlar_status ashlar_dropin_context_allocator(int place, ashlar_allocator **out) {
+    return find(peek(place), place, contexts[place - ASHLAR_DROPIN_CONTEXTS].ordinal, out);
+}
+
 void ashlar_dropin_forget(void) {
+    for (int i = 0; i < ASHLAR_DROPIN_CONTEXTS_MAX; i++) {
+        atomic_store(&contexts[i].context, NULL);
+    }
+    atomic_store(&context_count, 0);
     for (int i = 0; i < ASHLAR_DROPIN_ALLOCATORS_MAX; i++) {
         atomic_store(&allocators[i], NULL);
     }

@@ -22,11 +22,16 @@
 
 #include <ashlar/allocator.h>
 
+#include "cuda_abi.h"
+
 enum {
     ASHLAR_DROPIN_DEVICES_MAX = 64,
     /* In a list of what there is for each device: what there is for page-locked host memory. */
     ASHLAR_DROPIN_HOST = ASHLAR_DROPIN_DEVICES_MAX,
-    ASHLAR_DROPIN_ALLOCATORS_MAX
+    /* And for contexts that the program has made, a place each. */
+    ASHLAR_DROPIN_CONTEXTS,
+    ASHLAR_DROPIN_CONTEXTS_MAX = 64,
+    ASHLAR_DROPIN_ALLOCATORS_MAX = ASHLAR_DROPIN_CONTEXTS + ASHLAR_DROPIN_CONTEXTS_MAX
 };
 
 /*
@@ -55,6 +60,19 @@ ashlar_allocator *ashlar_dropin_peek(int ordinal);
  * Threads, errors, cost: as above.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_dropin_host_allocator(int ordinal, ashlar_allocator **out);
+
+/*
+ * A context that the program has made on a device of CUDA's, beside the primary one: an allocator of
+ * its own, made at the first call for its place, with the options of ASHLAR_CONF. It must be
+ * dropped before the context ends. Returns the context's place; -1: it has none, or there are too
+ * many.
+ *
+ * Threads: any, but no other call for the place that is dropped.
+ */
+int ashlar_dropin_add_context(int ordinal, cu_context context);
+int ashlar_dropin_find_context(cu_context context);
+void ashlar_dropin_drop_context(int place);
+ASHLAR_MUST_CHECK ashlar_status ashlar_dropin_context_allocator(int place, ashlar_allocator **out);
 
 /*
  * Whose live block begins at `ptr`; NULL: nobody's, so that it may be the driver's.

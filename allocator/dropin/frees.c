@@ -38,8 +38,10 @@ static void take_large_steps(ashlar_allocator *a) {
 static ashlar_status make(int place, int ordinal, ashlar_frees **out) {
     const bool is_host = place == ASHLAR_DROPIN_HOST;
     ashlar_allocator *a;
-    const ashlar_status status =
-        is_host ? ashlar_dropin_host_allocator(ordinal, &a) : ashlar_dropin_allocator(ordinal, &a);
+    const ashlar_status status = is_host ? ashlar_dropin_host_allocator(ordinal, &a)
+                                 : place >= ASHLAR_DROPIN_CONTEXTS
+                                     ? ashlar_dropin_context_allocator(place, &a)
+                                     : ashlar_dropin_allocator(ordinal, &a);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -68,7 +70,7 @@ static ashlar_status find_or_make(int place, int ordinal, ashlar_frees **out) {
         return ashlar_fail(ASHLAR_EINVAL, "device %d: ordinals are 0 to %d", ordinal,
                            ASHLAR_DROPIN_DEVICES_MAX - 1);
     }
-    if (atomic_load(&is_given_up[ordinal])) {
+    if (place < ASHLAR_DROPIN_DEVICES_MAX && atomic_load(&is_given_up[ordinal])) {
         return ashlar_fail(ASHLAR_ENOTSUP, "device %d: it was reset by the program", ordinal);
     }
     pthread_mutex_lock(&making_lock);
@@ -121,19 +123,48 @@ ashlar_frees *ashlar_frees_peek_host(void) {
     return peek(ASHLAR_DROPIN_HOST);
 }
 
+/* What is wrong with the ordinal the driver has found out: the context is one of its. */
+ashlar_status ashlar_frees_of_context(int place, ashlar_frees **out) {
+    return find(peek(place), place, 0, out);
+}
+
+ashlar_frees *ashlar_frees_peek_context(int place) {
+    return peek(place);
+}
+
+void ashlar_frees_drop_context(int place) {
+    ashlar_frees *frees = atomic_exchange(&all[place], NULL);
+    ashlar_dropin_drop_context(place);
+    if (frees != NULL) {
+        ashlar_frees_drop_all(frees);
+        ashlar_host_free(frees);
+    }
+}
+
 /* Where the allocator has a range of its own, one look tells. */
 static bool may_have(const ashlar_allocator *a, cu_ptr ptr) {
     return a->unmap != NULL || ptr - a->fixed.base < a->fixed.range_bytes;
 }
 
-ashlar_frees *ashlar_frees_next(int *ordinal, const void *ptr) {
-    while (*ordinal < ASHLAR_DROPIN_DEVICES_MAX) {
-        ashlar_frees *frees = ashlar_frees_peek((*ordinal)++);
-        if (frees != NULL && may_have(frees->allocator, ashlar_ptr_in(ptr))) {
+ashlar_frees *ashlar_frees_each(int *place) {
+    while (*place < ASHLAR_DROPIN_ALLOCATORS_MAX) {
+        const int here = (*place)++;
+        ashlar_frees *frees = here < ASHLAR_DROPIN_DEVICES_MAX ? ashlar_frees_peek(here)
+                              : here == ASHLAR_DROPIN_HOST     ? NULL
+                                                               : peek(here);
+        if (frees != NULL) {
             return frees;
         }
     }
     return NULL;
+}
+
+ashlar_frees *ashlar_frees_next(int *place, const void *ptr) {
+    ashlar_frees *frees = ashlar_frees_each(place);
+    while (frees != NULL && !may_have(frees->allocator, ashlar_ptr_in(ptr))) {
+        frees = ashlar_frees_each(place);
+    }
+    return frees;
 }
 
 ashlar_allocator *ashlar_frees_allocator(const ashlar_frees *f) {
@@ -272,10 +303,10 @@ static bool answer(ashlar_frees *f, void *ptr, const ashlar_stream *stream, cu_r
 }
 
 bool ashlar_frees_answer(void *ptr, const ashlar_stream *stream, cu_result *result) {
-    int ordinal = 0;
-    ashlar_frees *f = ashlar_frees_next(&ordinal, ptr);
+    int place = 0;
+    ashlar_frees *f = ashlar_frees_next(&place, ptr);
     while (f != NULL && !answer(f, ptr, stream, result)) {
-        f = ashlar_frees_next(&ordinal, ptr);
+        f = ashlar_frees_next(&place, ptr);
     }
     return f != NULL;
 }

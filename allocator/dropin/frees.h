@@ -45,11 +45,18 @@ ashlar_frees *ashlar_frees_peek(int ordinal);
 ASHLAR_MUST_CHECK ashlar_status ashlar_frees_of_host(int ordinal, ashlar_frees **out);
 ashlar_frees *ashlar_frees_peek_host(void);
 
+/* The same for a context of the program's, by its place (devices.h); when it ends, all goes. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_frees_of_context(int place, ashlar_frees **out);
+ashlar_frees *ashlar_frees_peek_context(int place);
+void ashlar_frees_drop_context(int place);
+
 /*
- * The next device from *ordinal on that may have a block at `ptr`, *ordinal set behind it; NULL:
- * none. Threads: any.  Cost: a look at each device's range.
+ * The next device or context from *place on, *place set behind it; ashlar_frees_next: that may have
+ * a block at `ptr`. NULL: none. *place begins at 0.
+ * Threads: any.  Cost: a look at each place, and at its range.
  */
-ashlar_frees *ashlar_frees_next(int *ordinal, const void *ptr);
+ashlar_frees *ashlar_frees_each(int *place);
+ashlar_frees *ashlar_frees_next(int *place, const void *ptr);
 
 ashlar_allocator *ashlar_frees_allocator(const ashlar_frees *frees);
 ashlar_device *ashlar_frees_device(const ashlar_frees *frees);

@@ -21,8 +21,9 @@
  * program's driver knows no software device. Where the library is one of several in LD_PRELOAD that
  * have a dlsym(), it is to be the first.
  *
- * What passes on to the driver: memory of contexts that are not a device's primary one, managed and
- * host memory, memory pools that a program names or sets, allocations in a capture, and every
+ * Each context that the program makes has an allocator of its own, to its end. What passes on to
+ * the driver: memory of contexts that were made in other ways (green contexts), managed and host
+ * memory, memory pools that a program names or sets, allocations in a capture, and every
  * pointer that is not ours. Where the driver then has too little, because it is kept here, all that
  * is free goes back to it and it is asked again. After cudaDeviceReset() the driver has the device
  * to itself.
@@ -104,6 +105,15 @@ typedef struct cu_green_context_opaque *cu_green_context;
     X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 10000, 1, (cu_stream stream, cu_graph * graph), \
       (stream, graph))                                                                             \
     X(cuCtxSynchronize, cuCtxSynchronize, 2000, 0, (void), ())                                     \
+    X(cuCtxCreate_v2, cuCtxCreate, 3020, 0,                                                        \
+      (cu_context * context, unsigned int flags, cu_device device), (context, flags, device))      \
+    X(cuCtxCreate_v3, cuCtxCreate, 11040, 0,                                                       \
+      (cu_context * context, void *affinities, int count, unsigned int flags, cu_device device),   \
+      (context, affinities, count, flags, device))                                                 \
+    X(cuCtxCreate_v4, cuCtxCreate, 12050, 0,                                                       \
+      (cu_context * context, void *parameters, unsigned int flags, cu_device device),              \
+      (context, parameters, flags, device))                                                        \
+    X(cuCtxDestroy_v2, cuCtxDestroy, 4000, 0, (cu_context context), (context))                     \
     X(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 7000, 0, (cu_device device), (device))  \
     X(cuGetProcAddress_v2, cuGetProcAddress, 12000, 0,                                             \
       (const char *symbol, void **address, int version, unsigned long long flags,                  \
@@ -143,8 +153,8 @@ bool ashlar_preload_begin(void);
 void ashlar_preload_end(void);
 
 /*
- * Between begin and end: the calling thread's device, if its current context is the device's
- * primary one; NULL: the driver's business.
+ * Between begin and end: of the calling thread's current context, if that is a device's primary one
+ * or was made by the program; NULL: the driver's business.
  */
 ashlar_frees *ashlar_preload_here(void);
 
@@ -168,7 +178,7 @@ typedef struct ashlar_preload_options {
 /* Read at the first call. Threads: any. */
 const ashlar_preload_options *ashlar_preload_options_get(void);
 
-/* What a device that is about to be given up adds to the report. */
+/* What a device or context that is about to be given up adds to the report. */
 void ashlar_preload_add_to_report(const ashlar_frees *frees);
 
 #endif /* ASHLAR_DROPIN_PRELOAD_H */

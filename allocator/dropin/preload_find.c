@@ -170,6 +170,19 @@ __asm__(".text\n"
 #error "preload_find.c: the jump of this processor is wanted here"
 #endif
 
+/* ---- the driver's own ---- */
+
+/* The library is the one that the program, or its runtime, has; there it was before the call. */
+static void *find_in_driver(const char *name) {
+    static _Atomic(void *) library;
+    void *handle = atomic_load(&library);
+    if (handle == NULL) {
+        handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        atomic_store(&library, handle);
+    }
+    return handle == NULL ? NULL : real_dlsym()(handle, name);
+}
+
 /* ---- cuGetProcAddress ---- */
 
 /* What the driver has found is ours if it is one of those, as a driver of that version has it. */
@@ -182,7 +195,8 @@ static void stand_in_for(const char *symbol, void **address, int version,
     for (size_t i = 0; i < STAND_INS; i++) {
         const stand_in *s = &stand_ins[i];
         if (strcmp(s->symbol, symbol) != 0 || version < s->version ||
-            (s->is_per_thread && (flags & PER_THREAD_STREAM) == 0)) {
+            (s->is_per_thread && (flags & PER_THREAD_STREAM) == 0) ||
+            find_in_driver(s->name) == NULL /* an older driver */) {
             continue;
         }
         const bool is_better =
@@ -215,18 +229,7 @@ cu_result cuGetProcAddress(const char *symbol, void **address, int version,
     return result;
 }
 
-/* ---- the driver's own ---- */
-
-/* The library is the one that the program, or its runtime, has; there it was before the call. */
-static void *find_in_driver(const char *name) {
-    static _Atomic(void *) library;
-    void *handle = atomic_load(&library);
-    if (handle == NULL) {
-        handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-        atomic_store(&library, handle);
-    }
-    return handle == NULL ? NULL : real_dlsym()(handle, name);
-}
+/* ---- the driver's own, called ---- */
 
 #define REAL(name, params, args)                                              \
     cu_result ashlar_real_##name params {                                     \
@@ -268,6 +271,12 @@ void ashlar_preload_note_missed_stream(void) {
     atomic_store(&has_missed_stream, true);
 }
 
+/* In the current context, of which the driver knows that it is one. */
+static ashlar_status find_here(cu_context current, cu_device ordinal, ashlar_frees **out) {
+    const int place = ashlar_dropin_find_context(current);
+    return place >= 0 ? ashlar_frees_of_context(place, out) : ashlar_frees_of(ordinal, out);
+}
+
 ashlar_frees *ashlar_preload_here(void) {
     cu_context current = NULL;
     cu_device ordinal = -1;
@@ -276,7 +285,7 @@ ashlar_frees *ashlar_preload_here(void) {
         ashlar_real_cuCtxGetDevice(&ordinal) != CU_SUCCESS) {
         return NULL;
     }
-    if (ashlar_frees_of(ordinal, &frees) != ASHLAR_OK) {
+    if (find_here(current, ordinal, &frees) != ASHLAR_OK) {
         ashlar_preload_note_refusal();
         return NULL;
     }

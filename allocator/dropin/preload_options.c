@@ -62,7 +62,7 @@ typedef struct totals {
 } totals;
 
 static _Atomic uint64_t passed;
-static totals given_up; /* devices that were reset; no thread is in them */
+static totals given_up; /* devices that were reset and contexts; no thread is in them */
 
 void ashlar_preload_note_passed(void) {
     atomic_fetch_add_explicit(&passed, 1, memory_order_relaxed);
@@ -97,11 +97,10 @@ __attribute__((destructor)) static void report(void) {
     if (!options.reports || options.is_off || ashlar_dropin_is_forked()) {
         return;
     }
-    for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
-        const ashlar_frees *frees = ashlar_frees_peek(i);
-        if (frees != NULL) {
-            add(&sum, frees);
-        }
+    int place = 0;
+    for (const ashlar_frees *f = ashlar_frees_each(&place); f != NULL;
+         f = ashlar_frees_each(&place)) {
+        add(&sum, f);
     }
     write_line(line,
                snprintf(line, sizeof line,

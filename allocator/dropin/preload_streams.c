@@ -38,11 +38,10 @@ cu_result cuGreenCtxStreamCreate(cu_stream *stream, cu_green_context context, un
 
 cu_result cuStreamDestroy_v2(cu_stream stream) {
     if ((uintptr_t)stream > CU_STREAM_PER_THREAD && ashlar_preload_begin()) {
-        for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
-            ashlar_frees *frees = ashlar_frees_peek(i); /* it is nothing to the other devices */
-            if (frees != NULL) {
-                ashlar_frees_end_stream(frees, stream);
-            }
+        int place = 0;
+        for (ashlar_frees *f = ashlar_frees_each(&place); f != NULL;
+             f = ashlar_frees_each(&place)) {
+            ashlar_frees_end_stream(f, stream); /* it is nothing to the other devices */
         }
         ashlar_preload_end();
     }
@@ -132,6 +131,47 @@ cu_result cuCtxSynchronize(void) {
         ashlar_frees_cover(frees);
     }
     return ashlar_real_cuCtxSynchronize();
+}
+
+/* One place too many, and the context's memory is the driver's. */
+static cu_result note_context(cu_result result, const cu_context *context, cu_device device) {
+    if (result == CU_SUCCESS && ashlar_preload_begin()) {
+        (void)ashlar_dropin_add_context(device, *context);
+        ashlar_preload_end();
+    }
+    return result;
+}
+
+cu_result cuCtxCreate_v2(cu_context *context, unsigned int flags, cu_device device) {
+    return note_context(ashlar_real_cuCtxCreate_v2(context, flags, device), context, device);
+}
+
+cu_result cuCtxCreate_v3(cu_context *context, void *affinities, int count, unsigned int flags,
+                         cu_device device) {
+    return note_context(ashlar_real_cuCtxCreate_v3(context, affinities, count, flags, device),
+                        context, device);
+}
+
+cu_result cuCtxCreate_v4(cu_context *context, void *parameters, unsigned int flags,
+                         cu_device device) {
+    return note_context(ashlar_real_cuCtxCreate_v4(context, parameters, flags, device), context,
+                        device);
+}
+
+/* What is freed later is the driver's to refuse. */
+cu_result cuCtxDestroy_v2(cu_context context) {
+    if (context != NULL && ashlar_preload_begin()) {
+        const int place = ashlar_dropin_find_context(context);
+        const ashlar_frees *frees = place < 0 ? NULL : ashlar_frees_peek_context(place);
+        if (frees != NULL) {
+            ashlar_preload_add_to_report(frees);
+        }
+        if (place >= 0) {
+            ashlar_frees_drop_context(place);
+        }
+        ashlar_preload_end();
+    }
+    return ashlar_real_cuCtxDestroy_v2(context);
 }
 
 /*

@@ -18,6 +18,9 @@ typedef struct CUmemPoolHandle_st *cu_pool;
     X(ctx_get_current, cuCtxGetCurrent, 4000, (cu_context * context))                          \
     X(ctx_set_current, cuCtxSetCurrent, 4000, (cu_context context))                            \
     X(ctx_get_device, cuCtxGetDevice, 2000, (cu_device * device))                              \
+    X(ctx_create, cuCtxCreate, 3020,                                                           \
+      (cu_context * context, unsigned int flags, cu_device device))                            \
+    X(ctx_destroy, cuCtxDestroy, 4000, (cu_context context))                                   \
     X(primary_ctx_reset, cuDevicePrimaryCtxReset, 7000, (cu_device device))                    \
     X(mem_alloc_pitch, cuMemAllocPitch, 3020,                                                  \
       (cu_ptr * ptr, size_t * pitch, size_t width, size_t height, unsigned int element))       \

@@ -14,14 +14,72 @@
 
 /* ---- contexts ---- */
 
-cu_result ashlar_fake_ctx_get_current(cu_context *context) {
+/* Contexts that programs make are further handles of the device's one: they share all there is, and
+ * with the last of them it goes. */
+static int made_contexts[SOFT_DEVICES_MAX]; /* Lock: the software device's */
+
+cu_result ashlar_fake_ctx_create(cu_context *context, unsigned int flags, cu_device ordinal) {
+    uintptr_t made = 0;
+    (void)flags;
     const cu_result result = ashlar_soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    const soft_device *device = ashlar_soft_context_current();
-    *context = device == NULL ? NULL : (cu_context)device->context;
-    return ashlar_soft_leave(CU_SUCCESS);
+    soft_device *device = ashlar_soft_device_at(ordinal);
+    if (device == NULL) {
+        return ashlar_soft_leave(CU_INVALID_DEVICE);
+    }
+    if (!ashlar_soft_slots_put(&ashlar_soft_state.contexts, SOFT_CONTEXT, device, &made)) {
+        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+    }
+    made_contexts[ordinal]++;
+    (void)ashlar_soft_leave(CU_SUCCESS);
+    *context = (cu_context)made;
+    return ashlar_soft_ctx_push_current(*context);
+}
+
+/* As the end of the device's primary context, which need not have been there. */
+static cu_result end_device(cu_device ordinal) {
+    cu_context unused;
+    ashlar_fake_pools_forget(ordinal);
+    const cu_result result = ashlar_soft_primary_ctx_retain(&unused, ordinal);
+    return result == CU_SUCCESS ? ashlar_soft_primary_ctx_release(ordinal) : result;
+}
+
+cu_result ashlar_fake_ctx_destroy(cu_context context) {
+    cu_context current = NULL;
+    cu_result result = ashlar_fake_ctx_get_current(&current);
+    if (result == CU_SUCCESS && current == context) {
+        result = ashlar_soft_ctx_pop_current(NULL);
+    }
+    if (result == CU_SUCCESS) {
+        result = ashlar_soft_enter();
+    }
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const soft_device *device = ashlar_soft_context_find(context);
+    if (device == NULL || device->context == (uintptr_t)context) {
+        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+    }
+    const cu_device ordinal = device->ordinal;
+    (void)ashlar_soft_slots_take(&ashlar_soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
+    const bool is_last = --made_contexts[ordinal] == 0 && device->retains == 0;
+    (void)ashlar_soft_leave(CU_SUCCESS);
+    return is_last ? end_device(ordinal) : CU_SUCCESS;
+}
+
+cu_result ashlar_fake_ctx_get_current(cu_context *context) {
+    *context = NULL;
+    const cu_result popped = ashlar_soft_ctx_pop_current(context);
+    if (popped != CU_SUCCESS) {
+        return popped == CU_INVALID_CONTEXT ? CU_SUCCESS : popped;
+    }
+    const cu_result pushed = ashlar_soft_ctx_push_current(*context);
+    if (pushed != CU_SUCCESS) {
+        *context = NULL; /* it has ended */
+    }
+    return pushed == CU_INVALID_CONTEXT ? CU_SUCCESS : pushed;
 }
 
 cu_result ashlar_fake_ctx_set_current(cu_context context) {
@@ -166,10 +224,11 @@ static cu_result find_stream(cu_stream handle, const soft_stream **stream) {
 cu_result ashlar_fake_stream_get_ctx(cu_stream stream, cu_context *context) {
     const soft_stream *found;
     const cu_result result = find_stream(stream, &found);
-    if (result == CU_SUCCESS) {
-        *context = (cu_context)found->device->context;
+    if (result != CU_SUCCESS) {
+        return result;
     }
-    return result;
+    /* The device's contexts share their streams: it is whose the caller is in. */
+    return ashlar_fake_ctx_get_current(context);
 }
 
 cu_result ashlar_fake_stream_get_flags(cu_stream stream, unsigned int *flags) {

@@ -1,11 +1,12 @@
 /*
  * program_driver.c - a program that calls the driver: found by dlopen() and, as the first word on
- * its command line says, by dlsym() ("names") or cuGetProcAddress() ("procs",
- * or "per-thread", for which stream NULL is the calling thread's).
+ * its command line says, by dlsym() ("names") or cuGetProcAddress() ("procs"; "per-thread", for
+ * which stream NULL is the calling thread's; "contexts", in contexts that it makes).
  */
 #include "program.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,14 @@
 
 #include "cuda_abi.h"
 
-enum { VERSION = 12000, PER_THREAD_STREAM = 2, POINTER_ORDINAL = 9, POOL_USED = 7 };
+enum {
+    VERSION = 12000,
+    CONTEXTS_VERSION = 3020,
+    DEVICES = 2,
+    PER_THREAD_STREAM = 2,
+    POINTER_ORDINAL = 9,
+    POOL_USED = 7
+};
 
 /* What is called: field, cuGetProcAddress's name, the exported name, parameters. */
 #define CALLS(X)                                                                                 \
@@ -57,10 +65,29 @@ static struct {
 #define X(field, symbol, name, params) cu_result(*field) params;
     CALLS(X)
 #undef X
+    cu_result (*ctx_create)(cu_context *context, unsigned int flags, cu_device device);
+    cu_result (*ctx_destroy)(cu_context context);
 } cu;
+
+static bool has_own_contexts;
+static cu_context own_contexts[DEVICES];
+static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef cu_result (*get_proc_fn)(const char *symbol, void **address, int version,
                                  unsigned long long flags, unsigned int *found);
+
+/* As they were before CUDA 11.4, which has other parameters for the first. */
+static bool find_contexts(get_proc_fn get_proc) {
+    void *create = NULL, *destroy = NULL;
+    unsigned int found;
+    if (get_proc("cuCtxCreate", &create, CONTEXTS_VERSION, 0, &found) != CU_SUCCESS ||
+        get_proc("cuCtxDestroy", &destroy, VERSION, 0, &found) != CU_SUCCESS) {
+        return false;
+    }
+    memcpy(&cu.ctx_create, &create, sizeof create);
+    memcpy(&cu.ctx_destroy, &destroy, sizeof destroy);
+    return true;
+}
 
 static bool find_all(const char *way) {
     const bool by_name = strcmp(way, "names") == 0;
@@ -85,7 +112,8 @@ static bool find_all(const char *way) {
     memcpy(&cu.field, &address, sizeof address);
     CALLS(X)
 #undef X
-    return true;
+    has_own_contexts = strcmp(way, "contexts") == 0;
+    return !has_own_contexts || find_contexts(get_proc);
 }
 
 static cu_ptr in(const void *ptr) {
@@ -173,7 +201,20 @@ static int end_capture(void *stream) {
     return (int)cu.end_capture(stream, &graph);
 }
 
+static int use_own(int device) {
+    cu_result result = cu.init(0);
+    pthread_mutex_lock(&own_lock);
+    if (result == CU_SUCCESS && own_contexts[device] == NULL) {
+        result = cu.ctx_create(&own_contexts[device], 0, device);
+    }
+    pthread_mutex_unlock(&own_lock);
+    return (int)(result == CU_SUCCESS ? cu.set_current(own_contexts[device]) : result);
+}
+
 static int use(int device) {
+    if (has_own_contexts) {
+        return use_own(device);
+    }
     cu_context context = NULL;
     cu_result result = cu.init(0);
     result = result == CU_SUCCESS ? cu.retain(&context, device) : result;
@@ -197,7 +238,8 @@ static int own_pool_bytes(unsigned long long *bytes) {
 }
 
 static int reset(void) {
-    const cu_result result = cu.reset(0);
+    const cu_result result = has_own_contexts ? cu.ctx_destroy(own_contexts[0]) : cu.reset(0);
+    own_contexts[0] = NULL;
     return result == CU_SUCCESS ? use(0) : (int)result;
 }
 
