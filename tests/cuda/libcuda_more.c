@@ -59,7 +59,7 @@ cu_result ashlar_fake_ctx_destroy(cu_context context) {
         return result;
     }
     const soft_device *device = ashlar_soft_context_find(context);
-    if (device == NULL || device->context == (uintptr_t)context) {
+    if (device == NULL || (device->retains > 0 && device->context == (uintptr_t)context)) {
         return ashlar_soft_leave(CU_INVALID_CONTEXT);
     }
     const cu_device ordinal = device->ordinal;
