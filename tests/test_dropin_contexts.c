@@ -78,11 +78,12 @@ static void each_has_an_allocator_of_its_own(void) {
 }
 
 static void what_it_has_goes_with_it(void) {
-    cu_context context, next;
+    cu_context context, next, primary;
     ashlar_frees *frees = NULL;
     void *ptr = NULL;
     cu_result result;
-    REQUIRE(set_up() && ctx_create(&context, 0, 0) == CU_SUCCESS);
+    REQUIRE(set_up() && driver->table.primary_ctx_retain(&primary, 0) == CU_SUCCESS);
+    REQUIRE(ctx_create(&context, 0, 0) == CU_SUCCESS);
     const size_t before = free_bytes_now();
     const int place = ashlar_dropin_add_context(0, context);
     REQUIRE(ashlar_frees_of_context(place, &frees) == ASHLAR_OK);
@@ -100,6 +101,8 @@ static void what_it_has_goes_with_it(void) {
     CHECK(ashlar_frees_device(frees)->context == next);
     ashlar_frees_drop_context(place);
     CHECK(ctx_destroy(next) == CU_SUCCESS);
+    CHECK(is_primary_in_use(0)); /* the program's */
+    CHECK(driver->table.primary_ctx_release(0) == CU_SUCCESS && !is_primary_in_use(0));
 }
 
 static void one_too_many_has_no_place(void) {

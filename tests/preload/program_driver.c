@@ -76,12 +76,17 @@ static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
 typedef cu_result (*get_proc_fn)(const char *symbol, void **address, int version,
                                  unsigned long long flags, unsigned int *found);
 
-/* As they were before CUDA 11.4, which has other parameters for the first. */
-static bool find_contexts(get_proc_fn get_proc) {
-    void *create = NULL, *destroy = NULL;
+/*
+ * As they were before CUDA 11.4, which has other parameters for the first: a driver that lacks that
+ * one answers with the old one.
+ */
+static bool find_contexts(void *library, get_proc_fn get_proc) {
+    void *create = NULL, *newer = NULL, *destroy = NULL;
     unsigned int found;
     if (get_proc("cuCtxCreate", &create, CONTEXTS_VERSION, 0, &found) != CU_SUCCESS ||
-        get_proc("cuCtxDestroy", &destroy, VERSION, 0, &found) != CU_SUCCESS) {
+        get_proc("cuCtxCreate", &newer, VERSION, 0, &found) != CU_SUCCESS ||
+        get_proc("cuCtxDestroy", &destroy, VERSION, 0, &found) != CU_SUCCESS ||
+        (create == newer) != (dlsym(library, "cuCtxCreate_v3") == NULL)) {
         return false;
     }
     memcpy(&cu.ctx_create, &create, sizeof create);
@@ -113,7 +118,7 @@ static bool find_all(const char *way) {
     CALLS(X)
 #undef X
     has_own_contexts = strcmp(way, "contexts") == 0;
-    return !has_own_contexts || find_contexts(get_proc);
+    return !has_own_contexts || find_contexts(library, get_proc);
 }
 
 static cu_ptr in(const void *ptr) {
