@@ -19,8 +19,8 @@
  * rmm_device_resource is for what wants a rmm::mr::device_memory_resource *, in versions of RMM
  * that have it, 24.04 to 26.04: rmm::mr::set_current_device_resource(&resource).
  *
- * Tried with the RMM of PyPI: 24.12, 25.02, .04, .08, .10, .12, 26.02, .04, .06, .08 and 26.10,
- * which itself wants C++20.
+ * Tried with RMM 24.12, 25.02, .04, .08, .10, .12, 26.02, .04, .06, .08 and 26.10, which itself
+ * wants C++20.
  *
  * Both refer to the allocator, which has to live longer, as long as what RMM frees at its end.
  * Copies are equal. All blocks are multiples of 512 bytes, at multiples of 512.
