@@ -96,6 +96,19 @@ static ashlar_status open_ordinal(ashlar_device *device) {
                                 : ashlar_driver_error(driver, "cuDevicePrimaryCtxRetain", result);
 }
 
+/* `status`: whether driver and ordinal could be chosen. The device is the caller's, or gone. */
+static ashlar_status finish_open(ashlar_device *device, ashlar_status status, ashlar_device **out) {
+    if (status == ASHLAR_OK) {
+        status = open_ordinal(device);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(device);
+        return status;
+    }
+    *out = device;
+    return ASHLAR_OK;
+}
+
 ashlar_status ashlar_device_open(const char *name, ashlar_device **out) {
     const char *source = "device";
     if (name == NULL) {
@@ -109,17 +122,9 @@ ashlar_status ashlar_device_open(const char *name, ashlar_device **out) {
     if (device == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a device");
     }
-    ashlar_status status =
+    const ashlar_status status =
         choose_driver(name, source, &device->driver, &device->info.kind, &device->info.ordinal);
-    if (status == ASHLAR_OK) {
-        status = open_ordinal(device);
-    }
-    if (status != ASHLAR_OK) {
-        ashlar_host_free(device);
-        return status;
-    }
-    *out = device;
-    return ASHLAR_OK;
+    return finish_open(device, status, out);
 }
 
 ashlar_status ashlar_device_open_within(int ordinal, cu_context context, ashlar_device **out) {
@@ -130,16 +135,8 @@ ashlar_status ashlar_device_open_within(int ordinal, cu_context context, ashlar_
     device->info.kind = ASHLAR_DEVICE_CUDA;
     device->info.ordinal = ordinal;
     device->context = context;
-    ashlar_status status = ashlar_driver_open_cuda(&device->driver);
-    if (status == ASHLAR_OK) {
-        status = open_ordinal(device);
-    }
-    if (status != ASHLAR_OK) {
-        ashlar_host_free(device);
-        return status;
-    }
-    *out = device;
-    return ASHLAR_OK;
+    const ashlar_status status = ashlar_driver_open_cuda(&device->driver);
+    return finish_open(device, status, out);
 }
 
 void ashlar_device_close(ashlar_device *device) {

@@ -10,15 +10,7 @@
 #include "allocator_fixture.h"
 #include "error.h"
 #include "host.h"
-
-enum { PATH_BYTES = 512 };
-
-static const char *path_of(const char *name) {
-    static char path[PATH_BYTES];
-    const char *folder = getenv("ASHLAR_TEST_PEERS");
-    (void)snprintf(path, sizeof path, "%s/%s", folder != NULL ? folder : ".", name);
-    return path;
-}
+#include "peer_path.h"
 
 static size_t count_peers(void) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];

@@ -13,15 +13,7 @@
 #include "check.h"
 #include "error.h"
 #include "peer_loaded.h"
-
-enum { PATH_BYTES = 512 };
-
-static const char *path_of(const char *name) {
-    static char path[PATH_BYTES];
-    const char *folder = getenv("ASHLAR_TEST_PEERS");
-    (void)snprintf(path, sizeof path, "%s/%s", folder != NULL ? folder : ".", name);
-    return path;
-}
+#include "peer_path.h"
 
 static void check_refused(const char *name, const char *word) {
     CHECK(ashlar_peer_trial(path_of(name), "soft") == ASHLAR_EINVAL);
