@@ -16,9 +16,9 @@
 
 #include <ashlar/checkpoint.h>
 
-#include "batcher.h"
-#include "model.h"
-#include "program.h"
+#include "rnn/data/batcher.h"
+#include "rnn/model/model.h"
+#include "rnn/programs/program.h"
 
 static ashlar_allocator *allocator;
 static ashlar_model *model;

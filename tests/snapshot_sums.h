@@ -8,7 +8,7 @@
 
 #include <ashlar/trace.h>
 
-#include "snapshot.h"
+#include "allocator/trace/snapshot.h"
 
 static inline void add_snapshot_block(ashlar_stats *sums, uint64_t *free_bytes,
                              const ashlar_snapshot_block *block) {

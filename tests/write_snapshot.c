@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator_impl.h"
-#include "snapshot.h"
-#include "soft.h"
-#include "trace_fixture.h"
+#include "allocator/core/allocator_impl.h"
+#include "allocator/trace/snapshot.h"
+#include "allocator/soft/soft.h"
+#include "tests/allocator/trace/trace_fixture.h"
 
 static void must(ashlar_status status) {
     if (status != ASHLAR_OK) {

@@ -3,8 +3,8 @@
 #include <ashlar/device.h>
 #include <ashlar/export.h>
 
-#include "devices.h"
-#include "frees.h"
+#include "allocator/dropin/devices.h"
+#include "allocator/dropin/frees.h"
 
 /* As the public header declares them, which wants CUDA's first. */
 enum { ASHLAR_CUDA_ASK = -1 };

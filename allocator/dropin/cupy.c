@@ -1,11 +1,11 @@
 /* cupy.c - CuPy's CFunctionAllocator, which tells no stream: torch.h says what that means. */
-#include "torch.h"
+#include "allocator/dropin/torch.h"
 
 #include <stdio.h>
 
-#include "devices.h"
-#include "error.h"
-#include "frees.h"
+#include "allocator/dropin/devices.h"
+#include "allocator/base/error.h"
+#include "allocator/dropin/frees.h"
 
 static ashlar_status take(void *stream, size_t bytes, int device, void **out) {
     ashlar_frees *frees;

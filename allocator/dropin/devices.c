@@ -1,4 +1,4 @@
-#include "devices.h"
+#include "allocator/dropin/devices.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "allocator_impl.h"
-#include "error.h"
+#include "allocator/core/allocator_impl.h"
+#include "allocator/base/error.h"
 
 enum { LINE_BYTES = ASHLAR_DETAIL_BYTES + 128 };
 

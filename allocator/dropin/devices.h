@@ -22,7 +22,7 @@
 
 #include <ashlar/allocator.h>
 
-#include "cuda_abi.h"
+#include "allocator/driver/cuda_abi.h"
 
 enum {
     ASHLAR_DROPIN_DEVICES_MAX = 64,

@@ -1,8 +1,8 @@
-#include "frees_impl.h"
+#include "allocator/dropin/frees_impl.h"
 
-#include "devices.h"
-#include "error.h"
-#include "host.h"
+#include "allocator/dropin/devices.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
 
 static _Atomic(ashlar_frees *) all[ASHLAR_DROPIN_ALLOCATORS_MAX];
 static atomic_bool is_given_up[ASHLAR_DROPIN_DEVICES_MAX];

@@ -26,7 +26,7 @@
 
 #include <ashlar/allocator.h>
 
-#include "retired.h"
+#include "allocator/core/retired.h"
 
 typedef struct ashlar_frees ashlar_frees;
 

@@ -1,7 +1,7 @@
 /* frees_batches.c - what is freed, until all work submitted before is over. */
-#include "frees_impl.h"
+#include "allocator/dropin/frees_impl.h"
 
-#include "host.h"
+#include "allocator/base/host.h"
 
 /*
  * How often events are asked before more memory is mapped: some 50 microseconds, which mapping

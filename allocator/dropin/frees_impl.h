@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "frees.h"
+#include "allocator/dropin/frees.h"
 
 /* As many batches wait at most, unless memory is out: more would be no sooner over. */
 enum { ASHLAR_BATCHES_MAX = 8 };

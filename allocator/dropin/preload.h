@@ -37,7 +37,7 @@
 
 #include <ashlar/export.h>
 
-#include "frees.h"
+#include "allocator/dropin/frees.h"
 
 typedef struct cu_green_context_opaque *cu_green_context;
 

@@ -2,14 +2,14 @@
  * preload_find.c - how a program comes to a function of the driver: by linking with it, by dlsym(),
  * or by cuGetProcAddress(); and how the driver's own functions are found behind that.
  */
-#include "preload.h"
+#include "allocator/dropin/preload.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "devices.h"
+#include "allocator/dropin/devices.h"
 
 /* cuGetProcAddress: stream NULL is the calling thread's. */
 enum { PER_THREAD_STREAM = 2 };

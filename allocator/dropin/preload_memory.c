@@ -1,10 +1,10 @@
 /* preload_memory.c - memory that a program asks of the driver, from our allocators. */
-#include "preload.h"
+#include "allocator/dropin/preload.h"
 
 #include <stdatomic.h>
 
-#include "checked.h"
-#include "devices.h"
+#include "allocator/base/checked.h"
+#include "allocator/dropin/devices.h"
 
 /* What cuMemAllocPitch() makes a row a multiple of on every device there is. */
 #define PITCH_ALIGN ((size_t)512)

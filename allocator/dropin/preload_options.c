@@ -1,5 +1,5 @@
 /* preload_options.c - what ASHLAR_PRELOAD asks for, and the report at the end of the process. */
-#include "preload.h"
+#include "allocator/dropin/preload.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "devices.h"
-#include "error.h"
-#include "parse.h"
+#include "allocator/dropin/devices.h"
+#include "allocator/base/error.h"
+#include "allocator/base/parse.h"
 
 enum { LINE_BYTES = 256 };
 

@@ -1,5 +1,5 @@
 /* preload_others.c - memory that is not ours: what we keep must not be what it lacks. */
-#include "preload.h"
+#include "allocator/dropin/preload.h"
 
 /* True: the driver had too little, and has more now. */
 static bool has_given_back(cu_result result) {

@@ -1,7 +1,7 @@
 /* preload_streams.c - what a program does with streams and contexts that memory depends on. */
-#include "preload.h"
+#include "allocator/dropin/preload.h"
 
-#include "devices.h"
+#include "allocator/dropin/devices.h"
 
 /* ---- streams ---- */
 

@@ -1,10 +1,10 @@
-#include "throw.h"
+#include "allocator/dropin/throw.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "error.h"
+#include "allocator/base/error.h"
 
 /*
  * What libstdc++ throws with in its own containers, exported since its first version, declared as

@@ -1,12 +1,12 @@
-#include "torch.h"
+#include "allocator/dropin/torch.h"
 
 #include <stdio.h>
 
-#include "device_impl.h"
-#include "devices.h"
-#include "error.h"
-#include "frees.h"
-#include "throw.h"
+#include "allocator/device/device_impl.h"
+#include "allocator/dropin/devices.h"
+#include "allocator/base/error.h"
+#include "allocator/dropin/frees.h"
+#include "allocator/dropin/throw.h"
 
 enum { WHAT_BYTES = 96 };
 

@@ -1,7 +1,7 @@
-#include "block_table.h"
+#include "allocator/pinned/block_table.h"
 
-#include "../host.h"
-#include "report.h"
+#include "allocator/base/host.h"
+#include "allocator/pinned/report.h"
 
 enum { BUCKETS_AT_FIRST = 64, SHARD_BITS = 4 };
 _Static_assert(TABLE_SHARDS == 1 << SHARD_BITS, "the hash's top bits choose the shard");

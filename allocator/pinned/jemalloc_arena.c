@@ -1,4 +1,4 @@
-#include "jemalloc_arena.h"
+#include "allocator/pinned/jemalloc_arena.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -8,8 +8,8 @@
 
 #include <jemalloc/jemalloc.h>
 
-#include "../host.h"
-#include "report.h"
+#include "allocator/base/host.h"
+#include "allocator/pinned/report.h"
 
 enum { CACHES = 8, NAME_BYTES = 64 };
 

@@ -17,7 +17,7 @@
 
 #include <stddef.h>
 
-#include "page_heap.h"
+#include "allocator/pinned/page_heap.h"
 
 typedef struct ashlar_jemalloc_arena ashlar_jemalloc_arena;
 

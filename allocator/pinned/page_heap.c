@@ -1,11 +1,11 @@
-#include "page_heap.h"
+#include "allocator/pinned/page_heap.h"
 
 #include <string.h>
 
-#include "../check_level.h"
-#include "../checked.h"
-#include "../host.h"
-#include "report.h"
+#include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
+#include "allocator/base/host.h"
+#include "allocator/pinned/report.h"
 
 /* Segments are multiples of it, as the driver's own tables are; it takes longer for small ones. */
 #define SEGMENT_STEP_BYTES ((size_t)2 << 20)

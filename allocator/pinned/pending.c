@@ -1,7 +1,7 @@
-#include "pending.h"
+#include "allocator/pinned/pending.h"
 
-#include "../host.h"
-#include "report.h"
+#include "allocator/base/host.h"
+#include "allocator/pinned/report.h"
 
 /* A handle, not a stream: which stream it means depends on the thread that records the event. */
 #define PER_THREAD_STREAM ((ashlar_stream)(uintptr_t)2)

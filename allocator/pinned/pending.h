@@ -17,7 +17,7 @@
 
 #include <ashlar/device.h>
 
-#include "block_table.h"
+#include "allocator/pinned/block_table.h"
 
 enum { BATCH_BLOCKS = 32 };
 #define BATCH_BYTES ((size_t)1 << 20)

@@ -8,12 +8,12 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "../host.h"
-#include "block_table.h"
-#include "jemalloc_arena.h"
-#include "page_heap.h"
-#include "pending.h"
-#include "report.h"
+#include "allocator/base/host.h"
+#include "allocator/pinned/block_table.h"
+#include "allocator/pinned/jemalloc_arena.h"
+#include "allocator/pinned/page_heap.h"
+#include "allocator/pinned/pending.h"
+#include "allocator/pinned/report.h"
 
 #define GROW_BYTES_DEFAULT ((size_t)2 << 20)
 /* Smaller blocks would not be aligned as malloc's are. */

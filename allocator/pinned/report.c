@@ -1,4 +1,4 @@
-#include "report.h"
+#include "allocator/pinned/report.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 
 #include <ashlar/status.h>
 
-#include "../compiler.h"
+#include "allocator/base/compiler.h"
 
 /* As ashlar_fail() in the core. */
 ashlar_status ashlar_pinned_fail(ashlar_status status, const char *format, ...) ASHLAR_PRINTF(2, 3);

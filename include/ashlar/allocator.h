@@ -44,7 +44,7 @@ typedef struct ashlar_tag_stats {
 } ashlar_tag_stats;
 
 /*
- * Invariants (tests/test_allocator.c):
+ * Invariants (tests/allocator/core/test_allocator.c):
  *   live_bytes <= block_bytes,  block_bytes + cached_bytes + planned_bytes + shared_bytes <=
  *     reserved_bytes
  *   every peak >= its current value

@@ -26,7 +26,7 @@ typedef struct ashlar_pinned_config {
 } ashlar_pinned_config;
 
 /*
- * Invariants (tests/test_pinned.c), in each reading:
+ * Invariants (tests/allocator/pinned/test_pinned.c), in each reading:
  *   live_bytes + pending_bytes <= reserved_bytes <= limit_bytes (where there is one)
  *   every peak >= its current value
  *   live_blocks == alloc_count - free_count,  pending_blocks == deferred_count - released_count

@@ -11,7 +11,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "driver.h"
+#include "allocator/driver/driver.h"
 #include "libcuda.h"
 
 typedef cu_result (*cudart_get_proc)(const char *symbol, void **address, int version,

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft_state.h"
+#include "allocator/soft/soft_state.h"
 
 /* Flags of cuGetProcAddress: what stream NULL means to the function. */
 enum { LEGACY_STREAM = 1, PER_THREAD_STREAM = 2 };

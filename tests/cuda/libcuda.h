@@ -9,7 +9,7 @@
 
 #include <ashlar/export.h>
 
-#include "cuda_abi.h"
+#include "allocator/driver/cuda_abi.h"
 
 typedef struct CUmemPoolHandle_st *cu_pool;
 

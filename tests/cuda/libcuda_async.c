@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft_state.h"
+#include "allocator/soft/soft_state.h"
 
 /* Attributes of a pool, and those that can be set: a uint64_t each; the others are 32 bits. */
 enum { REUSE_FIRST = 1, REUSE_LAST = 3, THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH };

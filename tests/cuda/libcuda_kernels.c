@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "libcuda.h"
-#include "ops_cuda_host.h"
-#include "optimizer_cuda_host.h"
-#include "soft_state.h"
+#include "tests/cuda/ops_cuda_host.h"
+#include "tests/cuda/optimizer_cuda_host.h"
+#include "allocator/soft/soft_state.h"
 
 /* What a compiled image begins with. */
 #define FATBIN_MAGIC 0xBA55ED50u

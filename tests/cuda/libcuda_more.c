@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#include "checked.h"
-#include "soft_state.h"
+#include "allocator/base/checked.h"
+#include "allocator/soft/soft_state.h"
 
 /* What cuMemAllocPitch makes a row a multiple of. */
 #define PITCH_ALIGN ((size_t)512)

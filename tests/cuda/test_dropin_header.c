@@ -1,7 +1,7 @@
 /*
  * test_dropin_header.c - a C program with ashlar/cuda_dropin.h, on the CUDA of the tests.
  */
-#include "check.h"
+#include "tests/check.h"
 
 #include <cuda_runtime_api.h>
 

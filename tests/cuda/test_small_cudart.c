@@ -2,7 +2,7 @@
  * test_small_cudart.c - the CUDA of the tests behaves as a program expects CUDA to: built twice,
  * with the shared and with the static runtime.
  */
-#include "check.h"
+#include "tests/check.h"
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>

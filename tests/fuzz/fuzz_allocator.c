@@ -5,16 +5,16 @@
  * order of streams and events allows: memory that is handed out too early is overwritten before
  * it is verified. A model of the live blocks says besides when ENOMEM is the right answer.
  */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <string.h>
 
-#include "allocator_impl.h"
-#include "device_impl.h"
-#include "host.h"
-#include "size_class.h"
-#include "soft.h"
-#include "../snapshot_sums.h"
+#include "allocator/core/allocator_impl.h"
+#include "allocator/device/device_impl.h"
+#include "allocator/base/host.h"
+#include "allocator/heap/size_class.h"
+#include "allocator/soft/soft.h"
+#include "tests/snapshot_sums.h"
 
 #include <ashlar/plan.h>
 

@@ -2,15 +2,15 @@
  * fuzz_checkpoint.c - any bytes as a checkpoint of a small arena: a file that is refused changes
  * nothing, and one that is taken is in the arena, with nothing else changed.
  */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <string.h>
 
 #include <ashlar/checkpoint.h>
 
-#include "convert.h"
-#include "safetensors.h"
-#include "soft.h"
+#include "arena/compute/convert.h"
+#include "arena/checkpoint/safetensors.h"
+#include "allocator/soft/soft.h"
 
 const char fuzz_claim[] = "every_file_is_refused_and_changes_nothing_or_is_in_the_arena";
 

@@ -1,5 +1,5 @@
 /* fuzz_config.c - any text as a line of options, against a second reading of config.h. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <errno.h>
 #include <string.h>

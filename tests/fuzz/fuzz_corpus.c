@@ -1,9 +1,9 @@
 /* fuzz_corpus.c - any bytes as text files, cut into records, against a second cutting. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <string.h>
 
-#include "corpus.h"
+#include "rnn/data/corpus.h"
 
 const char fuzz_claim[] = "every_file_is_refused_or_cut_at_the_borders_of_its_format";
 

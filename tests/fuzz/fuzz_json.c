@@ -3,12 +3,12 @@
  * accepts them, with the same contents, and the same again after being written; and any bytes as
  * a string to write.
  */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "json.h"
+#include "allocator/base/json.h"
 
 const char fuzz_claim[] = "every_text_is_refused_or_survives_being_written_and_read_again";
 

@@ -1,11 +1,11 @@
 /* fuzz_options.c - any words as a command line, against a second reading of options.h. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#include "options.h"
+#include "rnn/programs/options.h"
 
 const char fuzz_claim[] = "every_command_line_is_refused_or_read_as_its_table_says";
 

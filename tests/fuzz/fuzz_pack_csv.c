@@ -1,9 +1,9 @@
 /* fuzz_pack_csv.c - any bytes as a packing problem, packed and written where they are one. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <string.h>
 
-#include "pack_csv.h"
+#include "allocator/pack/pack_csv.h"
 
 const char fuzz_claim[] = "every_problem_is_refused_or_read_packed_and_written_back_the_same";
 

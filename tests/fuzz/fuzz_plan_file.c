@@ -1,11 +1,11 @@
 /* fuzz_plan_file.c - any bytes as a file of plans, against what plan_image.h promises of it. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <string.h>
 
 #include <ashlar/allocator.h>
 
-#include "plan_image.h"
+#include "allocator/step/plan_image.h"
 
 const char fuzz_claim[] = "every_file_is_refused_or_its_plans_keep_their_invariants";
 

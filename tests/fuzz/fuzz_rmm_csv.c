@@ -1,10 +1,10 @@
 /* fuzz_rmm_csv.c - any bytes as a log of RMM, against what rmm_csv.h promises of its events. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <string.h>
 
-#include "gzip.h"
-#include "rmm_csv.h"
+#include "bench/replay/gzip.h"
+#include "bench/replay/rmm_csv.h"
 
 const char fuzz_claim[] = "every_log_is_refused_or_its_events_keep_their_invariants";
 

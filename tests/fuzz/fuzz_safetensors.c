@@ -2,12 +2,12 @@
  * fuzz_safetensors.c - any bytes as a safetensors file: what is accepted keeps every promise of
  * safetensors.h, agrees with its own header, and can be written and read again.
  */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <string.h>
 
-#include "json.h"
-#include "safetensors.h"
+#include "allocator/base/json.h"
+#include "arena/checkpoint/safetensors.h"
 
 const char fuzz_claim[] = "every_file_is_refused_or_agrees_with_its_header_and_can_be_rewritten";
 

@@ -1,11 +1,11 @@
 /* fuzz_soft_spec.c - any text as the ASHLAR_SOFT line, against a second reading of soft.h. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "soft.h"
-#include "soft_state.h"
+#include "allocator/soft/soft.h"
+#include "allocator/soft/soft_state.h"
 
 const char fuzz_claim[] = "every_line_is_refused_or_read_as_its_description_says";
 

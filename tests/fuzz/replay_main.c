@@ -5,12 +5,12 @@
  *   replay_X FILE...          try these inputs, as libFuzzer or the case above left them
  *   replay_X --seeds FOLDER   write the samples there, to start a corpus
  */
-#include "../check.h"
+#include "tests/check.h"
 
 #include <sys/wait.h>
 #include <time.h>
 
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 enum {
     INPUT_BYTES = 1024,

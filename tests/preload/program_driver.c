@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_abi.h"
+#include "allocator/driver/cuda_abi.h"
 
 enum {
     VERSION = 12000,

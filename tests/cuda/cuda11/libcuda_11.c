@@ -1,7 +1,7 @@
 /* The way into a driver of CUDA 11.8 or before: the older name, which does not say why it fails. */
 #include <ashlar/export.h>
 
-#include "libcuda.h"
+#include "tests/cuda/libcuda.h"
 
 ASHLAR_API cu_result cuGetProcAddress(const char *symbol, void **address, int version,
                                       unsigned long long flags);

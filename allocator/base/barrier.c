@@ -1,0 +1,34 @@
+#include "allocator/base/barrier.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/membarrier.h>
+
+#include "allocator/base/check_level.h"
+
+static atomic_bool is_hidden;
+static bool is_registered;
+
+static void do_register(void) {
+    is_registered =
+        syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+bool ashlar_barrier_init(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, do_register);
+    return is_registered && !atomic_load(&is_hidden);
+}
+
+void ashlar_barrier_everywhere(void) {
+    const long result = syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    ASHLAR_ASSERT(result == 0);
+    (void)result;
+}
+
+void ashlar_barrier_pretend(bool is_there) {
+    atomic_store(&is_hidden, !is_there);
+}

@@ -1,0 +1,20 @@
+/*
+ * error.h - how a function of the library reports a failure (internal).
+ */
+#ifndef ASHLAR_ERROR_H
+#define ASHLAR_ERROR_H
+
+#include <ashlar/status.h>
+
+#include "allocator/base/compiler.h"
+
+/*
+ * Set this thread's detail text and return `status`, so that a failure is one statement:
+ *     return ashlar_fail(ASHLAR_EINVAL, "batch: 0 sequences; give at least 1");
+ * The text is cut at ASHLAR_DETAIL_BYTES - 1. Arguments may point into the old detail text.
+ */
+enum { ASHLAR_DETAIL_BYTES = 1024 };
+
+ashlar_status ashlar_fail(ashlar_status status, const char *format, ...) ASHLAR_PRINTF(2, 3);
+
+#endif /* ASHLAR_ERROR_H */

@@ -1,0 +1,186 @@
+#include "allocator/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/file_stale.h"
+#include "allocator/base/host.h"
+
+struct ashlar_file {
+    int fd;                /* of the temporary; -1: not open */
+    mode_t mode;           /* permissions of the file to be replaced; 0: there is none */
+    char target[PATH_MAX]; /* links resolved where the file exists */
+    char temporary[PATH_MAX + ASHLAR_FILE_SUFFIX_BYTES]; /* "": none, or not ours */
+};
+
+static ashlar_status fail_errno(const char *verb, const char *path) {
+    const int error = errno;
+    return ashlar_fail(ASHLAR_EIO, "cannot %s %s: %s; check the folder, its permissions and space",
+                       verb, path, strerror(error));
+}
+
+static ashlar_status resolve_target(ashlar_file *file, const char *path) {
+    struct stat info;
+    if (realpath(path, file->target) == NULL) {
+        if (errno == ENOENT && lstat(path, &info) == 0) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "%s is a link to nothing; remove it, or make the file", path);
+        }
+        /* No such file yet, most often; what else is wrong, opening the temporary will tell. */
+        const size_t bytes = strlen(path) + 1;
+        if (bytes == 1 || bytes > sizeof file->target) {
+            return ashlar_fail(ASHLAR_EINVAL, "a path of %zu bytes; give 1 .. %zu", bytes - 1,
+                               sizeof file->target - 1);
+        }
+        memcpy(file->target, path, bytes);
+    } else if (stat(file->target, &info) == 0) {
+        if (!S_ISREG(info.st_mode)) {
+            /* A rename would replace a device, or fail after all the work on a folder. */
+            return ashlar_fail(ASHLAR_EINVAL, "%s is not a regular file; give the path of a file",
+                               path);
+        }
+        file->mode = info.st_mode & 0777;
+    }
+    return ASHLAR_OK;
+}
+
+/* Open a temporary that nobody else has, with the old file's permissions or a new file's. */
+static ashlar_status open_temporary(ashlar_file *file) {
+    static atomic_uint next_number;
+    bool is_ours;
+    do {
+        (void)snprintf(file->temporary, sizeof file->temporary, "%s.%ld.%u.tmp", file->target,
+                       (long)getpid(), atomic_fetch_add(&next_number, 1));
+        file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        /* One that exists is of a process of this number elsewhere, or was left by one. */
+        is_ours = file->fd >= 0 ? ashlar_file_lock(file->fd) : errno != EEXIST;
+        if (file->fd >= 0 && !is_ours) {
+            (void)close(file->fd);
+        }
+    } while (!is_ours);
+    if (file->fd < 0) {
+        const ashlar_status status = fail_errno("create", file->temporary);
+        file->temporary[0] = '\0'; /* not ours to remove */
+        return status;
+    }
+    if (file->mode != 0 && fchmod(file->fd, file->mode) != 0) {
+        return fail_errno("set the permissions of", file->temporary);
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_file_create(const char *path, ashlar_file **out) {
+    ashlar_file *file = ashlar_host_calloc(1, sizeof *file);
+    if (file == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to write %s", path);
+    }
+    file->fd = -1;
+    ashlar_status status = resolve_target(file, path);
+    if (status == ASHLAR_OK) {
+        ashlar_file_remove_stale(file->target);
+        status = open_temporary(file);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_file_abort(file);
+        return status;
+    }
+    *out = file;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_file_write(ashlar_file *file, const void *data, size_t bytes) {
+    enum { WRITE_MAX = 1 << 30 }; /* Linux writes no more than 2^31 - 4096 bytes at once */
+    const char *next = data;
+    while (bytes > 0) {
+        const ssize_t put = write(file->fd, next, bytes < WRITE_MAX ? bytes : WRITE_MAX);
+        if (put < 0 && errno != EINTR) {
+            return fail_errno("write", file->temporary);
+        }
+        if (put > 0) {
+            next += put;
+            bytes -= (size_t)put;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* Make the target's folder durable: without this the rename may be lost. */
+static ashlar_status sync_folder(ashlar_file *file) {
+    char *slash = strrchr(file->target, '/');
+    const char *folder = ".";
+    if (slash == file->target) {
+        folder = "/";
+    } else if (slash != NULL) {
+        *slash = '\0';
+        folder = file->target;
+    }
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* Some file systems cannot sync a folder and say EINVAL: then nothing more can be done. */
+    const bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+    ashlar_status status = ASHLAR_OK;
+    if (!synced) {
+        status = ashlar_fail(ASHLAR_EIO,
+                             "the file is written, but its folder %s cannot be made durable: %s",
+                             folder, strerror(errno));
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return status;
+}
+
+ashlar_status ashlar_file_commit(ashlar_file *file) {
+    ashlar_status status = ASHLAR_OK;
+    if (fsync(file->fd) != 0) {
+        status = fail_errno("make durable", file->temporary);
+    }
+    /* Not closed yet: that would give up the lock, and others may remove what has none. */
+    if (status == ASHLAR_OK && rename(file->temporary, file->target) != 0) {
+        status = fail_errno("replace", file->target);
+    }
+    if (status == ASHLAR_OK) {
+        file->temporary[0] = '\0'; /* it is the target now */
+        status = sync_folder(file);
+    }
+    ashlar_file_abort(file);
+    return status;
+}
+
+void ashlar_file_abort(ashlar_file *file) {
+    if (file == NULL) {
+        return;
+    }
+    if (file->fd >= 0) {
+        (void)close(file->fd);
+    }
+    if (file->temporary[0] != '\0') {
+        (void)unlink(file->temporary);
+    }
+    ashlar_host_free(file);
+}
+
+ashlar_status ashlar_file_write_line(const char *path, const char *text, size_t bytes) {
+    ashlar_file *file = NULL;
+    ashlar_status status = ashlar_file_create(path, &file);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = ashlar_file_write(file, text, bytes);
+    if (status == ASHLAR_OK) {
+        status = ashlar_file_write(file, "\n", 1);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_file_abort(file);
+        return status;
+    }
+    return ashlar_file_commit(file);
+}

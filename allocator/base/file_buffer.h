@@ -1,0 +1,40 @@
+/*
+ * file_buffer.h - many small writes to a file that is replaced whole or not at all (internal).
+ *
+ * The first failure is remembered, further writes do nothing, and the commit tells it: a writer of
+ * a format need not look at each of its writes.
+ *
+ * Threads: one at a time per buffer.
+ */
+#ifndef ASHLAR_FILE_BUFFER_H
+#define ASHLAR_FILE_BUFFER_H
+
+#include <stddef.h>
+
+#include <ashlar/status.h>
+
+#include "allocator/base/compiler.h"
+
+typedef struct ashlar_file_buffer ashlar_file_buffer;
+
+/* Ownership: the caller ends *out with a commit or an abort. Errors: as ashlar_file_create(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_file_buffer_create(const char *path,
+                                                          ashlar_file_buffer **out);
+
+void ashlar_file_buffer_put(ashlar_file_buffer *buffer, const void *data, size_t bytes);
+
+/* As printf(); at most ASHLAR_FILE_BUFFER_PRINT_BYTES - 1 bytes. */
+enum { ASHLAR_FILE_BUFFER_PRINT_BYTES = 256 };
+void ashlar_file_buffer_print(ashlar_file_buffer *buffer, const char *format, ...)
+    ASHLAR_PRINTF(2, 3);
+
+/*
+ * Put the file in its place, or after a failure leave the old one. Ends `buffer`, failed or not.
+ * Errors: as ashlar_file_write() and ashlar_file_commit().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_file_buffer_commit(ashlar_file_buffer *buffer);
+
+/* Leave the old file. Ends `buffer`; NULL is allowed. */
+void ashlar_file_buffer_abort(ashlar_file_buffer *buffer);
+
+#endif /* ASHLAR_FILE_BUFFER_H */

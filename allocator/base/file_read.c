@@ -1,0 +1,67 @@
+#include "allocator/base/file_read.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+static ashlar_status fail_errno(const char *path) {
+    return ashlar_fail(ASHLAR_EIO, "cannot read %s: %s; check the path and its permissions", path,
+                       strerror(errno));
+}
+
+/* As far as the file goes: it may have been cut since it was asked for its size. */
+static ashlar_status read_into(int fd, const char *path, char *text, size_t *bytes) {
+    size_t got = 0;
+    while (got < *bytes) {
+        const ssize_t part = read(fd, text + got, *bytes - got);
+        if (part < 0 && errno != EINTR) {
+            return fail_errno(path);
+        }
+        if (part == 0) {
+            break;
+        }
+        got += part > 0 ? (size_t)part : 0;
+    }
+    *bytes = got;
+    return ASHLAR_OK;
+}
+
+static ashlar_status read_open_file(int fd, const char *path, char **out, size_t *bytes) {
+    struct stat info;
+    if (fstat(fd, &info) != 0) {
+        return fail_errno(path);
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return ashlar_fail(ASHLAR_EIO, "cannot read %s: it is no regular file; give a file's path",
+                           path);
+    }
+    size_t got = (size_t)info.st_size;
+    char *text = ashlar_host_calloc(got + 1, 1);
+    if (text == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the %zu bytes of %s", got, path);
+    }
+    const ashlar_status status = read_into(fd, path, text, &got);
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(text);
+        return status;
+    }
+    *out = text;
+    *bytes = got;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_file_read(const char *path, char **out, size_t *bytes) {
+    /* Non-blocking, or a pipe of that name would wait for its writer; files do not mind. */
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        return fail_errno(path);
+    }
+    const ashlar_status status = read_open_file(fd, path, out, bytes);
+    (void)close(fd); /* nothing was written: close has nothing to report */
+    return status;
+}

@@ -1,0 +1,49 @@
+#include "allocator/base/host.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "allocator/base/checked.h"
+
+static _Atomic unsigned long fail_countdown; /* 0: off */
+
+static bool must_fail(void) {
+    unsigned long left = atomic_load_explicit(&fail_countdown, memory_order_relaxed);
+    while (left != 0) {
+        if (atomic_compare_exchange_weak(&fail_countdown, &left, left - 1)) {
+            return left == 1;
+        }
+    }
+    return false;
+}
+
+void ashlar_host_fail_at(unsigned long n) {
+    atomic_store(&fail_countdown, n);
+}
+
+void *ashlar_host_calloc(size_t count, size_t bytes) {
+    return must_fail() ? NULL : calloc(count, bytes);
+}
+
+void *ashlar_host_realloc(void *old, size_t count, size_t bytes) {
+    size_t total;
+    if (must_fail() || !ashlar_mul(count, bytes, &total)) {
+        return NULL;
+    }
+    return realloc(old, total);
+}
+
+void ashlar_host_free(void *ptr) {
+    free(ptr);
+}
+
+size_t ashlar_host_memory_bytes(void) {
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    size_t total;
+    return pages > 0 && page_bytes > 0 && ashlar_mul((size_t)pages, (size_t)page_bytes, &total)
+               ? total
+               : (size_t)1 << 46;
+}

@@ -1,0 +1,272 @@
+#include "allocator/base/json.h"
+
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/file.h"
+#include "allocator/base/host.h"
+
+/* What a frame is, and what has been written into it. */
+enum {
+    IS_OBJECT = 1,
+    IS_ARRAY = 2, /* neither: the document */
+    HAS_ITEM = 4,
+    HAS_KEY = 8, /* a key waits for its value */
+};
+
+size_t ashlar_json_utf8_bytes(const char *text, size_t left) {
+    const unsigned char *s = (const unsigned char *)text;
+    if (s[0] < 0x80) {
+        return 1;
+    }
+    const size_t bytes = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4 || bytes > left) {
+        return 0;
+    }
+    for (size_t i = 1; i < bytes; i++) {
+        if ((s[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    const bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
+    const bool surrogate = s[0] == 0xed && s[1] >= 0xa0;
+    const bool beyond = s[0] == 0xf4 && s[1] >= 0x90; /* U+10FFFF is the last one */
+    return overlong || surrogate || beyond ? 0 : bytes;
+}
+
+/* Append `bytes` bytes and a terminating 0 that is not counted. */
+static void append(ashlar_json_writer *writer, const char *text, size_t bytes) {
+    enum { FIRST_CAPACITY = 256 };
+    size_t need;
+    if (writer->has_failed) {
+        return;
+    }
+    if (!ashlar_add(writer->bytes, bytes, &need) || !ashlar_add(need, 1, &need)) {
+        writer->has_failed = true;
+        return;
+    }
+    if (need > writer->capacity) {
+        size_t more;
+        if (!ashlar_mul(need, 2, &more)) {
+            more = need;
+        }
+        more = more < FIRST_CAPACITY ? FIRST_CAPACITY : more;
+        char *grown = ashlar_host_realloc(writer->text, more, 1);
+        if (grown == NULL) {
+            writer->has_failed = true;
+            return;
+        }
+        writer->text = grown;
+        writer->capacity = more;
+    }
+    memcpy(writer->text + writer->bytes, text, bytes);
+    writer->bytes += bytes;
+    writer->text[writer->bytes] = '\0';
+}
+
+static void begin_line(ashlar_json_writer *writer) {
+    if (writer->indent == 0) {
+        return;
+    }
+    append(writer, "\n", 1);
+    for (size_t i = 0; i < writer->depth * writer->indent; i++) {
+        append(writer, " ", 1);
+    }
+}
+
+/* What is due before a key or a value: a comma, a new line. */
+static void begin_item(ashlar_json_writer *writer) {
+    unsigned char *frame = &writer->frames[writer->depth];
+    if ((*frame & HAS_ITEM) != 0) {
+        append(writer, ",", 1);
+    }
+    if (writer->depth > 0) {
+        begin_line(writer);
+    }
+    *frame |= HAS_ITEM;
+}
+
+static void begin_value(ashlar_json_writer *writer) {
+    unsigned char *frame = &writer->frames[writer->depth];
+    if ((*frame & IS_OBJECT) != 0) {
+        ASHLAR_ASSERT((*frame & HAS_KEY) != 0);
+        *frame &= (unsigned char)~HAS_KEY;
+        return;
+    }
+    ASHLAR_ASSERT((*frame & IS_ARRAY) != 0 || (*frame & HAS_ITEM) == 0);
+    begin_item(writer);
+}
+
+static void put_literal(ashlar_json_writer *writer, const char *text) {
+    begin_value(writer);
+    append(writer, text, strlen(text));
+}
+
+static void open_frame(ashlar_json_writer *writer, unsigned char kind, const char *text) {
+    put_literal(writer, text);
+    ASHLAR_ASSERT(writer->depth < ASHLAR_JSON_DEPTH);
+    writer->frames[++writer->depth] = kind;
+}
+
+static void close_frame(ashlar_json_writer *writer, unsigned char kind, const char *text) {
+    /* Exactly the frame that is open, and no key without its value. */
+    const unsigned char frame = writer->frames[writer->depth];
+    ASHLAR_ASSERT((frame & ~HAS_ITEM) == kind);
+    writer->depth--;
+    if ((frame & HAS_ITEM) != 0) {
+        begin_line(writer);
+    }
+    append(writer, text, 1);
+}
+
+/* A string with its quotes. */
+static void append_quoted(ashlar_json_writer *writer, const char *text, size_t bytes) {
+    static const char names[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs: character, its escape */
+    append(writer, "\"", 1);
+    for (size_t i = 0; i < bytes;) {
+        const size_t length = ashlar_json_utf8_bytes(text + i, bytes - i);
+        const char *pair = NULL;
+        for (size_t k = 0; k + 1 < sizeof names && pair == NULL; k += 2) {
+            pair = names[k] == text[i] ? names + k : NULL;
+        }
+        if (length == 0) {
+            append(writer, "\xef\xbf\xbd", 3); /* U+FFFD */
+        } else if (pair != NULL) {
+            append(writer, (const char[]){'\\', pair[1]}, 2);
+        } else if ((unsigned char)text[i] < 0x20) {
+            char escape[sizeof "\\u0000"];
+            (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned int)text[i]);
+            append(writer, escape, sizeof escape - 1);
+        } else {
+            append(writer, text + i, length);
+        }
+        i += length > 0 ? length : 1;
+    }
+    append(writer, "\"", 1);
+}
+
+/* --- the interface -------------------------------------------------------------------------- */
+
+void ashlar_json_writer_init(ashlar_json_writer *writer, unsigned int indent) {
+    *writer = (ashlar_json_writer){.indent = indent};
+}
+
+void ashlar_json_writer_finish(ashlar_json_writer *writer) {
+    ashlar_host_free(writer->text);
+    *writer = (ashlar_json_writer){0};
+}
+
+void ashlar_json_open_object(ashlar_json_writer *writer) {
+    open_frame(writer, IS_OBJECT, "{");
+}
+
+void ashlar_json_close_object(ashlar_json_writer *writer) {
+    close_frame(writer, IS_OBJECT, "}");
+}
+
+void ashlar_json_open_array(ashlar_json_writer *writer) {
+    open_frame(writer, IS_ARRAY, "[");
+}
+
+void ashlar_json_close_array(ashlar_json_writer *writer) {
+    close_frame(writer, IS_ARRAY, "]");
+}
+
+void ashlar_json_put_key(ashlar_json_writer *writer, const char *key) {
+    unsigned char *frame = &writer->frames[writer->depth];
+    ASHLAR_ASSERT((*frame & IS_OBJECT) != 0 && (*frame & HAS_KEY) == 0);
+    begin_item(writer);
+    *frame |= HAS_KEY;
+    append_quoted(writer, key, strlen(key));
+    append(writer, ": ", writer->indent == 0 ? 1 : 2);
+}
+
+void ashlar_json_put_string(ashlar_json_writer *writer, const char *text) {
+    ashlar_json_put_text(writer, text, strlen(text));
+}
+
+void ashlar_json_put_text(ashlar_json_writer *writer, const char *text, size_t bytes) {
+    begin_value(writer);
+    append_quoted(writer, text, bytes);
+}
+
+void ashlar_json_put_int64(ashlar_json_writer *writer, int64_t value) {
+    char text[sizeof "-9223372036854775808"];
+    (void)snprintf(text, sizeof text, "%" PRId64, value);
+    put_literal(writer, text);
+}
+
+void ashlar_json_put_uint64(ashlar_json_writer *writer, uint64_t value) {
+    char text[sizeof "18446744073709551615"];
+    (void)snprintf(text, sizeof text, "%" PRIu64, value);
+    put_literal(writer, text);
+}
+
+void ashlar_json_put_double(ashlar_json_writer *writer, double value) {
+    char text[32];
+    if (!isfinite(value)) {
+        put_literal(writer, "null");
+        return;
+    }
+    /* The program may run in a locale with a decimal comma; "C" needs no memory and cannot fail. */
+    const locale_t before = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
+    (void)snprintf(text, sizeof text, "%.15g", value);
+    if (strtod(text, NULL) != value) {
+        (void)snprintf(text, sizeof text, "%.17g", value);
+    }
+    (void)uselocale(before);
+    put_literal(writer, text);
+}
+
+void ashlar_json_put_bool(ashlar_json_writer *writer, bool value) {
+    put_literal(writer, value ? "true" : "false");
+}
+
+void ashlar_json_put_null(ashlar_json_writer *writer) {
+    put_literal(writer, "null");
+}
+
+ashlar_status ashlar_json_writer_text(ashlar_json_writer *writer, const char **text,
+                                      size_t *bytes) {
+    ASHLAR_ASSERT(writer->depth == 0 && (writer->frames[0] & HAS_ITEM) != 0);
+    if (writer->has_failed) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "JSON: no host memory after %zu bytes", writer->bytes);
+    }
+    *text = writer->text;
+    *bytes = writer->bytes;
+    return ASHLAR_OK;
+}
+
+void ashlar_json_add_string(ashlar_json_writer *w, const char *key, const char *text) {
+    ashlar_json_put_key(w, key);
+    ashlar_json_put_string(w, text);
+}
+
+void ashlar_json_add_uint64(ashlar_json_writer *w, const char *key, uint64_t value) {
+    ashlar_json_put_key(w, key);
+    ashlar_json_put_uint64(w, value);
+}
+
+void ashlar_json_add_double(ashlar_json_writer *w, const char *key, double value) {
+    ashlar_json_put_key(w, key);
+    ashlar_json_put_double(w, value);
+}
+
+void ashlar_json_add_bool(ashlar_json_writer *w, const char *key, bool value) {
+    ashlar_json_put_key(w, key);
+    ashlar_json_put_bool(w, value);
+}
+
+ashlar_status ashlar_json_writer_save(ashlar_json_writer *w, const char *path) {
+    const char *text = NULL;
+    size_t bytes = 0;
+    const ashlar_status status = ashlar_json_writer_text(w, &text, &bytes);
+    return status == ASHLAR_OK ? ashlar_file_write_line(path, text, bytes) : status;
+}

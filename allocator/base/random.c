@@ -1,0 +1,50 @@
+#include "allocator/base/random.h"
+
+#include "allocator/base/check_level.h"
+
+static uint64_t splitmix64(uint64_t *state) {
+    *state += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t z = *state;
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+static uint64_t rotate_left(uint64_t x, unsigned int bits) {
+    return (x << bits) | (x >> (64 - bits));
+}
+
+void ashlar_random_init(ashlar_random *random, uint64_t seed) {
+    /* splitmix64 is a bijection of a counter: of four successive outputs at most one is 0. */
+    for (int i = 0; i < 4; i++) {
+        random->s[i] = splitmix64(&seed);
+    }
+}
+
+uint64_t ashlar_random_next(ashlar_random *random) {
+    uint64_t *s = random->s;
+    const uint64_t result = rotate_left(s[1] * 5, 7) * 9;
+    const uint64_t shifted = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= shifted;
+    s[3] = rotate_left(s[3], 45);
+    return result;
+}
+
+double ashlar_random_uniform(ashlar_random *random) {
+    return (double)(ashlar_random_next(random) >> 11) * 0x1p-53;
+}
+
+uint64_t ashlar_random_below(ashlar_random *random, uint64_t bound) {
+    ASHLAR_ASSERT(bound > 0);
+    /* 2^64 mod bound: the numbers below it are what a plain remainder would favour. */
+    const uint64_t excess = (UINT64_MAX - bound + 1) % bound;
+    uint64_t bits = ashlar_random_next(random);
+    while (bits < excess) {
+        bits = ashlar_random_next(random);
+    }
+    return bits % bound;
+}

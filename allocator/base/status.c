@@ -1,0 +1,52 @@
+#include "allocator/base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char detail[ASHLAR_DETAIL_BYTES];
+
+const char *ashlar_status_name(ashlar_status status) {
+    switch (status) {
+#define X(name, text)                                                                              \
+    case ASHLAR_##name:                                                                            \
+        return "ASHLAR_" #name;
+        ASHLAR_STATUS_MAP(X)
+#undef X
+    case ASHLAR_STATUS_COUNT:
+        break;
+    }
+    return "ASHLAR_UNKNOWN";
+}
+
+const char *ashlar_status_text(ashlar_status status) {
+    switch (status) {
+#define X(name, text)                                                                              \
+    case ASHLAR_##name:                                                                            \
+        return text;
+        ASHLAR_STATUS_MAP(X)
+#undef X
+    case ASHLAR_STATUS_COUNT:
+        break;
+    }
+    return "unknown status";
+}
+
+const char *ashlar_error_detail(void) {
+    return detail;
+}
+
+ashlar_status ashlar_fail(ashlar_status status, const char *format, ...) {
+    /* Formatted aside first: the arguments may be the old detail itself. */
+    char text[ASHLAR_DETAIL_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    memcpy(detail, text, sizeof text);
+    return status;
+}
+
+ashlar_status ashlar_error_set(ashlar_status status, const char *text) {
+    return ashlar_fail(status, "%s", text);
+}

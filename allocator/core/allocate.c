@@ -1,0 +1,338 @@
+/*
+ * allocate.c - allocating under the lock: whatever a thread's cache does not serve.
+ */
+#include "allocator/core/allocator_impl.h"
+
+#include <stdio.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "allocator/guard/guard.h"
+#include "allocator/core/rehearsal.h"
+#include "allocator/core/retired.h"
+#include "allocator/step/step.h"
+#include "allocator/trace/trace_ring.h"
+
+/* Where the calling thread's cache is in the middle of nothing. O(blocks). */
+bool ashlar_is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ashlar_caches_claim_locked(a, own); /* for what hits write to the blocks that they hand out */
+    const bool is_sound = ashlar_heap_check(&a->heap) == ASHLAR_OK;
+    ashlar_caches_release_locked(a, own);
+    return is_sound;
+}
+
+/* ---- counting ---- */
+
+static uint64_t *served_by(ashlar_stats *stats, ashlar_step step) {
+    switch (step) {
+    case ASHLAR_STEP_SAME_STREAM:
+        return &stats->served_same_stream;
+    case ASHLAR_STEP_IDLE:
+        return &stats->served_idle;
+    case ASHLAR_STEP_COMPLETED:
+        return &stats->served_completed;
+    case ASHLAR_STEP_WAITED:
+        return &stats->served_waited;
+    case ASHLAR_STEP_MAPPED:
+        return &stats->served_mapped;
+    case ASHLAR_STEP_DRAINED:
+        return &stats->served_drained;
+    case ASHLAR_STEP_RECLAIMED:
+        return &stats->served_reclaimed;
+    case ASHLAR_STEP_AFTER_SYNC:
+        return &stats->served_after_sync;
+    case ASHLAR_STEP_GATHERED:
+        return &stats->served_gathered;
+    case ASHLAR_STEP_PLANNED:
+    case ASHLAR_STEP_CACHED:
+        break;
+    }
+    return NULL;
+}
+
+static void count_step_locked(ashlar_allocator *a, ashlar_counters *counters, ashlar_step step) {
+    uint64_t *served = served_by(&a->stats, step);
+    if (step == ASHLAR_STEP_PLANNED) {
+        return; /* the step's run knows */
+    }
+    if (served == NULL) {
+        counters->hit_count++;
+    } else {
+        ++*served;
+        a->stats.alloc_count++;
+    }
+}
+
+ashlar_counters *ashlar_counters_of(ashlar_allocator *a, ashlar_cache *own) {
+    return own != NULL ? &own->counters : &a->counters;
+}
+
+void ashlar_publish_locked(ashlar_allocator *a, ashlar_cache *own) {
+    if (own == NULL) {
+        ashlar_counters_publish(&a->counters, &a->stats);
+    } else {
+        ashlar_run_count(own);
+        ashlar_counters_settle(&own->counters, &a->stats, a->cache_bytes / 2);
+    }
+}
+
+/* ---- tracing ---- */
+
+void ashlar_note_block_locked(ashlar_allocator *a, ashlar_trace_action action,
+                              const ashlar_block *block, const ashlar_order *order) {
+    if (a->caller.trace == NULL) {
+        return;
+    }
+    ashlar_trace_put(a->caller.trace, &(ashlar_trace_event){
+                                          .action = (uint8_t)action,
+                                          .address = a->fixed.base + block->offset,
+                                          .bytes = block->bytes,
+                                          .requested = block->requested,
+                                          .stream = (uintptr_t)order->stream,
+                                          .tag = block->tag,
+                                      });
+}
+
+/* What is free: an upper bound, but it costs no call of the driver. */
+static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+                                ashlar_stream stream) {
+    const ashlar_range *range = &a->heap.range;
+    ashlar_trace_note(a->caller.trace, &(ashlar_trace_event){
+                                           .action = ASHLAR_TRACE_OOM,
+                                           .bytes = range->memory_bytes - range->mapped_bytes,
+                                           .requested = bytes,
+                                           .stream = (uintptr_t)ashlar_stream_named(stream),
+                                           .tag = (uint8_t)tag,
+                                       });
+}
+
+/* ---- allocating ---- */
+
+/*
+ * As ashlar_order_of_locked(), but mostly it is the stream of the thread's recent magazines: where
+ * a stream has magazines its handle means the same to the whole of the thread (see free.c), but for
+ * one that was found to be gone.
+ */
+static ashlar_status order_locked(ashlar_allocator *a, const ashlar_cache *own,
+                                  ashlar_stream stream, ashlar_order **out) {
+    ashlar_order *recent = own != NULL && own->stream == stream ? own->recent->order : NULL;
+    if (recent == NULL || recent->is_gone) {
+        return ashlar_order_of_locked(a, stream, out);
+    }
+    *out = recent;
+    return ASHLAR_OK;
+}
+
+static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_order *order, size_t bytes) {
+    if (own == NULL) {
+        return NULL;
+    }
+    ashlar_magazines *m = own->recent;
+    m = m->order == order ? m : ashlar_cache_find_order(own, order);
+    return m != NULL ? ashlar_cache_pop(own, m, bytes) : NULL;
+}
+
+/* The ladder; where it finds no memory, again after the guard's quarantine was given up. */
+static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *request,
+                                  ashlar_block **out, ashlar_step *step) {
+    ashlar_status status = ashlar_ladder_find_locked(a, request, out, step);
+    if (status != ASHLAR_ENOMEM || a->fill == NULL || a->fill->count == 0) {
+        return status;
+    }
+    ashlar_step unused;
+    status = ashlar_guard_fill_release_locked(a->fill);
+    *step = ASHLAR_STEP_DRAINED;
+    return status == ASHLAR_OK ? ashlar_ladder_find_locked(a, request, out, &unused) : status;
+}
+
+static ashlar_block *ask_plan_locked(const ashlar_request *r, size_t requested, ashlar_tag tag,
+                                     ashlar_stream stream) {
+    return r->own != NULL && ashlar_cache_is_replaying(r->own) && !r->is_unplanned
+               ? ashlar_run_serve_otherwise(r->own->replay, requested, (unsigned)tag,
+                                            ashlar_stream_named(stream))
+               : NULL;
+}
+
+static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request *request,
+                                       ashlar_block **out, ashlar_step *step) {
+    *out = pop_own_locked(request->own, request->order, request->bytes);
+    *step = ASHLAR_STEP_CACHED;
+    if (*out != NULL) {
+        return ASHLAR_OK;
+    }
+    ashlar_status status = climb_locked(a, request, out, step);
+    /* Memory that the ladder mapped counts as reserved even if the rest fails. */
+    ashlar_note_mapped_locked(a);
+    if (status == ASHLAR_OK) {
+        status = ashlar_heap_take(&a->heap, *out, request->bytes);
+    }
+    return status;
+}
+
+static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
+                                  ashlar_tag tag, ashlar_stream stream, void **out) {
+    ashlar_block *block = ask_plan_locked(request, requested, tag, stream);
+    ashlar_step step = ASHLAR_STEP_PLANNED;
+    ashlar_order *order = NULL;
+    ashlar_status status = ASHLAR_OK;
+    if (block != NULL) {
+        request->order = block->order;
+    } else if (request->is_idle) {
+        status = ashlar_order_idle_locked(a, &order);
+    } else {
+        status = order_locked(a, request->own, stream, &order);
+    }
+    if (status == ASHLAR_OK && block == NULL) {
+        request->order = order->pool != NULL ? order->pool : order;
+        status = find_block_locked(a, request, &block, &step);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_counters *counters = ashlar_counters_of(a, request->own);
+    block->order = request->order;
+    block->requested = requested;
+    block->tag = (unsigned char)tag;
+    block->list = (uint16_t)ashlar_cache_list(block->bytes);
+    if (a->fill != NULL) {
+        status = ashlar_guard_fill_take_locked(a->fill, block);
+        if (status != ASHLAR_OK) {
+            ashlar_release_block_locked(a, block, block->order);
+            return status;
+        }
+    }
+    count_step_locked(a, counters, step);
+    ashlar_count_alloc(counters, requested, (unsigned)tag);
+    ashlar_publish_locked(a, request->own);
+    ashlar_step_note_alloc_locked(request->own, requested, block);
+    ashlar_note_block_locked(a, ASHLAR_TRACE_ALLOC, block, block->order);
+    ASHLAR_CHECK3(ashlar_is_sound_locked(a, request->own));
+    *out = ashlar_ptr_out(a->fixed.base + block->offset);
+    return ASHLAR_OK;
+}
+
+/* An address without memory; with it, where it is not recorded. */
+static ASHLAR_NOINLINE ashlar_status rehearse_locked(ashlar_allocator *a, size_t bytes,
+                                                     ashlar_request *request, ashlar_tag tag,
+                                                     ashlar_stream stream, void **out) {
+    void *ptr = NULL;
+    const ashlar_status status =
+        ashlar_rehearsal_alloc_locked(a, request->own, bytes, tag, stream, &ptr);
+    if (status == ASHLAR_OK && ptr == NULL) {
+        return alloc_locked(a, bytes, request, tag, stream, out);
+    }
+    *out = status == ASHLAR_OK ? ptr : *out;
+    return status;
+}
+
+/* guard=unmap */
+static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes,
+                                                        ashlar_tag tag, ashlar_stream stream,
+                                                        void **out) {
+    ashlar_order *order = NULL;
+    ashlar_pages *block = NULL;
+    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
+    if (status == ASHLAR_OK) {
+        status = ashlar_guard_unmap_take_locked(a->unmap, bytes, tag, order, &block);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_note_mapped_locked(a);
+    count_step_locked(a, &a->counters, ASHLAR_STEP_MAPPED);
+    ashlar_count_alloc(&a->counters, bytes, (unsigned)tag);
+    ashlar_counters_publish(&a->counters, &a->stats);
+    *out = ashlar_ptr_out(block->ptr);
+    return ASHLAR_OK;
+}
+
+static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out) {
+    return a->fill != NULL ? ashlar_guard_fill_block_bytes(bytes, out)
+                           : ashlar_block_bytes(bytes, out);
+}
+
+/*
+ * cause   why: the last step's own words
+ */
+static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t bytes,
+                                                   ashlar_tag tag, ashlar_stream stream,
+                                                   const char *cause) {
+    note_refusal_locked(a, bytes, tag, stream);
+    return ashlar_no_memory_locked(a, bytes, tag, cause);
+}
+
+static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_request *request,
+                                  ashlar_tag tag, ashlar_stream stream, void **out) {
+    /* A request beyond all memory needs no search, and its rounding might not fit. */
+    if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
+        return refuse_locked(a, bytes, tag, stream, "more than there is");
+    }
+    const ashlar_status status = a->unmap != NULL ? alloc_pages_locked(a, bytes, tag, stream, out)
+                                 : ashlar_rehearsal_is_on(request->own)
+                                     ? rehearse_locked(a, bytes, request, tag, stream, out)
+                                     : alloc_locked(a, bytes, request, tag, stream, out);
+    return status != ASHLAR_ENOMEM || request->is_at_hand
+               ? status
+               : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());
+}
+
+/* Whom to tell that memory was mapped, if it was and the seal says so; no lock is held then. */
+typedef struct warning {
+    ashlar_warn_fn warn;
+    void *user;
+} warning;
+
+static warning warning_locked(const ashlar_allocator *a, size_t mapped_before) {
+    const bool is_due = a->stats.is_sealed && a->seal == ASHLAR_SEAL_WARN &&
+                        a->heap.range.mapped_bytes > mapped_before;
+    return (warning){is_due ? a->warn : NULL, a->warn_user};
+}
+
+static ASHLAR_NOINLINE void give_warning(const warning *w, size_t bytes, ashlar_tag tag) {
+    char line[128];
+    (void)snprintf(line, sizeof line,
+                   "a request of %zu bytes (%s) made the sealed allocator take more memory", bytes,
+                   ashlar_tag_name(tag));
+    w->warn(w->user, line);
+}
+
+static ashlar_status alloc(ashlar_allocator *a, size_t bytes, ashlar_tag tag, ashlar_stream stream,
+                           ashlar_request request, void **out) {
+    if (bytes == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "bytes: a block of 0 bytes; ask for at least 1");
+    }
+    if ((unsigned)tag >= (unsigned)ASHLAR_TAG_COUNT) {
+        return ashlar_fail(ASHLAR_EINVAL, "tag: %d is no ashlar_tag", (int)tag);
+    }
+    request.own = ashlar_cache_get(a);
+    pthread_mutex_lock(&a->lock);
+    const size_t mapped_before = a->heap.range.mapped_bytes;
+    const ashlar_status status = serve_locked(a, bytes, &request, tag, stream, out);
+    const warning w = warning_locked(a, mapped_before);
+    pthread_mutex_unlock(&a->lock);
+    if (w.warn != NULL) {
+        give_warning(&w, bytes, tag);
+    }
+    return status;
+}
+
+ashlar_status ashlar_alloc_slow(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+                                ashlar_stream stream, void **out) {
+    return alloc(a, bytes, tag, stream, (ashlar_request){0}, out);
+}
+
+ashlar_status ashlar_alloc_unplanned(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+                                     ashlar_stream stream, void **out) {
+    return alloc(a, bytes, tag, stream, (ashlar_request){.is_unplanned = true}, out);
+}
+
+ashlar_status ashlar_alloc_idle(ashlar_allocator *a, size_t bytes, bool is_at_hand, void **out) {
+    const ashlar_request request = {
+        .is_unplanned = true, .is_idle = true, .is_at_hand = is_at_hand};
+    return alloc(a, bytes, ASHLAR_TAG_USER, NULL, request, out);
+}
+
+ashlar_status ashlar_alloc_at_hand(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
+                                   void **out) {
+    return alloc(a, bytes, ASHLAR_TAG_USER, stream, (ashlar_request){.is_at_hand = true}, out);
+}

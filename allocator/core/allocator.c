@@ -1,0 +1,211 @@
+#include "allocator/core/allocator_impl.h"
+
+#include "allocator/base/barrier.h"
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "allocator/guard/guard.h"
+#include "allocator/base/host.h"
+#include "allocator/core/leaks.h"
+#include "allocator/plan/region.h"
+#include "allocator/core/shared.h"
+#include "allocator/step/step.h"
+
+/* What one thread's cache may hold, where nobody says: 1/32 of the device, half of it large. */
+enum { CACHE_DIVISOR = 32 };
+
+const char *ashlar_tag_name(ashlar_tag tag) {
+    static const char *const names[ASHLAR_TAG_COUNT] = {
+#define X(name, text) [ASHLAR_TAG_##name] = text,
+        ASHLAR_TAG_MAP(X)
+#undef X
+    };
+    return (unsigned)tag < (unsigned)ASHLAR_TAG_COUNT ? names[tag] : "unknown";
+}
+
+/* The smaller of the two limits. */
+static size_t limit_of(const ashlar_config *config, size_t memory_bytes) {
+    const size_t share = config->limit_fraction < 1
+                             ? (size_t)(config->limit_fraction * (double)memory_bytes)
+                             : memory_bytes;
+    return config->limit_bytes != 0 && config->limit_bytes < share ? (size_t)config->limit_bytes
+                                                                   : share;
+}
+
+static void fix(ashlar_allocator *a) {
+    static _Atomic uint64_t ids;
+    a->fixed.id = atomic_fetch_add(&ids, 1) + 1;
+    a->fixed.base = a->heap.range.base;
+    a->fixed.range_bytes = a->heap.range.bytes;
+    a->fixed.map = a->heap.map;
+}
+
+/* Events are put under the lock, so whatever makes one has to come there. */
+static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
+    if (event_count == 0) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar_trace_init(&a->ring, (size_t)event_count);
+    if (status == ASHLAR_OK) {
+        a->caller.trace = &a->ring;
+        a->is_watched = true;
+    }
+    return status;
+}
+
+/* A guard mode sees every call, so that there is none that a cache could serve. */
+static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
+    if (config->guard != ASHLAR_GUARD_OFF) {
+        return 0;
+    }
+    return config->cache_bytes == ASHLAR_CACHE_AUTO ? memory_bytes / CACHE_DIVISOR
+                                                    : (size_t)config->cache_bytes;
+}
+
+static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *config,
+                                 ashlar_range_kind kind) {
+    ashlar_status status = ashlar_heap_init(&a->heap, &a->caller, kind);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_range *range = &a->heap.range;
+    range->limit_bytes = limit_of(config, range->memory_bytes);
+    a->cache_bytes = cache_bytes_of(config, range->memory_bytes);
+    status = ashlar_guard_create(a, config->guard);
+    if (status != ASHLAR_OK) {
+        ashlar_heap_finish(&a->heap);
+    }
+    return status;
+}
+
+ashlar_status ashlar_allocator_create_in(ashlar_device *device, const ashlar_config *config,
+                                         ashlar_range_kind kind, ashlar_allocator **out) {
+    ashlar_status status = ashlar_config_check(config);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_allocator *a = ashlar_host_calloc(1, sizeof *a);
+    if (a == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an allocator");
+    }
+    a->device = device;
+    a->caller = (ashlar_caller){.device = device};
+    status = start_trace(a, config->trace_events);
+    if (status == ASHLAR_OK) {
+        status = create_heap(a, config, kind);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_trace_finish(&a->ring);
+        ashlar_host_free(a);
+        return status;
+    }
+    a->seal = config->seal;
+    a->planner.options = ashlar_plan_defaults;
+    fix(a);
+    pthread_mutex_init(&a->lock, NULL); /* cannot fail with default attributes on Linux */
+    status = ashlar_reserve(a, (size_t)config->reserve_bytes);
+    if (status != ASHLAR_OK) {
+        ashlar_allocator_destroy(a);
+        return status;
+    }
+    a->reports_leaks = config->report_leaks;
+    if (a->reports_leaks) {
+        ashlar_leaks_watch(a);
+    }
+    ashlar_allocator_enlist(a);
+    *out = a;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_allocator_create_with(ashlar_device *device, const ashlar_config *config,
+                                           ashlar_allocator **out) {
+    return ashlar_allocator_create_in(
+        device, config, config->virtual_memory ? ASHLAR_RANGE_VIRTUAL : ASHLAR_RANGE_SEGMENTS, out);
+}
+
+ashlar_status ashlar_allocator_create(ashlar_device *device, ashlar_allocator **out) {
+    ashlar_config config;
+    ashlar_config_init(&config);
+    const ashlar_status status = ashlar_config_read_env(&config);
+    return status == ASHLAR_OK ? ashlar_allocator_create_with(device, &config, out) : status;
+}
+
+static void report_at_end(ashlar_allocator *a) {
+    while (ashlar_guard_take_finding(a) != ASHLAR_OK) {
+    }
+    if (a->reports_leaks) {
+        pthread_mutex_lock(&a->lock);
+        ashlar_leaks_report_locked(a);
+        pthread_mutex_unlock(&a->lock);
+    }
+}
+
+void ashlar_allocator_destroy(ashlar_allocator *a) {
+    if (a == NULL) {
+        return;
+    }
+    ashlar_allocator_delist(a);
+    ashlar_leaks_forget(a);
+    ashlar_guard_compare_all(a);
+    if (ashlar_device_enter(a->device) == ASHLAR_OK) {
+        (void)ASHLAR_CALL(&a->caller, ctx_synchronize, ());
+        ashlar_device_leave(a->device);
+    }
+    report_at_end(a);
+    ashlar_caches_disown(a);
+    ashlar_guard_destroy(a);
+    ashlar_shared_finish(a);
+    ashlar_planner_finish(a);
+    while (a->orders != NULL) {
+        ashlar_order *order = a->orders;
+        a->orders = order->next;
+        ashlar_order_finish(order, &a->caller);
+        ashlar_host_free(order);
+    }
+    ashlar_heap_finish(&a->heap);
+    ashlar_trace_finish(&a->ring);
+    pthread_mutex_destroy(&a->lock);
+    ashlar_host_free(a);
+}
+
+ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
+    return a->device;
+}
+
+/* ---- statistics ---- */
+
+void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
+    size_t cached_bytes = 0;
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ashlar_run_count(cache);
+        ashlar_counters_publish(&cache->counters, &a->stats);
+        cached_bytes += ashlar_cache_bytes(cache);
+    }
+    if (a->fill != NULL) {
+        cached_bytes += a->fill->bytes;
+    }
+    *stats = a->stats;
+    stats->cached_bytes = cached_bytes;
+    stats->shared_bytes = a->shared_bytes;
+    stats->planned_bytes = ashlar_regions_idle_bytes(a);
+    stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
+    stats->live_blocks = stats->alloc_count - stats->free_count;
+    stats->reserved_bytes = a->heap.range.mapped_bytes;
+    if (a->unmap != NULL) {
+        stats->block_bytes += a->unmap->live_bytes;
+        stats->reserved_bytes += a->unmap->mapped_bytes;
+    }
+    stats->driver_calls = a->caller.calls;
+    stats->driver_calls_sealed = stats->is_sealed ? a->caller.calls - a->calls_at_seal : 0;
+}
+
+void ashlar_stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    ashlar_stats_sum_claimed(a, stats);
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+}
+
+void ashlar_stats_read(ashlar_allocator *a, ashlar_stats *stats) {
+    pthread_mutex_lock(&a->lock);
+    ashlar_stats_sum_locked(a, stats);
+    pthread_mutex_unlock(&a->lock);
+}

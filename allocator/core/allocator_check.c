@@ -1,0 +1,167 @@
+#include "allocator/core/allocator_impl.h"
+
+#include "allocator/base/error.h"
+#include "allocator/guard/guard.h"
+#include "allocator/plan/region.h"
+
+static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t found) {
+    return counted == found
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EFORMAT, "allocator check: %s is counted as %llu, found %llu",
+                             what, (unsigned long long)counted, (unsigned long long)found);
+}
+
+/* The counters against each other: the equations above ashlar_stats. */
+static ashlar_status check_equations(const ashlar_stats *s) {
+    uint64_t live = 0, at_peak = 0;
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        const ashlar_tag_stats *t = &s->tags[tag];
+        live += t->live_bytes;
+        at_peak += t->at_peak_bytes;
+        if (t->peak_bytes < t->live_bytes || t->peak_bytes < t->at_peak_bytes) {
+            return miscounted("the peak of a tag", t->peak_bytes, t->live_bytes);
+        }
+    }
+    if (s->live_bytes > s->live_peak_bytes || s->live_bytes > s->block_bytes ||
+        s->reserved_bytes > s->reserved_peak_bytes ||
+        s->block_bytes + s->cached_bytes + s->planned_bytes + s->shared_bytes > s->reserved_bytes) {
+        return ashlar_fail(ASHLAR_EFORMAT, "allocator check: a peak is below its value");
+    }
+    const uint64_t served = s->served_planned + s->served_cached + s->served_same_stream +
+                            s->served_idle +
+                            s->served_completed + s->served_waited + s->served_mapped +
+                            s->served_drained + s->served_reclaimed + s->served_after_sync +
+                            s->served_gathered;
+    ashlar_status status = miscounted("the bytes at the peak", at_peak, s->live_peak_bytes);
+    if (status == ASHLAR_OK) {
+        status = miscounted("the sum of the tags", live, s->live_bytes);
+    }
+    return status == ASHLAR_OK ? miscounted("the number of allocations", s->alloc_count, served)
+                               : status;
+}
+
+typedef struct census {
+    uint64_t live_bytes, live_blocks, block_bytes, cached_bytes, cached_blocks, free_blocks;
+    uint64_t shared_bytes;
+    uint64_t tags[ASHLAR_TAG_COUNT];
+} census;
+
+static void count_blocks(const ashlar_allocator *a, census *found) {
+    for (const ashlar_block *block = a->heap.first; block != NULL;
+         block = ashlar_block_after(block)) {
+        const size_t live_bytes = ashlar_block_live_bytes(block);
+        if (block->state == ASHLAR_BLOCK_FREE) {
+            found->free_blocks++;
+        } else if (block->state == ASHLAR_BLOCK_UNMAPPED || block->state == ASHLAR_BLOCK_REGION) {
+            continue;
+        } else if (live_bytes == 0 && ashlar_block_is_shared(block)) {
+            found->shared_bytes += block->bytes;
+            found->cached_blocks++;
+        } else if (live_bytes == 0) {
+            found->cached_bytes += block->bytes;
+            found->cached_blocks++;
+        } else {
+            found->live_bytes += live_bytes;
+            found->block_bytes += block->bytes;
+            found->live_blocks++;
+            found->tags[block->tag] += live_bytes;
+        }
+    }
+}
+
+/* guard=unmap: blocks outside the heap, none of them in the page map. */
+static void count_pages(const ashlar_guard_unmap *unmap, census *found) {
+    for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
+        const ashlar_pages *block = unmap->blocks[i];
+        if (block->is_live) {
+            found->live_bytes += block->requested;
+            found->block_bytes += block->bytes;
+            found->live_blocks++;
+            found->tags[block->tag] += block->requested;
+        }
+    }
+}
+
+/* The counters against what the walk of the heap finds. */
+static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats *stats) {
+    census found = {0};
+    count_blocks(a, &found);
+    const uint64_t in_page_map =
+        found.live_blocks + found.cached_blocks + ashlar_regions_idle_seats(a);
+    count_pages(a->unmap, &found);
+    uint64_t in_bins = ashlar_free_bins_count(&a->heap.idle);
+    for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
+        in_bins += ashlar_free_bins_count(&order->free);
+        if (order->completed > order->recorded || order->last_tick > order->recorded) {
+            return ashlar_fail(ASHLAR_EFORMAT,
+                               "allocator check: a stream is ahead of its recordings");
+        }
+    }
+    ashlar_status status = ASHLAR_OK;
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT && status == ASHLAR_OK; tag++) {
+        status = miscounted(ashlar_tag_name((ashlar_tag)tag), stats->tags[tag].live_bytes,
+                            found.tags[tag]);
+    }
+    const struct {
+        const char *what;
+        uint64_t counted, found;
+    } rest[] = {
+        {"live bytes", stats->live_bytes, found.live_bytes},
+        {"live blocks", stats->live_blocks, found.live_blocks},
+        {"block bytes", stats->block_bytes, found.block_bytes},
+        {"cached bytes", stats->cached_bytes, found.cached_bytes},
+        {"shared bytes", stats->shared_bytes, found.shared_bytes},
+        {"free blocks in bins", in_bins, found.free_blocks},
+        {"blocks in the page map", ashlar_page_map_count(&a->heap.map), in_page_map},
+    };
+    for (size_t i = 0; i < sizeof rest / sizeof rest[0] && status == ASHLAR_OK; i++) {
+        status = miscounted(rest[i].what, rest[i].counted, rest[i].found);
+    }
+    return status;
+}
+
+static ashlar_status check_guard(const ashlar_allocator *a) {
+    ashlar_status status = ASHLAR_OK;
+    if (a->fill != NULL) {
+        status = ashlar_guard_fill_check_locked(a->fill);
+    }
+    if (a->unmap != NULL) {
+        status = ashlar_guard_unmap_check_locked(a->unmap);
+    }
+    return status;
+}
+
+static ashlar_status check_caches(const ashlar_allocator *a) {
+    ashlar_status status = ASHLAR_OK;
+    for (const ashlar_cache *cache = a->caches; cache != NULL && status == ASHLAR_OK;
+         cache = cache->next) {
+        status = ashlar_cache_check_locked(cache);
+    }
+    return status;
+}
+
+ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
+    ashlar_stats stats;
+    pthread_mutex_lock(&a->lock);
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    ashlar_stats_sum_claimed(a, &stats);
+    ashlar_status status = ashlar_heap_check(&a->heap);
+    if (status == ASHLAR_OK) {
+        status = ashlar_regions_check_locked(a);
+    }
+    if (status == ASHLAR_OK) {
+        status = check_caches(a);
+    }
+    if (status == ASHLAR_OK) {
+        status = check_guard(a);
+    }
+    if (status == ASHLAR_OK) {
+        status = check_census(a, &stats);
+    }
+    if (status == ASHLAR_OK) {
+        status = check_equations(&stats);
+    }
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    pthread_mutex_unlock(&a->lock);
+    return status == ASHLAR_OK ? ashlar_guard_take_finding(a) : status;
+}

@@ -1,0 +1,228 @@
+/* allocator_trace.c - collecting an allocator's trace and snapshot for their writers. */
+#include "allocator/core/allocator_impl.h"
+
+#include <ashlar/trace.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/plan/region.h"
+#include "allocator/trace/snapshot.h"
+#include "allocator/trace/trace_csv.h"
+#include "allocator/trace/trace_picture.h"
+
+/* What the ring still holds; no events and no array where there is no ring. */
+typedef struct events {
+    ashlar_trace_event *events;
+    size_t count;
+    uint64_t lost;
+} events;
+
+static ashlar_status reserve_events(const ashlar_allocator *a, events *e) {
+    *e = (events){0};
+    if (a->caller.trace == NULL) {
+        return ASHLAR_OK;
+    }
+    e->events = ashlar_host_calloc(a->caller.trace->capacity, sizeof *e->events);
+    return e->events != NULL
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to copy a trace of %zu events",
+                             a->caller.trace->capacity);
+}
+
+static void read_events(const ashlar_allocator *a, events *e) {
+    if (a->caller.trace != NULL) {
+        e->count =
+            ashlar_trace_read(a->caller.trace, e->events, a->caller.trace->capacity, &e->lost);
+    }
+}
+
+ashlar_status ashlar_trace_write(ashlar_allocator *a, ashlar_trace_format format, const char *path,
+                                 uint64_t *missing) {
+    static ashlar_status (*const writers[ASHLAR_TRACE_FORMAT_COUNT])(
+        const ashlar_trace_event *, size_t, const char *, uint64_t *) = {
+        [ASHLAR_TRACE_RMM_CSV] = ashlar_trace_write_rmm,
+        [ASHLAR_TRACE_MINIMALLOC_CSV] = ashlar_trace_write_minimalloc,
+        [ASHLAR_TRACE_SVG] = ashlar_trace_write_svg,
+    };
+    events e;
+    uint64_t left_out = 0;
+    if ((unsigned)format >= (unsigned)ASHLAR_TRACE_FORMAT_COUNT) {
+        return ashlar_fail(ASHLAR_EINVAL, "format: %d is no ashlar_trace_format", (int)format);
+    }
+    if (a->caller.trace == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "this allocator keeps no trace; make it with the option "
+                                          "trace=N, the number of events to keep");
+    }
+    ashlar_status status = reserve_events(a, &e);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    read_events(a, &e);
+    status = writers[format](e.events, e.count, path, &left_out);
+    ashlar_host_free(e.events);
+    if (status == ASHLAR_OK && missing != NULL) {
+        *missing = e.lost + left_out;
+    }
+    return status;
+}
+
+static ashlar_snapshot_state state_of(const ashlar_block *block) {
+    if (block->state != ASHLAR_BLOCK_FREE) {
+        return ashlar_block_live_bytes(block) != 0 ? ASHLAR_SNAPSHOT_LIVE
+               : ashlar_block_is_shared(block)     ? ASHLAR_SNAPSHOT_PENDING
+                                                   : ASHLAR_SNAPSHOT_CACHED;
+    }
+    return ashlar_order_is_past(block->order, block->tick) ? ASHLAR_SNAPSHOT_IDLE
+                                                           : ASHLAR_SNAPSHOT_PENDING;
+}
+
+static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_block *block) {
+    const ashlar_snapshot_state state = state_of(block);
+    return (ashlar_snapshot_block){
+        .address = heap->range.base + block->offset,
+        .bytes = block->bytes,
+        .requested_bytes = ashlar_block_live_bytes(block),
+        .stream = state != ASHLAR_SNAPSHOT_IDLE ? block->order->stream : NULL,
+        .tag = state == ASHLAR_SNAPSHOT_LIVE ? (ashlar_tag)block->tag : ASHLAR_TAG_USER,
+        .state = state,
+    };
+}
+
+/* guard=unmap: each block is a segment of its own. */
+static void copy_pages(const ashlar_guard_unmap *unmap, ashlar_snapshot_segment *segments,
+                       ashlar_snapshot_block *blocks) {
+    for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
+        const ashlar_pages *block = unmap->blocks[i];
+        segments[i] = (ashlar_snapshot_segment){unmap->base + block->offset, block->bytes};
+        blocks[i] = (ashlar_snapshot_block){
+            .address = unmap->base + block->offset,
+            .bytes = block->bytes,
+            .requested_bytes = block->is_live ? block->requested : 0,
+            .stream = block->order->stream,
+            .tag = block->is_live ? (ashlar_tag)block->tag : ASHLAR_TAG_USER,
+            .state = block->is_live ? ASHLAR_SNAPSHOT_LIVE : ASHLAR_SNAPSHOT_PENDING,
+        };
+    }
+}
+
+static bool is_mapped(const ashlar_block *block) {
+    return block->state != ASHLAR_BLOCK_UNMAPPED;
+}
+
+/* A segment is a maximal run of mapped blocks: what lies between two of them is a hole. */
+static bool starts_segment(const ashlar_block *block) {
+    return is_mapped(block) && (block->prev == NULL || !is_mapped(block->prev));
+}
+
+/*
+ * A region as its seats' blocks, and what is between them. out: where to, or NULL: only count.
+ * Returns how many there are.
+ */
+static size_t copy_region(const ashlar_heap *heap, const ashlar_block *region,
+                          ashlar_snapshot_block *out) {
+    const size_t end = region->offset + region->bytes;
+    size_t at = region->offset, count = 0;
+    const ashlar_block *next = ashlar_block_after(region);
+    while (at < end) {
+        const bool is_seat = next != region->next;
+        const size_t begin = is_seat ? next->offset : end;
+        if (begin > at) {
+            if (out != NULL) {
+                out[count] = (ashlar_snapshot_block){.address = heap->range.base + at,
+                                                     .bytes = begin - at,
+                                                     .stream = region->order->stream,
+                                                     .tag = ASHLAR_TAG_USER,
+                                                     .state = ASHLAR_SNAPSHOT_PLANNED};
+            }
+            count++;
+            at = begin;
+        }
+        if (is_seat) {
+            if (out != NULL) {
+                out[count] = copy_block(heap, next);
+            }
+            count++;
+            at += next->bytes;
+            next = ashlar_block_after(next);
+        }
+    }
+    return count;
+}
+
+/* What a block of the heap's is in the snapshot; as above. */
+static size_t copy_mapped(const ashlar_heap *heap, const ashlar_block *block,
+                          ashlar_snapshot_block *out) {
+    if (block->state == ASHLAR_BLOCK_REGION) {
+        return copy_region(heap, block, out);
+    }
+    if (out != NULL) {
+        *out = copy_block(heap, block);
+    }
+    return 1;
+}
+
+static void copy_blocks(const ashlar_heap *heap, ashlar_snapshot *snapshot) {
+    ashlar_snapshot_segment *segment = snapshot->segments; /* one behind the last so far */
+    ashlar_snapshot_block *copy = snapshot->blocks;
+    for (const ashlar_block *block = heap->first; block != NULL; block = block->next) {
+        if (starts_segment(block)) {
+            *segment++ =
+                (ashlar_snapshot_segment){.address = heap->range.base + block->offset, .bytes = 0};
+        }
+        if (is_mapped(block)) {
+            copy += copy_mapped(heap, block, copy);
+            segment[-1].bytes += block->bytes;
+        }
+    }
+}
+
+static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **out) {
+    size_t segment_count = 0, block_count = 0;
+    for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+        segment_count += starts_segment(block);
+        block_count += is_mapped(block) ? copy_mapped(&a->heap, block, NULL) : 0;
+    }
+    ashlar_snapshot *snapshot = NULL;
+    const size_t page_count = a->unmap != NULL ? a->unmap->count : 0;
+    const ashlar_status status =
+        ashlar_snapshot_create(segment_count + page_count, block_count + page_count, &snapshot);
+    if (status == ASHLAR_OK) {
+        snapshot->device_ordinal = a->device->info.ordinal;
+        copy_blocks(&a->heap, snapshot);
+        copy_pages(a->unmap, snapshot->segments + segment_count, snapshot->blocks + block_count);
+        *out = snapshot;
+    }
+    return status;
+}
+
+ashlar_status ashlar_snapshot_take(ashlar_allocator *a, ashlar_snapshot **out) {
+    pthread_mutex_lock(&a->lock);
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    const ashlar_status status = take_claimed(a, out);
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+ashlar_status ashlar_snapshot_write(ashlar_allocator *a, const char *path) {
+    events e;
+    ashlar_snapshot *snapshot = NULL;
+    ashlar_status status = reserve_events(a, &e);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&a->lock); /* both of one moment */
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    status = take_claimed(a, &snapshot);
+    if (status == ASHLAR_OK) {
+        read_events(a, &e);
+    }
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    pthread_mutex_unlock(&a->lock);
+    if (status == ASHLAR_OK) {
+        status = ashlar_snapshot_write_pickle(snapshot, e.events, e.count, path);
+    }
+    ashlar_snapshot_free(snapshot);
+    ashlar_host_free(e.events);
+    return status;
+}

@@ -1,0 +1,461 @@
+#include "allocator/core/cache.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "allocator/core/allocator_impl.h"
+#include "allocator/base/barrier.h"
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "allocator/base/thread_number.h"
+#include "allocator/base/host.h"
+#include "allocator/step/step.h"
+
+enum {
+    SMALL_DIVISOR = 64,
+    LISTS_AT_ONCE = 4, /* that are looked at for whether one has a block */
+};
+_Static_assert(ASHLAR_SC_COUNT % LISTS_AT_ONCE == 0, "whole groups");
+
+/* Small blocks that a cache may hold however little is mapped. */
+#define SMALL_MIN_BYTES ((size_t)1 << 20)
+
+/* So that a hit need not ask whether the thread has a cache: no allocator has the id 0. */
+static ashlar_cache no_cache;
+
+ashlar_magazines ashlar_no_magazines;
+
+_Thread_local ashlar_cache *ashlar_cache_recent = &no_cache;
+static _Thread_local ashlar_cache *caches_of_thread ASHLAR_INITIAL_EXEC; /* by next_of_thread */
+static _Thread_local bool is_ending ASHLAR_INITIAL_EXEC;
+
+/*
+ * Guards ashlar_cache.allocator of all caches: a thread that ends and an allocator that is
+ * destroyed both part a cache from its allocator. Taken before an allocator's lock.
+ */
+static pthread_mutex_t parting_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static pthread_key_t ending_key;
+static bool has_ending_key;
+
+/* Whether every call is to go by the lock: for a trace, or for a step that is recorded. */
+static unsigned watched(const ashlar_allocator *a) {
+    return a->is_watched || a->planner.recording_count > 0 ? ASHLAR_CACHE_WATCHED : 0;
+}
+
+/* ---- lists ---- */
+
+static void link_locked(ashlar_allocator *a, ashlar_cache *cache) {
+    cache->prev = NULL;
+    cache->next = a->caches;
+    if (a->caches != NULL) {
+        a->caches->prev = cache;
+    }
+    a->caches = cache;
+}
+
+static void unlink_locked(ashlar_allocator *a, ashlar_cache *cache) {
+    *(cache->prev != NULL ? &cache->prev->next : &a->caches) = cache->next;
+    if (cache->next != NULL) {
+        cache->next->prev = cache->prev;
+    }
+}
+
+static void delete_cache(ashlar_cache *cache) {
+    if (cache->run != NULL) { /* its allocator is gone, and what the run knew with it */
+        ashlar_recording_finish(&cache->run->recording);
+        ashlar_host_free(cache->run);
+    }
+    while (cache->magazines != NULL) {
+        ashlar_magazines *next = cache->magazines->next;
+        ashlar_host_free(cache->magazines);
+        cache->magazines = next;
+    }
+    ashlar_host_free(cache);
+}
+
+/* ---- the thread's end ---- */
+
+/* Give everything back to the allocator, if it still is. Lock: parting_lock. */
+static void return_cache(ashlar_cache *cache) {
+    ashlar_allocator *a = cache->allocator;
+    if (a == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&a->lock);
+    ashlar_step_abandon_locked(a, cache);
+    ashlar_cache_flush_locked(cache);
+    ashlar_counters_publish(&cache->counters, &a->stats);
+    ashlar_orders_end_thread_locked(a);
+    unlink_locked(a, cache);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static void end_thread(void *unused) {
+    (void)unused;
+    is_ending = true;
+    ashlar_cache_recent = &no_cache;
+    pthread_mutex_lock(&parting_lock);
+    while (caches_of_thread != NULL) {
+        ashlar_cache *next = caches_of_thread->next_of_thread;
+        return_cache(caches_of_thread);
+        delete_cache(caches_of_thread);
+        caches_of_thread = next;
+    }
+    pthread_mutex_unlock(&parting_lock);
+}
+
+static void make_key(void) {
+    has_ending_key = pthread_key_create(&ending_key, end_thread) == 0;
+}
+
+/* Have end_thread() called when this thread ends. */
+static bool expect_end(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_key);
+    /* Any value but NULL: only such keys are passed to their function. */
+    return has_ending_key && pthread_setspecific(ending_key, &no_cache) == 0;
+}
+
+void ashlar_caches_disown(ashlar_allocator *a) {
+    pthread_mutex_lock(&parting_lock);
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        cache->allocator = NULL;
+    }
+    a->caches = NULL;
+    pthread_mutex_unlock(&parting_lock);
+}
+
+/* Free the thread's caches whose allocators are gone. */
+static void forget_disowned(void) {
+    pthread_mutex_lock(&parting_lock);
+    for (ashlar_cache **link = &caches_of_thread; *link != NULL;) {
+        ashlar_cache *cache = *link;
+        if (cache->allocator != NULL) {
+            link = &cache->next_of_thread;
+            continue;
+        }
+        *link = cache->next_of_thread;
+        if (ashlar_cache_recent == cache) {
+            ashlar_cache_recent = &no_cache;
+        }
+        delete_cache(cache);
+    }
+    pthread_mutex_unlock(&parting_lock);
+}
+
+/* ---- finding and making ---- */
+
+static void forget_recent(ashlar_cache *cache) {
+    cache->recent = &ashlar_no_magazines;
+    cache->stream = ASHLAR_NO_STREAM;
+}
+
+void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_run *run) {
+    cache->replay = run;
+    forget_recent(cache);
+}
+
+/* While a step is replayed no stream is the last one asked for, so that every request asks it. */
+static void set_recent(ashlar_cache *cache, ashlar_magazines *m, ashlar_stream stream) {
+    cache->recent = m;
+    cache->stream = ashlar_cache_is_replaying(cache) ? ASHLAR_NO_STREAM : stream;
+}
+
+void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes) {
+    const size_t half = cache_bytes / 2, share = mapped_bytes / SMALL_DIVISOR;
+    const size_t small = share > SMALL_MIN_BYTES ? share : SMALL_MIN_BYTES;
+    /* A single block of just that size is not too heavy. */
+    cache->limit[0] = ashlar_cache_weight(small < half ? small : half);
+    cache->limit[1] = ashlar_cache_weight(half);
+}
+
+static ashlar_cache *new_cache(ashlar_allocator *a) {
+    ashlar_cache *cache = ashlar_host_calloc(1, sizeof *cache);
+    if (cache == NULL) {
+        return NULL;
+    }
+    cache->allocator_id = a->fixed.id;
+    cache->allocator = a;
+    cache->thread = ashlar_thread_number();
+    ashlar_cache_set_replay(cache, &ashlar_no_run);
+    cache->next_of_thread = caches_of_thread;
+    caches_of_thread = cache;
+    pthread_mutex_lock(&a->lock);
+    ashlar_cache_fit_locked(cache, a->cache_bytes, a->heap.range.mapped_bytes);
+    atomic_store(&cache->attention, watched(a));
+    /* Begins with what it takes to be a peak. */
+    ashlar_counters_publish(&cache->counters, &a->stats);
+    link_locked(a, cache);
+    pthread_mutex_unlock(&a->lock);
+    return cache;
+}
+
+static ashlar_cache *find_cache(uint64_t allocator_id) {
+    ashlar_cache *cache = caches_of_thread;
+    while (cache != NULL && cache->allocator_id != allocator_id) {
+        cache = cache->next_of_thread;
+    }
+    return cache;
+}
+
+ASHLAR_NOINLINE bool ashlar_cache_switch(uint64_t allocator_id) {
+    ashlar_cache *cache = find_cache(allocator_id);
+    if (cache != NULL) {
+        ashlar_cache_recent = cache;
+    }
+    return cache != NULL;
+}
+
+static ASHLAR_NOINLINE ashlar_cache *find_or_make(ashlar_allocator *a) {
+    if (a->cache_bytes == 0 || is_ending) {
+        return NULL;
+    }
+    ashlar_cache *cache = find_cache(a->fixed.id);
+    if (cache == NULL && ashlar_barrier_init() && expect_end()) {
+        forget_disowned();
+        cache = new_cache(a);
+    }
+    if (cache != NULL) {
+        ashlar_cache_recent = cache;
+    }
+    return cache;
+}
+
+ashlar_cache *ashlar_cache_get(ashlar_allocator *a) {
+    ashlar_cache *recent = ashlar_cache_recent;
+    return ASHLAR_LIKELY(recent->allocator_id == a->fixed.id) ? recent : find_or_make(a);
+}
+
+ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_order *order) {
+    ashlar_magazines *m = ashlar_host_calloc(1, sizeof *m);
+    if (m != NULL) {
+        m->order = order;
+        m->next = cache->magazines;
+        cache->magazines = m;
+    }
+    return m;
+}
+
+ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find_order(ashlar_cache *cache,
+                                                          const ashlar_order *order) {
+    ashlar_magazines *m = cache->magazines;
+    while (m != NULL && m->order != order) {
+        m = m->next;
+    }
+    if (m != NULL) {
+        set_recent(cache, m, order->stream);
+    }
+    return m;
+}
+
+ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_stream stream) {
+    const ashlar_stream named = ashlar_stream_named(stream);
+    ashlar_magazines *m = cache->magazines;
+    while (m != NULL && m->order->stream != named) {
+        m = m->next;
+    }
+    if (m != NULL) {
+        set_recent(cache, m, stream);
+    }
+    return m;
+}
+
+/* ---- giving back ---- */
+
+bool ashlar_cache_defer(ashlar_cache *cache, ashlar_block *block) {
+    const size_t bytes = cache->pending_bytes + block->bytes;
+    if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit[1]) {
+        return false;
+    }
+    block->older = cache->pending;
+    cache->pending = block;
+    cache->pending_count++;
+    cache->pending_bytes = bytes;
+    return true;
+}
+
+/*
+ * The order's present tick, not the one at the free: it may be later, never earlier, and an event
+ * recorded since then comes after the last use all the same.
+ */
+static void put_list_locked(ashlar_allocator *a, ashlar_block *list) {
+    while (list != NULL) {
+        ashlar_block *next = list->older;
+        ashlar_release_block_locked(a, list, list->order);
+        list = next;
+    }
+}
+
+void ashlar_cache_flush_pending_locked(ashlar_cache *cache) {
+    ashlar_block *list = cache->pending;
+    cache->pending = NULL;
+    cache->pending_count = 0;
+    cache->pending_bytes = 0;
+    put_list_locked(cache->allocator, list);
+}
+
+static void empty_list_locked(ashlar_cache *cache, ashlar_magazines *m, size_t idx) {
+    ashlar_block *list = m->lists[idx];
+    m->lists[idx] = NULL;
+    for (const ashlar_block *block = list; block != NULL; block = block->older) {
+        cache->weight[idx == ASHLAR_CACHE_LARGE_LIST] -= ashlar_cache_weight(block->bytes);
+    }
+    put_list_locked(cache->allocator, list);
+}
+
+/*
+ * Which of the lists for small blocks have any: few, and it is as good as random which. So they are
+ * looked at by groups, and those of a group without a branch that would be guessed wrong.
+ */
+static size_t find_filled(const ashlar_magazines *m, uint16_t filled[static ASHLAR_SC_COUNT]) {
+    size_t count = 0;
+    for (unsigned first = 0; first < ASHLAR_SC_COUNT; first += LISTS_AT_ONCE) {
+        uintptr_t any = 0;
+        for (unsigned i = 0; i < LISTS_AT_ONCE; i++) {
+            any |= (uintptr_t)m->lists[first + i];
+        }
+        for (unsigned i = 0; any != 0 && i < LISTS_AT_ONCE; i++) {
+            filled[count] = (uint16_t)(first + i);
+            count += m->lists[first + i] != NULL;
+        }
+    }
+    return count;
+}
+
+static void empty_lists_locked(ashlar_cache *cache, ashlar_magazines *m) {
+    uint16_t filled[ASHLAR_SC_COUNT];
+    const size_t count = find_filled(m, filled);
+    for (size_t i = 0; i < count; i++) {
+        empty_list_locked(cache, m, filled[i]);
+    }
+    empty_list_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
+}
+
+void ashlar_cache_flush_locked(ashlar_cache *cache) {
+    ashlar_cache_flush_pending_locked(cache);
+    for (ashlar_magazines *m = cache->magazines; m != NULL && !ashlar_cache_is_empty(cache);
+         m = m->next) {
+        empty_lists_locked(cache, m);
+    }
+}
+
+void ashlar_cache_flush_large_locked(ashlar_cache *cache) {
+    for (ashlar_magazines *m = cache->magazines; m != NULL && cache->weight[1] > 0; m = m->next) {
+        empty_list_locked(cache, m, ASHLAR_CACHE_LARGE_LIST);
+    }
+}
+
+void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order) {
+    ashlar_cache_flush_pending_locked(cache);
+    ashlar_step_forget_order(cache, order);
+    for (ashlar_magazines **link = &cache->magazines; *link != NULL;) {
+        ashlar_magazines *m = *link;
+        if (m->order != order) {
+            link = &m->next;
+            continue;
+        }
+        empty_lists_locked(cache, m);
+        *link = m->next;
+        ashlar_host_free(m);
+    }
+    forget_recent(cache);
+}
+
+size_t ashlar_cache_bytes(const ashlar_cache *cache) {
+    size_t bytes = cache->pending_bytes;
+    if (ashlar_cache_is_empty(cache)) {
+        return bytes;
+    }
+    for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
+        for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
+            for (const ashlar_block *block = m->lists[i]; block != NULL; block = block->older) {
+                bytes += block->bytes;
+            }
+        }
+    }
+    return bytes;
+}
+
+/* ---- shutting out ---- */
+
+static void set_attention(ashlar_allocator *a, const ashlar_cache *own, unsigned attention) {
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        if (cache != own) {
+            atomic_store_explicit(&cache->attention, attention, memory_order_release);
+        }
+    }
+}
+
+void ashlar_caches_claim_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    if (a->caches == NULL || (a->caches == own && own->next == NULL)) {
+        return;
+    }
+    set_attention(a, own, ASHLAR_CACHE_CLAIMED | watched(a));
+    ashlar_barrier_everywhere();
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        while (cache != own && atomic_load_explicit(&cache->is_busy, memory_order_acquire) != 0) {
+            sched_yield(); /* its thread is in the middle of a hit, and may have lost its core */
+        }
+    }
+}
+
+void ashlar_caches_release_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    set_attention(a, own, watched(a));
+}
+
+void ashlar_caches_rewatch_locked(ashlar_allocator *a) {
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    set_attention(a, NULL, watched(a));
+}
+
+void ashlar_caches_flush_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ashlar_caches_claim_locked(a, own);
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ashlar_cache_flush_locked(cache);
+    }
+    ashlar_caches_release_locked(a, own);
+}
+
+/* ---- checks ---- */
+
+static ashlar_status broken(const ashlar_cache *cache, const char *what) {
+    return ashlar_fail(ASHLAR_EFORMAT, "cache check: cache of thread %llu: %s",
+                       (unsigned long long)cache->thread, what);
+}
+
+static bool is_cached_here(const ashlar_block *block, const ashlar_order *order) {
+    return block->state == ASHLAR_BLOCK_USED && block->requested == 0 &&
+           (order == NULL || block->order == order);
+}
+
+ashlar_status ashlar_cache_check_locked(const ashlar_cache *cache) {
+    size_t weight[2] = {0}, pending = 0, pending_bytes = 0;
+    for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
+        for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
+            for (const ashlar_block *block = m->lists[i]; block != NULL; block = block->older) {
+                if (!is_cached_here(block, m->order) || block->list != i ||
+                    ashlar_cache_list(block->bytes) != i) {
+                    return broken(cache, "a block is in the wrong magazine");
+                }
+                weight[block->bytes > ASHLAR_SC_MAX_BYTES] += ashlar_cache_weight(block->bytes);
+            }
+        }
+    }
+    for (const ashlar_block *block = cache->pending; block != NULL; block = block->older) {
+        if (!is_cached_here(block, NULL)) {
+            return broken(cache, "a pending block is not marked as cached");
+        }
+        pending++;
+        pending_bytes += block->bytes;
+    }
+    if (weight[0] != cache->weight[0] || weight[1] != cache->weight[1] ||
+        pending != cache->pending_count || pending_bytes != cache->pending_bytes) {
+        return broken(cache, "its blocks are miscounted");
+    }
+    if (weight[0] > cache->limit[0] || weight[1] > cache->limit[1] ||
+        pending > ASHLAR_CACHE_PENDING_MAX || pending_bytes > cache->limit[1]) {
+        return broken(cache, "it holds more than its limits");
+    }
+    return ASHLAR_OK;
+}

@@ -1,0 +1,249 @@
+/*
+ * cache.h - the free blocks that one thread keeps of one allocator, to hand out without a lock
+ * (internal).
+ *
+ * A cache has magazines for each stream that its thread uses: a list of blocks per size class, and
+ * one larger block, which only a request of just its size gets. All blocks of a stream's magazines
+ * were freed on that stream, so its later work may have them.
+ *
+ * Who may touch a cache: its thread, between ashlar_cache_enter() and ashlar_cache_leave(), or
+ * while it holds the allocator's lock; another thread that holds the lock, between
+ * ashlar_caches_claim_locked() and ashlar_caches_release_locked(). Entering is two plain stores and
+ * a load. What makes that enough is that the claiming thread, which is rare, pays for both: between
+ * its store to `attention` and its load of `is_busy` it has the kernel put a full barrier into
+ * every running thread (membarrier(2)). So either the owner sees the claim, or the claimer sees
+ * that the owner is inside and waits for it to leave; it never waits for more than one hit.
+ *
+ * Invariants (ashlar_cache_check_locked):
+ *   weight[large] == weights of the blocks in the magazines, by large or not
+ *   weight[i] <= limit[i];  pending_count <= ASHLAR_CACHE_PENDING_MAX;  pending_bytes <= limit[1]
+ *   every block in it is in use for the heap, not for the caller (requested == 0), and has its
+ *   magazines' order
+ */
+#ifndef ASHLAR_CACHE_H
+#define ASHLAR_CACHE_H
+
+#include <stdatomic.h>
+
+#include "allocator/core/account.h"
+#include "allocator/base/compiler.h"
+#include "allocator/heap/order.h"
+#include "allocator/heap/size_class.h"
+
+enum {
+    ASHLAR_CACHE_LARGE_LIST = ASHLAR_SC_COUNT, /* of one block at most, of any size */
+    ASHLAR_CACHE_LISTS,
+    ASHLAR_CACHE_PENDING_MAX = 16, /* freed blocks that wait to go to the heap together */
+};
+
+/*
+ * What a block counts for, so that one limit bounds both the bytes of a cache and, for the sake of
+ * whoever has to empty it, the number of its blocks.
+ */
+#define ASHLAR_CACHE_BLOCK_WEIGHT ((size_t)16 << 10)
+
+static inline size_t ashlar_cache_weight(size_t block_bytes) {
+    return block_bytes + ASHLAR_CACHE_BLOCK_WEIGHT;
+}
+
+/* Reasons for the owner to leave its fast path: bits of ashlar_cache.attention. */
+enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_WATCHED = 2 };
+
+/* No handle of the driver's. */
+#define ASHLAR_NO_STREAM ((ashlar_stream)UINTPTR_MAX)
+
+typedef struct ashlar_run ashlar_run;
+
+/* No step's, so that a request for another stream need not ask whether there is one. */
+extern ashlar_run ashlar_no_run;
+
+/*
+ * A hit writes to both structs. They are kept a cache line apart from whatever the host's memory
+ * has before and behind them, for that may be another thread's.
+ */
+typedef struct ashlar_magazines ashlar_magazines;
+struct ashlar_magazines {
+    unsigned char before[ASHLAR_CACHE_LINE];
+    ashlar_magazines *next;                  /* of the same cache */
+    ashlar_order *order;                     /* const */
+    ashlar_block *lists[ASHLAR_CACHE_LISTS]; /* linked by `older` */
+    unsigned char behind[ASHLAR_CACHE_LINE];
+};
+
+typedef struct ashlar_cache ashlar_cache;
+struct ashlar_cache {
+    unsigned char before[ASHLAR_CACHE_LINE];
+    _Atomic unsigned is_busy;   /* written by the owner only */
+    _Atomic unsigned attention; /* written under the allocator's lock only */
+    uint64_t allocator_id;      /* const; 0: of no allocator */
+    ashlar_stream stream;       /* the last one asked for, or no stream at all, ... */
+    ashlar_magazines *recent;   /* ... and its magazines, or ones that stay empty; not NULL */
+    ashlar_run *replay;         /* the step that is replayed; then `stream` is none. Or a run that
+                                 * serves nothing: not NULL */
+    size_t weight[2];           /* [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger ones */
+    size_t limit[2];            /* changed by the owner only */
+    ashlar_counters counters;
+    ashlar_block *pending; /* freed, on their way to the heap; linked by `older` */
+    size_t pending_count;
+    size_t pending_bytes;
+    ashlar_magazines *magazines;
+    ashlar_run *run; /* the thread's steps, one at a time; NULL: none so far */
+    /* Of the cycle since the last trough of live bytes, and of the one before it; see ladder.c. */
+    uint64_t trough, crest;   /* the fewest and the most live bytes that misses saw */
+    uint64_t misses;
+    uint64_t hits_before;     /* counters.hit_count when the cycle began */
+    uint64_t last_crest, last_requests, last_hits;
+    /* Lists: of the allocator, under its lock; of the thread, its own. */
+    ashlar_cache *next, *prev;
+    ashlar_cache *next_of_thread;
+    ashlar_allocator *allocator; /* NULL once it is destroyed. Lock: that of all caches */
+    uint64_t thread;             /* a number for each thread, never used again */
+    unsigned char behind[ASHLAR_CACHE_LINE];
+};
+
+/* No stream's, without blocks: so that a hit need not ask whether there are any. */
+extern ashlar_magazines ashlar_no_magazines;
+
+/* The calling thread's cache of the allocator that it used last; one of no allocator at first. */
+extern _Thread_local ashlar_cache *ashlar_cache_recent ASHLAR_INITIAL_EXEC;
+
+static inline bool ashlar_cache_is_replaying(const ashlar_cache *cache) {
+    return cache->replay != &ashlar_no_run;
+}
+
+static inline bool ashlar_cache_enter(ashlar_cache *cache) {
+    atomic_store_explicit(&cache->is_busy, 1, memory_order_relaxed);
+    /* The compiler keeps the order; that the processor need not is the claimer's to see to. */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (ASHLAR_LIKELY(atomic_load_explicit(&cache->attention, memory_order_acquire) == 0)) {
+        return true;
+    }
+    atomic_store_explicit(&cache->is_busy, 0, memory_order_release);
+    return false;
+}
+
+static inline void ashlar_cache_leave(ashlar_cache *cache) {
+    atomic_store_explicit(&cache->is_busy, 0, memory_order_release);
+}
+
+/* ---- for the owner, inside ---- */
+
+/* The magazines of a stream, or of an order; NULL: none yet. Makes them the recent ones. */
+ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_stream stream);
+ashlar_magazines *ashlar_cache_find_order(ashlar_cache *cache, const ashlar_order *order);
+
+/* The list of a block that is handed out. */
+static inline size_t ashlar_cache_list(size_t block_bytes) {
+    return block_bytes <= ASHLAR_SC_MAX_BYTES ? ashlar_sc_of_bytes(block_bytes).idx
+                                              : (size_t)ASHLAR_CACHE_LARGE_LIST;
+}
+
+/* The cached block of more than ASHLAR_SC_MAX_BYTES, if it has just this size. */
+static inline ashlar_block *ashlar_cache_pop_large(ashlar_cache *cache, ashlar_magazines *m,
+                                                   size_t bytes) {
+    const size_t want = (bytes + ASHLAR_BLOCK_ALIGN - 1) & ~(ASHLAR_BLOCK_ALIGN - 1);
+    ashlar_block *block = m->lists[ASHLAR_CACHE_LARGE_LIST];
+    if (block == NULL || block->bytes != want) {
+        return NULL;
+    }
+    m->lists[ASHLAR_CACHE_LARGE_LIST] = NULL;
+    cache->weight[1] = 0;
+    return block;
+}
+
+/* Take a block of the size that serves `bytes`, or NULL; always NULL for 0, which is no size. */
+static inline ashlar_block *ashlar_cache_pop(ashlar_cache *cache, ashlar_magazines *m,
+                                             size_t bytes) {
+    if (!ASHLAR_LIKELY(bytes - 1 < ASHLAR_SC_MAX_BYTES)) {
+        return ashlar_cache_pop_large(cache, m, bytes);
+    }
+    ashlar_block **link = &m->lists[ashlar_sc_of_bytes(bytes).idx];
+    ashlar_block *block = *link;
+    if (ASHLAR_LIKELY(block != NULL)) {
+        *link = block->older;
+        cache->weight[0] -= ashlar_cache_weight(block->bytes);
+    }
+    return block;
+}
+
+/* Put a block in; false where the cache is full. */
+static inline bool ashlar_cache_push(ashlar_cache *cache, ashlar_magazines *m,
+                                     ashlar_block *block) {
+    const bool is_large = block->list == ASHLAR_CACHE_LARGE_LIST;
+    const size_t weight = cache->weight[is_large] + ashlar_cache_weight(block->bytes);
+    /* One large block at most: that one is given up at the next miss. */
+    if (weight > cache->limit[is_large] || (is_large && cache->weight[1] != 0)) {
+        return false;
+    }
+    cache->weight[is_large] = weight;
+    block->older = m->lists[block->list];
+    m->lists[block->list] = block;
+    return true;
+}
+
+/* Let a block that the cache is too full for wait for its companions; false: there are enough. */
+bool ashlar_cache_defer(ashlar_cache *cache, ashlar_block *block);
+
+/* ---- for the owner, outside ---- */
+
+/* Make the calling thread's cache of this allocator the recent one. False: there is none yet. */
+bool ashlar_cache_switch(uint64_t allocator_id);
+
+/*
+ * The calling thread's cache of this allocator, made at its first use, and from then the recent
+ * one. NULL where it can have none: no host memory, a kernel without membarrier(2), a thread that
+ * is ending, an allocator without caches. Lock: not held.
+ */
+ashlar_cache *ashlar_cache_get(ashlar_allocator *allocator);
+
+/*
+ * Limit what the cache holds: half of cache_bytes for large blocks, which a miss of one gives up;
+ * for the others, which lie between blocks in use, as much but no more than 1/64 of what is mapped.
+ * Lock: held.
+ */
+void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes);
+
+/* Make magazines for `order`. NULL: no host memory. Lock: held. */
+ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_order *order);
+
+/* Have requests ask this step first, or &ashlar_no_run. Lock: held. */
+void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_run *run);
+
+/* ---- for whoever holds the lock ---- */
+
+/* Tell every cache anew whether its hits are to go by the lock. */
+void ashlar_caches_rewatch_locked(ashlar_allocator *allocator);
+
+/*
+ * Shut every other thread out of its cache until the release. `own`: the calling thread's cache of
+ * this allocator or NULL. Cost: where there are other caches, a system call.
+ */
+void ashlar_caches_claim_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+void ashlar_caches_release_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+
+/* Give blocks to the heap: those pending, all; of a claimed cache or of the caller's own. */
+void ashlar_cache_flush_pending_locked(ashlar_cache *cache);
+void ashlar_cache_flush_locked(ashlar_cache *cache);
+void ashlar_cache_flush_large_locked(ashlar_cache *cache);
+
+/* Give all blocks of all caches to the heap. `own`: as for ashlar_caches_claim_locked(). */
+void ashlar_caches_flush_locked(ashlar_allocator *allocator, const ashlar_cache *own);
+
+/* Give all blocks of one stream to the heap and forget its magazines. */
+void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order);
+
+/* Bytes of the free blocks here, pending ones included. O(blocks). */
+size_t ashlar_cache_bytes(const ashlar_cache *cache);
+
+/* Whether the magazines are empty. */
+static inline bool ashlar_cache_is_empty(const ashlar_cache *cache) {
+    return cache->weight[0] == 0 && cache->weight[1] == 0;
+}
+
+/* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_cache_check_locked(const ashlar_cache *cache);
+
+/* Part with every cache: their threads free them later. No call on the allocator is under way. */
+void ashlar_caches_disown(ashlar_allocator *allocator);
+
+#endif /* ASHLAR_CACHE_H */

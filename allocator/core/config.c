@@ -1,0 +1,317 @@
+/* config.c - the options of an allocator, from the table in config.h. */
+#include <ashlar/config.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/parse.h"
+
+typedef enum kind { BYTES, COUNT, FRACTION, CHOICE } kind;
+
+/* What the public table says of an option, but for its type. */
+typedef struct option {
+    const char *field, *key;
+    kind kind;
+    uint64_t low, high;
+    uint64_t initial;
+    const char *words; /* NULL: none */
+    const char *text;
+} option;
+
+static const option options[ASHLAR_CONFIG_COUNT] = {
+#define X(type, field, key, kind, low, high, initial, words, text) \
+    {#field, key, kind, low, high, (uint64_t)(initial), words, text},
+    ASHLAR_CONFIG_MAP(X)
+#undef X
+};
+
+/* IDX_limit_bytes and so on. */
+enum {
+#define X(type, field, ...) IDX_##field,
+    ASHLAR_CONFIG_MAP(X)
+#undef X
+};
+
+enum { KEY_BYTES = 16 };
+#define X(type, field, key, ...) \
+    _Static_assert(sizeof(key) <= KEY_BYTES, "the line of all options has a fixed size");
+ASHLAR_CONFIG_MAP(X)
+#undef X
+
+/* The value of an option of any type: of FRACTION `real`, of the others `whole`. */
+typedef struct value {
+    uint64_t whole;
+    double real;
+} value;
+
+#define PART_BYTES whole
+#define PART_COUNT whole
+#define PART_FRACTION real
+#define PART_CHOICE whole
+
+static value load(const ashlar_config *config, size_t i) {
+    value v = {0};
+    switch (i) {
+#define X(type, field, key, kind, ...) \
+    case IDX_##field:                  \
+        v.PART_##kind = config->field; \
+        break;
+        ASHLAR_CONFIG_MAP(X)
+#undef X
+    }
+    return v;
+}
+
+static void store(ashlar_config *config, size_t i, value v) {
+    switch (i) {
+#define X(type, field, key, kind, ...)       \
+    case IDX_##field:                        \
+        config->field = (type)v.PART_##kind; \
+        break;
+        ASHLAR_CONFIG_MAP(X)
+#undef X
+    }
+}
+
+/* ---- one value ---- */
+
+static bool has_named_initial(const option *o) {
+    return o->kind != CHOICE && o->words != NULL;
+}
+
+static bool is_allowed(const option *o, value v) {
+    if (o->kind == FRACTION) {
+        return v.real > (double)o->low && v.real <= (double)o->high;
+    }
+    return (v.whole >= o->low && v.whole <= o->high) ||
+           (has_named_initial(o) && v.whole == o->initial);
+}
+
+/* Which of the words, "a|b|c". */
+static bool parse_word(const char *words, ashlar_piece text, uint64_t *out) {
+    ashlar_piece rest = ashlar_piece_of(words);
+    for (uint64_t i = 0; rest.bytes > 0; i++) {
+        const ashlar_piece word = ashlar_piece_cut(&rest, '|');
+        if (word.bytes == text.bytes && memcmp(word.text, text.text, word.bytes) == 0) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Word `i`; a number that has no word as it is, for messages. */
+static void write_word(const option *o, uint64_t i, char out[static ASHLAR_NUMBER_BYTES]) {
+    if (i > o->high) {
+        ashlar_write_count(i, out);
+        return;
+    }
+    ashlar_piece rest = ashlar_piece_of(o->words);
+    for (; i > 0; i--) {
+        (void)ashlar_piece_cut(&rest, '|');
+    }
+    const ashlar_piece word = ashlar_piece_cut(&rest, '|');
+    (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.*s", (int)word.bytes, word.text);
+}
+
+/* *out is zero before. */
+static bool parse_value(const option *o, ashlar_piece text, value *out) {
+    bool is_read = false;
+    if (has_named_initial(o) && ashlar_piece_is(text, o->words)) {
+        out->whole = o->initial;
+        return true;
+    }
+    switch (o->kind) {
+    case BYTES:
+        is_read = ashlar_parse_bytes(text, &out->whole);
+        break;
+    case COUNT:
+        is_read = ashlar_parse_count(text, &out->whole);
+        break;
+    case FRACTION:
+        is_read = ashlar_parse_real(text, &out->real);
+        break;
+    case CHOICE:
+        is_read = parse_word(o->words, text, &out->whole);
+        break;
+    }
+    /* A default above the range goes by its name alone. */
+    return is_read && out->whole <= o->high && is_allowed(o, *out);
+}
+
+static void write_value(const option *o, value v, char out[static ASHLAR_NUMBER_BYTES]) {
+    if (has_named_initial(o) && v.whole == o->initial) {
+        (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%s", o->words);
+        return;
+    }
+    switch (o->kind) {
+    case BYTES:
+        ashlar_write_bytes(v.whole, out);
+        break;
+    case CHOICE:
+        write_word(o, v.whole, out);
+        break;
+    case COUNT:
+        ashlar_write_count(v.whole, out);
+        break;
+    case FRACTION:
+        ashlar_write_real(v.real, out);
+        break;
+    }
+}
+
+enum { ALLOWED_BYTES = sizeof((ashlar_config_option *)NULL)->allowed };
+
+/* What is allowed, for messages and help. Returns `out`. */
+static const char *write_allowed(const option *o, char out[static ALLOWED_BYTES]) {
+    char low[ASHLAR_NUMBER_BYTES], high[ASHLAR_NUMBER_BYTES];
+    switch (o->kind) {
+    case BYTES:
+        ashlar_write_bytes(o->low, low);
+        ashlar_write_bytes(o->high, high);
+        (void)snprintf(out, ALLOWED_BYTES, "%s%s%s to %s, with a unit B, KiB, MiB, GiB or TiB",
+                       has_named_initial(o) ? o->words : "", has_named_initial(o) ? ", or " : "",
+                       low, high);
+        break;
+    case COUNT:
+        (void)snprintf(out, ALLOWED_BYTES, "%" PRIu64 " to %" PRIu64, o->low, o->high);
+        break;
+    case FRACTION:
+        (void)snprintf(out, ALLOWED_BYTES, "a number above %" PRIu64 ", at most %" PRIu64, o->low,
+                       o->high);
+        break;
+    case CHOICE:
+        (void)snprintf(out, ALLOWED_BYTES, "%s", o->words);
+        break;
+    }
+    return out;
+}
+
+/* ---- a line ---- */
+
+static ashlar_status fail_key(ashlar_piece key, ashlar_piece given, const char *source) {
+    char keys[ASHLAR_CONFIG_COUNT * (KEY_BYTES + 2)] = "", shown[ASHLAR_SHOWN_BYTES];
+    char shown_given[ASHLAR_SHOWN_BYTES];
+    for (size_t i = 0, at = 0; i < ASHLAR_CONFIG_COUNT; i++) {
+        at += (size_t)snprintf(keys + at, sizeof keys - at, "%s%s", i == 0 ? "" : ", ",
+                               options[i].key);
+    }
+    return ashlar_fail(ASHLAR_EINVAL,
+                       "%s: unknown key \"%s\" (value \"%s\"); give key=value, separated by "
+                       "commas; the keys are %s",
+                       source, ashlar_piece_show(key, shown), ashlar_piece_show(given, shown_given),
+                       keys);
+}
+
+/* One "key=value". is_seen[i]: key i has been given. */
+static ashlar_status parse_pair(ashlar_piece pair, const char *source, bool *is_seen,
+                                ashlar_config *config) {
+    char shown[ASHLAR_SHOWN_BYTES], allowed[ALLOWED_BYTES];
+    ashlar_piece given = pair;
+    const ashlar_piece key = ashlar_piece_cut(&given, '=');
+    size_t i = 0;
+    while (i < ASHLAR_CONFIG_COUNT && !ashlar_piece_is(key, options[i].key)) {
+        i++;
+    }
+    if (i == ASHLAR_CONFIG_COUNT) {
+        return fail_key(key, given, source);
+    }
+    value v = {0};
+    if (is_seen[i]) {
+        return ashlar_fail(ASHLAR_EINVAL, "%s: %s=%s: give each key once", source, options[i].key,
+                           ashlar_piece_show(given, shown));
+    }
+    if (!parse_value(&options[i], given, &v)) {
+        return ashlar_fail(ASHLAR_EINVAL, "%s: %s=%s; give %s", source, options[i].key,
+                           ashlar_piece_show(given, shown), write_allowed(&options[i], allowed));
+    }
+    is_seen[i] = true;
+    store(config, i, v);
+    return ASHLAR_OK;
+}
+
+void ashlar_config_init(ashlar_config *out) {
+    *out = (ashlar_config){
+#define X(type, field, key, kind, low, high, initial, ...) .field = initial,
+        ASHLAR_CONFIG_MAP(X)
+#undef X
+    };
+}
+
+ashlar_status ashlar_config_parse(ashlar_config *config, const char *text, const char *source) {
+    ashlar_config changed = *config;
+    bool is_seen[ASHLAR_CONFIG_COUNT] = {false};
+    ashlar_piece rest = ashlar_piece_of(text);
+    for (bool is_last = rest.bytes == 0; !is_last;) {
+        is_last = memchr(rest.text, ',', rest.bytes) == NULL;
+        const ashlar_piece pair = ashlar_piece_cut(&rest, ',');
+        const ashlar_status status = parse_pair(pair, source, is_seen, &changed);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    *config = changed;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_config_read_env(ashlar_config *config) {
+    const char *text = getenv("ASHLAR_CONF");
+    return text == NULL ? ASHLAR_OK : ashlar_config_parse(config, text, "ASHLAR_CONF");
+}
+
+/* ---- all options ---- */
+
+ashlar_status ashlar_config_check(const ashlar_config *config) {
+    for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
+        const value v = load(config, i);
+        if (!is_allowed(&options[i], v)) {
+            char shown[ASHLAR_NUMBER_BYTES], allowed[ALLOWED_BYTES];
+            write_value(&options[i], v, shown);
+            return ashlar_fail(ASHLAR_EINVAL, "config: %s is %s; give %s", options[i].field, shown,
+                               write_allowed(&options[i], allowed));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, size_t bytes,
+                                   size_t *needed) {
+    char line[ASHLAR_CONFIG_COUNT * (KEY_BYTES + ASHLAR_NUMBER_BYTES)];
+    size_t length = 0;
+    const ashlar_status status = ashlar_config_check(config);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
+        char text[ASHLAR_NUMBER_BYTES];
+        write_value(&options[i], load(config, i), text);
+        length += (size_t)snprintf(line + length, sizeof line - length, "%s%s=%s",
+                                   i == 0 ? "" : ",", options[i].key, text);
+    }
+    if (bytes != 0 && bytes <= length) {
+        return ashlar_fail(ASHLAR_EINVAL, "config: the buffer has %zu bytes; give at least %zu",
+                           bytes, length + 1);
+    }
+    if (bytes != 0) {
+        memcpy(buffer, line, length + 1);
+    }
+    if (needed != NULL) {
+        *needed = length + 1;
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_config_describe(size_t i, ashlar_config_option *out) {
+    if (i >= ASHLAR_CONFIG_COUNT) {
+        return ashlar_fail(ASHLAR_EINVAL, "option: %zu; give 0 to %d", i, ASHLAR_CONFIG_COUNT - 1);
+    }
+    ashlar_config config;
+    ashlar_config_init(&config);
+    *out = (ashlar_config_option){.key = options[i].key, .text = options[i].text};
+    write_value(&options[i], load(&config, i), out->initial);
+    (void)write_allowed(&options[i], out->allowed);
+    return ASHLAR_OK;
+}

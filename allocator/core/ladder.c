@@ -1,0 +1,386 @@
+/*
+ * ladder.c - the order in which a request is served that the thread's own cache does not have.
+ *
+ *    1  a free block last used on the same stream      6  free blocks of other streams, merged
+ *    2  an idle block                                  7  newly mapped memory
+ *    3  what the thread's own cache holds, given up    8  what all caches hold, given up
+ *    4  another stream's block, its event completed    9  what the caller's callbacks give back
+ *    5  another stream's block, after an in-stream    10  a wait on the host, oldest event first
+ *       wait                                          11  physical pages gathered into one hole
+ *
+ * Each step that declines leaves *out NULL. Every step that frees something is followed by a
+ * search from the first. Steps 4 and 5 may look at every stream: a block of the request's own
+ * would have served in step 1.
+ */
+#include "allocator/core/allocator_impl.h"
+
+#include "allocator/core/shared.h"
+
+/* At a trough live bytes are in the lowest eighth of a range that is an eighth of their most. */
+enum { TROUGH_DIVISOR = 8 };
+
+/* Steps 1 and 2. */
+static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_request *r,
+                                       ashlar_step *step) {
+    ashlar_block *block = ashlar_free_bins_best_fit(&r->order->free, r->bytes);
+    *step = ASHLAR_STEP_SAME_STREAM;
+    if (block == NULL) {
+        block = ashlar_free_bins_best_fit(&a->heap.idle, r->bytes);
+        *step = ASHLAR_STEP_IDLE;
+    }
+    return block;
+}
+
+/* Where others have not published what they took, this thread's frees may outweigh the rest. */
+static uint64_t live_bytes(const ashlar_allocator *a, const ashlar_cache *own) {
+    const uint64_t live = a->stats.live_bytes + (uint64_t)own->counters.all.live;
+    return (int64_t)live < 0 ? 0 : live;
+}
+
+static void begin_cycle(const ashlar_allocator *a, ashlar_cache *own) {
+    own->trough = own->crest = live_bytes(a, own);
+    own->hits_before = own->counters.hit_count;
+    own->misses = 0;
+}
+
+static bool is_at_trough(const ashlar_allocator *a, ashlar_cache *own) {
+    const uint64_t live = live_bytes(a, own);
+    own->crest = live > own->crest ? live : own->crest;
+    own->trough = live < own->trough ? live : own->trough;
+    const uint64_t range = own->crest - own->trough;
+    return range > own->crest / TROUGH_DIVISOR && live - own->trough < range / TROUGH_DIVISOR;
+}
+
+/*
+ * Whether the cycle that ends asked for as many blocks as the one before, and for as much at most.
+ * Hits are not seen, so that the crest is lower where there were more of them at the end, by no
+ * more than what the cache may hold.
+ */
+static bool is_like_the_last(ashlar_cache *own) {
+    const uint64_t hits = own->counters.hit_count - own->hits_before;
+    const uint64_t requests = hits + own->misses;
+    const bool is_higher = own->crest > own->last_crest;
+    const uint64_t apart = is_higher ? own->crest - own->last_crest : own->last_crest - own->crest;
+    const bool is_explained = is_higher ? hits < own->last_hits : hits > own->last_hits;
+    const bool is_alike =
+        requests == own->last_requests && (apart == 0 || (is_explained && apart <= own->limit[0]));
+    own->last_crest = own->crest;
+    own->last_requests = requests;
+    own->last_hits = hits;
+    return is_alike;
+}
+
+/*
+ * Before a search: what the thread's cache has may be what keeps a hole from being large enough.
+ *
+ * A program that works in steps comes back, between two of them, to where live bytes are fewest.
+ * Cached blocks that lie between free ones then keep these from being one, and the next step's
+ * blocks from lying as closely as the last one's. So they are given up once a step; unless the
+ * steps are alike, and the cached blocks where the next one wants them. A large one goes always.
+ *
+ * And all go where the cache had no room for a block since the last miss: then it is full of sizes
+ * that nobody asks for.
+ */
+static void make_way(ashlar_allocator *a, ashlar_cache *own) {
+    const bool was_full = own->pending_count > 0;
+    if (was_full) {
+        ashlar_cache_flush_pending_locked(own);
+    }
+    ashlar_cache_fit_locked(own, a->cache_bytes, a->heap.range.mapped_bytes);
+    const bool is_new_cycle = is_at_trough(a, own);
+    if (is_new_cycle ? !is_like_the_last(own) : was_full) {
+        ashlar_cache_flush_locked(own);
+    }
+    if (own->weight[1] > 0) {
+        ashlar_cache_flush_large_locked(own);
+    }
+    if (is_new_cycle) {
+        begin_cycle(a, own);
+    }
+    own->misses++;
+}
+
+/* Step 3: before other streams are disturbed or memory is mapped, what is here is used up. */
+static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ashlar_step *step) {
+    if (r->own == NULL || ashlar_cache_is_empty(r->own)) {
+        return NULL;
+    }
+    ashlar_cache_flush_locked(r->own);
+    begin_cycle(a, r->own);
+    return best_without_wait(a, r, step);
+}
+
+/* A stream that is being captured lends nothing, and a graph's pool never does. */
+static ashlar_block *best_of_other(const ashlar_allocator *a, const ashlar_order *other,
+                                   size_t bytes) {
+    return ashlar_order_is_closed(other, &a->caller)
+               ? NULL
+               : ashlar_free_bins_best_fit(&other->free, bytes);
+}
+
+/* Step 4: another stream's block, if asking its event shows that its last use is over. */
+static ashlar_status try_completed(ashlar_allocator *a, const ashlar_request *r,
+                                   ashlar_block **out) {
+    const size_t bytes = r->bytes;
+    for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
+        ashlar_block *block = best_of_other(a, other, bytes);
+        if (block == NULL) {
+            continue;
+        }
+        /* Asking can only help where a recording covers the block's last use. */
+        if (!ashlar_order_is_past(other, block->tick) && other->recorded > block->tick) {
+            const ashlar_status status = ashlar_order_query(other, &a->caller);
+            if (status != ASHLAR_OK) {
+                return status;
+            }
+        }
+        if (ashlar_order_is_past(other, block->tick)) {
+            *out = block;
+            return ASHLAR_OK;
+        }
+    }
+    const ashlar_status status = ashlar_shared_query_locked(a, bytes);
+    if (status == ASHLAR_OK && ashlar_shared_settle_locked(a)) {
+        ashlar_step unused;
+        *out = best_without_wait(a, r, &unused);
+    }
+    return status;
+}
+
+/* Step 5: the best fit among other streams' blocks, its last use put before `order`'s work. */
+static ashlar_status try_waited(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    ashlar_order *owner = NULL;
+    ashlar_block *best = NULL;
+    for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
+        ashlar_block *block = best_of_other(a, other, r->bytes);
+        if (block != NULL && (best == NULL || block->bytes < best->bytes)) {
+            owner = other;
+            best = block;
+        }
+    }
+    if (best == NULL) {
+        bool found = false;
+        const ashlar_status status = ashlar_shared_wait_locked(a, r->order, r->bytes, &found);
+        if (found) {
+            *out = ashlar_free_bins_best_fit(&r->order->free, r->bytes);
+        }
+        return status;
+    }
+    ashlar_status status =
+        ashlar_order_cover(owner, &a->caller, best->tick, &a->stats.events_recorded);
+    if (status == ASHLAR_OK) {
+        status = ashlar_order_wait_on(owner, &a->caller, r->order->stream);
+    }
+    if (status == ASHLAR_OK) {
+        *out = best;
+    }
+    return status;
+}
+
+/*
+ * Step 6: the first two again, once the free blocks of other streams whose work is over have been
+ * merged. No block alone was large enough, but several side by side may be.
+ */
+static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
+                                ashlar_step *step) {
+    bool may_merge = false;
+    if (a->heap.free_bytes < r->bytes) {
+        return ASHLAR_OK;
+    }
+    for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
+        /* This stream's own blocks are merged already, and merge with others while in use. */
+        if (other == r->order || ashlar_free_bins_is_empty(&other->free)) {
+            continue;
+        }
+        may_merge = true;
+        if (ashlar_order_is_closed(other, &a->caller)) {
+            continue; /* what is known to be past there will do */
+        }
+        const ashlar_status status =
+            ashlar_order_ask(other, &a->caller, other->last_tick, &a->stats.events_recorded);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    if (may_merge) {
+        ashlar_heap_sweep(&a->heap);
+        *out = best_without_wait(a, r, step);
+    }
+    return ASHLAR_OK;
+}
+
+/* Steps 4 to 6: memory there is, last used by other streams. */
+static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
+                                ashlar_step *step) {
+    /* What is captured may not wait for what is not: only what is known to be past will do. */
+    if (ashlar_order_is_closed(r->order, &a->caller)) {
+        ashlar_heap_sweep(&a->heap);
+        *out = best_without_wait(a, r, step);
+        return ASHLAR_OK;
+    }
+    *step = ASHLAR_STEP_COMPLETED;
+    ashlar_status status = try_completed(a, r, out);
+    /* A wait in one stream puts the block in order for that one alone. */
+    if (status == ASHLAR_OK && *out == NULL && !r->is_idle) {
+        *step = ASHLAR_STEP_WAITED;
+        status = try_waited(a, r, out);
+    }
+    if (status == ASHLAR_OK && *out == NULL) {
+        status = try_merged(a, r, out, step);
+    }
+    return status;
+}
+
+/*
+ * Steps 3 to 7. *out is NULL where the device, or the limit, is full; the detail then has the words
+ * of who said so.
+ */
+static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
+                               ashlar_step *step) {
+    *out = flush_own(a, r, step);
+    ashlar_status status = *out == NULL ? try_others(a, r, out, step) : ASHLAR_OK;
+    if (status != ASHLAR_OK || *out != NULL || r->is_at_hand) {
+        return status;
+    }
+    *step = ASHLAR_STEP_MAPPED;
+    status = ashlar_may_map_locked(a);
+    if (status == ASHLAR_OK) {
+        status = ashlar_heap_grow(&a->heap, r->order, r->bytes, out);
+    }
+    return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
+}
+
+/* Steps 1 to 7: everything that waits for nobody and takes nothing from others. */
+static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
+                            ashlar_step *step) {
+    *out = best_without_wait(a, r, step);
+    return *out == NULL ? search_on(a, r, out, step) : ASHLAR_OK;
+}
+
+/* Step 8. True: there was something to take back. */
+static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
+    const size_t free_bytes = a->heap.free_bytes;
+    ashlar_caches_flush_locked(a, r->own);
+    return a->heap.free_bytes != free_bytes;
+}
+
+/* Whether waiting for this stream would let free memory be used by others. */
+static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_order *order) {
+    if (ashlar_order_is_closed(order, &a->caller)) {
+        return false;
+    }
+    return (!ashlar_free_bins_is_empty(&order->free) &&
+            !ashlar_order_is_past(order, order->last_tick)) ||
+           ashlar_shared_waits_for_locked(a, order);
+}
+
+/* Record what is not recorded yet, and find the oldest recording that is worth waiting for. */
+static ashlar_status find_oldest(ashlar_allocator *a, ashlar_order **out) {
+    ashlar_status status = ashlar_shared_cover_locked(a);
+    *out = NULL;
+    for (ashlar_order *order = a->orders; order != NULL && status == ASHLAR_OK;
+         order = order->next) {
+        if (!is_worth_waiting_for(a, order)) {
+            continue;
+        }
+        status = ashlar_order_cover(order, &a->caller, order->last_tick, &a->stats.events_recorded);
+        const bool is_done = order->completed == order->recorded; /* found to be gone */
+        if (!is_done && (*out == NULL || order->recorded_at < (*out)->recorded_at)) {
+            *out = order;
+        }
+    }
+    return status;
+}
+
+/* Step 10, once: wait for one stream. *waited: there was one to wait for. */
+static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
+    ashlar_order *oldest = NULL;
+    ashlar_status status = find_oldest(a, &oldest);
+    *waited = status == ASHLAR_OK && oldest != NULL;
+    if (*waited) {
+        status = ashlar_order_synchronize(oldest, &a->caller, &a->lock);
+    }
+    ashlar_shared_settle_locked(a);
+    ashlar_heap_sweep(&a->heap);
+    return status;
+}
+
+/* Step 10: wait for one stream after the other, as long as that may help. */
+static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
+                                   ashlar_block **out) {
+    ashlar_step unused;
+    ashlar_status status = ASHLAR_OK;
+    /* It helps only where what is free and what may be mapped are enough together. */
+    bool may_help =
+        r->bytes <= a->heap.free_bytes + a->shared_bytes + ashlar_range_left(&a->heap.range);
+    while (status == ASHLAR_OK && *out == NULL && may_help) {
+        status = wait_for_oldest(a, &may_help);
+        if (status == ASHLAR_OK && may_help) {
+            (void)drain_caches(a, r); /* other threads went on during the wait */
+            status = search(a, r, out, &unused);
+        }
+    }
+    return status;
+}
+
+/* Step 11. Moving memory is no driver allocation, but what it lacks is. */
+static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
+    if (ashlar_may_map_locked(a) != ASHLAR_OK) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar_heap_gather(&a->heap, r->order, r->bytes, out);
+    return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
+}
+
+/* Steps 8 to 11, where a search found nothing. */
+static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
+                               ashlar_step *step) {
+    ashlar_step unused;
+    *step = ASHLAR_STEP_DRAINED;
+    ashlar_status status = drain_caches(a, r) ? search(a, r, out, &unused) : ASHLAR_OK;
+    if (status == ASHLAR_OK && *out == NULL && ashlar_reclaim_locked(a, r->bytes)) {
+        *step = ASHLAR_STEP_RECLAIMED;
+        drain_caches(a, r); /* what was given back may be in a cache */
+        status = search(a, r, out, &unused);
+    }
+    if (status == ASHLAR_OK && *out == NULL) {
+        *step = ASHLAR_STEP_AFTER_SYNC;
+        status = wait_for_room(a, r, out);
+    }
+    if (status == ASHLAR_OK && *out == NULL) {
+        *step = ASHLAR_STEP_GATHERED;
+        status = gather(a, r, out);
+    }
+    return status;
+}
+
+/* Steps 3 to 11, for a request that 1 and 2 do not serve. */
+static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_request *r,
+                                           ashlar_block **out, ashlar_step *step) {
+    ashlar_block *found = NULL;
+    ashlar_status status = search_on(a, r, &found, step);
+    if (status == ASHLAR_OK && found == NULL && !r->is_at_hand) {
+        status = make_room(a, r, &found, step);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    *out = found;
+    return found != NULL ? ASHLAR_OK : ASHLAR_ENOMEM;
+}
+
+ashlar_status ashlar_ladder_find_locked(ashlar_allocator *a, const ashlar_request *request,
+                                        ashlar_block **out, ashlar_step *step) {
+    if (request->own != NULL) {
+        make_way(a, request->own);
+    }
+    if (a->shared != NULL) {
+        ashlar_shared_settle_locked(a);
+    }
+    ashlar_block *found = best_without_wait(a, request, step);
+    if (!ASHLAR_LIKELY(found != NULL)) {
+        return climb(a, request, out, step);
+    }
+    *out = found;
+    return ASHLAR_OK;
+}

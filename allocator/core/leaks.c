@@ -1,0 +1,195 @@
+#include "allocator/core/leaks.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "allocator/core/allocator_impl.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/plan/region.h"
+
+/* Lines of a report, addresses on a line. */
+enum { GROUPS_MAX = 32, ADDRESSES_MAX = 4, LINE_BYTES = 256 };
+
+typedef struct leak {
+    cu_ptr ptr;
+    size_t requested;
+    unsigned tag;
+} leak;
+
+/* Leaks of one tag and size. */
+typedef struct group {
+    size_t first, count; /* of the sorted leaks */
+    uint64_t bytes;
+} group;
+
+static void say(const ashlar_allocator *a, const char *format, ...) ASHLAR_PRINTF(2, 3);
+
+static void say(const ashlar_allocator *a, const char *format, ...) {
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    a->report(line, a->report_user);
+}
+
+/* ---- collecting ---- */
+
+/* Room for `capacity` leaks, or NULL to count alone. Returns how many there are. */
+static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
+    size_t count = 0;
+    for (const ashlar_block *block = a->heap.first; block != NULL;
+         block = ashlar_block_after(block)) {
+        const size_t requested = ashlar_block_live_bytes(block);
+        if (block->state == ASHLAR_BLOCK_USED && requested != 0) {
+            if (count < capacity) {
+                leaks[count] = (leak){a->fixed.base + block->offset, requested, block->tag};
+            }
+            count++;
+        }
+    }
+    for (size_t i = 0; a->unmap != NULL && i < a->unmap->count; i++) {
+        const ashlar_pages *block = a->unmap->blocks[i];
+        if (block->is_live) {
+            if (count < capacity) {
+                leaks[count] = (leak){block->ptr, block->requested, block->tag};
+            }
+            count++;
+        }
+    }
+    return count;
+}
+
+static int by_kind(const void *left, const void *right) {
+    const leak *a = left, *b = right;
+    if (a->tag != b->tag) {
+        return a->tag < b->tag ? -1 : 1;
+    }
+    if (a->requested != b->requested) {
+        return a->requested < b->requested ? -1 : 1;
+    }
+    return a->ptr < b->ptr ? -1 : a->ptr > b->ptr;
+}
+
+/* Most bytes first; of equals, in the order of the leaks. */
+static int by_bytes(const void *left, const void *right) {
+    const group *a = left, *b = right;
+    if (a->bytes != b->bytes) {
+        return a->bytes > b->bytes ? -1 : 1;
+    }
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* The leaks are sorted by kind. */
+static size_t make_groups(const leak *leaks, size_t count, group *groups) {
+    size_t group_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const leak *last = i > 0 ? &leaks[i - 1] : NULL;
+        if (last == NULL || last->tag != leaks[i].tag || last->requested != leaks[i].requested) {
+            groups[group_count++] = (group){.first = i};
+        }
+        groups[group_count - 1].count++;
+        groups[group_count - 1].bytes += leaks[i].requested;
+    }
+    return group_count;
+}
+
+/* ---- saying ---- */
+
+static void say_group(const ashlar_allocator *a, const leak *leaks, const group *g) {
+    const leak *first = &leaks[g->first];
+    char addresses[ADDRESSES_MAX * 24] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < g->count && i < ADDRESSES_MAX; i++) {
+        at += (size_t)snprintf(addresses + at, sizeof addresses - at, "%s%p", i == 0 ? "" : " ",
+                               ashlar_ptr_out(first[i].ptr));
+    }
+    say(a, "leak: %s: %zu of %zu bytes, %" PRIu64 " bytes, at %s%s",
+        ashlar_tag_name((ashlar_tag)first->tag), g->count, first->requested, g->bytes, addresses,
+        g->count > ADDRESSES_MAX ? " ..." : "");
+}
+
+static void say_groups(const ashlar_allocator *a, leak *leaks, size_t count, group *groups) {
+    qsort(leaks, count, sizeof *leaks, by_kind);
+    const size_t group_count = make_groups(leaks, count, groups);
+    qsort(groups, group_count, sizeof *groups, by_bytes);
+    for (size_t i = 0; i < group_count && i < GROUPS_MAX; i++) {
+        say_group(a, leaks, &groups[i]);
+    }
+    if (group_count > GROUPS_MAX) {
+        say(a, "leak: and blocks of %zu more sizes, smaller together", group_count - GROUPS_MAX);
+    }
+}
+
+void ashlar_leaks_report_locked(ashlar_allocator *a) {
+    ashlar_stats stats;
+    if (a->report == NULL) {
+        return;
+    }
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    ashlar_stats_sum_claimed(a, &stats);
+    const size_t count = collect(a, NULL, 0);
+    leak *leaks = count > 0 ? ashlar_host_calloc(count, sizeof *leaks) : NULL;
+    group *groups = leaks != NULL ? ashlar_host_calloc(count, sizeof *groups) : NULL;
+    if (leaks != NULL) {
+        (void)collect(a, leaks, count);
+    }
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    if (count > 0) {
+        say(a, "leak: %s:%d: %zu blocks of %" PRIu64 " bytes are still live%s",
+            a->device->driver->name, a->device->info.ordinal, count, stats.live_bytes,
+            groups == NULL ? "; no host memory to list them" : "");
+    }
+    if (groups != NULL) {
+        say_groups(a, leaks, count, groups);
+    }
+    ashlar_host_free(groups);
+    ashlar_host_free(leaks);
+}
+
+/* ---- the process's end ---- */
+
+/* Guards the list. Taken before an allocator's lock. */
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+static ashlar_allocator *watched_allocators; /* by next_watched */
+static bool is_expecting_exit;
+
+/*
+ * The device may be gone by now, and threads may still run. An allocator that one of them is in is
+ * left out: it may hold the lock for good.
+ */
+static void report_at_exit(void) {
+    pthread_mutex_lock(&watch_lock);
+    for (ashlar_allocator *a = watched_allocators; a != NULL; a = a->next_watched) {
+        if (pthread_mutex_trylock(&a->lock) == 0) {
+            ashlar_leaks_report_locked(a);
+            pthread_mutex_unlock(&a->lock);
+        }
+    }
+    pthread_mutex_unlock(&watch_lock);
+}
+
+void ashlar_leaks_watch(ashlar_allocator *a) {
+    pthread_mutex_lock(&watch_lock);
+    if (!is_expecting_exit) {
+        is_expecting_exit = atexit(report_at_exit) == 0; /* else tried again by the next one */
+    }
+    a->next_watched = watched_allocators;
+    watched_allocators = a;
+    pthread_mutex_unlock(&watch_lock);
+}
+
+void ashlar_leaks_forget(ashlar_allocator *a) {
+    pthread_mutex_lock(&watch_lock);
+    for (ashlar_allocator **link = &watched_allocators; *link != NULL;
+         link = &(*link)->next_watched) {
+        if (*link == a) {
+            *link = a->next_watched;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&watch_lock);
+}

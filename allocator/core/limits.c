@@ -1,0 +1,160 @@
+/*
+ * limits.c - how much memory an allocator has of the device: limit, reservation, trim, seal, peers.
+ */
+#include "allocator/core/allocator_impl.h"
+
+#include "allocator/base/error.h"
+#include "allocator/core/shared.h"
+
+/* ---- giving back ---- */
+
+/* Everything that is past becomes idle, without waiting: what the device is still at stays. */
+static ashlar_status settle_locked(ashlar_allocator *a) {
+    ashlar_caches_flush_locked(a, ashlar_cache_recent);
+    ashlar_status status = ashlar_shared_query_locked(a, 0);
+    for (ashlar_order *order = a->orders; order != NULL && status == ASHLAR_OK;
+         order = order->next) {
+        if (!ashlar_order_is_closed(order, &a->caller) &&
+            !ashlar_free_bins_is_empty(&order->free)) {
+            status =
+                ashlar_order_ask(order, &a->caller, order->last_tick, &a->stats.events_recorded);
+        }
+    }
+    ashlar_shared_settle_locked(a);
+    ashlar_heap_sweep(&a->heap);
+    return status;
+}
+
+static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {
+    if (a->heap.range.mapped_bytes <= target_bytes) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = settle_locked(a);
+    return status == ASHLAR_OK ? ashlar_heap_trim(&a->heap, target_bytes) : status;
+}
+
+ashlar_status ashlar_trim(ashlar_allocator *a, size_t target_bytes) {
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = trim_locked(a, target_bytes);
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+/* ---- bounds ---- */
+
+ashlar_status ashlar_set_limit(ashlar_allocator *a, size_t bytes) {
+    pthread_mutex_lock(&a->lock);
+    ashlar_range *range = &a->heap.range;
+    range->limit_bytes = bytes != 0 && bytes < range->memory_bytes ? bytes : range->memory_bytes;
+    ashlar_status status = trim_locked(a, range->limit_bytes);
+    if (status == ASHLAR_OK && range->mapped_bytes > range->limit_bytes) {
+        status = ashlar_fail(ASHLAR_ENOMEM,
+                             "limit: %zu bytes are reserved, and what is above %zu is in use; it "
+                             "goes back when ashlar_trim() is called after it is free",
+                             range->mapped_bytes, range->limit_bytes);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+ashlar_status ashlar_reserve(ashlar_allocator *a, size_t bytes) {
+    pthread_mutex_lock(&a->lock);
+    const bool is_there = bytes <= a->heap.range.mapped_bytes;
+    ashlar_status status = is_there ? ASHLAR_OK : ashlar_may_map_locked(a);
+    if (status == ASHLAR_OK && !is_there) {
+        status = ashlar_heap_reserve(&a->heap, bytes);
+        ashlar_note_mapped_locked(a);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+/* ---- the seal ---- */
+
+void ashlar_allocator_seal(ashlar_allocator *a) {
+    pthread_mutex_lock(&a->lock);
+    a->stats.is_sealed = true;
+    a->calls_at_seal = a->caller.calls;
+    pthread_mutex_unlock(&a->lock);
+}
+
+void ashlar_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy policy, ashlar_warn_fn warn,
+                            void *user) {
+    pthread_mutex_lock(&a->lock);
+    a->seal = policy;
+    a->warn = warn;
+    a->warn_user = user;
+    pthread_mutex_unlock(&a->lock);
+}
+
+ashlar_status ashlar_may_map_locked(ashlar_allocator *a) {
+    return a->stats.is_sealed && a->seal == ASHLAR_SEAL_ERROR
+               ? ashlar_fail(ASHLAR_ENOMEM, "the allocator is sealed, and its policy lets no more "
+                                            "memory be taken; warm up with the largest step")
+               : ASHLAR_OK;
+}
+
+void ashlar_note_mapped_locked(ashlar_allocator *a) {
+    const uint64_t mapped =
+        a->heap.range.mapped_bytes + (a->unmap != NULL ? a->unmap->mapped_bytes : 0);
+    if (mapped > a->stats.reserved_peak_bytes) {
+        a->stats.reserved_peak_bytes = mapped;
+    }
+}
+
+/* ---- callbacks ---- */
+
+static _Thread_local bool is_reclaiming;
+
+void ashlar_set_reclaim(ashlar_allocator *a, ashlar_reclaim_fn reclaim, void *user) {
+    pthread_mutex_lock(&a->lock);
+    a->reclaim = reclaim;
+    a->reclaim_user = user;
+    pthread_mutex_unlock(&a->lock);
+}
+
+bool ashlar_reclaim_locked(ashlar_allocator *a, size_t bytes) {
+    const ashlar_reclaim_fn reclaim = a->reclaim;
+    void *user = a->reclaim_user;
+    /* It may allocate, but what it allocates is not reclaimed for. */
+    if (reclaim == NULL || is_reclaiming) {
+        return false;
+    }
+    pthread_mutex_unlock(&a->lock);
+    is_reclaiming = true;
+    const bool has_helped = reclaim(user, bytes);
+    is_reclaiming = false;
+    pthread_mutex_lock(&a->lock);
+    return has_helped;
+}
+
+/* ---- peers ---- */
+
+/* Asked first: a peer that cannot is otherwise found out by the next mapping, which then fails. */
+static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
+    const int own = a->device->info.ordinal;
+    int can_access = 0;
+    if (ordinal == own || a->heap.range.segments != NULL) {
+        return ASHLAR_OK; /* no peer; and segments say themselves that they have none */
+    }
+    const cu_result result =
+        ASHLAR_CALL(&a->caller, device_can_access_peer, (&can_access, ordinal, own));
+    if (result != CU_SUCCESS && result != CU_INVALID_DEVICE) {
+        return ashlar_driver_error(a->device->driver, "cuDeviceCanAccessPeer", result);
+    }
+    return can_access ? ASHLAR_OK
+                      : ashlar_fail(ASHLAR_ENOTSUP,
+                                    "peer %d: it cannot use memory of device %d; copy between them "
+                                    "instead",
+                                    ordinal, own);
+}
+
+ashlar_status ashlar_allow_peer(ashlar_allocator *a, int ordinal) {
+    pthread_mutex_lock(&a->lock);
+    ashlar_status status = can_be_peer_locked(a, ordinal);
+    if (status == ASHLAR_OK) {
+        status = ashlar_heap_allow_peer(&a->heap, ordinal);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}

@@ -1,0 +1,76 @@
+/*
+ * report.c - what is said when memory is out: who has it, and what would help.
+ */
+#include "allocator/core/allocator_impl.h"
+
+#include <stdio.h>
+
+#include "allocator/base/error.h"
+
+enum { TOP_TAGS = 3, TEXT_BYTES = 160 };
+
+static size_t largest_hole_locked(const ashlar_allocator *a) {
+    size_t largest = ashlar_free_bins_largest(&a->heap.idle);
+    for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
+        const size_t bytes_here = ashlar_free_bins_largest(&order->free);
+        largest = bytes_here > largest ? bytes_here : largest;
+    }
+    return largest;
+}
+
+/* The tag with the most live bytes below `limit`, of equals the first after `last`; -1: none. */
+static int next_tag(const ashlar_stats *stats, int last) {
+    int best = -1;
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        const uint64_t live = stats->tags[tag].live_bytes;
+        const uint64_t bound = last < 0 ? UINT64_MAX : stats->tags[last].live_bytes;
+        const bool is_left = live < bound || (live == bound && tag > last);
+        if (live > 0 && is_left && (best < 0 || live > stats->tags[best].live_bytes)) {
+            best = tag;
+        }
+    }
+    return best;
+}
+
+/* "weights 1024, batch 512": the tags that hold most. */
+static void name_top_tags(const ashlar_stats *stats, char *text) {
+    size_t at = 0;
+    int tag = -1;
+    text[0] = '\0';
+    for (int i = 0; i < TOP_TAGS && (tag = next_tag(stats, tag)) >= 0; i++) {
+        const int wrote = snprintf(text + at, TEXT_BYTES - at, "%s%s %llu", i == 0 ? " (" : ", ",
+                                   ashlar_tag_name((ashlar_tag)tag),
+                                   (unsigned long long)stats->tags[tag].live_bytes);
+        at += wrote > 0 ? (size_t)wrote : 0;
+    }
+    if (at > 0 && at < TEXT_BYTES - 1) {
+        snprintf(text + at, TEXT_BYTES - at, ")");
+    }
+}
+
+ashlar_status ashlar_no_memory_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
+                                      const char *cause) {
+    const ashlar_device_info *info = &a->device->info;
+    const bool is_model =
+        tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;
+    const ashlar_range *range = &a->heap.range;
+    char top[TEXT_BYTES], limit[40] = "";
+    ashlar_stats stats;
+    ashlar_stats_sum_locked(a, &stats);
+    name_top_tags(&stats, top);
+    if (range->limit_bytes < range->memory_bytes) {
+        (void)snprintf(limit, sizeof limit, " (limit %zu)", range->limit_bytes);
+    }
+    return ashlar_fail(
+        ASHLAR_ENOMEM,
+        "out of memory on %s:%d: %zu bytes asked for (%s), %llu live in %llu blocks%s, %llu "
+        "cached, "
+        "%zu reserved of the %s's %zu%s, largest hole %zu; make the %s smaller%s, or free "
+        "blocks (%s)",
+        a->device->driver->name, info->ordinal, bytes, ashlar_tag_name(tag),
+        (unsigned long long)stats.live_bytes, (unsigned long long)stats.live_blocks, top,
+        (unsigned long long)stats.cached_bytes, (size_t)stats.reserved_bytes,
+        range->kind == ASHLAR_RANGE_HOST ? "host" : "device", range->memory_bytes, limit,
+        largest_hole_locked(a), is_model ? "model" : "batch or the sequences",
+        limit[0] != '\0' ? ", raise the limit" : "", cause);
+}

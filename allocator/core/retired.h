@@ -1,0 +1,59 @@
+/*
+ * retired.h - blocks that every stream may use at once, given out and taken back as cudaMalloc()
+ * and cudaFree() do it (internal).
+ *
+ * Such a block is taken for no stream: nothing that is queued anywhere still uses it. It is retired
+ * for all streams: whoever retires it finds out when all work submitted before is over, on whatever
+ * stream, and then releases it. Until then it waits outside the heap, as a shared block without a
+ * use; see shared.h.
+ *
+ * Invariants (ashlar_allocator_check):
+ *   shared_bytes == bytes of `shared`, of `retired` and of the lists that were taken, not released
+ */
+#ifndef ASHLAR_RETIRED_H
+#define ASHLAR_RETIRED_H
+
+#include "allocator/core/allocator_impl.h"
+
+/*
+ * As ashlar_alloc(), for any streams. Not in a guard mode, which would queue work on the block.
+ *
+ * is_at_hand   only what is reserved and free by now: nothing is mapped or waited for
+ *
+ * Errors: as ashlar_alloc(); is_at_hand: ASHLAR_ENOMEM without a report.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_idle(ashlar_allocator *allocator, size_t bytes,
+                                                  bool is_at_hand, void **out);
+/* The same for one stream. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_at_hand(ashlar_allocator *allocator, size_t bytes,
+                                                     ashlar_stream stream, void **out);
+
+/*
+ * Take a live block back, however it was taken. Not in a guard mode.
+ * Threads: any.  Errors: ASHLAR_EPOINTER (as for ashlar_free); nothing changes then.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_retire(ashlar_allocator *allocator, void *ptr);
+
+/* Whether there is a block that was retired and in no list taken since. Threads: any. */
+bool ashlar_has_retired(ashlar_allocator *allocator);
+
+/* All blocks retired so far, as a list for one of the two below; NULL: there are none. */
+ashlar_block *ashlar_retired_take(ashlar_allocator *allocator);
+
+/* All work that was submitted before they were retired is over: they are free. */
+void ashlar_retired_release(ashlar_allocator *allocator, ashlar_block *list);
+
+/* They are still to be taken. */
+void ashlar_retired_put_back(ashlar_allocator *allocator, ashlar_block *list);
+
+/* Whether the allocator is in a guard mode. */
+static inline bool ashlar_allocator_is_guarded(const ashlar_allocator *allocator) {
+    return allocator->fill != NULL || allocator->unmap != NULL;
+}
+
+/* The record that idle blocks are taken for: no stream's, and without free blocks of its own. Lock:
+ * held. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_order_idle_locked(ashlar_allocator *allocator,
+                                                         ashlar_order **out);
+
+#endif /* ASHLAR_RETIRED_H */

@@ -1,0 +1,335 @@
+#include "allocator/device/device_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+enum { ORDINAL_MAX = 1023 };
+
+/* Read the ":N" behind a kind's name; no suffix is device 0. */
+static bool parse_ordinal(const char *suffix, int *ordinal) {
+    if (*suffix == '\0') {
+        *ordinal = 0;
+        return true;
+    }
+    int value = 0;
+    const char *digit = suffix + 1;
+    if (*suffix != ':' || *digit == '\0') {
+        return false;
+    }
+    for (; *digit != '\0'; digit++) {
+        if (*digit < '0' || *digit > '9' || value > ORDINAL_MAX) {
+            return false;
+        }
+        value = 10 * value + (*digit - '0');
+    }
+    *ordinal = value;
+    return true;
+}
+
+static bool parse_kind(const char *name, const char *kind, int *ordinal) {
+    const size_t length = strlen(kind);
+    return strncmp(name, kind, length) == 0 && parse_ordinal(name + length, ordinal);
+}
+
+/* Which driver `name` asks for, opened. `source` says in errors where the name came from. */
+static ashlar_status choose_driver(const char *name, const char *source, ashlar_driver **driver,
+                                   ashlar_device_kind *kind, int *ordinal) {
+    if (parse_kind(name, "cuda", ordinal)) {
+        *kind = ASHLAR_DEVICE_CUDA;
+        return ashlar_driver_open_cuda(driver);
+    }
+    if (parse_kind(name, "soft", ordinal)) {
+        *kind = ASHLAR_DEVICE_SOFT;
+        return ashlar_driver_open_soft(driver);
+    }
+    if (strcmp(name, "auto") == 0) {
+        *ordinal = 0;
+        *kind = ASHLAR_DEVICE_CUDA;
+        const ashlar_status status = ashlar_driver_open_cuda(driver);
+        if (status != ASHLAR_ENODEVICE) {
+            return status; /* a driver that fails is to be seen, not passed over */
+        }
+        *kind = ASHLAR_DEVICE_SOFT;
+        return ashlar_driver_open_soft(driver);
+    }
+    return ashlar_fail(ASHLAR_EINVAL,
+                       "%s: \"%.64s\" is no device; use auto, cuda, cuda:N, soft or soft:N", source,
+                       name);
+}
+
+/* Fill in facts and, unless there is one, take the primary context. */
+static ashlar_status open_ordinal(ashlar_device *device) {
+    ashlar_driver *driver = device->driver;
+    int count = 0;
+    cu_result result = ASHLAR_DRIVER_CALL(driver, device_get_count, (&count));
+    if (result != CU_SUCCESS) {
+        return ashlar_driver_error(driver, "cuDeviceGetCount", result);
+    }
+    if (device->info.ordinal >= count) {
+        return ashlar_fail(ASHLAR_ENODEVICE,
+                           "%s:%d: there %s only %d such device%s, numbered from 0", driver->name,
+                           device->info.ordinal, count == 1 ? "is" : "are", count,
+                           count == 1 ? "" : "s");
+    }
+    cu_device handle = 0;
+    result = ASHLAR_DRIVER_CALL(driver, device_get, (&handle, device->info.ordinal));
+    if (result == CU_SUCCESS) {
+        result = ASHLAR_DRIVER_CALL(driver, device_get_name,
+                                    (device->info.name, ASHLAR_DEVICE_NAME_BYTES, handle));
+    }
+    if (result == CU_SUCCESS) {
+        result = ASHLAR_DRIVER_CALL(driver, device_total_mem, (&device->info.total_bytes, handle));
+    }
+    if (result != CU_SUCCESS) {
+        return ashlar_driver_error(driver, "reading the device's name and size", result);
+    }
+    if (device->context != NULL) {
+        return ASHLAR_OK;
+    }
+    result = ASHLAR_DRIVER_CALL(driver, primary_ctx_retain, (&device->context, handle));
+    device->is_retained = result == CU_SUCCESS;
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar_driver_error(driver, "cuDevicePrimaryCtxRetain", result);
+}
+
+/* `status`: whether driver and ordinal could be chosen. The device is the caller's, or gone. */
+static ashlar_status finish_open(ashlar_device *device, ashlar_status status, ashlar_device **out) {
+    if (status == ASHLAR_OK) {
+        status = open_ordinal(device);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(device);
+        return status;
+    }
+    *out = device;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_device_open(const char *name, ashlar_device **out) {
+    const char *source = "device";
+    if (name == NULL) {
+        source = "ASHLAR_DEVICE";
+        name = getenv("ASHLAR_DEVICE");
+        if (name == NULL || *name == '\0') {
+            name = "auto";
+        }
+    }
+    ashlar_device *device = ashlar_host_calloc(1, sizeof *device);
+    if (device == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a device");
+    }
+    const ashlar_status status =
+        choose_driver(name, source, &device->driver, &device->info.kind, &device->info.ordinal);
+    return finish_open(device, status, out);
+}
+
+ashlar_status ashlar_device_open_within(int ordinal, cu_context context, ashlar_device **out) {
+    ashlar_device *device = ashlar_host_calloc(1, sizeof *device);
+    if (device == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a device");
+    }
+    device->info.kind = ASHLAR_DEVICE_CUDA;
+    device->info.ordinal = ordinal;
+    device->context = context;
+    const ashlar_status status = ashlar_driver_open_cuda(&device->driver);
+    return finish_open(device, status, out);
+}
+
+void ashlar_device_close(ashlar_device *device) {
+    if (device == NULL) {
+        return;
+    }
+    if (device->is_retained) {
+        (void)ASHLAR_DRIVER_CALL(device->driver, primary_ctx_release, (device->info.ordinal));
+    }
+    ashlar_host_free(device);
+}
+
+void ashlar_device_info_read(const ashlar_device *device, ashlar_device_info *info) {
+    *info = device->info;
+}
+
+void ashlar_device_counts_read(const ashlar_device *device, ashlar_driver_counts *counts) {
+    const ashlar_driver *driver = device->driver;
+    *counts = (ashlar_driver_counts){
+        .query = ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY),
+        .memory = ashlar_driver_calls(driver, ASHLAR_DRIVER_MEMORY),
+        .context = ashlar_driver_calls(driver, ASHLAR_DRIVER_CONTEXT),
+        .order = ashlar_driver_calls(driver, ASHLAR_DRIVER_ORDER),
+        .work = ashlar_driver_calls(driver, ASHLAR_DRIVER_WORK),
+        .wait = ashlar_driver_calls(driver, ASHLAR_DRIVER_WAIT),
+    };
+}
+
+ashlar_status ashlar_device_enter(ashlar_device *device) {
+    const cu_result result =
+        ASHLAR_DRIVER_CALL(device->driver, ctx_push_current, (device->context));
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar_driver_error(device->driver, "cuCtxPushCurrent", result);
+}
+
+void ashlar_device_leave(ashlar_device *device) {
+    cu_context popped;
+    (void)ASHLAR_DRIVER_CALL(device->driver, ctx_pop_current, (&popped));
+}
+
+ashlar_status ashlar_stream_create(ashlar_device *device, ashlar_stream *out) {
+    ASHLAR_IN_CONTEXT(device, "cuStreamCreate", stream_create, (out, CU_STREAM_BLOCKING));
+}
+
+static ashlar_status stream_destroy(ashlar_device *device, ashlar_stream stream) {
+    ASHLAR_IN_CONTEXT(device, "cuStreamDestroy", stream_destroy, (stream));
+}
+
+void ashlar_stream_destroy(ashlar_device *device, ashlar_stream stream) {
+    if (stream != NULL) {
+        ashlar_device_forget_stream(device, stream);
+        (void)stream_destroy(device, stream); /* nothing a caller could do about it */
+    }
+}
+
+ashlar_status ashlar_stream_synchronize(ashlar_device *device, ashlar_stream stream) {
+    ASHLAR_IN_CONTEXT(device, "cuStreamSynchronize", stream_synchronize, (stream));
+}
+
+ashlar_status ashlar_device_synchronize(ashlar_device *device) {
+    ASHLAR_IN_CONTEXT(device, "cuCtxSynchronize", ctx_synchronize, ());
+}
+
+/* In the device's primary context, if there is one: to retain it would make it otherwise. */
+static cu_result synchronize_if_active(ashlar_driver *driver, cu_device handle) {
+    unsigned int flags = 0;
+    int is_active = 0;
+    cu_context context = NULL;
+    cu_result result =
+        ASHLAR_DRIVER_CALL(driver, primary_ctx_get_state, (handle, &flags, &is_active));
+    if (result != CU_SUCCESS || !is_active) {
+        return result;
+    }
+    result = ASHLAR_DRIVER_CALL(driver, primary_ctx_retain, (&context, handle));
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ASHLAR_DRIVER_CALL(driver, ctx_push_current, (context));
+    if (result == CU_SUCCESS) {
+        cu_context popped = NULL;
+        result = ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
+        (void)ASHLAR_DRIVER_CALL(driver, ctx_pop_current, (&popped));
+    }
+    (void)ASHLAR_DRIVER_CALL(driver, primary_ctx_release, (handle));
+    return result;
+}
+
+ashlar_status ashlar_device_synchronize_all(ashlar_device *device) {
+    ashlar_driver *driver = device->driver;
+    int count = 0;
+    cu_result result = ASHLAR_DRIVER_CALL(driver, device_get_count, (&count));
+    for (int ordinal = 0; ordinal < count && result == CU_SUCCESS; ordinal++) {
+        cu_device handle = 0;
+        result = ASHLAR_DRIVER_CALL(driver, device_get, (&handle, ordinal));
+        if (result == CU_SUCCESS) {
+            result = synchronize_if_active(driver, handle);
+        }
+    }
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar_driver_error(driver, "waiting for every device", result);
+}
+
+ashlar_status ashlar_event_create(ashlar_device *device, ashlar_event *out) {
+    ASHLAR_IN_CONTEXT(device, "cuEventCreate", event_create, (out, CU_EVENT_NO_TIMING));
+}
+
+static ashlar_status event_destroy(ashlar_device *device, ashlar_event event) {
+    ASHLAR_IN_CONTEXT(device, "cuEventDestroy", event_destroy, (event));
+}
+
+void ashlar_event_destroy(ashlar_device *device, ashlar_event event) {
+    if (event != NULL) {
+        (void)event_destroy(device, event); /* nothing a caller could do about it */
+    }
+}
+
+ashlar_status ashlar_event_record(ashlar_device *device, ashlar_event event, ashlar_stream stream) {
+    ASHLAR_IN_CONTEXT(device, "cuEventRecord", event_record, (event, stream));
+}
+
+ashlar_status ashlar_event_query(ashlar_device *device, ashlar_event event, bool *is_done) {
+    const ashlar_status entered = ashlar_device_enter(device);
+    if (entered != ASHLAR_OK) {
+        return entered;
+    }
+    const cu_result result = ASHLAR_DRIVER_CALL(device->driver, event_query, (event));
+    ashlar_device_leave(device);
+    if (result != CU_SUCCESS && result != CU_NOT_READY) {
+        return ashlar_driver_error(device->driver, "cuEventQuery", result);
+    }
+    *is_done = result == CU_SUCCESS;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_event_synchronize(ashlar_device *device, ashlar_event event) {
+    ASHLAR_IN_CONTEXT(device, "cuEventSynchronize", event_synchronize, (event));
+}
+
+ashlar_status ashlar_stream_wait(ashlar_device *device, ashlar_stream stream, ashlar_event event) {
+    ASHLAR_IN_CONTEXT(device, "cuStreamWaitEvent", stream_wait_event, (stream, event, 0));
+}
+
+typedef struct launch {
+    void (*fn)(void *);
+    max_align_t args[]; /* args_bytes of them */
+} launch;
+
+static void run_launch(void *user_data) {
+    launch *queued = user_data;
+    queued->fn(queued->args);
+    ashlar_host_free(queued);
+}
+
+static ashlar_status queue_launch(ashlar_device *device, ashlar_stream stream, launch *queued) {
+    ASHLAR_IN_CONTEXT(device, "cuLaunchHostFunc", launch_host_func, (stream, run_launch, queued));
+}
+
+ashlar_status ashlar_launch(ashlar_device *device, ashlar_stream stream, void (*fn)(void *),
+                            const void *args, size_t args_bytes) {
+    size_t bytes;
+    launch *queued = NULL;
+    if (ashlar_add(sizeof *queued, args_bytes, &bytes)) {
+        queued = ashlar_host_calloc(1, bytes);
+    }
+    if (queued == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a launch of %zu bytes of arguments",
+                           args_bytes);
+    }
+    queued->fn = fn;
+    if (args_bytes > 0) {
+        memcpy(queued->args, args, args_bytes);
+    }
+    const ashlar_status status = queue_launch(device, stream, queued);
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(queued);
+    }
+    return status;
+}
+
+ashlar_status ashlar_device_host_alloc(ashlar_device *device, size_t bytes, void **out) {
+    if (bytes == 0) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "bytes: 0 bytes of page-locked memory; ask for at least 1");
+    }
+    ASHLAR_IN_CONTEXT(device, "cuMemHostAlloc", mem_host_alloc, (out, bytes, 0));
+}
+
+static ashlar_status host_free(ashlar_device *device, void *ptr) {
+    ASHLAR_IN_CONTEXT(device, "cuMemFreeHost", mem_free_host, (ptr));
+}
+
+void ashlar_device_host_free(ashlar_device *device, void *ptr) {
+    if (ptr != NULL) {
+        (void)host_free(device, ptr);
+    }
+}

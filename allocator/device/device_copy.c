@@ -1,0 +1,151 @@
+/* device_copy.c - copies and fills that a device queues. */
+#include "allocator/device/device_impl.h"
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+ashlar_status ashlar_copy_to_device(ashlar_device *device, void *dst, const void *src, size_t bytes,
+                                    ashlar_stream stream) {
+    if (bytes == 0) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_IN_CONTEXT(device, "cuMemcpyHtoDAsync", memcpy_htod_async,
+                      (ashlar_ptr_in(dst), src, bytes, stream));
+}
+
+ashlar_status ashlar_copy_to_host(ashlar_device *device, void *dst, const void *src, size_t bytes,
+                                  ashlar_stream stream) {
+    if (bytes == 0) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_IN_CONTEXT(device, "cuMemcpyDtoHAsync", memcpy_dtoh_async,
+                      (dst, ashlar_ptr_in(src), bytes, stream));
+}
+
+ashlar_status ashlar_fill(ashlar_device *device, void *dst, unsigned char value, size_t bytes,
+                          ashlar_stream stream) {
+    if (bytes == 0) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_IN_CONTEXT(device, "cuMemsetD8Async", memset_d8_async,
+                      (ashlar_ptr_in(dst), value, bytes, stream));
+}
+
+ashlar_status ashlar_copy(ashlar_device *device, void *dst, const void *src, size_t bytes,
+                          ashlar_stream stream) {
+    if (bytes == 0) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_IN_CONTEXT(device, "cuMemcpyDtoDAsync", memcpy_dtod_async,
+                      (ashlar_ptr_in(dst), ashlar_ptr_in(src), bytes, stream));
+}
+
+ashlar_status ashlar_copy_peer(ashlar_device *dst_device, void *dst, ashlar_device *src_device,
+                               const void *src, size_t bytes, ashlar_stream stream) {
+    if (dst_device->driver != src_device->driver) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "src_device: a %s device cannot copy from a %s device; copy by "
+                           "ashlar_copy_to_host() and ashlar_copy_to_device()",
+                           dst_device->driver->name, src_device->driver->name);
+    }
+    if (bytes == 0) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_IN_CONTEXT(dst_device, "cuMemcpyPeerAsync", memcpy_peer_async,
+                      (ashlar_ptr_in(dst), dst_device->context, ashlar_ptr_in(src),
+                       src_device->context, bytes, stream));
+}
+
+/* ---- batches; the functions below run inside the device's context ---- */
+
+static size_t count_copies(const ashlar_copy_span *spans, size_t count) {
+    size_t copies = 0;
+    for (size_t i = 0; i < count; i++) {
+        copies += spans[i].bytes > 0;
+    }
+    return copies;
+}
+
+static ashlar_status copy_each(ashlar_driver *driver, const ashlar_copy_span *spans, size_t count,
+                               ashlar_stream stream) {
+    cu_result result = CU_SUCCESS;
+    for (size_t i = 0; i < count && result == CU_SUCCESS; i++) {
+        if (spans[i].bytes > 0) {
+            result = ASHLAR_DRIVER_CALL(
+                driver, memcpy_dtod_async,
+                (ashlar_ptr_in(spans[i].dst), ashlar_ptr_in(spans[i].src), spans[i].bytes, stream));
+        }
+    }
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar_driver_error(driver, "cuMemcpyDtoDAsync", result);
+}
+
+/* Not on the legacy stream, and in a capture only from CUDA 13.1 on. */
+static ashlar_status allows_batch(ashlar_driver *driver, ashlar_stream stream, bool *out) {
+    if (stream == NULL || (uintptr_t)stream == CU_STREAM_LEGACY) {
+        *out = false;
+        return ASHLAR_OK;
+    }
+    unsigned int capture = CU_CAPTURE_NONE;
+    const cu_result result = ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (stream, &capture));
+    if (result != CU_SUCCESS) {
+        return ashlar_driver_error(driver, "cuStreamIsCapturing", result);
+    }
+    *out = capture == CU_CAPTURE_NONE;
+    return ASHLAR_OK;
+}
+
+/* CU_NOT_SUPPORTED: nothing was queued, by a driver that has no such call. */
+static cu_result queue_batch(ashlar_driver *driver, const ashlar_copy_span *spans, size_t count,
+                             cu_ptr *dsts, size_t copies, ashlar_stream stream) {
+    cu_ptr *srcs = dsts + copies;
+    size_t *sizes = (size_t *)(srcs + copies);
+    for (size_t i = 0, at = 0; i < count; i++) {
+        if (spans[i].bytes > 0) {
+            dsts[at] = ashlar_ptr_in(spans[i].dst);
+            srcs[at] = ashlar_ptr_in(spans[i].src);
+            sizes[at++] = spans[i].bytes;
+        }
+    }
+    cu_copy_attributes attributes = {.order = CU_COPY_STREAM_ORDER};
+    size_t start = 0, failed = 0;
+    return ASHLAR_DRIVER_CALL(driver, memcpy_batch_async,
+                              (dsts, srcs, sizes, copies, &attributes, &start, 1, &failed, stream));
+}
+
+static ashlar_status copy_together(ashlar_driver *driver, const ashlar_copy_span *spans,
+                                   size_t count, size_t copies, ashlar_stream stream) {
+    cu_ptr *lists = ashlar_host_calloc(copies, 2 * sizeof(cu_ptr) + sizeof(size_t));
+    if (lists == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a batch of %zu copies", copies);
+    }
+    const cu_result result = queue_batch(driver, spans, count, lists, copies, stream);
+    ashlar_host_free(lists);
+    if (result == CU_NOT_SUPPORTED) {
+        return copy_each(driver, spans, count, stream);
+    }
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar_driver_error(driver, "cuMemcpyBatchAsync", result);
+}
+
+ashlar_status ashlar_copy_batch(ashlar_device *device, const ashlar_copy_span *spans, size_t count,
+                                ashlar_stream stream) {
+    const size_t copies = count_copies(spans, count);
+    if (copies == 0) {
+        return ASHLAR_OK;
+    }
+    ashlar_status status = ashlar_device_enter(device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    bool is_batch = false;
+    if (copies > 1) {
+        status = allows_batch(device->driver, stream, &is_batch);
+    }
+    if (status == ASHLAR_OK) {
+        status = is_batch ? copy_together(device->driver, spans, count, copies, stream)
+                          : copy_each(device->driver, spans, count, stream);
+    }
+    ashlar_device_leave(device);
+    return status;
+}

@@ -1,0 +1,71 @@
+#include "allocator/driver/driver.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+
+bool ashlar_driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
+    atomic_fetch_add_explicit(&driver->calls[fn], 1, memory_order_relaxed);
+    if (driver->delay != NULL) {
+        driver->delay(fn);
+    }
+    if (atomic_load_explicit(&driver->fail_countdown, memory_order_relaxed) == 0) {
+        return true;
+    }
+    const int fail_fn = atomic_load(&driver->fail_fn);
+    if (fail_fn >= 0 && fail_fn != (int)fn) {
+        return true;
+    }
+    uint64_t left = atomic_load(&driver->fail_countdown);
+    while (left != 0 && !atomic_compare_exchange_weak(&driver->fail_countdown, &left, left - 1)) {
+    }
+    return left != 1;
+}
+
+void ashlar_driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result) {
+    atomic_store(&driver->fail_fn, fn);
+    atomic_store(&driver->fail_result, result);
+    atomic_store(&driver->fail_countdown, n);
+}
+
+uint64_t ashlar_driver_calls(const ashlar_driver *driver, ashlar_driver_kind kind) {
+    uint64_t sum = 0;
+    for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
+        if (ashlar_driver_fn_kind((ashlar_driver_fn)fn) == kind) {
+            sum += atomic_load_explicit(&driver->calls[fn], memory_order_relaxed);
+        }
+    }
+    return sum;
+}
+
+const char *ashlar_driver_fn_name(ashlar_driver_fn fn) {
+    static const char *const names[ASHLAR_DRIVER_FN_COUNT] = {
+#define X(field, symbol, version, kind, params) [ASHLAR_DRIVER_FN_##field] = #symbol,
+        ASHLAR_DRIVER_MAP(X)
+#undef X
+    };
+    ASHLAR_ASSERT(fn < ASHLAR_DRIVER_FN_COUNT);
+    return names[fn];
+}
+
+ashlar_driver_kind ashlar_driver_fn_kind(ashlar_driver_fn fn) {
+    static const ashlar_driver_kind kinds[ASHLAR_DRIVER_FN_COUNT] = {
+#define X(field, symbol, version, kind, params) [ASHLAR_DRIVER_FN_##field] = ASHLAR_DRIVER_##kind,
+        ASHLAR_DRIVER_MAP(X)
+#undef X
+    };
+    ASHLAR_ASSERT(fn < ASHLAR_DRIVER_FN_COUNT);
+    return kinds[fn];
+}
+
+ashlar_status ashlar_driver_error(ashlar_driver *driver, const char *what, cu_result result) {
+    const char *name = NULL, *text = NULL;
+    /* Straight through the table: explaining a failure is no call worth counting or failing. */
+    if (driver->table.get_error_name(result, &name) != CU_SUCCESS || name == NULL) {
+        name = "unknown error";
+    }
+    if (driver->table.get_error_string(result, &text) != CU_SUCCESS || text == NULL) {
+        text = "no description";
+    }
+    return ashlar_fail(result == CU_OUT_OF_MEMORY ? ASHLAR_ENOMEM : ASHLAR_EDRIVER,
+                       "%s on the %s device: %s (%u): %s", what, driver->name, name, result, text);
+}

@@ -1,0 +1,219 @@
+/*
+ * driver.h - every call that ashlar makes to a device, as one table (internal).
+ *
+ * The table has the CUDA driver API's own signatures and result codes. Two things fill it:
+ * driver_cuda.c (libcuda.so.1, found at run time) and driver_soft.c (the software device).
+ * Nothing above this file knows which one it has, except the compute back ends.
+ *
+ * All calls go through ASHLAR_DRIVER_CALL, which counts them and is the place where tests make
+ * the n-th call of a function fail.
+ */
+#ifndef ASHLAR_DRIVER_H
+#define ASHLAR_DRIVER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/status.h>
+
+#include "allocator/driver/cuda_abi.h"
+
+/*
+ * What a call is for, so that reports can tell memory management from the step's own work:
+ *   QUERY    reads a fact                    MEMORY  takes, maps or returns memory
+ *   CONTEXT  sets a thread or context up     ORDER   streams, events and graphs
+ *   WORK     copies, fills, launches         WAIT    the host waits for the device
+ */
+typedef enum ashlar_driver_kind {
+    ASHLAR_DRIVER_QUERY,
+    ASHLAR_DRIVER_MEMORY,
+    ASHLAR_DRIVER_CONTEXT,
+    ASHLAR_DRIVER_ORDER,
+    ASHLAR_DRIVER_WORK,
+    ASHLAR_DRIVER_WAIT,
+    ASHLAR_DRIVER_KIND_COUNT
+} ashlar_driver_kind;
+
+/*
+ * field, CUDA's name, the CUDA version that introduced this signature, kind, parameters.
+ * Name and version are what cuGetProcAddress is asked for. A driver must have them all but two:
+ * before CUDA 12 there is no cuStreamGetId and before CUDA 12.8 no cuMemcpyBatchAsync, and the
+ * table's answer CU_NOT_SUPPORTED. So do those of the software device that concern kernels.
+ *
+ * A driver keeps old signatures: cuMemcpyBatchAsync of CUDA 13 has no failed_index, but who asks
+ * for 12.8's gets that from either.
+ */
+#define ASHLAR_DRIVER_MAP(X)                                                                      \
+    X(init, cuInit, 2000, QUERY, (unsigned int flags))                                            \
+    X(driver_get_version, cuDriverGetVersion, 2020, QUERY, (int *version))                        \
+    X(get_error_name, cuGetErrorName, 6000, QUERY, (cu_result error, const char **name))          \
+    X(get_error_string, cuGetErrorString, 6000, QUERY, (cu_result error, const char **text))      \
+    X(device_get_count, cuDeviceGetCount, 2000, QUERY, (int *count))                              \
+    X(device_get, cuDeviceGet, 2000, QUERY, (cu_device * device, int ordinal))                    \
+    X(device_get_name, cuDeviceGetName, 2000, QUERY, (char *name, int bytes, cu_device device))   \
+    X(device_total_mem, cuDeviceTotalMem, 3020, QUERY, (size_t *bytes, cu_device device))         \
+    X(device_get_attribute, cuDeviceGetAttribute, 2000, QUERY,                                    \
+      (int *value, unsigned int attribute, cu_device device))                                     \
+    X(mem_get_info, cuMemGetInfo, 3020, QUERY, (size_t *free_bytes, size_t *total_bytes))         \
+    X(primary_ctx_retain, cuDevicePrimaryCtxRetain, 7000, CONTEXT,                                 \
+      (cu_context * context, cu_device device))                                                   \
+    X(primary_ctx_release, cuDevicePrimaryCtxRelease, 11000, CONTEXT, (cu_device device))          \
+    X(primary_ctx_get_state, cuDevicePrimaryCtxGetState, 7000, QUERY,                             \
+      (cu_device device, unsigned int *flags, int *is_active))                                    \
+    X(ctx_push_current, cuCtxPushCurrent, 4000, CONTEXT, (cu_context context))                     \
+    X(ctx_pop_current, cuCtxPopCurrent, 4000, CONTEXT, (cu_context * context))                     \
+    X(ctx_synchronize, cuCtxSynchronize, 2000, WAIT, (void))                                      \
+    X(mem_get_allocation_granularity, cuMemGetAllocationGranularity, 10020, QUERY,                \
+      (size_t *bytes, const cu_mem_prop *prop, unsigned int option))                              \
+    X(mem_address_reserve, cuMemAddressReserve, 10020, MEMORY,                                    \
+      (cu_ptr * ptr, size_t bytes, size_t align, cu_ptr hint, unsigned long long flags))          \
+    X(mem_address_free, cuMemAddressFree, 10020, MEMORY, (cu_ptr ptr, size_t bytes))              \
+    X(mem_create, cuMemCreate, 10020, MEMORY,                                                     \
+      (cu_mem_handle * handle, size_t bytes, const cu_mem_prop *prop, unsigned long long flags))  \
+    X(mem_release, cuMemRelease, 10020, MEMORY, (cu_mem_handle handle))                           \
+    X(mem_map, cuMemMap, 10020, MEMORY,                                                           \
+      (cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle, unsigned long long flags))  \
+    X(mem_unmap, cuMemUnmap, 10020, MEMORY, (cu_ptr ptr, size_t bytes))                           \
+    X(mem_set_access, cuMemSetAccess, 10020, MEMORY,                                              \
+      (cu_ptr ptr, size_t bytes, const cu_mem_access *access, size_t count))                      \
+    X(mem_alloc, cuMemAlloc, 3020, MEMORY, (cu_ptr * ptr, size_t bytes))                          \
+    X(mem_free, cuMemFree, 3020, MEMORY, (cu_ptr ptr))                                            \
+    X(mem_host_alloc, cuMemHostAlloc, 2020, MEMORY,                                               \
+      (void **ptr, size_t bytes, unsigned int flags))                                             \
+    X(mem_free_host, cuMemFreeHost, 2000, MEMORY, (void *ptr))                                    \
+    X(memcpy_htod_async, cuMemcpyHtoDAsync, 3020, WORK,                                           \
+      (cu_ptr dst, const void *src, size_t bytes, cu_stream stream))                              \
+    X(memcpy_dtoh_async, cuMemcpyDtoHAsync, 3020, WORK,                                           \
+      (void *dst, cu_ptr src, size_t bytes, cu_stream stream))                                    \
+    X(memcpy_dtod_async, cuMemcpyDtoDAsync, 3020, WORK,                                           \
+      (cu_ptr dst, cu_ptr src, size_t bytes, cu_stream stream))                                   \
+    X(memset_d8_async, cuMemsetD8Async, 3020, WORK,                                               \
+      (cu_ptr dst, unsigned char value, size_t bytes, cu_stream stream))                          \
+    X(memcpy_peer_async, cuMemcpyPeerAsync, 4000, WORK,                                           \
+      (cu_ptr dst, cu_context dst_context, cu_ptr src, cu_context src_context, size_t bytes,      \
+       cu_stream stream))                                                                         \
+    X(memcpy_batch_async, cuMemcpyBatchAsync, 12080, WORK,                                        \
+      (cu_ptr * dsts, cu_ptr * srcs, size_t * sizes, size_t count,                                \
+       cu_copy_attributes * attributes, size_t * attribute_starts, size_t attribute_count,        \
+       size_t * failed_index, cu_stream stream))                                                  \
+    X(device_can_access_peer, cuDeviceCanAccessPeer, 4000, QUERY,                                 \
+      (int *can_access, cu_device device, cu_device peer))                                        \
+    X(ctx_enable_peer_access, cuCtxEnablePeerAccess, 4000, CONTEXT,                               \
+      (cu_context peer, unsigned int flags))                                                      \
+    X(launch_host_func, cuLaunchHostFunc, 10000, WORK,                                            \
+      (cu_stream stream, cu_host_fn fn, void *user_data))                                         \
+    X(stream_create, cuStreamCreate, 2000, ORDER, (cu_stream * stream, unsigned int flags))       \
+    X(stream_destroy, cuStreamDestroy, 4000, ORDER, (cu_stream stream))                           \
+    X(stream_get_id, cuStreamGetId, 12000, QUERY, (cu_stream stream, unsigned long long *id))     \
+    X(stream_wait_event, cuStreamWaitEvent, 3020, ORDER,                                          \
+      (cu_stream stream, cu_event event, unsigned int flags))                                     \
+    X(stream_synchronize, cuStreamSynchronize, 2000, WAIT, (cu_stream stream))                    \
+    X(event_create, cuEventCreate, 2000, ORDER, (cu_event * event, unsigned int flags))           \
+    X(event_destroy, cuEventDestroy, 4000, ORDER, (cu_event event))                               \
+    X(event_record, cuEventRecord, 2000, ORDER, (cu_event event, cu_stream stream))               \
+    X(event_query, cuEventQuery, 2000, ORDER, (cu_event event))                                   \
+    X(event_synchronize, cuEventSynchronize, 2000, WAIT, (cu_event event))                        \
+    X(stream_begin_capture, cuStreamBeginCapture, 10010, ORDER,                                   \
+      (cu_stream stream, unsigned int mode))                                                      \
+    X(stream_end_capture, cuStreamEndCapture, 10000, ORDER, (cu_stream stream, cu_graph * graph)) \
+    X(stream_is_capturing, cuStreamIsCapturing, 10000, QUERY,                                     \
+      (cu_stream stream, unsigned int *status))                                                   \
+    X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, 10010, CONTEXT,            \
+      (unsigned int *mode))                                                                       \
+    X(graph_instantiate, cuGraphInstantiateWithFlags, 11040, ORDER,                               \
+      (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                           \
+    X(graph_launch, cuGraphLaunch, 10000, WORK, (cu_graph_exec exec, cu_stream stream))           \
+    X(graph_exec_destroy, cuGraphExecDestroy, 10000, ORDER, (cu_graph_exec exec))                 \
+    X(graph_destroy, cuGraphDestroy, 10000, ORDER, (cu_graph graph))                              \
+    X(module_load_data, cuModuleLoadData, 2000, CONTEXT,                                          \
+      (cu_module * module, const void *image))                                                    \
+    X(module_unload, cuModuleUnload, 2000, CONTEXT, (cu_module module))                           \
+    X(module_get_function, cuModuleGetFunction, 2000, CONTEXT,                                    \
+      (cu_function * function, cu_module module, const char *name))                               \
+    X(launch_kernel, cuLaunchKernel, 4000, WORK,                                                  \
+      (cu_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,       \
+       unsigned int block_x, unsigned int block_y, unsigned int block_z,                          \
+       unsigned int shared_bytes, cu_stream stream, void **params, void **extra))
+
+typedef struct ashlar_driver_table {
+#define X(field, symbol, version, kind, params) cu_result(*field) params;
+    ASHLAR_DRIVER_MAP(X)
+#undef X
+} ashlar_driver_table;
+
+typedef enum ashlar_driver_fn {
+#define X(field, symbol, version, kind, params) ASHLAR_DRIVER_FN_##field,
+    ASHLAR_DRIVER_MAP(X)
+#undef X
+    ASHLAR_DRIVER_FN_COUNT
+} ashlar_driver_fn;
+
+typedef struct ashlar_driver {
+    ashlar_driver_table table;                           /* const once opened */
+    const char *name;                                    /* "cuda" or "soft" */
+    void (*delay)(ashlar_driver_fn fn);                  /* before each call; NULL: none */
+    _Atomic uint64_t calls[ASHLAR_DRIVER_FN_COUNT];      /* made so far, by function */
+    _Atomic uint64_t capture_count;                      /* pools begun, and not ended yet */
+    _Atomic uint64_t fail_countdown;                     /* 0: no failure is armed */
+    _Atomic int fail_fn;                                 /* the function that is to fail, -1 any */
+    _Atomic cu_result fail_result;                       /* what it then returns */
+} ashlar_driver;
+
+/*
+ * The process's one driver of each sort, opened at the first call.
+ *
+ * Errors: ASHLAR_ENODEVICE (no library, no device), ASHLAR_EINVAL (a bad ASHLAR_SOFT),
+ *         ASHLAR_EDRIVER; the detail says which. A failed open is tried again by the next call.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_driver_open_cuda(ashlar_driver **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar_driver_open_soft(ashlar_driver **out);
+
+/*
+ * Count one call of `fn`. True: go on and make it. False: a test has armed a failure for it,
+ * which the caller takes from fail_result instead.
+ */
+bool ashlar_driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
+
+/* ASHLAR_DRIVER_CALL(driver, mem_free, (ptr)): a cu_result, counted. Arguments in parentheses. */
+#define ASHLAR_DRIVER_CALL(driver, field, args)                      \
+    (ashlar_driver_admit((driver), ASHLAR_DRIVER_FN_##field)         \
+         ? (driver)->table.field args                                \
+         : atomic_load(&(driver)->fail_result))
+
+/*
+ * While a stream is captured for a pool, let the calling thread make calls that a capture forbids,
+ * whoever captures; `mode` is for giving back the thread's own way. Without a capture: no call.
+ */
+static inline cu_result ashlar_driver_relax(ashlar_driver *driver, unsigned int *mode) {
+    *mode = CU_CAPTURE_RELAXED;
+    return atomic_load_explicit(&driver->capture_count, memory_order_relaxed) == 0
+               ? CU_SUCCESS
+               : ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (mode));
+}
+
+static inline void ashlar_driver_unrelax(ashlar_driver *driver, unsigned int mode) {
+    if (mode != CU_CAPTURE_RELAXED) {
+        (void)ASHLAR_DRIVER_CALL(driver, thread_exchange_capture_mode, (&mode));
+    }
+}
+
+/* Tests: the n-th call (from 1) of `fn` from now on returns `result`, once; n = 0 disarms. */
+void ashlar_driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result);
+
+/* Calls of one kind so far. */
+uint64_t ashlar_driver_calls(const ashlar_driver *driver, ashlar_driver_kind kind);
+
+/* The name of a function of the table, as CUDA spells it, and its kind. */
+const char *ashlar_driver_fn_name(ashlar_driver_fn fn);
+ashlar_driver_kind ashlar_driver_fn_kind(ashlar_driver_fn fn);
+
+/*
+ * Turn a driver's refusal into a status with a detail line:
+ *     return ashlar_driver_error(driver, "cuMemCreate", result);
+ * ASHLAR_ENOMEM for CU_OUT_OF_MEMORY, else ASHLAR_EDRIVER. `result` is not CU_SUCCESS.
+ */
+ashlar_status ashlar_driver_error(ashlar_driver *driver, const char *what, cu_result result);
+
+#endif /* ASHLAR_DRIVER_H */

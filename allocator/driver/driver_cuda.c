@@ -1,0 +1,157 @@
+/* driver_cuda.c - the driver table of NVIDIA's driver, found at run time. */
+#include "allocator/driver/driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "allocator/base/error.h"
+
+/* cuGetProcAddress as CUDA 12 and newer, and as CUDA 11.3 and newer spell it. */
+typedef cu_result (*get_proc_v2_fn)(const char *symbol, void **address, int version,
+                                    unsigned long long flags, unsigned int *found);
+typedef cu_result (*get_proc_v1_fn)(const char *symbol, void **address, int version,
+                                    unsigned long long flags);
+
+/* CU_GET_PROC_ADDRESS_LEGACY_STREAM: NULL means the legacy default stream, as for the table. */
+enum { LEGACY_STREAM_FUNCTIONS = 1 };
+
+typedef struct proc_lookup {
+    get_proc_v2_fn v2;
+    get_proc_v1_fn v1; /* used where v2 is NULL */
+} proc_lookup;
+
+_Static_assert(sizeof(void *) == sizeof(get_proc_v2_fn), "POSIX: dlsym finds functions too");
+
+static const char stub_detail[] =
+    "libcuda.so.1 is the CUDA toolkit's stub for linking, not a driver: take the toolkit's stubs "
+    "folder out of LD_LIBRARY_PATH";
+
+/* ISO C has no cast from an object pointer to a function pointer. */
+static void store_function(void *function, const void *address) {
+    memcpy(function, &address, sizeof address);
+}
+
+static ashlar_status too_old(const char *symbol, int version) {
+    return ashlar_fail(ASHLAR_ENODEVICE,
+                       "libcuda.so.1 is too old: it lacks %s of CUDA %d.%d; install a newer NVIDIA "
+                       "driver",
+                       symbol, version / 1000, version % 1000 / 10);
+}
+
+static ashlar_status open_library(proc_lookup *out) {
+    /* Never closed, not even after a failure: a driver that has run keeps threads and handlers. */
+    static void *library;
+    if (library == NULL) {
+        library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    }
+    if (library == NULL) {
+        return ashlar_fail(ASHLAR_ENODEVICE,
+                           "libcuda.so.1 was not found: install NVIDIA's driver, or use the "
+                           "software device with ASHLAR_DEVICE=soft (%s)",
+                           dlerror());
+    }
+    store_function(&out->v2, dlsym(library, "cuGetProcAddress_v2"));
+    store_function(&out->v1, dlsym(library, "cuGetProcAddress"));
+    return out->v2 == NULL && out->v1 == NULL ? too_old("cuGetProcAddress", 11030) : ASHLAR_OK;
+}
+
+/* These stand in for the functions that a driver may lack: they refuse, and change nothing. */
+static cu_result no_stream_id(cu_stream stream, unsigned long long *id) {
+    (void)stream;
+    (void)id;
+    return CU_NOT_SUPPORTED;
+}
+
+static cu_result no_memcpy_batch(cu_ptr *dsts, cu_ptr *srcs, size_t *sizes, size_t count,
+                                 cu_copy_attributes *attributes, size_t *attribute_starts,
+                                 size_t attribute_count, size_t *failed_index, cu_stream stream) {
+    (void)dsts;
+    (void)srcs;
+    (void)sizes;
+    (void)count;
+    (void)attributes;
+    (void)attribute_starts;
+    (void)attribute_count;
+    (void)failed_index;
+    (void)stream;
+    return CU_NOT_SUPPORTED;
+}
+
+/* Where the driver lacks the function, a stand-in stays where it is. */
+static ashlar_status find_function(const proc_lookup *lookup, const char *symbol, int version,
+                                   bool has_stand_in, void *function) {
+    void *address = NULL;
+    unsigned int found = 0;
+    const cu_result result =
+        lookup->v2 != NULL ? lookup->v2(symbol, &address, version, LEGACY_STREAM_FUNCTIONS, &found)
+                           : lookup->v1(symbol, &address, version, LEGACY_STREAM_FUNCTIONS);
+    if (result == CU_STUB_LIBRARY) {
+        return ashlar_fail(ASHLAR_ENODEVICE, "%s", stub_detail);
+    }
+    if (result != CU_SUCCESS || address == NULL) {
+        return has_stand_in ? ASHLAR_OK : too_old(symbol, version);
+    }
+    store_function(function, address);
+    return ASHLAR_OK;
+}
+
+static ashlar_status fill_table(ashlar_driver_table *table) {
+    proc_lookup lookup = {0};
+    ashlar_status status = open_library(&lookup);
+    *table = (ashlar_driver_table){
+        .stream_get_id = no_stream_id,
+        .memcpy_batch_async = no_memcpy_batch,
+    };
+#define X(field, symbol, version, kind, params)                                                 \
+    if (status == ASHLAR_OK) {                                                                  \
+        status = find_function(&lookup, #symbol, version, table->field != NULL, &table->field); \
+    }
+    ASHLAR_DRIVER_MAP(X)
+#undef X
+    return status;
+}
+
+static ashlar_status start(ashlar_driver *driver) {
+    cu_result result = driver->table.init(0);
+    int device_count = 0;
+    if (result == CU_STUB_LIBRARY) {
+        return ashlar_fail(ASHLAR_ENODEVICE, "%s", stub_detail);
+    }
+    if (result != CU_SUCCESS && result != CU_NO_DEVICE) {
+        return ashlar_driver_error(driver, "cuInit", result);
+    }
+    if (result == CU_SUCCESS) {
+        result = driver->table.device_get_count(&device_count);
+    }
+    if (result != CU_SUCCESS && result != CU_NO_DEVICE) {
+        return ashlar_driver_error(driver, "cuDeviceGetCount", result);
+    }
+    if (device_count == 0) {
+        return ashlar_fail(ASHLAR_ENODEVICE,
+                           "NVIDIA's driver is installed but sees no device: look at "
+                           "CUDA_VISIBLE_DEVICES, or use the software device with "
+                           "ASHLAR_DEVICE=soft");
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_driver_open_cuda(ashlar_driver **out) {
+    static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool is_open;
+    static ashlar_driver driver = {.name = "cuda"};
+    ashlar_status status = ASHLAR_OK;
+    pthread_mutex_lock(&open_lock);
+    if (!is_open) {
+        status = fill_table(&driver.table);
+        if (status == ASHLAR_OK) {
+            status = start(&driver);
+        }
+        is_open = status == ASHLAR_OK;
+    }
+    pthread_mutex_unlock(&open_lock);
+    if (status == ASHLAR_OK) {
+        *out = &driver;
+    }
+    return status;
+}

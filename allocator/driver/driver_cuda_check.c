@@ -1,0 +1,119 @@
+/*
+ * driver_cuda_check.c - proof, at compile time, that cuda_abi.h and driver.h agree with CUDA.
+ *
+ * Built only where CUDA's headers are; contains no code.
+ */
+#include "allocator/driver/driver.h"
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#define SAME_SIZE(ours, theirs)                                                          \
+    _Static_assert(sizeof(ours) == sizeof(theirs) && _Alignof(ours) == _Alignof(theirs), \
+                   #ours " and " #theirs)
+#define SAME_TYPE(ours, theirs) \
+    _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours " and " #theirs)
+#define SAME_FIELD(ours, our_field, theirs, their_field)                                     \
+    _Static_assert(offsetof(ours, our_field) == offsetof(theirs, their_field) &&             \
+                       sizeof(((ours *)0)->our_field) == sizeof(((theirs *)0)->their_field), \
+                   #ours "." #our_field)
+#define SAME_VALUE(ours, theirs) \
+    _Static_assert((long long)(ours) == (long long)(theirs), #ours " and " #theirs)
+
+/* Types. */
+SAME_TYPE(cu_result, CUresult);
+SAME_TYPE(cu_device, CUdevice);
+SAME_TYPE(cu_ptr, CUdeviceptr);
+SAME_TYPE(cu_mem_handle, CUmemGenericAllocationHandle);
+SAME_TYPE(cu_context, CUcontext);
+SAME_TYPE(cu_stream, CUstream);
+SAME_TYPE(cu_event, CUevent);
+SAME_TYPE(cu_graph, CUgraph);
+SAME_TYPE(cu_graph_exec, CUgraphExec);
+SAME_TYPE(cu_host_fn, CUhostFn);
+SAME_TYPE(cu_module, CUmodule);
+SAME_TYPE(cu_function, CUfunction);
+SAME_SIZE(cu_mem_location, CUmemLocation);
+SAME_SIZE(cu_mem_prop, CUmemAllocationProp);
+SAME_SIZE(cu_mem_access, CUmemAccessDesc);
+
+SAME_FIELD(cu_mem_location, type, CUmemLocation, type);
+SAME_FIELD(cu_mem_location, id, CUmemLocation, id);
+SAME_FIELD(cu_mem_prop, type, CUmemAllocationProp, type);
+SAME_FIELD(cu_mem_prop, handle_types, CUmemAllocationProp, requestedHandleTypes);
+SAME_FIELD(cu_mem_prop, location, CUmemAllocationProp, location);
+SAME_FIELD(cu_mem_prop, win32_metadata, CUmemAllocationProp, win32HandleMetaData);
+SAME_FIELD(cu_mem_prop, flags, CUmemAllocationProp, allocFlags);
+SAME_FIELD(cu_mem_prop, flags.compression, CUmemAllocationProp, allocFlags.compressionType);
+SAME_FIELD(cu_mem_prop, flags.rdma_capable, CUmemAllocationProp, allocFlags.gpuDirectRDMACapable);
+SAME_FIELD(cu_mem_prop, flags.usage, CUmemAllocationProp, allocFlags.usage);
+SAME_FIELD(cu_mem_prop, flags.reserved, CUmemAllocationProp, allocFlags.reserved);
+SAME_FIELD(cu_mem_access, location, CUmemAccessDesc, location);
+SAME_FIELD(cu_mem_access, flags, CUmemAccessDesc, flags);
+
+/* What came with CUDA 12.8: headers from before it can say nothing about it. */
+#if CUDA_VERSION >= 12080
+SAME_SIZE(cu_copy_attributes, CUmemcpyAttributes_v1);
+SAME_FIELD(cu_copy_attributes, order, CUmemcpyAttributes_v1, srcAccessOrder);
+SAME_FIELD(cu_copy_attributes, src_hint, CUmemcpyAttributes_v1, srcLocHint);
+SAME_FIELD(cu_copy_attributes, dst_hint, CUmemcpyAttributes_v1, dstLocHint);
+SAME_FIELD(cu_copy_attributes, flags, CUmemcpyAttributes_v1, flags);
+SAME_VALUE(CU_COPY_STREAM_ORDER, CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
+#define cu_copy_attributes CUmemcpyAttributes_v1
+#else
+typedef cu_result (*PFN_cuMemcpyBatchAsync_v12080)(cu_ptr *, cu_ptr *, size_t *, size_t,
+                                                   cu_copy_attributes *, size_t *, size_t, size_t *,
+                                                   cu_stream);
+#endif
+
+/* Constants. CUDA_SUCCESS is the one code without ERROR in its name. */
+#define CUDA_ERROR_SUCCESS CUDA_SUCCESS
+#define X(name, value) SAME_VALUE(CU_##name, CUDA_ERROR_##name);
+CU_RESULT_MAP(X)
+#undef X
+SAME_VALUE(CU_ATTRIBUTE_VMM_SUPPORTED, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+SAME_VALUE(CU_ALLOCATION_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED);
+SAME_VALUE(CU_LOCATION_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE);
+SAME_VALUE(CU_ACCESS_NONE, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+SAME_VALUE(CU_ACCESS_READWRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+SAME_VALUE(CU_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+SAME_VALUE(CU_GRANULARITY_RECOMMENDED, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+SAME_VALUE(CU_STREAM_BLOCKING, CU_STREAM_DEFAULT);
+SAME_VALUE(CU_STREAM_UNORDERED, CU_STREAM_NON_BLOCKING);
+SAME_VALUE(CU_EVENT_NO_TIMING, CU_EVENT_DISABLE_TIMING);
+SAME_VALUE(CU_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE);
+SAME_VALUE(CU_CAPTURE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL);
+SAME_VALUE(CU_CAPTURE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+SAME_VALUE(CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
+SAME_VALUE(CU_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
+SAME_VALUE(CU_CAPTURE_ACTIVE, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+SAME_VALUE(CU_CAPTURE_INVALIDATED, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+
+/*
+ * Functions: each entry of the map, with CUDA's own structs in place of ours (they have just been
+ * shown equal), has the type that CUDA gives this symbol in this version.
+ */
+#define cu_mem_prop CUmemAllocationProp
+#define cu_mem_access CUmemAccessDesc
+/* Names that cuda.h redirects to a version: the typedefs are asked for the plain ones. */
+#undef cuDeviceTotalMem
+#undef cuMemGetInfo
+#undef cuMemAlloc
+#undef cuMemFree
+#undef cuMemHostAlloc
+#undef cuMemcpyHtoDAsync
+#undef cuMemcpyDtoHAsync
+#undef cuMemcpyDtoDAsync
+#undef cuMemcpyBatchAsync
+#undef cuMemsetD8Async
+#undef cuDevicePrimaryCtxRelease
+#undef cuCtxPushCurrent
+#undef cuCtxPopCurrent
+#undef cuCtxSynchronize
+#undef cuStreamDestroy
+#undef cuStreamBeginCapture
+#undef cuEventDestroy
+#define X(field, symbol, version, kind, params) \
+    SAME_TYPE(cu_result(*) params, PFN_##symbol##_v##version);
+ASHLAR_DRIVER_MAP(X)
+#undef X

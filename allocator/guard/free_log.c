@@ -1,0 +1,44 @@
+#include "allocator/guard/free_log.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+void ashlar_free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_place place) {
+    log->entries[log->count++ % ASHLAR_FREE_LOG_ENTRIES] =
+        (ashlar_freed){.ptr = ptr, .place = place};
+}
+
+const ashlar_freed *ashlar_free_log_find(const ashlar_free_log *log, cu_ptr ptr) {
+    for (uint64_t age = 1; age <= ASHLAR_FREE_LOG_ENTRIES && age <= log->count; age++) {
+        const ashlar_freed *entry = &log->entries[(log->count - age) % ASHLAR_FREE_LOG_ENTRIES];
+        if (entry->ptr == ptr) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+void ashlar_place_write(ashlar_place place, char out[static ASHLAR_PLACE_BYTES]) {
+    const uintptr_t at = (uintptr_t)place.address;
+    char function[ASHLAR_PLACE_BYTES / 2] = "";
+    Dl_info info = {0};
+    if (dladdr(place.address, &info) == 0 || info.dli_fname == NULL) {
+        (void)snprintf(out, ASHLAR_PLACE_BYTES, "thread %llu at %p",
+                       (unsigned long long)place.thread, place.address);
+        return;
+    }
+    if (info.dli_sname != NULL) {
+        (void)snprintf(function, sizeof function, " (%s+0x%zx)", info.dli_sname,
+                       (size_t)(at - (uintptr_t)info.dli_saddr));
+    }
+    (void)snprintf(out, ASHLAR_PLACE_BYTES, "thread %llu at %p in %s+0x%zx%s",
+                   (unsigned long long)place.thread, place.address, last_part(info.dli_fname),
+                   (size_t)(at - (uintptr_t)info.dli_fbase), function);
+}

@@ -1,0 +1,221 @@
+#include "allocator/guard/guard_fill.h"
+
+#include "allocator/core/allocator_impl.h"
+#include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+enum { QUARANTINE_DIVISOR = 16 }; /* of the device's memory */
+
+ashlar_status ashlar_guard_fill_create(ashlar_allocator *a, ashlar_guard_fill **out) {
+    ashlar_guard_fill *fill = ashlar_host_calloc(1, sizeof *fill);
+    if (fill == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for its quarantine");
+    }
+    fill->allocator = a;
+    fill->limit_bytes = a->device->info.total_bytes / QUARANTINE_DIVISOR;
+    ashlar_checker_init(&fill->checker, &a->caller);
+    *out = fill;
+    return ASHLAR_OK;
+}
+
+void ashlar_guard_fill_destroy(ashlar_guard_fill *fill) {
+    if (fill != NULL) {
+        ashlar_checker_finish(&fill->checker);
+        ashlar_host_free(fill);
+    }
+}
+
+bool ashlar_guard_fill_block_bytes(size_t bytes, size_t *out) {
+    size_t sum;
+    return ashlar_add(bytes, ASHLAR_RED_ZONE_BYTES, &sum) &&
+           ashlar_align_up(sum, ASHLAR_BLOCK_ALIGN, out);
+}
+
+/* ---- work on streams; inside the device's context ---- */
+
+static cu_ptr start_of(const ashlar_guard_fill *fill, const ashlar_block *block) {
+    return fill->allocator->fixed.base + block->offset;
+}
+
+static ashlar_status queue_fill(ashlar_guard_fill *fill, cu_ptr start, size_t bytes,
+                                unsigned char value, const ashlar_order *order) {
+    ashlar_caller *caller = fill->checker.caller;
+    const cu_result result =
+        ASHLAR_CALL(caller, memset_d8_async, (start, value, bytes, order->stream));
+    return result == CU_SUCCESS
+               ? ASHLAR_OK
+               : ashlar_driver_error(caller->device->driver, "cuMemsetD8Async", result);
+}
+
+static ashlar_status compare_red_zone(ashlar_guard_fill *fill, const ashlar_block *block,
+                                      const ashlar_order *order) {
+    const ashlar_check_subject subject = {
+        .block = start_of(fill, block),
+        .requested = block->requested,
+        .offset = block->requested,
+        .bytes = block->bytes - block->requested,
+        .want = ASHLAR_RED_VALUE,
+        .tag = block->tag,
+        .stream = block->order->stream,
+    };
+    return ashlar_checker_queue(&fill->checker, order, &subject);
+}
+
+static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarantined *q) {
+    const ashlar_check_subject subject = {
+        .block = start_of(fill, q->block),
+        .requested = q->requested,
+        .bytes = q->block->bytes,
+        .want = ASHLAR_FREED_VALUE,
+        .tag = q->block->tag,
+        .is_freed = true,
+        .freed = q->freed,
+        .stream = q->block->order->stream,
+    };
+    return ashlar_checker_queue(&fill->checker, q->block->order, &subject);
+}
+
+/* ---- quarantine; inside the device's context ---- */
+
+/* The oldest one's last comparison is queued, and the heap gets it back. */
+static ashlar_status release_oldest(ashlar_guard_fill *fill) {
+    const ashlar_quarantined *oldest = &fill->quarantine[fill->first];
+    const ashlar_status status = compare_freed(fill, oldest);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    fill->first = (fill->first + 1) % ASHLAR_QUARANTINE_BLOCKS;
+    fill->count--;
+    fill->bytes -= oldest->block->bytes;
+    ashlar_release_block_locked(fill->allocator, oldest->block, oldest->block->order);
+    return ASHLAR_OK;
+}
+
+static bool is_too_large(const ashlar_guard_fill *fill, const ashlar_block *block) {
+    return block->bytes > fill->limit_bytes;
+}
+
+static ashlar_status make_room(ashlar_guard_fill *fill, const ashlar_block *block) {
+    ashlar_status status = ASHLAR_OK;
+    while (status == ASHLAR_OK && !is_too_large(fill, block) &&
+           (fill->count == ASHLAR_QUARANTINE_BLOCKS ||
+            fill->bytes + block->bytes > fill->limit_bytes)) {
+        status = release_oldest(fill);
+    }
+    return status;
+}
+
+/* ---- for the allocator ---- */
+
+ashlar_status ashlar_guard_fill_take_locked(ashlar_guard_fill *fill, const ashlar_block *block) {
+    ashlar_device *device = fill->allocator->device;
+    ashlar_status status = ashlar_device_enter(device);
+    if (status == ASHLAR_OK) {
+        status = queue_fill(fill, start_of(fill, block) + block->requested,
+                            block->bytes - block->requested, ASHLAR_RED_VALUE, block->order);
+        ashlar_device_leave(device);
+    }
+    return status;
+}
+
+ashlar_status ashlar_guard_fill_free_locked(ashlar_guard_fill *fill, const ashlar_block *block,
+                                            ashlar_order *order) {
+    ashlar_device *device = fill->allocator->device;
+    ashlar_status status = ashlar_device_enter(device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = make_room(fill, block);
+    if (status == ASHLAR_OK) {
+        status = compare_red_zone(fill, block, order);
+    }
+    if (status == ASHLAR_OK) {
+        status = queue_fill(fill, start_of(fill, block), block->bytes, ASHLAR_FREED_VALUE, order);
+    }
+    ashlar_device_leave(device);
+    return status;
+}
+
+void ashlar_guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
+                                  ashlar_order *order, ashlar_place place) {
+    block->order = order;
+    if (is_too_large(fill, block)) {
+        ashlar_release_block_locked(fill->allocator, block, order);
+        return;
+    }
+    ASHLAR_ASSERT(fill->count < ASHLAR_QUARANTINE_BLOCKS);
+    fill->quarantine[(fill->first + fill->count++) % ASHLAR_QUARANTINE_BLOCKS] =
+        (ashlar_quarantined){block, requested, place};
+    fill->bytes += block->bytes;
+}
+
+/* Inside the device's context. */
+static ashlar_status release_all(ashlar_guard_fill *fill) {
+    ashlar_status status = ASHLAR_OK;
+    while (status == ASHLAR_OK && fill->count > 0) {
+        status = release_oldest(fill);
+    }
+    return status;
+}
+
+ashlar_status ashlar_guard_fill_release_locked(ashlar_guard_fill *fill) {
+    ashlar_device *device = fill->allocator->device;
+    ashlar_status status = ashlar_device_enter(device);
+    if (status == ASHLAR_OK) {
+        status = release_all(fill);
+        ashlar_device_leave(device);
+    }
+    return status;
+}
+
+/* ---- the end ---- */
+
+/*
+ * Wait until every answer is there. Where a first wait fails another may not; if all do, the device
+ * is lost, and host functions that have not run never will.
+ */
+static void wait_for_answers(ashlar_guard_fill *fill) {
+    ashlar_caller *caller = fill->checker.caller;
+    for (const ashlar_order *order = fill->allocator->orders;
+         order != NULL && ashlar_checker_is_waiting(&fill->checker); order = order->next) {
+        if (ASHLAR_CALL(caller, stream_synchronize, (order->stream)) != CU_SUCCESS) {
+            (void)ASHLAR_CALL(caller, stream_synchronize, (order->stream));
+        }
+    }
+}
+
+void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill) {
+    ashlar_allocator *a = fill->allocator;
+    if (ashlar_device_enter(a->device) != ASHLAR_OK) {
+        return;
+    }
+    /* What the driver refuses here is not compared: nobody is left to be told. */
+    (void)release_all(fill);
+    for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+        if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {
+            (void)compare_red_zone(fill, block, block->order);
+        }
+    }
+    wait_for_answers(fill);
+    ashlar_device_leave(a->device);
+}
+
+ashlar_status ashlar_guard_fill_check_locked(const ashlar_guard_fill *fill) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < fill->count; i++) {
+        const ashlar_block *block =
+            fill->quarantine[(fill->first + i) % ASHLAR_QUARANTINE_BLOCKS].block;
+        if (block->state != ASHLAR_BLOCK_USED || block->requested != 0) {
+            return ashlar_fail(ASHLAR_EFORMAT, "guard check: a block in quarantine is in use");
+        }
+        bytes += block->bytes;
+    }
+    if (bytes != fill->bytes || bytes > fill->limit_bytes) {
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "guard check: %zu bytes in quarantine, counted as %zu, at most %zu",
+                           bytes, fill->bytes, fill->limit_bytes);
+    }
+    return ASHLAR_OK;
+}

@@ -1,0 +1,449 @@
+#include "allocator/guard/guard_unmap.h"
+
+#include <string.h>
+
+#include "allocator/core/allocator_impl.h"
+#include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+enum {
+    ADDRESS_FACTOR = 16,    /* reserved addresses as a multiple of the device's memory */
+    QUARANTINE_DIVISOR = 4, /* of the device's memory: more, and the next allocation waits */
+};
+
+static ashlar_caller *caller_of(const ashlar_guard_unmap *unmap) {
+    return &unmap->allocator->caller;
+}
+
+static ashlar_status refuse(const ashlar_guard_unmap *unmap, const char *what, cu_result result) {
+    return ashlar_driver_error(caller_of(unmap)->device->driver, what, result);
+}
+
+static cu_mem_prop memory_of(const ashlar_guard_unmap *unmap) {
+    return (cu_mem_prop){
+        .type = CU_ALLOCATION_PINNED,
+        .location = {.type = CU_LOCATION_DEVICE, .id = caller_of(unmap)->device->info.ordinal},
+    };
+}
+
+/* ---- making and ending ---- */
+
+/* Where addresses are scarce, fewer of them do as well. */
+static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
+    const size_t device_bytes = caller_of(unmap)->device->info.total_bytes;
+    cu_result result = CU_OUT_OF_MEMORY;
+    for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {
+        if (!ashlar_mul(device_bytes, factor, &unmap->range_bytes) ||
+            !ashlar_align_up(unmap->range_bytes, unmap->granularity, &unmap->range_bytes)) {
+            return ashlar_fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
+                               device_bytes);
+        }
+        result = ASHLAR_CALL(caller_of(unmap), mem_address_reserve,
+                             (&unmap->base, unmap->range_bytes, 0, 0, 0));
+    }
+    return result == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemAddressReserve", result);
+}
+
+ashlar_status ashlar_guard_unmap_create(ashlar_allocator *a, ashlar_guard_unmap **out) {
+    ashlar_guard_unmap *unmap = ashlar_host_calloc(1, sizeof *unmap);
+    if (unmap == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for its blocks");
+    }
+    unmap->allocator = a;
+    const cu_mem_prop memory = memory_of(unmap);
+    const cu_result result = ASHLAR_CALL(&a->caller, mem_get_allocation_granularity,
+                                         (&unmap->granularity, &memory, CU_GRANULARITY_MINIMUM));
+    const ashlar_status status = result == CU_SUCCESS
+                                     ? reserve_addresses(unmap)
+                                     : refuse(unmap, "cuMemGetAllocationGranularity", result);
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(unmap);
+        return status;
+    }
+    *out = unmap;
+    return ASHLAR_OK;
+}
+
+/* Inside the device's context. */
+static void drop_event(ashlar_guard_unmap *unmap, cu_event event) {
+    if (event != NULL) {
+        (void)ASHLAR_CALL(caller_of(unmap), event_destroy, (event));
+    }
+}
+
+void ashlar_guard_unmap_destroy(ashlar_guard_unmap *unmap) {
+    if (unmap == NULL) {
+        return;
+    }
+    ashlar_caller *caller = caller_of(unmap);
+    const bool is_entered = ashlar_device_enter(caller->device) == ASHLAR_OK;
+    for (size_t i = 0; i < unmap->count; i++) {
+        ashlar_pages *block = unmap->blocks[i];
+        (void)ASHLAR_CALL(caller, mem_unmap, (unmap->base + block->offset, block->bytes));
+        (void)ASHLAR_CALL(caller, mem_release, (block->handle));
+        if (is_entered) {
+            drop_event(unmap, block->event);
+        }
+        ashlar_host_free(block);
+    }
+    if (is_entered) {
+        ashlar_device_leave(caller->device);
+    }
+    (void)ASHLAR_CALL(caller, mem_address_free, (unmap->base, unmap->range_bytes));
+    ashlar_host_free(unmap->blocks);
+    ashlar_host_free(unmap);
+}
+
+/* ---- the list of blocks ---- */
+
+/* The first block whose pages end above `offset`; count: none. */
+static size_t find_above(const ashlar_guard_unmap *unmap, size_t offset) {
+    size_t low = 0, high = unmap->count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const ashlar_pages *block = unmap->blocks[middle];
+        if (block->offset + block->bytes <= offset) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static ashlar_status reserve_entry(ashlar_guard_unmap *unmap) {
+    if (unmap->count < unmap->capacity) {
+        return ASHLAR_OK;
+    }
+    const size_t capacity = unmap->capacity == 0 ? 64 : 2 * unmap->capacity;
+    ashlar_pages **grown = ashlar_host_realloc(unmap->blocks, capacity, sizeof(ashlar_pages *));
+    if (grown == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for a list of %zu blocks",
+                           capacity);
+    }
+    unmap->blocks = grown;
+    unmap->capacity = capacity;
+    return ASHLAR_OK;
+}
+
+static void insert(ashlar_guard_unmap *unmap, ashlar_pages *block) {
+    const size_t idx = find_above(unmap, block->offset);
+    ashlar_pages **at = &unmap->blocks[idx];
+    memmove(at + 1, at, (unmap->count - idx) * sizeof *at);
+    *at = block;
+    unmap->count++;
+}
+
+static void remove_block(ashlar_guard_unmap *unmap, const ashlar_pages *block) {
+    const size_t idx = find_above(unmap, block->offset);
+    ASHLAR_ASSERT(idx < unmap->count && unmap->blocks[idx] == block);
+    ashlar_pages **at = &unmap->blocks[idx];
+    unmap->count--;
+    memmove(at, at + 1, (unmap->count - idx) * sizeof *at);
+}
+
+/* ---- quarantine; inside the device's context ---- */
+
+static void dispose(ashlar_guard_unmap *unmap, ashlar_pages *block) {
+    drop_event(unmap, block->event);
+    ashlar_host_free(block);
+}
+
+/* Unmap the block behind *link, whose last use is over. Where the driver refuses, it stays. */
+static cu_result retire(ashlar_guard_unmap *unmap, ashlar_pages **link, ashlar_pages *before) {
+    ashlar_pages *block = *link;
+    const cu_result result =
+        ASHLAR_CALL(caller_of(unmap), mem_unmap, (unmap->base + block->offset, block->bytes));
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    (void)ASHLAR_CALL(caller_of(unmap), mem_release, (block->handle));
+    *link = block->newer;
+    if (unmap->newest == block) {
+        unmap->newest = before;
+    }
+    unmap->quarantine_count--;
+    unmap->mapped_bytes -= block->bytes;
+    remove_block(unmap, block);
+    block->is_unmapped = true;
+    if (block->waiters == 0) {
+        dispose(unmap, block);
+    }
+    return CU_SUCCESS;
+}
+
+/* Unmap every block whose event has completed. What the driver refuses is tried again later. */
+static void retire_completed(ashlar_guard_unmap *unmap) {
+    ashlar_pages *before = NULL;
+    for (ashlar_pages **link = &unmap->oldest; *link != NULL;) {
+        ashlar_pages *block = *link;
+        if (ASHLAR_CALL(caller_of(unmap), event_query, (block->event)) == CU_SUCCESS &&
+            retire(unmap, link, before) == CU_SUCCESS) {
+            continue;
+        }
+        before = block;
+        link = &block->newer;
+    }
+}
+
+/*
+ * Wait for the oldest block's last use, with the lock dropped: what the host waits for may itself
+ * wait for a thread that wants the lock.
+ */
+static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
+    ashlar_allocator *a = unmap->allocator;
+    ashlar_pages *block = unmap->oldest;
+    a->caller.calls++; /* by hand: ASHLAR_CALL counts under the lock */
+    block->waiters++;
+    pthread_mutex_unlock(&a->lock);
+    const cu_result result =
+        ASHLAR_DRIVER_CALL(a->device->driver, event_synchronize, (block->event));
+    pthread_mutex_lock(&a->lock);
+    block->waiters--;
+    if (block->is_unmapped) { /* another thread was faster */
+        if (block->waiters == 0) {
+            dispose(unmap, block);
+        }
+        return ASHLAR_OK;
+    }
+    if (result != CU_SUCCESS) {
+        return refuse(unmap, "cuEventSynchronize", result);
+    }
+    ASHLAR_ASSERT(block == unmap->oldest);
+    const cu_result retired = retire(unmap, &unmap->oldest, NULL);
+    return retired == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemUnmap", retired);
+}
+
+static bool is_over_limit(const ashlar_guard_unmap *unmap) {
+    const size_t limit = unmap->allocator->device->info.total_bytes / QUARANTINE_DIVISOR;
+    return unmap->quarantine_count > ASHLAR_UNMAP_QUARANTINE_BLOCKS ||
+           unmap->mapped_bytes - unmap->live_bytes > limit;
+}
+
+/* ---- taking ---- */
+
+/*
+ * The lowest addresses in [from, to) for `bytes` and the page behind them that no block has.
+ * False: there are none.
+ */
+static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t to, size_t bytes,
+                      size_t *out) {
+    size_t need;
+    if (!ashlar_add(bytes, unmap->granularity, &need)) {
+        return false;
+    }
+    for (size_t i = find_above(unmap, from); i < unmap->count && unmap->blocks[i]->offset < to;
+         i++) {
+        const ashlar_pages *block = unmap->blocks[i];
+        if (block->offset >= from && block->offset - from >= need) {
+            break;
+        }
+        from = block->offset + block->bytes + unmap->granularity;
+    }
+    if (from > to || to - from < need) {
+        return false;
+    }
+    *out = from;
+    return true;
+}
+
+static ashlar_status find_addresses(const ashlar_guard_unmap *unmap, size_t bytes, size_t *out) {
+    if (find_hole(unmap, unmap->next_offset, unmap->range_bytes, bytes, out) ||
+        find_hole(unmap, 0, unmap->range_bytes, bytes, out)) {
+        return ASHLAR_OK;
+    }
+    return ashlar_fail(ASHLAR_ENOMEM, "guard: no addresses left for %zu bytes in a range of %zu",
+                       bytes, unmap->range_bytes);
+}
+
+static ashlar_status create_memory(ashlar_guard_unmap *unmap, size_t bytes, cu_mem_handle *out) {
+    const cu_mem_prop memory = memory_of(unmap);
+    const cu_result result = ASHLAR_CALL(caller_of(unmap), mem_create, (out, bytes, &memory, 0));
+    return result == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemCreate", result);
+}
+
+static ashlar_status map_pages(ashlar_guard_unmap *unmap, const ashlar_pages *block) {
+    ashlar_caller *caller = caller_of(unmap);
+    const cu_ptr start = unmap->base + block->offset;
+    cu_result result = ASHLAR_CALL(caller, mem_map, (start, block->bytes, 0, block->handle, 0));
+    if (result != CU_SUCCESS) {
+        return refuse(unmap, "cuMemMap", result);
+    }
+    const cu_mem_access access = {.location = memory_of(unmap).location,
+                                  .flags = CU_ACCESS_READWRITE};
+    result = ASHLAR_CALL(caller, mem_set_access, (start, block->bytes, &access, 1));
+    if (result != CU_SUCCESS) {
+        (void)ASHLAR_CALL(caller, mem_unmap, (start, block->bytes));
+        return refuse(unmap, "cuMemSetAccess", result);
+    }
+    return ASHLAR_OK;
+}
+
+/* Memory for a block of `bytes`, waiting for quarantined blocks as long as there is none. */
+static ashlar_status create_after_waits(ashlar_guard_unmap *unmap, size_t bytes,
+                                        cu_mem_handle *out) {
+    ashlar_status status = ASHLAR_OK;
+    retire_completed(unmap);
+    while (status == ASHLAR_OK && is_over_limit(unmap)) {
+        status = wait_for_oldest(unmap);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = create_memory(unmap, bytes, out);
+    while (status == ASHLAR_ENOMEM && unmap->oldest != NULL) {
+        status = wait_for_oldest(unmap);
+        if (status == ASHLAR_OK) {
+            status = create_memory(unmap, bytes, out);
+        }
+    }
+    return status;
+}
+
+/* All that may drop the lock comes first, then all that may fail, then what changes the lists. */
+static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_pages *block) {
+    ashlar_status status = create_after_waits(unmap, block->bytes, &block->handle);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = reserve_entry(unmap);
+    if (status == ASHLAR_OK) {
+        status = find_addresses(unmap, block->bytes, &block->offset);
+    }
+    if (status == ASHLAR_OK) {
+        status = map_pages(unmap, block);
+    }
+    if (status != ASHLAR_OK) {
+        (void)ASHLAR_CALL(caller_of(unmap), mem_release, (block->handle));
+        return status;
+    }
+    insert(unmap, block);
+    unmap->next_offset = block->offset + block->bytes + unmap->granularity;
+    unmap->mapped_bytes += block->bytes;
+    unmap->live_bytes += block->bytes;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t bytes,
+                                             ashlar_tag tag, ashlar_order *order,
+                                             ashlar_pages **out) {
+    size_t aligned, page_bytes;
+    if (!ashlar_align_up(bytes, ASHLAR_BLOCK_ALIGN, &aligned) ||
+        !ashlar_align_up(aligned, unmap->granularity, &page_bytes)) {
+        return ashlar_fail(ASHLAR_ENOMEM, "guard: %zu bytes are too many to map", bytes);
+    }
+    ashlar_pages *block = ashlar_host_calloc(1, sizeof *block);
+    if (block == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for a block");
+    }
+    *block = (ashlar_pages){.bytes = page_bytes,
+                            .requested = bytes,
+                            .order = order,
+                            .tag = (unsigned char)tag,
+                            .is_live = true};
+    ashlar_device *device = unmap->allocator->device;
+    ashlar_status status = ashlar_device_enter(device);
+    if (status == ASHLAR_OK) {
+        status = take(unmap, block);
+        ashlar_device_leave(device);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(block);
+        return status;
+    }
+    block->ptr = unmap->base + block->offset + (block->bytes - aligned);
+    *out = block;
+    return ASHLAR_OK;
+}
+
+/* ---- freeing ---- */
+
+ashlar_status ashlar_guard_unmap_find_locked(const ashlar_guard_unmap *unmap, const void *ptr,
+                                             ashlar_pages **out) {
+    const cu_ptr address = ashlar_ptr_in(ptr);
+    const size_t offset = (size_t)(address - unmap->base);
+    const size_t idx = find_above(unmap, offset);
+    ashlar_pages *block = NULL;
+    if (offset < unmap->range_bytes && idx < unmap->count && unmap->blocks[idx]->offset <= offset) {
+        block = unmap->blocks[idx];
+    }
+    if (block != NULL && block->is_live && block->ptr == address) {
+        *out = block;
+        return ASHLAR_OK;
+    }
+    if (block != NULL && !block->is_live) {
+        return ashlar_fail(ASHLAR_EPOINTER, "%p: freed before", ptr);
+    }
+    if (block != NULL && address > block->ptr) {
+        return ashlar_fail(ASHLAR_EPOINTER,
+                           "%p: %zu bytes inside a block; use the block's own address", ptr,
+                           (size_t)(address - block->ptr));
+    }
+    return ashlar_fail(ASHLAR_EPOINTER, "%p: not a block of this allocator, or freed before", ptr);
+}
+
+/* Inside the device's context. */
+static ashlar_status record_after(ashlar_guard_unmap *unmap, const ashlar_order *order,
+                                  cu_event *out) {
+    cu_event event = NULL;
+    cu_result result = ASHLAR_CALL(caller_of(unmap), event_create, (&event, CU_EVENT_NO_TIMING));
+    if (result != CU_SUCCESS) {
+        return refuse(unmap, "cuEventCreate", result);
+    }
+    result = ASHLAR_CALL(caller_of(unmap), event_record, (event, order->stream));
+    if (result != CU_SUCCESS) {
+        const ashlar_status status = refuse(unmap, "cuEventRecord", result);
+        drop_event(unmap, event);
+        return status;
+    }
+    *out = event;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_guard_unmap_free_locked(ashlar_guard_unmap *unmap, ashlar_pages *block,
+                                             const ashlar_order *order) {
+    ashlar_device *device = unmap->allocator->device;
+    ashlar_status status = ashlar_device_enter(device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = record_after(unmap, order, &block->event);
+    if (status == ASHLAR_OK) {
+        block->is_live = false;
+        unmap->live_bytes -= block->bytes;
+        *(unmap->newest != NULL ? &unmap->newest->newer : &unmap->oldest) = block;
+        unmap->newest = block;
+        unmap->quarantine_count++;
+        retire_completed(unmap);
+    }
+    ashlar_device_leave(device);
+    return status;
+}
+
+/* ---- check ---- */
+
+ashlar_status ashlar_guard_unmap_check_locked(const ashlar_guard_unmap *unmap) {
+    size_t mapped = 0, live = 0, freed = 0, queued = 0, above = 0;
+    for (const ashlar_pages *block = unmap->oldest; block != NULL; block = block->newer) {
+        queued++;
+    }
+    for (size_t i = 0; i < unmap->count; i++) {
+        const ashlar_pages *block = unmap->blocks[i];
+        if (block->offset < above || block->is_live != (block->event == NULL)) {
+            return ashlar_fail(ASHLAR_EFORMAT, "guard check: a block is out of order");
+        }
+        above = block->offset + block->bytes + unmap->granularity;
+        mapped += block->bytes;
+        live += block->is_live ? block->bytes : 0;
+        freed += !block->is_live;
+    }
+    if (mapped != unmap->mapped_bytes || live != unmap->live_bytes || queued != freed ||
+        queued != unmap->quarantine_count) {
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "guard check: %zu bytes mapped, %zu live, counted as %zu and %zu",
+                           mapped, live, unmap->mapped_bytes, unmap->live_bytes);
+    }
+    return ASHLAR_OK;
+}

@@ -1,0 +1,234 @@
+#include "allocator/guard/pattern_check.h"
+
+#include <ashlar/allocator.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+struct ashlar_lane {
+    ashlar_lane *next;
+    const ashlar_order *order; /* const */
+    unsigned char *staging;    /* page-locked, ASHLAR_STAGING_BYTES; const */
+};
+
+/* Lock: the checker's, but for what is const; `at` and `damaged` are the host functions' own. */
+struct ashlar_pattern_check {
+    ashlar_pattern_check *next, *prev;
+    ashlar_checker *checker;      /* const */
+    const unsigned char *staging; /* const */
+    ashlar_check_subject subject; /* const, but for its bytes */
+    size_t at;                    /* bytes compared */
+    size_t damaged;               /* the first byte that differs; SIZE_MAX: none so far */
+};
+
+void ashlar_checker_init(ashlar_checker *checker, ashlar_caller *caller) {
+    *checker = (ashlar_checker){.caller = caller};
+    pthread_mutex_init(&checker->lock, NULL); /* cannot fail with default attributes on Linux */
+}
+
+static void free_checks(ashlar_pattern_check *list) {
+    while (list != NULL) {
+        ashlar_pattern_check *next = list->next;
+        ashlar_host_free(list);
+        list = next;
+    }
+}
+
+void ashlar_checker_finish(ashlar_checker *checker) {
+    const bool is_entered = ashlar_device_enter(checker->caller->device) == ASHLAR_OK;
+    while (checker->lanes != NULL) {
+        ashlar_lane *next = checker->lanes->next;
+        if (is_entered) {
+            (void)ASHLAR_CALL(checker->caller, mem_free_host, (checker->lanes->staging));
+        }
+        ashlar_host_free(checker->lanes);
+        checker->lanes = next;
+    }
+    if (is_entered) {
+        ashlar_device_leave(checker->caller->device);
+    }
+    free_checks(checker->queued);
+    free_checks(checker->found);
+    pthread_mutex_destroy(&checker->lock);
+}
+
+static ashlar_status refuse(const ashlar_checker *checker, const char *what, cu_result result) {
+    return result == CU_SUCCESS
+               ? ASHLAR_OK
+               : ashlar_driver_error(checker->caller->device->driver, what, result);
+}
+
+/* ---- queueing ---- */
+
+static ashlar_status find_lane(ashlar_checker *checker, const ashlar_order *order,
+                               ashlar_lane **out) {
+    ashlar_lane *lane = checker->lanes;
+    while (lane != NULL && lane->order != order) {
+        lane = lane->next;
+    }
+    if (lane == NULL) {
+        void *staging = NULL;
+        lane = ashlar_host_calloc(1, sizeof *lane);
+        if (lane == NULL) {
+            return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory to check a stream's blocks");
+        }
+        const cu_result result =
+            ASHLAR_CALL(checker->caller, mem_host_alloc, (&staging, ASHLAR_STAGING_BYTES, 0));
+        if (result != CU_SUCCESS) {
+            ashlar_host_free(lane);
+            return refuse(checker, "cuMemHostAlloc", result);
+        }
+        *lane = (ashlar_lane){checker->lanes, order, staging};
+        checker->lanes = lane;
+    }
+    *out = lane;
+    return ASHLAR_OK;
+}
+
+static void link_queued(ashlar_pattern_check *check) {
+    ashlar_checker *checker = check->checker;
+    pthread_mutex_lock(&checker->lock);
+    check->next = checker->queued;
+    if (check->next != NULL) {
+        check->next->prev = check;
+    }
+    checker->queued = check;
+    pthread_mutex_unlock(&checker->lock);
+}
+
+/* All of it is compared: out of the queue, to the findings or away. */
+static void settle_locked(ashlar_pattern_check *check) {
+    ashlar_checker *checker = check->checker;
+    *(check->prev != NULL ? &check->prev->next : &checker->queued) = check->next;
+    if (check->next != NULL) {
+        check->next->prev = check->prev;
+    }
+    if (check->damaged == SIZE_MAX) {
+        ashlar_host_free(check);
+        return;
+    }
+    ashlar_pattern_check **end = &checker->found;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    check->next = NULL;
+    *end = check;
+}
+
+static size_t piece_bytes(size_t at, size_t bytes) {
+    return bytes - at < ASHLAR_STAGING_BYTES ? bytes - at : ASHLAR_STAGING_BYTES;
+}
+
+static size_t first_difference(const unsigned char *bytes, size_t count, unsigned char want) {
+    size_t i = 0;
+    while (i < count && bytes[i] == want) {
+        i++;
+    }
+    return i;
+}
+
+/* The host function, once for each piece, in stream order. */
+static void compare_piece(void *user_data) {
+    ashlar_pattern_check *check = user_data;
+    ashlar_checker *checker = check->checker;
+    pthread_mutex_lock(&checker->lock);
+    const size_t count = piece_bytes(check->at, check->subject.bytes);
+    const size_t same = first_difference(check->staging, count, check->subject.want);
+    if (same < count && check->damaged == SIZE_MAX) {
+        check->damaged = check->at + same;
+    }
+    check->at += count;
+    if (check->at == check->subject.bytes) {
+        settle_locked(check);
+    }
+    pthread_mutex_unlock(&checker->lock);
+}
+
+/* Where the driver refuses a piece, those before it are all that is compared. */
+static void cut_short(ashlar_pattern_check *check, size_t bytes) {
+    ashlar_checker *checker = check->checker;
+    pthread_mutex_lock(&checker->lock);
+    check->subject.bytes = bytes;
+    if (check->at == bytes) {
+        settle_locked(check);
+    }
+    pthread_mutex_unlock(&checker->lock);
+}
+
+ashlar_status ashlar_checker_queue(ashlar_checker *checker, const ashlar_order *order,
+                                   const ashlar_check_subject *subject) {
+    ashlar_lane *lane = NULL;
+    ashlar_status status = find_lane(checker, order, &lane);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_pattern_check *check = ashlar_host_calloc(1, sizeof *check);
+    if (check == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory to check a block");
+    }
+    *check = (ashlar_pattern_check){
+        .checker = checker, .staging = lane->staging, .subject = *subject, .damaged = SIZE_MAX};
+    link_queued(check);
+    /* The check may be gone once its last piece is queued. */
+    const cu_ptr start = subject->block + subject->offset;
+    for (size_t at = 0; at < subject->bytes;) {
+        const size_t count = piece_bytes(at, subject->bytes);
+        status = refuse(checker, "cuMemcpyDtoHAsync",
+                        ASHLAR_CALL(checker->caller, memcpy_dtoh_async,
+                                    (lane->staging, start + at, count, order->stream)));
+        if (status == ASHLAR_OK) {
+            status = refuse(checker, "cuLaunchHostFunc",
+                            ASHLAR_CALL(checker->caller, launch_host_func,
+                                        (order->stream, compare_piece, check)));
+        }
+        if (status != ASHLAR_OK) {
+            cut_short(check, at);
+            return status;
+        }
+        at += count;
+    }
+    return ASHLAR_OK;
+}
+
+/* ---- answers ---- */
+
+bool ashlar_checker_is_waiting(ashlar_checker *checker) {
+    pthread_mutex_lock(&checker->lock);
+    const bool is_waiting = checker->queued != NULL;
+    pthread_mutex_unlock(&checker->lock);
+    return is_waiting;
+}
+
+static ashlar_status report(const ashlar_pattern_check *check) {
+    const ashlar_check_subject *s = &check->subject;
+    const size_t offset = s->offset + check->damaged;
+    char place[ASHLAR_PLACE_BYTES];
+    if (s->is_freed) {
+        ashlar_place_write(s->freed, place);
+        return ashlar_fail(ASHLAR_EDAMAGE,
+                           "%p: written to after it was freed, first at offset %zu; a block of "
+                           "%zu bytes (%s, stream %p), freed by %s",
+                           ashlar_ptr_out(s->block), offset, s->requested,
+                           ashlar_tag_name((ashlar_tag)s->tag), (void *)s->stream, place);
+    }
+    return ashlar_fail(ASHLAR_EDAMAGE,
+                       "%p: written to behind its end, first at offset %zu; a block of %zu bytes "
+                       "(%s, stream %p)",
+                       ashlar_ptr_out(s->block), offset, s->requested,
+                       ashlar_tag_name((ashlar_tag)s->tag), (void *)s->stream);
+}
+
+ashlar_status ashlar_checker_take(ashlar_checker *checker) {
+    pthread_mutex_lock(&checker->lock);
+    ashlar_pattern_check *check = checker->found;
+    if (check != NULL) {
+        checker->found = check->next;
+    }
+    pthread_mutex_unlock(&checker->lock);
+    if (check == NULL) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = report(check);
+    ashlar_host_free(check);
+    return status;
+}

@@ -1,0 +1,90 @@
+#include "allocator/heap/free_bins.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/heap/size_class.h"
+
+/*
+ * How many blocks of a bin are looked at. More find smaller and lower fits, and each may cost a
+ * cache miss.
+ */
+enum { FITS_LOOKED_AT = 8 };
+
+/* The best of the first `count` blocks of a list that fit: the smallest, of these the lowest. */
+static ashlar_block *best_of(ashlar_block *list, size_t bytes, size_t count) {
+    ashlar_block *best = NULL;
+    size_t best_bytes = SIZE_MAX, best_offset = SIZE_MAX;
+    for (; list != NULL && count > 0; list = list->older, count--) {
+        const bool is_lower = (list->bytes == best_bytes) & (list->offset < best_offset);
+        const bool is_better = (list->bytes >= bytes) & ((list->bytes < best_bytes) | is_lower);
+        best = is_better ? list : best;
+        best_bytes = is_better ? list->bytes : best_bytes;
+        best_offset = is_better ? list->offset : best_offset;
+    }
+    return best;
+}
+
+/* The first bin behind `at` that is not empty; ASHLAR_BIN_COUNT where there is none. */
+static size_t next_bin(const ashlar_free_bins *bins, size_t at) {
+    /* Shifted by 31 and by one more: by 32 at once is undefined. */
+    size_t group = at >> ASHLAR_LOG2_BINS;
+    uint32_t in_group = bins->bins[group] & (~UINT32_C(0) << at % ASHLAR_BINS_PER_GROUP << 1);
+    if (in_group == 0) {
+        const uint64_t larger = bins->groups & (~UINT64_C(0) << group << 1);
+        if (larger == 0) {
+            return ASHLAR_BIN_COUNT;
+        }
+        group = (size_t)__builtin_ctzll(larger);
+        in_group = bins->bins[group];
+    }
+    return (group << ASHLAR_LOG2_BINS) + (size_t)__builtin_ctz(in_group);
+}
+
+ashlar_block *ashlar_free_bins_best_fit(const ashlar_free_bins *bins, size_t bytes) {
+    const size_t own = ashlar_bin_of(bytes);
+    if (own >= ASHLAR_BIN_COUNT) {
+        return NULL;
+    }
+    ashlar_block *best = best_of(bins->newest[own], bytes, FITS_LOOKED_AT);
+    if (best != NULL) {
+        return best;
+    }
+    const size_t next = next_bin(bins, own);
+    if (next < ASHLAR_BIN_COUNT) {
+        return best_of(bins->newest[next], bytes, FITS_LOOKED_AT);
+    }
+    /* Rather look at all than let the caller map memory while some is free. */
+    return best_of(bins->newest[own], bytes, SIZE_MAX);
+}
+
+size_t ashlar_free_bins_largest(const ashlar_free_bins *bins) {
+    size_t largest = 0;
+    if (bins->groups == 0) {
+        return 0;
+    }
+    const unsigned group = 63u - (unsigned)__builtin_clzll(bins->groups);
+    const unsigned bin = 31u - (unsigned)__builtin_clz(bins->bins[group]);
+    const ashlar_block *at = bins->newest[((size_t)group << ASHLAR_LOG2_BINS) + bin];
+    for (; at != NULL; at = at->older) {
+        largest = at->bytes > largest ? at->bytes : largest;
+    }
+    return largest;
+}
+
+size_t ashlar_free_bins_count(const ashlar_free_bins *bins) {
+    size_t count = 0;
+    for (size_t i = 0; i < ASHLAR_BIN_COUNT; i++) {
+        for (const ashlar_block *at = bins->newest[i]; at != NULL; at = at->older) {
+            count++;
+        }
+    }
+    return count;
+}
+
+bool ashlar_free_bins_has(const ashlar_free_bins *bins, const ashlar_block *block) {
+    const size_t own = ashlar_bin_of(block->bytes);
+    const ashlar_block *at = bins->newest[own];
+    while (at != NULL && at != block) {
+        at = at->older;
+    }
+    return at != NULL && block->list == own && *block->link == block;
+}

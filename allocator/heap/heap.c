@@ -1,0 +1,157 @@
+/* heap.c - the heap's life, and taking and putting blocks: what runs for every request. */
+#include "allocator/heap/heap_impl.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/host.h"
+#include "allocator/heap/size_class.h"
+
+ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_caller *caller, ashlar_range_kind kind) {
+    *heap = (ashlar_heap){0};
+    ashlar_status status = ashlar_range_init(&heap->range, caller, kind);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = ashlar_page_map_init(&heap->map, heap->range.bytes);
+    if (status != ASHLAR_OK) {
+        ashlar_range_finish(&heap->range);
+    }
+    return status;
+}
+
+void ashlar_heap_finish(ashlar_heap *heap) {
+    ashlar_range_finish(&heap->range);
+    ashlar_page_map_finish(&heap->map);
+    ashlar_heap_free_nodes(heap);
+}
+
+ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block, size_t bytes) {
+    ASHLAR_ASSERT(ashlar_block_is_free(block) && bytes > 0 && bytes <= block->bytes);
+    ASHLAR_ASSERT(bytes % ASHLAR_BLOCK_ALIGN == 0);
+    ashlar_status status = ashlar_page_map_reserve(&heap->map, block->offset);
+    if (status == ASHLAR_OK && heap->spare_count == 0 && bytes < block->bytes) {
+        status = ashlar_heap_reserve_nodes(heap, 1);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_free_bins *bins = ashlar_heap_bins_of(heap, block);
+    ashlar_free_bins_remove(bins, block);
+    if (bytes < block->bytes) {
+        ashlar_free_bins_insert(bins, ashlar_heap_split(heap, block, bytes));
+    }
+    block->state = ASHLAR_BLOCK_USED;
+    ashlar_page_map_set(&heap->map, block->offset, block);
+    heap->used_bytes += bytes;
+    heap->free_bytes -= bytes;
+    ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
+    return ASHLAR_OK;
+}
+
+/*
+ * Whether two free stamps may become one, which then is the later of both. A past stamp yields to
+ * the other; two different streams that may both still be busy have no common stamp.
+ */
+static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_order **order,
+                         uint64_t *tick) {
+    const bool a_past = ashlar_order_is_past(a->order, a->tick);
+    const bool b_past = ashlar_order_is_past(b->order, b->tick);
+    if (a_past && b_past) {
+        *order = NULL;
+        *tick = 0;
+    } else if (a_past || b_past) {
+        /* What a pool took on, nobody else would have until its graph is gone. */
+        if ((a_past ? b->order : a->order)->is_pool) {
+            return false;
+        }
+        *order = a_past ? b->order : a->order;
+        *tick = a_past ? b->tick : a->tick;
+    } else if (a->order == b->order) {
+        *order = a->order;
+        *tick = a->tick > b->tick ? a->tick : b->tick;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_block *other) {
+    const bool is_below = other->offset < (*block)->offset;
+    ashlar_block *lower = is_below ? other : *block;
+    const ashlar_block *upper = is_below ? *block : other;
+    ashlar_order *order;
+    uint64_t tick;
+    if (upper->starts_segment || !merge_stamps(*block, other, &order, &tick)) {
+        return false;
+    }
+    ashlar_free_bins_remove(ashlar_heap_bins_of(heap, other), other);
+    ashlar_heap_absorb(heap, lower);
+    lower->order = order;
+    lower->tick = tick;
+    *block = lower;
+    return true;
+}
+
+/* Put a free block that is in no bin where it belongs, merged as far as it goes. Returns it. */
+static ashlar_block *settle(ashlar_heap *heap, ashlar_block *block) {
+    if (ashlar_order_is_past(block->order, block->tick)) {
+        block->order = NULL;
+        block->tick = 0;
+    }
+    /*
+     * Below first, then above; no merge above lets one below succeed that failed. Two streams in
+     * use stay two; and where a past block and a pool's did not merge, the pool's stays that, and
+     * the past one becomes no block of the same pool.
+     */
+    while (ashlar_heap_try_merge(heap, &block, block->prev)) {
+    }
+    while (ashlar_heap_try_merge(heap, &block, block->next)) {
+    }
+    ashlar_free_bins_insert(ashlar_heap_bins_of(heap, block), block);
+    return block;
+}
+
+void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick) {
+    ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_USED);
+    ashlar_page_map_set(&heap->map, block->offset, NULL);
+    heap->used_bytes -= block->bytes;
+    heap->free_bytes += block->bytes;
+    block->state = ASHLAR_BLOCK_FREE;
+    block->requested = 0;
+    block->order = order;
+    block->tick = tick;
+    (void)settle(heap, block);
+    ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
+}
+
+void ashlar_heap_sweep(ashlar_heap *heap) {
+    for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
+        if (ashlar_block_is_free(block) && ashlar_order_is_past(block->order, block->tick)) {
+            ashlar_free_bins_remove(ashlar_heap_bins_of(heap, block), block);
+            block = settle(heap, block);
+        }
+    }
+}
+
+void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_order *from, ashlar_order *to,
+                         uint64_t tick) {
+    for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
+        if (block->order == from && ashlar_block_is_free(block)) {
+            ashlar_free_bins_remove(ashlar_heap_bins_of(heap, block), block);
+            block->order = to;
+            block->tick = tick;
+            block = settle(heap, block);
+        }
+    }
+}
+
+ashlar_status ashlar_heap_allow_peer(ashlar_heap *heap, int ordinal) {
+    return ashlar_range_allow_peer(&heap->range, ordinal);
+}
+
+const ashlar_block *ashlar_heap_find(const ashlar_heap *heap, size_t offset) {
+    const ashlar_block *block = heap->first;
+    while (block != NULL && block->offset + block->bytes <= offset) {
+        block = block->next;
+    }
+    return block;
+}

@@ -1,0 +1,122 @@
+/*
+ * heap.h - the range cut into blocks: splitting, coalescing, growing, giving back (internal).
+ *
+ * The heap knows stamps (order, tick) but makes no decision about streams: which free block may
+ * serve a request is the allocator's to say.
+ *
+ * Invariants (ashlar_heap_check):
+ *   the blocks cover [0, end of the last) exactly, in address order, without gaps
+ *   the chunks of the range are exactly what the mapped blocks cover
+ *   used_bytes + free_bytes == range.mapped_bytes
+ *   a free block is in its order's bins, or in `idle` where its order is NULL, and in no other
+ *   the page map knows the used blocks and nothing else
+ *   a used block has requested <= bytes and an order; any other has requested == 0
+ *   two neighbouring free blocks never have the same order, but where a segment starts
+ *   two holes are never neighbours, and the last block is none
+ */
+#ifndef ASHLAR_HEAP_H
+#define ASHLAR_HEAP_H
+
+#include "allocator/heap/order.h"
+#include "allocator/heap/page_map.h"
+#include "allocator/heap/range.h"
+
+typedef struct ashlar_node_chunk ashlar_node_chunk;
+
+/* Lock: the allocator's guards every field. */
+typedef struct ashlar_heap {
+    ashlar_range range;
+    ashlar_page_map map;
+    ashlar_free_bins idle; /* free blocks that no queued work touches */
+    ashlar_block *first;   /* address order */
+    ashlar_block *last;
+    size_t used_bytes;
+    size_t free_bytes;
+    ashlar_block *spare; /* nodes for blocks to come, linked by next */
+    size_t spare_count;
+    ashlar_node_chunk *nodes;
+} ashlar_heap;
+
+/* Errors: as ashlar_allocator_create(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_caller *caller,
+                                                 ashlar_range_kind kind);
+void ashlar_heap_finish(ashlar_heap *heap);
+
+/*
+ * Hand out `bytes` from the front of a free block; the rest stays free with the block's stamp.
+ * Writes offset, bytes, the state and the page map; order, requested and tag are the
+ * caller's to set.
+ *
+ * bytes   a multiple of ASHLAR_BLOCK_ALIGN, at most block->bytes
+ * Errors: ASHLAR_EHOSTMEM; then nothing has changed.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block,
+                                                 size_t bytes);
+
+/*
+ * Make a used block free, last used at (order, tick), and merge it with its free
+ * neighbours where both have the same order or one of the two is known to be past: what is merged
+ * is the lowest of them. Cannot fail.
+ */
+void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick);
+
+/*
+ * Map more memory, where that takes the least of it, so that there is a free block of `bytes` that
+ * work on `order` may use: at the end of the range or in a hole, next to a free block that is
+ * `order`'s or past and counts towards it; in a range of segments, a segment of its own. Requires
+ * that no free block that `order` may use is as large.
+ *
+ * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER,
+ *         ASHLAR_EHOSTMEM; then nothing has changed.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_grow(ashlar_heap *heap, ashlar_order *order,
+                                                 size_t bytes, ashlar_block **out);
+
+/*
+ * Map memory in one piece, until at least `bytes` are mapped in all. It is idle.
+ *
+ * Errors: as ashlar_heap_grow().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_reserve(ashlar_heap *heap, size_t bytes);
+
+/* Move every free block whose last use is past to the idle ones, and merge them. */
+void ashlar_heap_sweep(ashlar_heap *heap);
+
+/* The free blocks last used on `from` were last used on `to`, at `tick`. */
+void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_order *from, ashlar_order *to,
+                         uint64_t tick);
+
+/*
+ * Give memory that no queued work touches back to the device, in whole chunks from the top down,
+ * until at most `target_bytes` are mapped or no chunk is idle.
+ *
+ * Errors: ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was given back before stays so.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_trim(ashlar_heap *heap, size_t target_bytes);
+
+/*
+ * Make a free block of `bytes` that work on `order` may use out of idle chunks from anywhere, by
+ * mapping them one behind another; what they lack is mapped new. A range of segments frees idle
+ * segments until one of the size can be had. For when nothing else has helped.
+ *
+ * Errors: ASHLAR_ENOMEM (not enough is idle), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; then every free
+ *         block is as before, but for memory that the driver refused to take back, and for segments
+ *         that were freed.
+ * Cost:   O(blocks * chunks), and three driver calls per chunk.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_gather(ashlar_heap *heap, ashlar_order *order,
+                                                   size_t bytes, ashlar_block **out);
+
+/*
+ * Let another device use all memory of the heap, now and later.
+ * Errors: as ashlar_range_allow_peer().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_allow_peer(ashlar_heap *heap, int ordinal);
+
+/* The block that holds `offset`, a hole perhaps; NULL above the last. For messages. O(blocks). */
+const ashlar_block *ashlar_heap_find(const ashlar_heap *heap, size_t offset);
+
+/* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. O(blocks). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_check(const ashlar_heap *heap);
+
+#endif /* ASHLAR_HEAP_H */

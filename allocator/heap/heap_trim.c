@@ -1,0 +1,171 @@
+/* heap_trim.c - giving idle memory back, and gathering it from anywhere into one block. */
+#include "allocator/heap/heap_impl.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+
+/*
+ * Choose chunks that lie wholly in idle blocks, but not in `below` or `above`, from the top down
+ * until they are `bytes` or more. Returns what they are, and their count.
+ */
+static size_t choose(ashlar_heap *heap, size_t bytes, const ashlar_block *below,
+                     const ashlar_block *above, size_t *count) {
+    const ashlar_range *range = &heap->range;
+    const ashlar_block *block = heap->last;
+    size_t chosen = 0;
+    *count = 0;
+    for (size_t i = range->chunk_count; i-- > 0 && chosen < bytes;) {
+        ashlar_chunk *chunk = &range->chunks[i];
+        while (block->offset > chunk->offset) {
+            block = block->prev;
+        }
+        if (ashlar_block_is_free(block) && block->order == NULL && block != below &&
+            block != above && chunk->offset + chunk->bytes <= block->offset + block->bytes) {
+            chunk->is_chosen = true;
+            chosen += chunk->bytes;
+            ++*count;
+        }
+    }
+    return chosen;
+}
+
+static void choose_none(ashlar_heap *heap) {
+    for (size_t i = 0; i < heap->range.chunk_count; i++) {
+        heap->range.chunks[i].is_chosen = false;
+    }
+}
+
+/* Make holes where chunks are gone. Needs two nodes for each. */
+static void hollow_gone(ashlar_heap *heap) {
+    for (size_t i = heap->range.chunk_count; i-- > 0;) {
+        const ashlar_chunk *chunk = &heap->range.chunks[i];
+        if (chunk->is_gone) {
+            ashlar_heap_hollow(heap, chunk->offset, chunk->bytes);
+        }
+    }
+    ashlar_range_forget_gone(&heap->range);
+    ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
+}
+
+/* Unmap the chosen chunks, `count` of them, up to the first that the driver refuses. */
+static ashlar_status unmap_chosen(ashlar_heap *heap, size_t count) {
+    ashlar_status status = ashlar_heap_reserve_nodes(heap, 2 * count);
+    for (size_t i = heap->range.chunk_count; i-- > 0 && status == ASHLAR_OK;) {
+        if (heap->range.chunks[i].is_chosen) {
+            status = ashlar_range_unmap(&heap->range, &heap->range.chunks[i]);
+        }
+    }
+    choose_none(heap);
+    hollow_gone(heap);
+    return status;
+}
+
+ashlar_status ashlar_heap_trim(ashlar_heap *heap, size_t target_bytes) {
+    const size_t mapped = heap->range.mapped_bytes;
+    if (mapped <= target_bytes) {
+        return ASHLAR_OK;
+    }
+    ashlar_heap_sweep(heap);
+    size_t count;
+    (void)choose(heap, mapped - target_bytes, NULL, NULL, &count);
+    return unmap_chosen(heap, count);
+}
+
+/* ---- gathering ---- */
+
+static ashlar_status gather_segments(ashlar_heap *heap, ashlar_order *order, size_t bytes,
+                                     ashlar_block **out) {
+    ashlar_status status;
+    size_t count;
+    do {
+        status = ashlar_heap_grow(heap, order, bytes, out);
+        if (status != ASHLAR_ENOMEM || choose(heap, 1, NULL, NULL, &count) == 0) {
+            return status;
+        }
+        status = unmap_chosen(heap, count);
+    } while (status == ASHLAR_OK);
+    return status;
+}
+
+/* Move the chosen chunks, `bytes` in `count`, to `place`. */
+static ashlar_status move_chosen(ashlar_heap *heap, const ashlar_order *order,
+                                 const ashlar_place *place, size_t bytes, size_t count,
+                                 ashlar_block **out) {
+    const size_t offset = ashlar_place_offset(place, bytes);
+    ashlar_status status = ashlar_heap_reserve_nodes(heap, 2 * count + 2);
+    if (status == ASHLAR_OK) {
+        status = ashlar_range_move(&heap->range, offset);
+    }
+    if (status == ASHLAR_OK) {
+        *out = ashlar_heap_fill_for(heap, order, offset, bytes);
+        for (size_t i = 0; i < heap->range.chunk_count; i++) {
+            const ashlar_chunk *chunk = &heap->range.chunks[i];
+            if (chunk->is_chosen) {
+                ashlar_heap_hollow(heap, chunk->moved_from, chunk->bytes);
+            }
+        }
+    }
+    choose_none(heap);
+    hollow_gone(heap);
+    return status;
+}
+
+/* Unmap what lies in [offset, offset + bytes), which has just been mapped. */
+static void give_back(ashlar_heap *heap, size_t offset, size_t bytes) {
+    size_t count = 0;
+    for (size_t i = 0; i < heap->range.chunk_count; i++) {
+        ashlar_chunk *chunk = &heap->range.chunks[i];
+        chunk->is_chosen = chunk->offset >= offset && chunk->offset < offset + bytes;
+        count += chunk->is_chosen;
+    }
+    (void)unmap_chosen(heap, count); /* what stays mapped is idle, and harmless */
+}
+
+/* The same with too few chunks: what they lack, `lacking` bytes, is mapped new before them. */
+static ashlar_status move_and_map(ashlar_heap *heap, const ashlar_order *order, ashlar_place place,
+                                  size_t moved, size_t lacking, size_t count, ashlar_block **out) {
+    const size_t offset = ashlar_place_offset(&place, lacking);
+    ashlar_block *unused;
+    ashlar_status status = ashlar_heap_map(heap, order, &place, lacking, &unused);
+    if (status != ASHLAR_OK) {
+        choose_none(heap);
+        return status;
+    }
+    *(place.is_high ? &place.high : &place.low) = place.is_high ? offset : offset + lacking;
+    status = move_chosen(heap, order, &place, moved, count, out);
+    if (status != ASHLAR_OK) {
+        give_back(heap, offset, lacking);
+    }
+    return status;
+}
+
+ashlar_status ashlar_heap_gather(ashlar_heap *heap, ashlar_order *order, size_t bytes,
+                                 ashlar_block **out) {
+    ashlar_heap_sweep(heap);
+    ashlar_block *fit = ashlar_free_bins_best_fit(&heap->idle, bytes); /* merged just now */
+    if (fit == NULL) {
+        fit = ashlar_free_bins_best_fit(&order->free, bytes);
+    }
+    if (fit != NULL) {
+        *out = fit;
+        return ASHLAR_OK;
+    }
+    if (heap->range.segments != NULL) {
+        return gather_segments(heap, order, bytes, out);
+    }
+    /* The slack is there because chunks do not add up to a size exactly. */
+    ashlar_place place = {0};
+    ashlar_status status = ashlar_heap_find_place(heap, order, bytes, ASHLAR_CHUNK_BYTES, &place);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    size_t count;
+    const size_t moved = choose(heap, place.need, place.below, place.above, &count);
+    if (moved == 0) {
+        return ashlar_fail(ASHLAR_ENOMEM, "no idle memory that could be gathered");
+    }
+    if (moved < place.need) {
+        return move_and_map(heap, order, place, moved, place.need - moved, count, out);
+    }
+    return move_chosen(heap, order, &place, moved, count, out);
+}

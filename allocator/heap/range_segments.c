@@ -1,0 +1,112 @@
+/*
+ * range_segments.c - the range without virtual memory management: a chunk is one cuMemAlloc, or one
+ * cuMemHostAlloc.
+ */
+#include "allocator/heap/range.h"
+
+#include "allocator/base/error.h"
+#include "allocator/heap/size_class.h"
+
+/* A segment is a multiple of what the driver itself takes at a time. */
+#define SEGMENT_ALIGN ((size_t)2 << 20)
+
+/* More addresses than any device has, so that every address is an offset in the range. */
+#define ADDRESSES ((size_t)1 << 48)
+
+/*
+ * The two context switches are counted for the process but not for the allocator, since they ask
+ * nothing of the driver.
+ */
+static cu_result take_device(ashlar_range *range, cu_ptr *ptr, size_t bytes) {
+    return ASHLAR_CALL(range->caller, mem_alloc, (ptr, bytes));
+}
+
+static cu_result free_device(ashlar_range *range, cu_ptr ptr) {
+    return ASHLAR_CALL(range->caller, mem_free, (ptr));
+}
+
+static cu_result take_host(ashlar_range *range, cu_ptr *ptr, size_t bytes) {
+    void *memory = NULL;
+    const cu_result result =
+        ASHLAR_CALL(range->caller, mem_host_alloc, (&memory, bytes, CU_HOST_PORTABLE));
+    *ptr = ashlar_ptr_in(memory);
+    return result;
+}
+
+static cu_result free_host(ashlar_range *range, cu_ptr ptr) {
+    return ASHLAR_CALL(range->caller, mem_free_host, (ashlar_ptr_out(ptr)));
+}
+
+static ashlar_status segments_map(ashlar_range *range, size_t *offset, size_t bytes) {
+    const ashlar_status status = ashlar_device_enter(range->caller->device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    cu_ptr ptr = 0;
+    const ashlar_segment_calls *calls = range->segments;
+    const cu_result result = calls->take(range, &ptr, bytes);
+    const bool is_fit =
+        ptr % ASHLAR_BLOCK_ALIGN == 0 && ptr < ADDRESSES && bytes <= ADDRESSES - ptr;
+    if (result == CU_SUCCESS && !is_fit) {
+        (void)calls->free(range, ptr);
+    }
+    ashlar_device_leave(range->caller->device);
+    if (result != CU_SUCCESS) {
+        return ashlar_range_refuse(range, calls->take_name, result);
+    }
+    if (!is_fit) {
+        return ashlar_fail(ASHLAR_EDRIVER, "%s: address %llu is no multiple of %zu below 2^48",
+                           calls->take_name, ptr, ASHLAR_BLOCK_ALIGN);
+    }
+    ashlar_range_add(range, (size_t)ptr, bytes, 0);
+    *offset = (size_t)ptr;
+    return ASHLAR_OK;
+}
+
+static ashlar_status segments_unmap(ashlar_range *range, ashlar_chunk *chunk) {
+    const ashlar_status status = ashlar_device_enter(range->caller->device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const cu_result result = range->segments->free(range, chunk->offset);
+    ashlar_device_leave(range->caller->device);
+    if (result != CU_SUCCESS) {
+        return ashlar_range_refuse(range, range->segments->free_name, result);
+    }
+    ashlar_range_lose(range, chunk);
+    return ASHLAR_OK;
+}
+
+static ashlar_status segments_allow_peer(ashlar_range *range, int ordinal) {
+    return ashlar_fail(ASHLAR_ENOTSUP,
+                       "peer %d: device %d has no virtual memory management; copy between them "
+                       "instead",
+                       ordinal, range->caller->device->info.ordinal);
+}
+
+static void segments_finish(ashlar_range *range) {
+    if (ashlar_device_enter(range->caller->device) == ASHLAR_OK) {
+        for (size_t i = 0; i < range->chunk_count; i++) {
+            (void)range->segments->free(range, range->chunks[i].offset);
+        }
+        ashlar_device_leave(range->caller->device);
+    }
+}
+
+void ashlar_range_segments_init(ashlar_range *range) {
+    static const ashlar_range_ops ops = {
+        .step_divisor = 16, /* larger steps: a segment is never extended, so blocks have to share */
+        .map = segments_map,
+        .unmap = segments_unmap,
+        .allow_peer = segments_allow_peer,
+        .finish = segments_finish,
+    };
+    static const ashlar_segment_calls device = {"cuMemAlloc", "cuMemFree", take_device,
+                                                free_device};
+    static const ashlar_segment_calls host = {"cuMemHostAlloc", "cuMemFreeHost", take_host,
+                                              free_host};
+    range->ops = &ops;
+    range->segments = range->kind == ASHLAR_RANGE_HOST ? &host : &device;
+    range->bytes = ADDRESSES;
+    range->granularity = SEGMENT_ALIGN;
+}

@@ -1,0 +1,253 @@
+/* range_vmm.c - the range with virtual memory management: chunks are mapped, unmapped, moved. */
+#include "allocator/heap/range.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+
+/*
+ * Reserved addresses as a multiple of physical memory. Room to move chunks to fresh addresses
+ * instead of compacting; address space costs nothing.
+ */
+enum { ADDRESS_FACTOR = 4 };
+
+static cu_mem_prop memory_of(const ashlar_range *range) {
+    return (cu_mem_prop){
+        .type = CU_ALLOCATION_PINNED,
+        .location = {.type = CU_LOCATION_DEVICE, .id = range->caller->device->info.ordinal},
+    };
+}
+
+/* Open [offset, offset + bytes), all of it mapped, to the device and its peers. */
+static ashlar_status open_memory(ashlar_range *range, size_t offset, size_t bytes) {
+    cu_mem_access access[1 + ASHLAR_PEERS_MAX] = {
+        {.location = memory_of(range).location, .flags = CU_ACCESS_READWRITE}};
+    for (size_t i = 0; i < range->peer_count; i++) {
+        access[1 + i] = access[0];
+        access[1 + i].location.id = range->peers[i];
+    }
+    const cu_result result =
+        ASHLAR_CALL(range->caller, mem_set_access,
+                    (range->base + offset, bytes, access, 1 + range->peer_count));
+    return result == CU_SUCCESS ? ASHLAR_OK : ashlar_range_refuse(range, "cuMemSetAccess", result);
+}
+
+/* Create a chunk and map it, not yet open, or undo what was done of it. */
+static ashlar_status map_chunk(ashlar_range *range, size_t offset, size_t bytes) {
+    const cu_mem_prop memory = memory_of(range);
+    cu_mem_handle handle = 0;
+    cu_result result = ASHLAR_CALL(range->caller, mem_create, (&handle, bytes, &memory, 0));
+    if (result != CU_SUCCESS) {
+        return ashlar_range_refuse(range, "cuMemCreate", result);
+    }
+    result = ASHLAR_CALL(range->caller, mem_map, (range->base + offset, bytes, 0, handle, 0));
+    if (result != CU_SUCCESS) {
+        (void)ASHLAR_CALL(range->caller, mem_release, (handle));
+        return ashlar_range_refuse(range, "cuMemMap", result);
+    }
+    ashlar_range_add(range, offset, bytes, handle);
+    return ASHLAR_OK;
+}
+
+static void drop_chunk(ashlar_range *range, ashlar_chunk *chunk) {
+    (void)ASHLAR_CALL(range->caller, mem_unmap, (range->base + chunk->offset, chunk->bytes));
+    (void)ASHLAR_CALL(range->caller, mem_release, (chunk->handle));
+    ashlar_range_lose(range, chunk);
+}
+
+static ashlar_status vmm_map(ashlar_range *range, size_t *offset, size_t bytes) {
+    size_t done = 0;
+    ashlar_status status = ASHLAR_OK;
+    while (status == ASHLAR_OK && done < bytes) {
+        const size_t left = bytes - done;
+        const size_t part = left < ASHLAR_CHUNK_BYTES ? left : ASHLAR_CHUNK_BYTES;
+        status = map_chunk(range, *offset + done, part);
+        done += status == ASHLAR_OK ? part : 0;
+    }
+    if (status == ASHLAR_OK) {
+        status = open_memory(range, *offset, bytes);
+    }
+    if (status == ASHLAR_OK) {
+        return ASHLAR_OK;
+    }
+    for (size_t i = 0; i < range->chunk_count; i++) {
+        ashlar_chunk *chunk = &range->chunks[i];
+        if (chunk->offset >= *offset && chunk->offset < *offset + done) {
+            drop_chunk(range, chunk);
+        }
+    }
+    ashlar_range_forget_gone(range);
+    return status;
+}
+
+/* Map an unmapped chunk where it was. Where even that fails, its memory is given up. */
+static void restore(ashlar_range *range, ashlar_chunk *chunk) {
+    const cu_ptr at = range->base + chunk->offset;
+    if (ASHLAR_CALL(range->caller, mem_map, (at, chunk->bytes, 0, chunk->handle, 0)) !=
+        CU_SUCCESS) {
+        (void)ASHLAR_CALL(range->caller, mem_release, (chunk->handle));
+        ashlar_range_lose(range, chunk);
+    } else if (open_memory(range, chunk->offset, chunk->bytes) != ASHLAR_OK) {
+        drop_chunk(range, chunk);
+    }
+}
+
+static ashlar_status vmm_unmap(ashlar_range *range, ashlar_chunk *chunk) {
+    cu_result result =
+        ASHLAR_CALL(range->caller, mem_unmap, (range->base + chunk->offset, chunk->bytes));
+    if (result != CU_SUCCESS) {
+        return ashlar_range_refuse(range, "cuMemUnmap", result);
+    }
+    result = ASHLAR_CALL(range->caller, mem_release, (chunk->handle));
+    if (result != CU_SUCCESS) {
+        restore(range, chunk);
+        return ashlar_range_refuse(range, "cuMemRelease", result);
+    }
+    ashlar_range_lose(range, chunk);
+    return ASHLAR_OK;
+}
+
+/* The chosen chunk at or behind entry *idx; NULL behind the last. */
+static ashlar_chunk *next_chosen(ashlar_range *range, size_t *idx) {
+    while (*idx < range->chunk_count && !range->chunks[*idx].is_chosen) {
+        ++*idx;
+    }
+    return *idx < range->chunk_count ? &range->chunks[(*idx)++] : NULL;
+}
+
+/* How far a move has got: the first `unmapped` chosen chunks, and of those the first `mapped`. */
+typedef struct move_progress {
+    size_t unmapped, mapped;
+} move_progress;
+
+static ashlar_status try_move(ashlar_range *range, size_t offset, move_progress *done) {
+    ashlar_chunk *chunk;
+    size_t idx = 0, end = offset;
+    for (; (chunk = next_chosen(range, &idx)) != NULL; done->unmapped++) {
+        const cu_result result =
+            ASHLAR_CALL(range->caller, mem_unmap, (range->base + chunk->offset, chunk->bytes));
+        if (result != CU_SUCCESS) {
+            return ashlar_range_refuse(range, "cuMemUnmap", result);
+        }
+    }
+    for (idx = 0; (chunk = next_chosen(range, &idx)) != NULL; done->mapped++) {
+        const cu_result result = ASHLAR_CALL(
+            range->caller, mem_map, (range->base + end, chunk->bytes, 0, chunk->handle, 0));
+        if (result != CU_SUCCESS) {
+            return ashlar_range_refuse(range, "cuMemMap", result);
+        }
+        end += chunk->bytes;
+    }
+    return open_memory(range, offset, end - offset);
+}
+
+static void undo_move(ashlar_range *range, size_t offset, move_progress done) {
+    ashlar_chunk *chunk;
+    size_t idx = 0;
+    for (size_t i = 0; i < done.mapped; i++) {
+        chunk = next_chosen(range, &idx);
+        (void)ASHLAR_CALL(range->caller, mem_unmap, (range->base + offset, chunk->bytes));
+        offset += chunk->bytes;
+    }
+    idx = 0;
+    for (size_t i = 0; i < done.unmapped; i++) {
+        restore(range, next_chosen(range, &idx));
+    }
+}
+
+static ashlar_status vmm_move(ashlar_range *range, size_t offset) {
+    move_progress done = {0, 0};
+    const ashlar_status status = try_move(range, offset, &done);
+    if (status != ASHLAR_OK) {
+        undo_move(range, offset, done);
+        return status;
+    }
+    ashlar_chunk *chunk;
+    for (size_t idx = 0; (chunk = next_chosen(range, &idx)) != NULL;) {
+        chunk->moved_from = chunk->offset;
+        chunk->offset = offset;
+        ashlar_range_note(range, ASHLAR_TRACE_UNMAP, chunk->moved_from, chunk->bytes);
+        ashlar_range_note(range, ASHLAR_TRACE_MAP, chunk->offset, chunk->bytes);
+        offset += chunk->bytes;
+    }
+    ashlar_range_sort(range);
+    return ASHLAR_OK;
+}
+
+/* The end of the run of chunks without a gap that starts with entry *idx, which passes it. */
+static size_t run_end(const ashlar_range *range, size_t *idx) {
+    size_t end = range->chunks[*idx].offset;
+    while (*idx < range->chunk_count && range->chunks[*idx].offset == end) {
+        end += range->chunks[(*idx)++].bytes;
+    }
+    return end;
+}
+
+static void close_to(ashlar_range *range, int ordinal, size_t below) {
+    cu_mem_access access = {.location = memory_of(range).location, .flags = CU_ACCESS_NONE};
+    access.location.id = ordinal;
+    for (size_t idx = 0; idx < range->chunk_count && range->chunks[idx].offset < below;) {
+        const size_t start = range->chunks[idx].offset, end = run_end(range, &idx);
+        (void)ASHLAR_CALL(range->caller, mem_set_access,
+                          (range->base + start, end - start, &access, 1));
+    }
+}
+
+static ashlar_status vmm_allow_peer(ashlar_range *range, int ordinal) {
+    range->peers[range->peer_count++] = ordinal;
+    for (size_t idx = 0; idx < range->chunk_count;) {
+        const size_t start = range->chunks[idx].offset, end = run_end(range, &idx);
+        const ashlar_status status = open_memory(range, start, end - start);
+        if (status != ASHLAR_OK) {
+            range->peer_count--;
+            close_to(range, ordinal, start);
+            return status;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static void vmm_finish(ashlar_range *range) {
+    for (size_t i = 0; i < range->chunk_count; i++) {
+        drop_chunk(range, &range->chunks[i]);
+    }
+    ASHLAR_ASSERT(range->mapped_bytes == 0);
+    (void)ASHLAR_CALL(range->caller, mem_address_free, (range->base, range->bytes));
+}
+
+/* Where addresses are scarce (ulimit -v, a virtual machine), fewer of them do as well. */
+static ashlar_status reserve_addresses(ashlar_range *range) {
+    cu_result result = CU_OUT_OF_MEMORY;
+    for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {
+        if (!ashlar_mul(range->memory_bytes, factor, &range->bytes) ||
+            !ashlar_align_up(range->bytes, range->granularity, &range->bytes)) {
+            return ashlar_fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
+                               range->memory_bytes);
+        }
+        result =
+            ASHLAR_CALL(range->caller, mem_address_reserve, (&range->base, range->bytes, 0, 0, 0));
+    }
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar_range_refuse(range, "cuMemAddressReserve", result);
+}
+
+ashlar_status ashlar_range_vmm_init(ashlar_range *range) {
+    static const ashlar_range_ops ops = {
+        .step_divisor = 64,
+        .map = vmm_map,
+        .unmap = vmm_unmap,
+        .move = vmm_move,
+        .allow_peer = vmm_allow_peer,
+        .finish = vmm_finish,
+    };
+    const cu_mem_prop memory = memory_of(range);
+    const cu_result result = ASHLAR_CALL(range->caller, mem_get_allocation_granularity,
+                                         (&range->granularity, &memory, CU_GRANULARITY_MINIMUM));
+    if (result != CU_SUCCESS) {
+        return ashlar_range_refuse(range, "cuMemGetAllocationGranularity", result);
+    }
+    ASHLAR_ASSERT(range->granularity > 0 && (range->granularity & (range->granularity - 1)) == 0 &&
+                  ASHLAR_CHUNK_BYTES % range->granularity == 0);
+    range->ops = &ops;
+    return reserve_addresses(range);
+}

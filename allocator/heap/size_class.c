@@ -1,0 +1,54 @@
+#include "allocator/heap/size_class.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
+
+_Static_assert(ASHLAR_SC_LINEAR_BYTES == ASHLAR_SC_LINEAR_COUNT * ASHLAR_BLOCK_ALIGN,
+               "the linear classes are multiples of the alignment");
+_Static_assert(ASHLAR_SC_LINEAR_COUNT == 2 * ASHLAR_SC_PER_GROUP,
+               "the first group's steps are the linear part's");
+_Static_assert(ASHLAR_SC_LINEAR_BYTES << 4 == ASHLAR_SC_MAX_BYTES, "four groups reach the maximum");
+_Static_assert(ASHLAR_SC_COUNT <= UINT8_MAX + 1, "a class fits an entry of the table");
+
+enum { LOG2_PER_GROUP = 5 };
+_Static_assert(1 << LOG2_PER_GROUP == ASHLAR_SC_PER_GROUP, "a group is one power of two");
+
+/* The table's entries: with n below 64 * 2^g, the class is g groups on, its steps are 2^g units. */
+#define CLASS(n)                                                  \
+    (uint8_t)((n) < 64     ? (n)                                  \
+              : (n) < 128  ? 1 * ASHLAR_SC_PER_GROUP + ((n) >> 1) \
+              : (n) < 256  ? 2 * ASHLAR_SC_PER_GROUP + ((n) >> 2) \
+              : (n) < 512  ? 3 * ASHLAR_SC_PER_GROUP + ((n) >> 3) \
+                           : 4 * ASHLAR_SC_PER_GROUP + ((n) >> 4))
+#define CLASSES_4(n) CLASS(n), CLASS((n) + 1), CLASS((n) + 2), CLASS((n) + 3)
+#define CLASSES_16(n) CLASSES_4(n), CLASSES_4((n) + 4), CLASSES_4((n) + 8), CLASSES_4((n) + 12)
+#define CLASSES_64(n) \
+    CLASSES_16(n), CLASSES_16((n) + 16), CLASSES_16((n) + 32), CLASSES_16((n) + 48)
+#define CLASSES_256(n) \
+    CLASSES_64(n), CLASSES_64((n) + 64), CLASSES_64((n) + 128), CLASSES_64((n) + 192)
+#define CLASSES_1024(n) \
+    CLASSES_256(n), CLASSES_256((n) + 256), CLASSES_256((n) + 512), CLASSES_256((n) + 768)
+
+const uint8_t ashlar_sc_table[] = {CLASSES_1024(0)};
+
+size_t ashlar_sc_bytes(ashlar_sc sc) {
+    ASHLAR_ASSERT(sc.idx < ASHLAR_SC_COUNT);
+    if (sc.idx < ASHLAR_SC_LINEAR_COUNT) {
+        return (sc.idx + (size_t)1) * ASHLAR_BLOCK_ALIGN;
+    }
+    const unsigned group = sc.idx / ASHLAR_SC_PER_GROUP - 1u;
+    const size_t steps = sc.idx % ASHLAR_SC_PER_GROUP + (size_t)ASHLAR_SC_PER_GROUP + 1;
+    return (steps << group) * ASHLAR_BLOCK_ALIGN;
+}
+
+bool ashlar_block_bytes(size_t bytes, size_t *out) {
+    if (bytes > ASHLAR_SC_MAX_BYTES) {
+        return ashlar_align_up(bytes, ASHLAR_BLOCK_ALIGN, out);
+    }
+    /* The same as the bytes of its class, which are the next multiple of the group's step. */
+    const size_t last = bytes - 1;
+    const unsigned long long base = last | (ASHLAR_SC_LINEAR_BYTES / 2);
+    const unsigned step = 63u - (unsigned)__builtin_clzll(base) - LOG2_PER_GROUP;
+    *out = ((last >> step) + 1) << step;
+    return true;
+}

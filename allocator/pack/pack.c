@@ -1,0 +1,110 @@
+/* pack.c - ashlar_pack(): what is tried, and in which order. */
+#include <ashlar/pack.h>
+
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/pack/pack_greedy.h"
+#include "allocator/pack/pack_refine.h"
+
+static ashlar_status check_alignment(size_t alignment) {
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "pack: an alignment of %zu; give a power of two",
+                           alignment);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status state_init(ashlar_pack_state *state, const ashlar_pack_items *problem) {
+    const size_t count = problem->count;
+    state->offsets = ashlar_host_calloc(count, sizeof *state->offsets);
+    state->trial = ashlar_host_calloc(count, sizeof *state->trial);
+    state->order = ashlar_host_calloc(count, sizeof *state->order);
+    state->keys = ashlar_host_calloc(count, sizeof *state->keys);
+    if (state->offsets == NULL || state->trial == NULL || state->order == NULL ||
+        state->keys == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", count);
+    }
+    return ashlar_pack_room_create(problem->section_count, &state->room);
+}
+
+static void state_finish(ashlar_pack_state *state) {
+    ashlar_host_free(state->offsets);
+    ashlar_host_free(state->trial);
+    ashlar_host_free(state->order);
+    ashlar_host_free(state->keys);
+    ashlar_pack_room_destroy(state->room);
+}
+
+/* Without a capacity to meet, the search is content with a plan close to the bound. */
+static size_t search_target(const ashlar_pack_state *state, const ashlar_pack_options *options) {
+    enum { CLOSE = 200 }; /* a 200th of the bound: 0.5 % */
+    const size_t bound = state->problem->peak_bytes;
+    const bool is_near_the_end = bound > SIZE_MAX - bound / CLOSE;
+    return options->capacity_bytes > 0 || is_near_the_end ? state->target_bytes
+                                                          : bound + bound / CLOSE;
+}
+
+/* The greedy orders, and the search where there is something to gain and time for it. */
+static ashlar_status make_plan(ashlar_pack_state *state, const ashlar_pack_options *options,
+                               size_t *proven_bytes) {
+    const ashlar_status status = ashlar_pack_greedy(state);
+    *proven_bytes = state->problem->peak_bytes;
+    if (status != ASHLAR_OK || options->time_budget_ms == 0) {
+        return status;
+    }
+    state->target_bytes = search_target(state, options);
+    state->watch.has_deadline = true;
+    return state->plan_bytes > state->target_bytes ? ashlar_pack_refine(state, proven_bytes)
+                                                   : ASHLAR_OK;
+}
+
+static ashlar_status pack_items(const ashlar_pack_items *problem,
+                                const ashlar_pack_options *options, size_t *offsets,
+                                ashlar_pack_result *out) {
+    ashlar_pack_state state = {.problem = problem, .plan_bytes = SIZE_MAX};
+    const size_t capacity = options->capacity_bytes;
+    size_t proven_bytes = problem->peak_bytes;
+    state.target_bytes = capacity > problem->peak_bytes ? capacity : problem->peak_bytes;
+    ashlar_pack_watch_init(&state.watch, options, problem->peak_bytes);
+    ashlar_status status = state_init(&state, problem);
+    if (status == ASHLAR_OK) {
+        status = make_plan(&state, options, &proven_bytes);
+    }
+    if (status == ASHLAR_OK) {
+        memcpy(offsets, state.offsets, problem->count * sizeof *offsets);
+        *out = (ashlar_pack_result){
+            .plan_bytes = state.plan_bytes,
+            .bound_bytes = problem->peak_bytes,
+            .is_optimal = state.plan_bytes <= proven_bytes,
+            .was_stopped = state.watch.is_stopped,
+            .strategy = state.strategy,
+        };
+    }
+    state_finish(&state);
+    return status;
+}
+
+ashlar_status ashlar_pack(const ashlar_pack_buffer *buffers, size_t count,
+                          const ashlar_pack_options *options, size_t *offsets,
+                          ashlar_pack_result *out) {
+    static const ashlar_pack_options defaults = {0};
+    ashlar_pack_items problem;
+    const ashlar_pack_options *o = options == NULL ? &defaults : options;
+    const size_t alignment = o->alignment == 0 ? 1 : o->alignment;
+    ashlar_status status = check_alignment(alignment);
+    if (status == ASHLAR_OK) {
+        status = ashlar_pack_items_init(&problem, buffers, count, alignment);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (count == 0) {
+        *out = (ashlar_pack_result){.is_optimal = true, .strategy = "nothing to place"};
+    } else {
+        status = pack_items(&problem, o, offsets, out);
+    }
+    ashlar_pack_items_finish(&problem);
+    return status;
+}

@@ -1,0 +1,50 @@
+/*
+ * pack_csv.h - packing problems and their solutions as MiniMalloc writes them (internal).
+ *
+ * A header, and a row for each buffer, which is live in [lower, upper):
+ *     id,lower,upper,size
+ *     0,995328,1000448,656384
+ * Columns are found by name, in any order; `offset` is what a solution adds. Further columns are
+ * ignored, apart from `alignment` and `gaps`, which would change what a right solution is. Ids are
+ * any text, each one once.
+ */
+#ifndef ASHLAR_PACK_CSV_H
+#define ASHLAR_PACK_CSV_H
+
+#include <stddef.h>
+
+#include <ashlar/pack.h>
+
+#include "allocator/base/parse.h"
+
+/* Invariant: ids[i] and buffers[i] are of one row, and rows are in the order of the file. */
+typedef struct ashlar_pack_table {
+    ashlar_pack_buffer *buffers; /* [count] */
+    ashlar_piece *ids;           /* [count], of `text` */
+    size_t count;
+    char *text;
+} ashlar_pack_table;
+
+/*
+ * Read a problem.
+ *
+ * Ownership: the caller ends *out with ashlar_pack_table_finish().
+ * Errors:    ASHLAR_EIO, ASHLAR_EFORMAT (the detail begins with FILE:LINE: and names the column),
+ *            ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_pack_table_read(const char *path, ashlar_pack_table *out);
+
+/* The same from memory. `name` stands for the file in messages; the text is copied. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_pack_table_parse(const char *name, const char *text,
+                                                        size_t bytes, ashlar_pack_table *out);
+
+void ashlar_pack_table_finish(ashlar_pack_table *table); /* all 0 is allowed */
+
+/*
+ * Write a problem, or with offsets [count] its solution.
+ * Errors: as ashlar_file_create() and ashlar_file_commit(); the old file is then as it was.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_pack_table_write(const ashlar_pack_table *table,
+                                                        const size_t *offsets, const char *path);
+
+#endif /* ASHLAR_PACK_CSV_H */

@@ -1,0 +1,150 @@
+/* pack_greedy.c - the greedy orders. */
+#include "allocator/pack/pack_greedy.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct greedy_order {
+    const char *name;
+    double (*key)(const ashlar_pack_items *p, const ashlar_pack_item *item); /* largest first */
+} greedy_order;
+
+/* ---- orders ---- */
+
+static double key_bytes(const ashlar_pack_items *p, const ashlar_pack_item *item) {
+    (void)p;
+    return (double)item->bytes;
+}
+
+static double key_life(const ashlar_pack_items *p, const ashlar_pack_item *item) {
+    (void)p;
+    return (double)(item->end - item->first);
+}
+
+static double key_area(const ashlar_pack_items *p, const ashlar_pack_item *item) {
+    return key_bytes(p, item) * key_life(p, item);
+}
+
+/* Those of the fullest section go to the bottom, where they stand on each other without gaps. */
+static double key_peak(const ashlar_pack_items *p, const ashlar_pack_item *item) {
+    const bool is_live = item->first <= p->peak_section && p->peak_section < item->end;
+    return is_live ? key_life(p, item) : 0;
+}
+
+/* As in time: what comes first is placed first. */
+static double key_begin(const ashlar_pack_items *p, const ashlar_pack_item *item) {
+    (void)p;
+    return -(double)item->first;
+}
+
+static const greedy_order orders[] = {
+    {"fullest section first", key_peak}, {"largest first", key_bytes},
+    {"largest area first", key_area},    {"longest-lived first", key_life},
+    {"earliest first", key_begin},
+};
+
+/* Equal keys: the larger, then the longer-lived, then the earlier item; so the order is total. */
+static int compare(const void *a, const void *b, void *context) {
+    const ashlar_pack_state *state = context;
+    const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+    const ashlar_pack_item *x = &state->problem->items[i], *y = &state->problem->items[j];
+    const uint32_t life_x = x->end - x->first, life_y = y->end - y->first;
+    if (state->keys[i] != state->keys[j]) {
+        return state->keys[i] > state->keys[j] ? -1 : 1;
+    }
+    if (x->bytes != y->bytes) {
+        return x->bytes > y->bytes ? -1 : 1;
+    }
+    if (life_x != life_y) {
+        return life_x > life_y ? -1 : 1;
+    }
+    return (i > j) - (i < j);
+}
+
+void ashlar_pack_sort(ashlar_pack_state *state) {
+    const uint32_t count = (uint32_t)state->problem->count;
+    for (uint32_t i = 0; i < count; i++) {
+        state->order[i] = i;
+    }
+    qsort_r(state->order, count, sizeof *state->order, compare, state);
+}
+
+/* ---- placing ---- */
+
+size_t ashlar_pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets) {
+    size_t highest = 0;
+    for (size_t i = 0; i < problem->count; i++) {
+        const size_t end = offsets[i] + problem->items[i].bytes;
+        highest = end > highest ? end : highest;
+    }
+    return highest;
+}
+
+void ashlar_pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
+    if (bytes < state->plan_bytes) {
+        size_t *const worse = state->offsets;
+        state->offsets = state->trial;
+        state->trial = worse;
+        state->plan_bytes = bytes;
+        state->strategy = state->watch.now.strategy;
+        state->watch.now.plan_bytes = bytes;
+    }
+}
+
+ashlar_status ashlar_pack_place(ashlar_pack_state *state, size_t *bytes) {
+    enum { LOOK_EVERY = 1024 };
+    const ashlar_pack_items *p = state->problem;
+    size_t top = 0;
+    ashlar_pack_room_clear(state->room);
+    for (size_t k = 0; k < p->count; k++) {
+        const uint32_t i = state->order[k];
+        const ashlar_pack_item *item = &p->items[i];
+        const size_t offset =
+            ashlar_pack_room_find(state->room, item->first, item->end, item->bytes);
+        state->trial[i] = offset;
+        top = offset + item->bytes > top ? offset + item->bytes : top;
+        if (k % LOOK_EVERY == LOOK_EVERY - 1 && !ashlar_pack_watch_goes_on(&state->watch) &&
+            state->plan_bytes != SIZE_MAX) {
+            *bytes = SIZE_MAX;
+            return ASHLAR_OK;
+        }
+        const ashlar_status status =
+            ashlar_pack_room_add(state->room, item->first, item->end, offset, item->bytes);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    *bytes = top;
+    return ASHLAR_OK;
+}
+
+/* The next order has little to gain; but a capacity is met or not. */
+static bool is_close(const ashlar_pack_state *state) {
+    enum { SHARE = 1024 };
+    const bool has_capacity = state->watch.options->capacity_bytes > 0;
+    const size_t little = has_capacity ? 0 : state->problem->peak_bytes / SHARE;
+    return state->plan_bytes <= state->target_bytes ||
+           state->plan_bytes - state->target_bytes <= little;
+}
+
+ashlar_status ashlar_pack_greedy(ashlar_pack_state *state) {
+    const ashlar_pack_items *p = state->problem;
+    for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
+        size_t bytes;
+        state->watch.now.strategy = orders[o].name;
+        for (size_t i = 0; i < p->count; i++) {
+            state->keys[i] = orders[o].key(p, &p->items[i]);
+        }
+        ashlar_pack_sort(state);
+        const ashlar_status status = ashlar_pack_place(state, &bytes);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+        ashlar_pack_keep_trial(state, bytes);
+        if (is_close(state) || state->watch.is_stopped) {
+            break;
+        }
+    }
+    return ASHLAR_OK;
+}

@@ -1,0 +1,48 @@
+/*
+ * pack_greedy.h - one item after the other at the lowest offset where it fits (internal).
+ */
+#ifndef ASHLAR_PACK_GREEDY_H
+#define ASHLAR_PACK_GREEDY_H
+
+#include "allocator/pack/pack_items.h"
+#include "allocator/pack/pack_room.h"
+#include "allocator/pack/pack_watch.h"
+
+/* The best plan so far, and what it takes to make another. */
+typedef struct ashlar_pack_state {
+    const ashlar_pack_items *problem;
+    size_t target_bytes; /* done as soon as plan_bytes is no more */
+    size_t plan_bytes;   /* SIZE_MAX: no plan yet */
+    size_t *offsets;     /* [count], of the best plan */
+    const char *strategy;
+    ashlar_pack_watch watch;
+    /* Scratch: */
+    ashlar_pack_room *room;
+    uint32_t *order; /* [count]: items in the order of their placing */
+    double *keys;    /* [count], by item: the larger, the earlier in the order */
+    size_t *trial;   /* [count]: offsets of the plan in the making */
+} ashlar_pack_state;
+
+/* Make `order` from `keys`. */
+void ashlar_pack_sort(ashlar_pack_state *state);
+
+/*
+ * Place all items in `order`, into `trial`; *bytes is the highest end, or SIZE_MAX where the watch
+ * said stop and there is a plan already. Errors: ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_pack_place(ashlar_pack_state *state, size_t *bytes);
+
+/* Where the last item of a plan ends. */
+size_t ashlar_pack_highest_end(const ashlar_pack_items *problem, const size_t *offsets);
+
+/* Make `trial` the best plan if its `bytes` are fewer. */
+void ashlar_pack_keep_trial(ashlar_pack_state *state, size_t bytes);
+
+/*
+ * Try the orders until one is close to the target; the best plan is kept. The first one is
+ * completed even when the watch says stop, so that there is a plan afterwards. Errors:
+ * ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_pack_greedy(ashlar_pack_state *state);
+
+#endif /* ASHLAR_PACK_GREEDY_H */

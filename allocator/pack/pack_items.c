@@ -1,0 +1,146 @@
+/* pack_items.c - buffers as items: sizes rounded up, times reduced to sections, the lower bound. */
+#include "allocator/pack/pack_items.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+/* A beginning or an end of item `item`. */
+typedef struct mark {
+    uint64_t time;
+    uint32_t item;
+    bool is_begin;
+} mark;
+
+/* Ends come first, since lifetimes are half-open; then any order, as long as it is one. */
+static int compare_marks(const void *a, const void *b) {
+    const mark *x = a, *y = b;
+    if (x->time != y->time) {
+        return x->time < y->time ? -1 : 1;
+    }
+    if (x->is_begin != y->is_begin) {
+        return x->is_begin ? 1 : -1;
+    }
+    return (x->item > y->item) - (x->item < y->item);
+}
+
+static ashlar_status check_buffers(const ashlar_pack_buffer *buffers, size_t count,
+                                   size_t alignment) {
+    size_t sum = 0;
+    if (count > INT32_MAX / 2) {
+        return ashlar_fail(ASHLAR_EOVERFLOW, "pack: %zu buffers; at most %d can be packed", count,
+                           INT32_MAX / 2);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const ashlar_pack_buffer *b = &buffers[i];
+        size_t bytes;
+        if (b->bytes == 0) {
+            return ashlar_fail(ASHLAR_EINVAL, "pack: buffer %zu has 0 bytes; leave it out", i);
+        }
+        if (b->begin >= b->end) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "pack: buffer %zu lives from %" PRIu64 " to %" PRIu64
+                               "; its end has to come after its beginning",
+                               i, b->begin, b->end);
+        }
+        if (!ashlar_align_up(b->bytes, alignment, &bytes) || !ashlar_add(sum, bytes, &sum) ||
+            sum == SIZE_MAX) { /* which stands for no plan */
+            return ashlar_fail(ASHLAR_EOVERFLOW,
+                               "pack: with buffer %zu of %zu bytes the sizes add up to more than "
+                               "size_t holds; is its unit right?",
+                               i, b->bytes);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* A section is over at the first end behind a beginning: no larger set follows before the next. */
+static size_t number_sections(const mark *marks, size_t mark_count, ashlar_pack_item *items) {
+    uint32_t section = 0;
+    bool is_over = false;
+    for (size_t i = 0; i < mark_count; i++) {
+        if (!marks[i].is_begin) {
+            items[marks[i].item].end = section + 1;
+            is_over = true;
+            continue;
+        }
+        section += is_over;
+        is_over = false;
+        items[marks[i].item].first = section;
+    }
+    return mark_count == 0 ? 0 : (size_t)section + 1;
+}
+
+static ashlar_status find_sections(const ashlar_pack_buffer *buffers, ashlar_pack_items *p) {
+    mark *marks = ashlar_host_calloc(2 * p->count + 1, sizeof *marks); /* count may be 0 */
+    if (marks == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
+    }
+    for (uint32_t i = 0; i < p->count; i++) {
+        marks[2 * i] = (mark){buffers[i].begin, i, true};
+        marks[2 * i + 1] = (mark){buffers[i].end, i, false};
+    }
+    qsort(marks, 2 * p->count, sizeof *marks, compare_marks);
+    p->section_count = number_sections(marks, 2 * p->count, p->items);
+    ashlar_host_free(marks);
+    return ASHLAR_OK;
+}
+
+/* loads[] holds differences first, whose wrapping cancels out in the sums. */
+static void sum_loads(ashlar_pack_items *p) {
+    size_t load = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        p->loads[p->items[i].first] += p->items[i].bytes;
+        p->loads[p->items[i].end] -= p->items[i].bytes;
+    }
+    for (size_t s = 0; s < p->section_count; s++) {
+        load += p->loads[s];
+        p->loads[s] = load;
+        if (load > p->peak_bytes) {
+            p->peak_bytes = load;
+            p->peak_section = (uint32_t)s;
+        }
+    }
+}
+
+static ashlar_status fill(ashlar_pack_items *p, const ashlar_pack_buffer *buffers,
+                          size_t alignment) {
+    p->items = ashlar_host_calloc(p->count + 1, sizeof *p->items);
+    p->loads = ashlar_host_calloc(p->count + 1, sizeof *p->loads); /* and one for the last end */
+    if (p->items == NULL || p->loads == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", p->count);
+    }
+    for (size_t i = 0; i < p->count; i++) {
+        p->items[i].bytes = (buffers[i].bytes + alignment - 1) & ~(alignment - 1);
+    }
+    const ashlar_status status = find_sections(buffers, p);
+    if (status == ASHLAR_OK) {
+        sum_loads(p);
+    }
+    return status;
+}
+
+ashlar_status ashlar_pack_items_init(ashlar_pack_items *out, const ashlar_pack_buffer *buffers,
+                                     size_t count, size_t alignment) {
+    ashlar_pack_items p = {.count = count};
+    ashlar_status status = check_buffers(buffers, count, alignment);
+    if (status == ASHLAR_OK) {
+        status = fill(&p, buffers, alignment);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_pack_items_finish(&p);
+        return status;
+    }
+    *out = p;
+    return ASHLAR_OK;
+}
+
+void ashlar_pack_items_finish(ashlar_pack_items *p) {
+    ashlar_host_free(p->items);
+    ashlar_host_free(p->loads);
+    *p = (ashlar_pack_items){0};
+}

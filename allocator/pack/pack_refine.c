@@ -1,0 +1,127 @@
+/* pack_refine.c - which capacities are searched for a plan, and for how long. */
+#include "allocator/pack/pack_refine.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "allocator/pack/pack_improve.h"
+#include "allocator/pack/pack_search.h"
+
+enum {
+    IMPROVE_ROUNDS = 16,         /* of greedy packing, before the first search */
+    STEPS = 1 << 20,             /* of the first search for the target */
+    STEPS_OF_CAPACITY = 1 << 21, /* where what lies above the target is second best */
+    STEPS_SHARE = 8,             /* of these, for each capacity above the target */
+    GROWTH = 4,                  /* of both, from one round to the next */
+    AREA_MAX = 1 << 22,          /* sections of all items, beyond which a search is too large */
+    SECTIONS = 512,              /* with more of them a step takes longer, so there are fewer */
+};
+
+/* Invariant: proven_bytes <= smallest plan <= state->plan_bytes. */
+typedef struct refinement {
+    ashlar_pack_state *state;
+    ashlar_pack_search *search;
+    size_t unit; /* divides all sizes, so all plans worth trying are multiples of it */
+    size_t proven_bytes;
+    uint64_t steps;
+    uint64_t random;
+} refinement;
+
+static size_t common_divisor(const ashlar_pack_items *p) {
+    size_t divisor = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        size_t a = p->items[i].bytes;
+        while (a != 0) {
+            const size_t rest = divisor % a;
+            divisor = a;
+            a = rest;
+        }
+    }
+    return divisor;
+}
+
+static bool is_over(const refinement *r) {
+    return r->state->plan_bytes <= r->state->target_bytes ||
+           r->state->plan_bytes <= r->proven_bytes || r->state->watch.is_stopped;
+}
+
+/* One capacity. *is_found: the plan is now at most so large. */
+static ashlar_status try_capacity(refinement *r, size_t capacity, uint64_t steps, bool *is_found) {
+    ashlar_pack_state *state = r->state;
+    ashlar_pack_outcome outcome;
+    const ashlar_status status =
+        ashlar_pack_search_run(r->search, capacity, steps, &state->watch, state->trial, &outcome);
+    *is_found = status == ASHLAR_OK && outcome == ASHLAR_PACK_FOUND;
+    if (*is_found) {
+        ashlar_pack_keep_trial(state, ashlar_pack_highest_end(state->problem, state->trial));
+    } else if (status == ASHLAR_OK && outcome == ASHLAR_PACK_IMPOSSIBLE) {
+        r->proven_bytes = capacity + r->unit;
+    }
+    return status;
+}
+
+/* The middle between what has failed and what has been found, again and again. */
+static ashlar_status bisect(refinement *r, size_t failed) {
+    const ashlar_pack_state *state = r->state;
+    const size_t fine = state->problem->peak_bytes / 1024;
+    while (!is_over(r) && state->plan_bytes - failed > r->unit + fine) {
+        bool is_found;
+        size_t middle = failed + (state->plan_bytes - failed) / 2;
+        middle -= middle % r->unit;
+        middle = middle <= failed ? failed + r->unit : middle;
+        const ashlar_status status = try_capacity(r, middle, r->steps / STEPS_SHARE, &is_found);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+        failed = is_found ? failed : middle;
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status search_round(refinement *r) {
+    bool is_found;
+    const size_t target = r->state->target_bytes - r->state->target_bytes % r->unit;
+    const size_t goal = target > r->proven_bytes ? target : r->proven_bytes;
+    r->state->watch.now.strategy = "exact search";
+    const ashlar_status status = try_capacity(r, goal, r->steps, &is_found);
+    return status == ASHLAR_OK && !is_found ? bisect(r, goal) : status;
+}
+
+static uint64_t first_steps(const ashlar_pack_state *state) {
+    const uint64_t sections = state->problem->section_count;
+    const uint64_t steps = state->watch.options->capacity_bytes > 0 ? STEPS_OF_CAPACITY : STEPS;
+    return sections > SECTIONS ? steps * SECTIONS / sections : steps;
+}
+
+/* A board remembers every section of every item that it places. */
+static bool is_searchable(const ashlar_pack_items *p) {
+    uint64_t area = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        area += p->items[i].end - p->items[i].first;
+    }
+    return area <= AREA_MAX;
+}
+
+ashlar_status ashlar_pack_refine(ashlar_pack_state *state, size_t *proven_bytes) {
+    refinement r = {.state = state,
+                    .unit = common_divisor(state->problem),
+                    .proven_bytes = state->problem->peak_bytes,
+                    .steps = first_steps(state)};
+    ashlar_status status = ASHLAR_OK;
+    if (is_searchable(state->problem)) {
+        status = ashlar_pack_search_create(state->problem, &r.search);
+    }
+    for (size_t rounds = IMPROVE_ROUNDS; status == ASHLAR_OK && !is_over(&r); rounds *= GROWTH) {
+        state->watch.now.strategy = "improved order";
+        status = ashlar_pack_improve(state, rounds, &r.random);
+        if (status == ASHLAR_OK && !is_over(&r) && r.search != NULL) {
+            status = search_round(&r);
+            r.steps *= GROWTH;
+        }
+    }
+    ashlar_pack_search_destroy(r.search);
+    if (status == ASHLAR_OK) {
+        *proven_bytes = r.proven_bytes;
+    }
+    return status;
+}

@@ -1,0 +1,16 @@
+/*
+ * pack_refine.h - making a greedy plan smaller within the time budget (internal).
+ */
+#ifndef ASHLAR_PACK_REFINE_H
+#define ASHLAR_PACK_REFINE_H
+
+#include "allocator/pack/pack_greedy.h"
+
+/*
+ * Search, ever longer, until the plan meets the target, is proven to be the smallest, or the watch
+ * says stop. The best plan is kept in `state`; *proven_bytes is what no plan is smaller than.
+ * Errors: ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_pack_refine(ashlar_pack_state *state, size_t *proven_bytes);
+
+#endif /* ASHLAR_PACK_REFINE_H */

@@ -1,0 +1,372 @@
+/* pack_search.c - depth-first search on a board, with restarts and a memory of failures. */
+#include "allocator/pack/pack_search.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/pack/pack_random.h"
+
+enum {
+    /* Keys of impossible parts that are remembered, the newer over the older: so many for each
+     * item, a power of two within these limits. */
+    MEMORY_OF_ITEM = 4096,
+    MEMORY_SHIFT_MIN = 12,
+    MEMORY_SHIFT_MAX = 20,
+    RUN_STEPS = 1000,       /* of the shortest run */
+    LOOK_EVERY = 1024,      /* steps between two looks at the clock */
+    WEIGHT_OF_FAILURE = 64, /* added to a section's weight */
+    WEIGHT_MIN = 64,
+    FRACTION = 256, /* values of items are fixed-point numbers, equal on every machine */
+};
+
+/* A choice that was made, and what is left of it. */
+typedef struct level {
+    uint64_t key;                     /* of the part, before the choice */
+    size_t change_count;              /* of the board, before the choice */
+    uint32_t first, end;              /* the part: sections that unplaced items connect */
+    uint32_t section;                 /* of the edge */
+    uint32_t choice_at, choice_count; /* in search->choices */
+    uint32_t next;                    /* the first one that has not been tried */
+} level;
+
+struct ashlar_pack_search {
+    ashlar_pack_board board;
+    uint64_t *memory; /* [1 << memory_shift], keys; 0: none */
+    unsigned memory_shift;
+    size_t memory_capacity; /* failures at this capacity are failures at any smaller one */
+    uint32_t *weights;      /* by section */
+    int64_t *tastes;        /* by item: how early it is to be tried in this run */
+    level *levels;
+    size_t level_count, level_capacity;
+    uint32_t *choices; /* of all levels, a stack */
+    size_t choice_count, choice_capacity;
+    uint64_t random;
+    uint64_t run_count;
+};
+
+/* ---- memory of failures ---- */
+
+static uint64_t *memory_slot(const ashlar_pack_search *search, uint64_t key) {
+    return &search->memory[key >> (64 - search->memory_shift)];
+}
+
+static void blame(ashlar_pack_search *search, uint32_t section) {
+    search->weights[section] += WEIGHT_OF_FAILURE;
+}
+
+/* Old failures count less and less. */
+static void forget_a_little(ashlar_pack_search *search) {
+    enum { SHARE = 16 };
+    for (size_t s = 0; s < search->board.problem->section_count; s++) {
+        search->weights[s] -= (search->weights[s] - WEIGHT_MIN) / SHARE;
+    }
+}
+
+/* ---- the order of choices ---- */
+
+/* Logarithm to base 2, a straight line between powers of 2. */
+static int64_t log_2(uint64_t x) {
+    int64_t whole = 0;
+    for (uint64_t rest = x; rest > 1; rest /= 2) {
+        whole++;
+    }
+    const uint64_t part = whole >= 8 ? x >> (whole - 8) : x << (8 - whole);
+    return whole * FRACTION + (int64_t)(part - FRACTION);
+}
+
+/* Long-lived items first, large ones too, more or less; the first run draws nothing. */
+static void draw_tastes(ashlar_pack_search *search) {
+    const ashlar_pack_items *p = search->board.problem;
+    const bool is_first = search->run_count == 0;
+    const double weight = ashlar_pack_random(&search->random);
+    const int64_t bytes_weight = is_first ? FRACTION : (int64_t)(weight * FRACTION);
+    const double noise = 1.5 * FRACTION;
+    for (size_t i = 0; i < p->count; i++) {
+        const ashlar_pack_item *x = &p->items[i];
+        search->tastes[i] = log_2(x->bytes) * bytes_weight / FRACTION + log_2(x->end - x->first);
+        if (!is_first) {
+            search->tastes[i] += (int64_t)(noise * ashlar_pack_random(&search->random));
+        }
+    }
+}
+
+/* An item that makes the outline simpler is better. */
+static int64_t value_of(const ashlar_pack_search *search, uint32_t item) {
+    const ashlar_pack_board *b = &search->board;
+    const ashlar_pack_item *x = &b->problem->items[item];
+    const size_t floor = b->floors[x->first], top = floor + x->bytes;
+    const size_t left = b->crossings[x->first] > 0 ? b->floors[x->first - 1] : ASHLAR_PACK_DONE;
+    const size_t right = b->crossings[x->end] > 0 ? b->floors[x->end] : ASHLAR_PACK_DONE;
+    const int is_flush = (top == left || top == right) + (top == left && top == right);
+    const int is_wide = left > floor && right > floor;
+    return search->tastes[item] + (is_flush + is_wide) * FRACTION;
+}
+
+static void sort_choices(const ashlar_pack_search *search, uint32_t *choices, uint32_t count) {
+    for (uint32_t i = 1; i < count; i++) {
+        const uint32_t item = choices[i];
+        const int64_t value = value_of(search, item);
+        uint32_t to = i;
+        for (; to > 0 && value_of(search, choices[to - 1]) < value; to--) {
+            choices[to] = choices[to - 1];
+        }
+        choices[to] = item;
+    }
+}
+
+/* ---- levels ---- */
+
+static bool reserve(void **array, size_t *capacity, size_t needed, size_t bytes) {
+    if (needed <= *capacity) {
+        return true;
+    }
+    void *grown = ashlar_host_realloc(*array, 2 * needed, bytes);
+    if (grown == NULL) {
+        return false;
+    }
+    *array = grown;
+    *capacity = 2 * needed;
+    return true;
+}
+
+/* Write down the choices at `edge`. False: no host memory. */
+static bool push_level(ashlar_pack_search *search, const ashlar_pack_edge *edge, level new) {
+    void *levels = search->levels, *choices = search->choices;
+    const bool is_ok =
+        reserve(&levels, &search->level_capacity, search->level_count + 1, sizeof(level)) &&
+        reserve(&choices, &search->choice_capacity, search->choice_count + edge->choice_count,
+                sizeof(uint32_t));
+    search->levels = levels;
+    search->choices = choices;
+    if (!is_ok) {
+        return false;
+    }
+    uint32_t *const mine = &search->choices[search->choice_count];
+    uint32_t count = ashlar_pack_board_choices(&search->board, edge, mine);
+    sort_choices(search, mine, count);
+    if (edge->may_stay_empty) {
+        mine[count++] = ASHLAR_PACK_NONE;
+    }
+    new.choice_at = (uint32_t)search->choice_count;
+    new.choice_count = count;
+    search->choice_count += count;
+    search->levels[search->level_count++] = new;
+    return true;
+}
+
+static void pop_level(ashlar_pack_search *search) {
+    const level *top = &search->levels[--search->level_count];
+    ashlar_pack_board_undo(&search->board, top->change_count);
+    search->choice_count = top->choice_at;
+}
+
+/* Make the next choice of the top level. */
+static void choose(ashlar_pack_search *search) {
+    level *top = &search->levels[search->level_count - 1];
+    const uint32_t item = search->choices[top->choice_at + top->next++];
+    if (item == ASHLAR_PACK_NONE) {
+        ashlar_pack_board_close(&search->board, top->section);
+    } else {
+        ashlar_pack_board_place(&search->board, item);
+    }
+}
+
+/*
+ * Section `stuck` cannot be filled: go back to the last choice that may have to do with it, and
+ * has an alternative. Parts only ever split, so a level's part either holds the section, or is
+ * another one that is not to blame. One without alternatives makes its whole part fail. False: no
+ * level is left, there is no plan.
+ */
+static bool go_back(ashlar_pack_search *search, uint32_t stuck) {
+    while (search->level_count > 0) {
+        level *top = &search->levels[search->level_count - 1];
+        const bool is_to_blame = top->first <= stuck && stuck < top->end;
+        if (is_to_blame && top->next < top->choice_count) {
+            ashlar_pack_board_undo(&search->board, top->change_count);
+            return true;
+        }
+        if (is_to_blame) {
+            *memory_slot(search, top->key) = top->key;
+        }
+        pop_level(search);
+    }
+    return false;
+}
+
+/* ---- runs ---- */
+
+static void start_again(ashlar_pack_search *search) {
+    search->level_count = 0;
+    search->choice_count = 0;
+    ashlar_pack_board_undo(&search->board, 0);
+    draw_tastes(search);
+}
+
+/* The next move, in the part where the last one was, or anywhere once that is filled. */
+static ashlar_pack_view look(ashlar_pack_search *search, ashlar_pack_edge *edge, uint32_t *stuck) {
+    const uint32_t all = (uint32_t)search->board.problem->section_count;
+    ashlar_pack_view view = ASHLAR_PACK_FILLED;
+    if (search->level_count > 0) {
+        const level *top = &search->levels[search->level_count - 1];
+        view = ashlar_pack_board_look(&search->board, top->first, top->end, search->weights, edge,
+                                      stuck);
+    }
+    return view != ASHLAR_PACK_FILLED
+               ? view
+               : ashlar_pack_board_look(&search->board, 0, all, search->weights, edge, stuck);
+}
+
+/* One move forward. *view says how it went; false: no host memory. */
+static bool move(ashlar_pack_search *search, ashlar_pack_view *view, uint32_t *stuck) {
+    ashlar_pack_edge edge;
+    level new = {0};
+    *view = look(search, &edge, stuck);
+    if (*view != ASHLAR_PACK_EDGE) {
+        return !search->board.has_failed;
+    }
+    new.change_count = search->board.change_count; /* what look() has levelled stays so */
+    new.section = ashlar_pack_edge_section(&edge);
+    new.first = new.section;
+    new.end = new.section + 1;
+    ashlar_pack_board_connect(&search->board, &new.first, &new.end);
+    new.key = ashlar_pack_board_key(&search->board, new.first, new.end);
+    if (*memory_slot(search, new.key) == new.key) {
+        *stuck = new.section;
+        *view = ASHLAR_PACK_STUCK;
+        return true;
+    }
+    return push_level(search, &edge, new) && !search->board.has_failed;
+}
+
+/* One run of at most `steps` steps; *steps is lowered by those that were made. */
+static ashlar_status run(ashlar_pack_search *search, uint64_t *steps, ashlar_pack_watch *watch,
+                         ashlar_pack_outcome *outcome) {
+    *outcome = ASHLAR_PACK_UNDECIDED;
+    start_again(search);
+    for (; *steps > 0; --*steps) {
+        ashlar_pack_view view;
+        uint32_t stuck = 0;
+        if (!move(search, &view, &stuck)) {
+            return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory to search on");
+        }
+        if (view == ASHLAR_PACK_FILLED) {
+            *outcome = ASHLAR_PACK_FOUND;
+            return ASHLAR_OK;
+        }
+        if (view == ASHLAR_PACK_STUCK) {
+            blame(search, stuck);
+            if (!go_back(search, stuck)) {
+                *outcome = ASHLAR_PACK_IMPOSSIBLE;
+                return ASHLAR_OK;
+            }
+        }
+        choose(search);
+        if (*steps % LOOK_EVERY == 0 && !ashlar_pack_watch_goes_on(watch)) {
+            return ASHLAR_OK;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: within a factor of what is best for luck as it comes. */
+static uint64_t length_of_run(uint64_t idx) {
+    uint64_t size = 1, length = 1; /* the sequence of this length ends in this size */
+    while (length < idx + 1) {
+        length = 2 * length + 1;
+        size *= 2;
+    }
+    while (length != idx + 1) {
+        length /= 2;
+        size /= 2;
+        idx = idx >= length ? idx - length : idx;
+    }
+    return size * RUN_STEPS;
+}
+
+static bool fits(const ashlar_pack_search *search) {
+    const ashlar_pack_items *p = search->board.problem;
+    return p->peak_bytes <= search->board.capacity;
+}
+
+ashlar_status ashlar_pack_search_run(ashlar_pack_search *search, size_t capacity,
+                                     uint64_t step_limit, ashlar_pack_watch *watch, size_t *offsets,
+                                     ashlar_pack_outcome *outcome) {
+    ashlar_pack_outcome found = ASHLAR_PACK_UNDECIDED;
+    if (capacity > search->memory_capacity) {
+        memset(search->memory, 0, sizeof(uint64_t) << search->memory_shift);
+    }
+    search->memory_capacity = capacity;
+    search->board.capacity = capacity;
+    if (!fits(search)) {
+        *outcome = ASHLAR_PACK_IMPOSSIBLE;
+        return ASHLAR_OK;
+    }
+    while (found == ASHLAR_PACK_UNDECIDED && step_limit > 0 && !watch->is_stopped) {
+        uint64_t length = length_of_run(search->run_count);
+        length = length < step_limit ? length : step_limit;
+        step_limit -= length;
+        const ashlar_status status = run(search, &length, watch, &found);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+        search->run_count++;
+        forget_a_little(search);
+    }
+    if (found == ASHLAR_PACK_FOUND) {
+        memcpy(offsets, search->board.offsets, search->board.problem->count * sizeof *offsets);
+    }
+    *outcome = found;
+    return ASHLAR_OK;
+}
+
+/* ---- making ---- */
+
+ashlar_status ashlar_pack_search_create(const ashlar_pack_items *problem,
+                                        ashlar_pack_search **out) {
+    ashlar_pack_search *search = ashlar_host_calloc(1, sizeof *search);
+    if (search != NULL) {
+        search->memory_shift = MEMORY_SHIFT_MIN;
+        while (search->memory_shift < MEMORY_SHIFT_MAX &&
+               (size_t)1 << search->memory_shift < MEMORY_OF_ITEM * problem->count) {
+            search->memory_shift++;
+        }
+        search->memory =
+            ashlar_host_calloc((size_t)1 << search->memory_shift, sizeof *search->memory);
+        search->weights = ashlar_host_calloc(problem->section_count, sizeof *search->weights);
+        search->tastes = ashlar_host_calloc(problem->count, sizeof *search->tastes);
+    }
+    if (search == NULL || search->memory == NULL || search->weights == NULL ||
+        search->tastes == NULL) {
+        ashlar_pack_search_destroy(search);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory to search with %zu buffers",
+                           problem->count);
+    }
+    for (size_t s = 0; s < problem->section_count; s++) {
+        search->weights[s] = WEIGHT_MIN;
+    }
+    const ashlar_status status = ashlar_pack_board_init(&search->board, problem);
+    if (status != ASHLAR_OK) {
+        ashlar_pack_search_destroy(search);
+        return status;
+    }
+    *out = search;
+    return ASHLAR_OK;
+}
+
+void ashlar_pack_search_destroy(ashlar_pack_search *search) {
+    if (search == NULL) {
+        return;
+    }
+    if (search->board.problem != NULL) {
+        ashlar_pack_board_finish(&search->board);
+    }
+    ashlar_host_free(search->memory);
+    ashlar_host_free(search->weights);
+    ashlar_host_free(search->tastes);
+    ashlar_host_free(search->levels);
+    ashlar_host_free(search->choices);
+    ashlar_host_free(search);
+}

@@ -1,0 +1,265 @@
+#include "allocator/plan/plan.h"
+
+#include <string.h>
+
+#include <ashlar/pack.h>
+
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/heap/size_class.h"
+
+const char *ashlar_plan_miss_text(ashlar_plan_miss miss) {
+    static const char *const texts[ASHLAR_PLAN_MISS_COUNT] = {
+#define X(name, text) [ASHLAR_PLAN_MISS_##name] = text,
+        ASHLAR_PLAN_MISS_MAP(X)
+#undef X
+    };
+    return (unsigned)miss < (unsigned)ASHLAR_PLAN_MISS_COUNT ? texts[miss] : "unknown";
+}
+
+uint64_t ashlar_plan_miss_total(const ashlar_plan_stats *stats) {
+    uint64_t total = 0;
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        total += stats->misses[i];
+    }
+    return total;
+}
+
+void ashlar_plan_free(ashlar_plan *plan) {
+    if (plan != NULL) {
+        ashlar_host_free(plan->slots);
+        ashlar_host_free(plan->offsets);
+        ashlar_host_free((void *)plan->expiry);
+        ashlar_host_free(plan->expired_to);
+        ashlar_host_free(plan->landings);
+        ashlar_host_free(plan->next_kind);
+        ashlar_host_free(plan);
+    }
+}
+
+static ashlar_plan *new_plan(uint32_t count) {
+    ashlar_plan *plan = ashlar_host_calloc(1, sizeof *plan);
+    if (plan == NULL) {
+        return NULL;
+    }
+    plan->count = count;
+    plan->slots = ashlar_host_calloc((size_t)count + 1, sizeof *plan->slots);
+    plan->offsets = ashlar_host_calloc((size_t)count + 1, sizeof *plan->offsets);
+    plan->expiry = ashlar_host_calloc((size_t)count + 1, sizeof(ashlar_slot *));
+    plan->expired_to = ashlar_host_calloc((size_t)count + 1, sizeof *plan->expired_to);
+    plan->landings = ashlar_host_calloc((size_t)count + 1, sizeof *plan->landings);
+    plan->next_kind = ashlar_host_calloc((size_t)count + 1, sizeof *plan->next_kind);
+    if (plan->slots == NULL || plan->offsets == NULL || plan->expiry == NULL ||
+        plan->expired_to == NULL || plan->landings == NULL || plan->next_kind == NULL) {
+        ashlar_plan_free(plan);
+        return NULL;
+    }
+    return plan;
+}
+
+static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recording) {
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const ashlar_recorded *a = &recording->allocs[i];
+        ashlar_slot *slot = &plan->slots[i];
+        slot->tag = a->tag;
+        slot->part = a->part;
+        slot->end = a->end;
+        slot->unplanned = a->end == ASHLAR_NOT_PLANNED ? a->bytes : 0;
+        if (a->is_landing) {
+            plan->landings[plan->landing_count++] = i;
+        }
+        if (a->end != ASHLAR_NOT_PLANNED &&
+            !ashlar_align_up(a->bytes, ASHLAR_BLOCK_ALIGN, &slot->bytes)) {
+            return ashlar_fail(ASHLAR_EOVERFLOW, "a recorded allocation of %zu bytes", a->bytes);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static bool is_alike(const ashlar_slot *a, const ashlar_slot *b) {
+    return ashlar_slot_room(a) == ashlar_slot_room(b) && a->tag == b->tag && a->part == b->part;
+}
+
+static void link_kinds(ashlar_plan *plan) {
+    plan->next_kind[plan->count] = plan->count;
+    for (uint32_t i = plan->count; i-- > 0;) {
+        const ashlar_slot *slot = &plan->slots[i];
+        const bool goes_on = i + 1 < plan->count && is_alike(slot, slot + 1);
+        plan->next_kind[i] = goes_on ? plan->next_kind[i + 1] : i + 1;
+    }
+}
+
+/* A counting sort by `end`, of which there are as many as slots. `starts`: [count + 2], zero. */
+static void sort_by_end(ashlar_plan *plan, uint32_t *starts) {
+    for (uint32_t i = 0; i < plan->count; i++) {
+        if (plan->slots[i].bytes > 0) {
+            starts[plan->slots[i].end + 1]++;
+            plan->expiry_count++;
+        }
+    }
+    for (uint32_t end = 1; end <= plan->count + 1; end++) {
+        starts[end] += starts[end - 1];
+    }
+    /* starts[e + 1] slots end at or before e. */
+    for (uint32_t i = 0; i <= plan->count; i++) {
+        plan->expired_to[i] = starts[i + 1];
+    }
+    for (uint32_t i = 0; i < plan->count; i++) {
+        if (plan->slots[i].bytes > 0) {
+            plan->expiry[starts[plan->slots[i].end]++] = &plan->slots[i];
+        }
+    }
+}
+
+ashlar_block ashlar_seat_idle;
+ashlar_block ashlar_seats_many = {.requested = ASHLAR_SEAT_AWAITED};
+
+void ashlar_plan_link(ashlar_plan *plan) {
+    uint32_t before = 0;
+    for (uint32_t i = 0; i <= plan->count; i++) {
+        const uint32_t to = plan->expired_to[i];
+        plan->slots[i].before = to == before       ? &ashlar_seat_idle
+                                : to == before + 1 ? plan->expiry[before]->seat
+                                                   : &ashlar_seats_many;
+        before = to;
+    }
+}
+
+void ashlar_plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams) {
+    const size_t bytes = plan->part_count * sizeof *streams;
+    if (plan->has_streams && memcmp(plan->streams, streams, bytes) == 0) {
+        return;
+    }
+    memcpy(plan->streams, streams, bytes);
+    plan->has_streams = true;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        ashlar_slot *slot = &plan->slots[i];
+        slot->who = ashlar_slot_who(streams[slot->part], slot->tag);
+    }
+}
+
+/* ---- offsets ---- */
+
+/* How a plan comes by its offsets. */
+typedef struct origin {
+    uint64_t search_ms;  /* for the packer */
+    const size_t *given; /* [count]; NULL: they are to be found */
+} origin;
+
+/* Peak of live bytes of the slots of a part, which do not overlap: so the sum fits. */
+static size_t peak_of(const ashlar_plan *plan, uint32_t part) {
+    size_t live = 0, peak = 0;
+    uint32_t expired = 0;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        for (; expired < plan->expiry_count && plan->expiry[expired]->end <= i; expired++) {
+            live -= plan->expiry[expired]->part == part ? plan->expiry[expired]->bytes : 0;
+        }
+        live += plan->slots[i].part == part ? plan->slots[i].bytes : 0;
+        peak = live > peak ? live : peak;
+    }
+    return peak;
+}
+
+static ashlar_status find_offsets(const origin *from, const ashlar_pack_buffer *buffers,
+                                  size_t count, size_t *offsets, ashlar_plan_part *out) {
+    const ashlar_pack_options options = {.alignment = ASHLAR_BLOCK_ALIGN,
+                                         .time_budget_ms = from->search_ms};
+    ashlar_pack_result result;
+    const ashlar_status status = ashlar_pack(buffers, count, &options, offsets, &result);
+    if (status == ASHLAR_OK) {
+        out->plan_bytes = result.plan_bytes;
+        out->bound_bytes = result.bound_bytes;
+    }
+    return status;
+}
+
+static ashlar_status check_offsets(const origin *from, const ashlar_pack_buffer *buffers,
+                                   size_t count, size_t *offsets, ashlar_plan_part *out) {
+    for (size_t k = 0; k < count; k++) {
+        offsets[k] = from->given[buffers[k].begin];
+    }
+    return ashlar_pack_verify(buffers, count, ASHLAR_BLOCK_ALIGN, offsets, &out->plan_bytes);
+}
+
+/* Offsets for the slots of one part. `buffers`, `offsets`: [count], to be overwritten. */
+static ashlar_status place_part(ashlar_plan *plan, uint32_t part, const origin *from,
+                                ashlar_pack_buffer *buffers, size_t *offsets) {
+    ashlar_plan_part *out = &plan->parts[part];
+    size_t count = 0;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const ashlar_slot *slot = &plan->slots[i];
+        if (slot->bytes > 0 && slot->part == part) {
+            buffers[count++] =
+                (ashlar_pack_buffer){.bytes = slot->bytes, .begin = i, .end = slot->end};
+        }
+    }
+    const ashlar_status status = from->given == NULL
+                                     ? find_offsets(from, buffers, count, offsets, out)
+                                     : check_offsets(from, buffers, count, offsets, out);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (from->given != NULL) {
+        out->bound_bytes = peak_of(plan, part);
+    }
+    for (size_t k = 0; k < count; k++) {
+        plan->offsets[buffers[k].begin] = offsets[k];
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status place_parts(ashlar_plan *plan, const ashlar_recording *recording,
+                                 const origin *from) {
+    const size_t room = (size_t)plan->count + 2;
+    uint32_t *starts = ashlar_host_calloc(room, sizeof *starts);
+    ashlar_pack_buffer *buffers = ashlar_host_calloc(room, sizeof *buffers);
+    size_t *offsets = ashlar_host_calloc(room, sizeof *offsets);
+    ashlar_status status = ASHLAR_OK;
+    if (starts == NULL || buffers == NULL || offsets == NULL) {
+        status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots", plan->count);
+    } else {
+        link_kinds(plan);
+        sort_by_end(plan, starts);
+        plan->part_count = recording->part_count;
+        for (uint32_t part = 0; part < plan->part_count && status == ASHLAR_OK; part++) {
+            plan->parts[part].order = recording->orders[part];
+            status = place_part(plan, part, from, buffers, offsets);
+        }
+    }
+    ashlar_host_free(starts);
+    ashlar_host_free(buffers);
+    ashlar_host_free(offsets);
+    return status;
+}
+
+/* ---- plans ---- */
+
+static ashlar_status make(const ashlar_recording *recording, const origin *from,
+                          ashlar_plan **out) {
+    ashlar_plan *plan = new_plan(recording->count);
+    if (plan == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a plan of %u slots",
+                           recording->count);
+    }
+    ashlar_status status = fill_slots(plan, recording);
+    if (status == ASHLAR_OK) {
+        status = place_parts(plan, recording, from);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_plan_free(plan);
+        return status;
+    }
+    *out = plan;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_plan_make(const ashlar_recording *recording, uint64_t search_ms,
+                               ashlar_plan **out) {
+    return make(recording, &(origin){.search_ms = search_ms}, out);
+}
+
+ashlar_status ashlar_plan_restore(const ashlar_recording *recording, const size_t *offsets,
+                                  ashlar_plan **out) {
+    return make(recording, &(origin){.given = offsets}, out);
+}

@@ -1,0 +1,119 @@
+/* driver_soft.c - the driver table of the software device. */
+#include "allocator/driver/driver.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "allocator/base/error.h"
+#include "allocator/soft/soft_state.h"
+
+static const struct {
+    cu_result code;
+    const char *name;
+} error_names[] = {
+#define X(name, value) {CU_##name, (value) == 0 ? "CUDA_" #name : "CUDA_ERROR_" #name},
+    CU_RESULT_MAP(X)
+#undef X
+};
+enum { ERROR_COUNT = sizeof error_names / sizeof error_names[0] };
+
+/* These two may be called inside a host function and before cuInit: they touch no device. */
+cu_result ashlar_soft_get_error_name(cu_result error, const char **name) {
+    if (name == NULL) {
+        return CU_INVALID_VALUE;
+    }
+    *name = NULL;
+    for (size_t i = 0; i < ERROR_COUNT; i++) {
+        if (error_names[i].code == error) {
+            *name = error_names[i].name;
+        }
+    }
+    return *name == NULL ? CU_INVALID_VALUE : CU_SUCCESS;
+}
+
+cu_result ashlar_soft_get_error_string(cu_result error, const char **text) {
+    static const struct {
+        cu_result code;
+        const char *text;
+    } texts[] = {
+        {CU_SUCCESS, "no error"},
+        {CU_INVALID_VALUE, "an argument is outside what the call allows"},
+        {CU_OUT_OF_MEMORY, "the software device's memory is used up"},
+        {CU_NOT_INITIALIZED, "cuInit has not been called"},
+        {CU_NO_DEVICE, "no software device could be set up; look at ASHLAR_SOFT"},
+        {CU_INVALID_DEVICE, "there is no device with this ordinal"},
+        {CU_INVALID_CONTEXT, "no context is current, or it has been released"},
+        {CU_INVALID_HANDLE, "no live stream or event has this handle"},
+        {CU_NOT_READY, "the work is not finished"},
+        {CU_ILLEGAL_ADDRESS, "queued work found its memory unmapped or freed"},
+        {CU_NOT_PERMITTED, "host functions may not call the device"},
+        {CU_NOT_SUPPORTED, "the software device cannot do this"},
+        {CU_PEER_ACCESS_UNSUPPORTED, "this device cannot reach the other's memory"},
+        {CU_PEER_ACCESS_ALREADY_ENABLED, "this device can reach the other's memory already"},
+        {CU_STREAM_CAPTURE_UNSUPPORTED, "not allowed while a stream is capturing"},
+        {CU_STREAM_CAPTURE_INVALIDATED, "an earlier mistake has spoilt this capture"},
+        {CU_STREAM_CAPTURE_MERGE, "this would join two captures"},
+        {CU_STREAM_CAPTURE_UNMATCHED, "the capture was begun on another stream"},
+        {CU_STREAM_CAPTURE_UNJOINED, "a stream in the capture was not joined to its first one"},
+        {CU_STREAM_CAPTURE_ISOLATION, "captured work cannot wait for work outside the capture"},
+        {CU_STREAM_CAPTURE_IMPLICIT, "the legacy stream is ordered with a stream that captures"},
+        {CU_CAPTURED_EVENT, "the event was last recorded on a stream that was capturing"},
+        {CU_STREAM_CAPTURE_WRONG_THREAD, "the capture was begun by another thread"},
+    };
+    if (text == NULL) {
+        return CU_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (texts[i].code == error) {
+            *text = texts[i].text;
+            return CU_SUCCESS;
+        }
+    }
+    return ashlar_soft_get_error_name(error, text);
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail for this clock */
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The latency= of a call, spent in a loop: a driver call too keeps its thread busy. */
+static void delay(ashlar_driver_fn fn) {
+    const uint32_t ns = atomic_load_explicit(&ashlar_soft_latency_ns[fn], memory_order_relaxed);
+    if (ns != 0) {
+        const uint64_t start = now_ns();
+        while (now_ns() - start < ns) {
+        }
+    }
+}
+
+ashlar_status ashlar_driver_open_soft(ashlar_driver **out) {
+    static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool is_open;
+    static ashlar_driver driver = {
+        .name = "soft",
+        .delay = delay,
+        .table =
+            {
+#define X(field, symbol, version, kind, params) .field = ashlar_soft_##field,
+                ASHLAR_DRIVER_MAP(X)
+#undef X
+            },
+    };
+    ashlar_status status = ASHLAR_OK;
+    pthread_mutex_lock(&open_lock);
+    if (!is_open) {
+        status = ashlar_soft_ensure();
+        if (status == ASHLAR_OK && driver.table.init(0) != CU_SUCCESS) {
+            status = ashlar_fail(ASHLAR_EDRIVER,
+                                 "the software device was opened inside a host function");
+        }
+        is_open = status == ASHLAR_OK;
+    }
+    pthread_mutex_unlock(&open_lock);
+    if (status == ASHLAR_OK) {
+        *out = &driver;
+    }
+    return status;
+}

@@ -1,0 +1,85 @@
+/* soft_clock.c - vector clocks. */
+#include "allocator/soft/soft_clock.h"
+
+#include <string.h>
+
+#include "allocator/base/host.h"
+
+/* Index of the first entry whose serial is not smaller. */
+static size_t find(const soft_clock *clock, uint64_t serial) {
+    size_t low = 0, high = clock->count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (clock->times[middle].serial < serial) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+bool ashlar_soft_clock_covers(const soft_clock *clock, uint64_t serial, uint64_t number) {
+    const size_t i = find(clock, serial);
+    return number == 0 || (i < clock->count && clock->times[i].serial == serial &&
+                           clock->times[i].number >= number);
+}
+
+bool ashlar_soft_clock_covers_all(const soft_clock *clock, const soft_clock *part) {
+    bool covers = true;
+    for (size_t i = 0; i < part->count && covers; i++) {
+        covers = ashlar_soft_clock_covers(clock, part->times[i].serial, part->times[i].number);
+    }
+    return covers;
+}
+
+/* Room for `more` new entries. */
+static bool make_room(soft_clock *clock, size_t more) {
+    if (clock->capacity - clock->count >= more) {
+        return true;
+    }
+    const size_t capacity = clock->capacity * 2 + more;
+    struct soft_time *times = ashlar_host_realloc(clock->times, capacity, sizeof *times);
+    if (times == NULL) {
+        return false;
+    }
+    clock->times = times;
+    clock->capacity = capacity;
+    return true;
+}
+
+/* There is room. */
+static void raise_in_place(soft_clock *clock, uint64_t serial, uint64_t number) {
+    const size_t i = find(clock, serial);
+    if (i == clock->count || clock->times[i].serial != serial) {
+        memmove(clock->times + i + 1, clock->times + i, (clock->count - i) * sizeof *clock->times);
+        clock->times[i] = (struct soft_time){serial, 0};
+        clock->count++;
+    }
+    if (clock->times[i].number < number) {
+        clock->times[i].number = number;
+    }
+}
+
+bool ashlar_soft_clock_raise(soft_clock *clock, uint64_t serial, uint64_t number) {
+    if (!make_room(clock, 1)) {
+        return false;
+    }
+    raise_in_place(clock, serial, number);
+    return true;
+}
+
+bool ashlar_soft_clock_join(soft_clock *clock, const soft_clock *other) {
+    if (!make_room(clock, other->count)) {
+        return false;
+    }
+    for (size_t i = 0; i < other->count; i++) {
+        raise_in_place(clock, other->times[i].serial, other->times[i].number);
+    }
+    return true;
+}
+
+void ashlar_soft_clock_clear(soft_clock *clock) {
+    ashlar_host_free(clock->times);
+    *clock = (soft_clock){0};
+}

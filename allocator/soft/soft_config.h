@@ -1,0 +1,36 @@
+/*
+ * soft_config.h - the ASHLAR_SOFT line as a struct (internal to the software device).
+ */
+#ifndef ASHLAR_SOFT_CONFIG_H
+#define ASHLAR_SOFT_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/status.h>
+
+#include "allocator/driver/driver.h"
+
+enum { SOFT_DEVICES_MAX = 16 };
+#define SOFT_PAGE_BYTES ((size_t)2 << 20) /* the granularity of physical memory */
+
+typedef enum soft_mode { SOFT_EAGER, SOFT_ADVERSARIAL } soft_mode;
+
+typedef struct soft_config {
+    int device_count;    /* 1 .. SOFT_DEVICES_MAX */
+    size_t memory_bytes; /* of each device; a multiple of SOFT_PAGE_BYTES */
+    soft_mode mode;
+    uint64_t seed;
+    bool has_peers;  /* each device can be given access to the others' memory */
+    bool has_vmm;    /* virtual memory management */
+    bool has_batch;  /* batched copies */
+    bool has_clocks; /* soft_oracle.c watches */
+    uint32_t latency_ns[ASHLAR_DRIVER_FN_COUNT]; /* what a call takes at least; <= 1 s */
+} soft_config;
+
+/* Read a line as soft.h describes it. ASHLAR_EINVAL names ASHLAR_SOFT, key, value and remedy.
+ * Lock: not needed. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_soft_parse(const char *spec, soft_config *out);
+
+#endif /* ASHLAR_SOFT_CONFIG_H */

@@ -1,0 +1,154 @@
+/* soft_context.c - contexts: one a device, and which of them is current in a thread. */
+#include "allocator/soft/soft_state.h"
+
+enum { CONTEXT_DEPTH_MAX = 64 };
+
+/* The contexts this thread has pushed, as handles; empty when `generation` is out of date. */
+static _Thread_local struct {
+    uint64_t generation;
+    size_t depth;
+    uintptr_t contexts[CONTEXT_DEPTH_MAX];
+} context_stack;
+
+static size_t context_depth(void) {
+    if (context_stack.generation != ashlar_soft_state.generation) {
+        context_stack.generation = ashlar_soft_state.generation;
+        context_stack.depth = 0;
+    }
+    return context_stack.depth;
+}
+
+soft_device *ashlar_soft_context_find(cu_context context) {
+    return ashlar_soft_slots_get(&ashlar_soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
+}
+
+soft_device *ashlar_soft_context_current(void) {
+    const size_t depth = context_depth();
+    return depth == 0 ? NULL
+                      : ashlar_soft_context_find((cu_context)context_stack.contexts[depth - 1]);
+}
+
+cu_result ashlar_soft_enter_context(soft_device **device) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_device *current = ashlar_soft_context_current();
+    if (current == NULL) {
+        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+    }
+    if (current->fault != CU_SUCCESS) {
+        return ashlar_soft_leave(current->fault);
+    }
+    *device = current;
+    return CU_SUCCESS;
+}
+
+cu_result ashlar_soft_primary_ctx_retain(cu_context *context, cu_device device) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_device *found = ashlar_soft_device_at(device);
+    if (found == NULL || context == NULL) {
+        return ashlar_soft_leave(context == NULL ? CU_INVALID_VALUE : CU_INVALID_DEVICE);
+    }
+    if (found->retains == 0) {
+        if (!ashlar_soft_slots_put(&ashlar_soft_state.contexts, SOFT_CONTEXT, found,
+                                   &found->context)) {
+            return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+        }
+        found->fault = CU_SUCCESS;
+        found->peers = 0;
+    }
+    found->retains++;
+    *context = (cu_context)found->context;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+/* The last release takes everything with it that belongs to the context, as CUDA's does. */
+cu_result ashlar_soft_primary_ctx_release(cu_device device) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_device *found = ashlar_soft_device_at(device);
+    if (found == NULL) {
+        return ashlar_soft_leave(CU_INVALID_DEVICE);
+    }
+    if (found->retains == 1) {
+        ashlar_soft_wait_device(found, 0);
+    }
+    if (found->retains == 0) {
+        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+    }
+    if (--found->retains == 0) {
+        (void)ashlar_soft_slots_take(&ashlar_soft_state.contexts, SOFT_CONTEXT, found->context);
+        ashlar_soft_event_reset(found);
+        ashlar_soft_stream_reset(found);
+        ashlar_soft_alloc_reset(found);
+        ashlar_soft_peer_reset(found);
+    }
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_primary_ctx_get_state(cu_device device, unsigned int *flags, int *is_active) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const soft_device *found = ashlar_soft_device_at(device);
+    if (found == NULL || flags == NULL || is_active == NULL) {
+        return ashlar_soft_leave(found == NULL ? CU_INVALID_DEVICE : CU_INVALID_VALUE);
+    }
+    *flags = 0;
+    *is_active = found->retains > 0;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_ctx_push_current(cu_context context) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (ashlar_soft_context_find(context) == NULL) {
+        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+    }
+    const size_t depth = context_depth();
+    if (depth == CONTEXT_DEPTH_MAX) {
+        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+    }
+    context_stack.contexts[depth] = (uintptr_t)context;
+    context_stack.depth = depth + 1;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_ctx_pop_current(cu_context *context) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    const size_t depth = context_depth();
+    if (depth == 0) {
+        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+    }
+    context_stack.depth = depth - 1;
+    if (context != NULL) {
+        *context = (cu_context)context_stack.contexts[depth - 1];
+    }
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_ctx_synchronize(void) {
+    soft_device *device = NULL;
+    cu_result result = ashlar_soft_enter_context(&device);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ashlar_soft_capture_admit_wait_all(device);
+    if (result != CU_SUCCESS) {
+        return ashlar_soft_leave(result);
+    }
+    ashlar_soft_wait_device(device, 0);
+    return ashlar_soft_leave(device->fault);
+}

@@ -1,0 +1,267 @@
+/* soft_device.c - the software devices themselves: set-up, contexts, and questions about them. */
+#include "allocator/soft/soft_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/soft/soft.h"
+
+enum { DRIVER_VERSION = 13000 };
+
+_Atomic uint32_t ashlar_soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
+
+soft_state ashlar_soft_state = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .op_finished = PTHREAD_COND_INITIALIZER,
+};
+
+/* ---- set-up ---- */
+
+static void finish_device(soft_device *device) {
+    ashlar_soft_pages_finish(device);
+    ashlar_host_free(device->legacy);
+}
+
+/* Lock: not held; nobody knows these devices yet. */
+static ashlar_status build_devices(const soft_config *config, soft_device *devices) {
+    for (int i = 0; i < config->device_count; i++) {
+        soft_device *device = &devices[i];
+        device->ordinal = i;
+        device->legacy = ashlar_host_calloc(1, sizeof *device->legacy);
+        const ashlar_status status =
+            device->legacy == NULL
+                ? ashlar_fail(ASHLAR_EHOSTMEM, "default stream of software device %d", i)
+                : ashlar_soft_pages_init(device, config->memory_bytes);
+        if (status != ASHLAR_OK) {
+            ashlar_host_free(device->legacy);
+            while (i-- > 0) {
+                finish_device(&devices[i]);
+            }
+            return status;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* Mappings go before the memory they use, and that before the devices it lies on. */
+static void destroy_devices(soft_state *state) {
+    ashlar_soft_event_reset(NULL);
+    ashlar_soft_capture_reset();
+    ashlar_soft_graph_reset();
+    ashlar_soft_oracle_reset();
+    while (state->first_stream != NULL) {
+        ashlar_soft_stream_delete(state->first_stream);
+    }
+    ashlar_soft_alloc_reset(NULL);
+    for (size_t i = 0; i < state->memories.count; i++) {
+        if (state->memories.slots[i].item != NULL) {
+            ashlar_soft_memory_drop(state->memories.slots[i].item);
+        }
+    }
+    for (int i = 0; i < state->config.device_count; i++) {
+        ashlar_soft_pages_finish(&state->devices[i]);
+        ashlar_soft_clock_clear(&state->devices[i].ended[false]);
+        ashlar_soft_clock_clear(&state->devices[i].ended[true]);
+    }
+    ashlar_soft_slots_clear(&state->contexts);
+    ashlar_soft_slots_clear(&state->streams);
+    ashlar_soft_slots_clear(&state->events);
+    ashlar_soft_slots_clear(&state->memories);
+    ashlar_soft_ranges_clear(&state->reservations);
+    ashlar_soft_ranges_clear(&state->host_blocks);
+}
+
+ashlar_status ashlar_soft_configure(const char *spec) {
+    if (ashlar_soft_in_host_fn) {
+        return ashlar_fail(ASHLAR_EINVAL, "ashlar_soft_configure: called inside a host function");
+    }
+    if (spec == NULL) {
+        spec = getenv("ASHLAR_SOFT");
+    }
+    soft_config config;
+    ashlar_status status = ashlar_soft_parse(spec == NULL ? "" : spec, &config);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    soft_device devices[SOFT_DEVICES_MAX] = {0};
+    status = build_devices(&config, devices);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    soft_state *state = &ashlar_soft_state;
+    pthread_mutex_lock(&state->lock);
+    destroy_devices(state);
+    state->config = config;
+    state->generation++;
+    state->random = config.seed;
+    for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
+        atomic_store(&ashlar_soft_latency_ns[fn], config.latency_ns[fn]);
+    }
+    for (int i = 0; i < config.device_count; i++) {
+        state->devices[i] = devices[i];
+        ashlar_soft_stream_join(devices[i].legacy, &state->devices[i], true);
+    }
+    pthread_mutex_unlock(&state->lock);
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_soft_ensure(void) {
+    static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&setup_lock);
+    pthread_mutex_lock(&ashlar_soft_state.lock);
+    const bool is_set_up = ashlar_soft_state.generation != 0;
+    pthread_mutex_unlock(&ashlar_soft_state.lock);
+    const ashlar_status status = is_set_up ? ASHLAR_OK : ashlar_soft_configure(NULL);
+    pthread_mutex_unlock(&setup_lock);
+    return status;
+}
+
+/*
+ * CUDA does not work in a forked child of a process that has initialised it, and the memory here
+ * is shared with the parent. Whoever held the lock at the fork is not in the child.
+ */
+static void forbid_in_child(void) {
+    pthread_mutex_init(&ashlar_soft_state.lock, NULL);
+    pthread_cond_init(&ashlar_soft_state.op_finished, NULL);
+    ashlar_soft_state.is_initialized = false;
+    ashlar_soft_state.is_forked = true;
+}
+
+static void watch_forks(void) {
+    (void)pthread_atfork(NULL, NULL, forbid_in_child); /* fails for want of memory only */
+}
+
+cu_result ashlar_soft_init(unsigned int flags) {
+    static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
+    if (ashlar_soft_in_host_fn) {
+        return CU_NOT_PERMITTED;
+    }
+    if (ashlar_soft_state.is_forked) {
+        return CU_NOT_INITIALIZED;
+    }
+    pthread_once(&watch_once, watch_forks);
+    if (flags != 0) {
+        return CU_INVALID_VALUE;
+    }
+    if (ashlar_soft_ensure() != ASHLAR_OK) {
+        return CU_NO_DEVICE;
+    }
+    pthread_mutex_lock(&ashlar_soft_state.lock);
+    ashlar_soft_state.is_initialized = true;
+    pthread_mutex_unlock(&ashlar_soft_state.lock);
+    return CU_SUCCESS;
+}
+
+/* ---- what every call begins and ends with ---- */
+
+cu_result ashlar_soft_enter(void) {
+    if (ashlar_soft_in_host_fn) {
+        return CU_NOT_PERMITTED;
+    }
+    pthread_mutex_lock(&ashlar_soft_state.lock);
+    return ashlar_soft_state.is_initialized ? CU_SUCCESS : ashlar_soft_leave(CU_NOT_INITIALIZED);
+}
+
+cu_result ashlar_soft_enter_vmm(void) {
+    cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result =
+        ashlar_soft_state.config.has_vmm ? ashlar_soft_capture_admit_unsafe() : CU_NOT_SUPPORTED;
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+}
+
+cu_result ashlar_soft_leave(cu_result result) {
+    pthread_mutex_unlock(&ashlar_soft_state.lock);
+    return result;
+}
+
+soft_device *ashlar_soft_device_at(cu_device ordinal) {
+    return ordinal >= 0 && ordinal < ashlar_soft_state.config.device_count
+               ? &ashlar_soft_state.devices[ordinal]
+               : NULL;
+}
+
+/* As ashlar_soft_enter(), for calls that name a device and write one result through `out`. */
+static cu_result enter_device(cu_device ordinal, const void *out, soft_device **device) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    *device = ashlar_soft_device_at(ordinal);
+    if (*device == NULL || out == NULL) {
+        return ashlar_soft_leave(out == NULL ? CU_INVALID_VALUE : CU_INVALID_DEVICE);
+    }
+    return CU_SUCCESS;
+}
+
+/* ---- questions ---- */
+
+cu_result ashlar_soft_driver_get_version(int *version) {
+    if (version == NULL) {
+        return CU_INVALID_VALUE;
+    }
+    *version = DRIVER_VERSION;
+    return CU_SUCCESS;
+}
+
+cu_result ashlar_soft_device_get_count(int *count) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (count == NULL) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    *count = ashlar_soft_state.config.device_count;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_device_get(cu_device *device, int ordinal) {
+    soft_device *found;
+    const cu_result result = enter_device(ordinal, device, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    *device = found->ordinal;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_device_get_name(char *name, int bytes, cu_device device) {
+    soft_device *found;
+    const cu_result result = enter_device(device, name, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (bytes <= 0) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    (void)snprintf(name, (size_t)bytes, "ashlar software device");
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_device_total_mem(size_t *bytes, cu_device device) {
+    soft_device *found;
+    const cu_result result = enter_device(device, bytes, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    *bytes = found->page_count * SOFT_PAGE_BYTES;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_device_get_attribute(int *value, unsigned int attribute, cu_device device) {
+    soft_device *found;
+    const cu_result result = enter_device(device, value, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (attribute != CU_ATTRIBUTE_VMM_SUPPORTED) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    *value = ashlar_soft_state.config.has_vmm;
+    return ashlar_soft_leave(CU_SUCCESS);
+}

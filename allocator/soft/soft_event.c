@@ -1,0 +1,227 @@
+/* soft_event.c - events: names for completion points. */
+#include "allocator/soft/soft_state.h"
+
+#include "allocator/base/host.h"
+
+enum { EVENT_FLAGS_ALLOWED = 3, EVENT_INTERPROCESS = 4 }; /* blocking wait, no timing: all same */
+
+typedef struct soft_event {
+    soft_device *device;
+    soft_point *point;   /* of the newest record; NULL: never recorded, and so complete */
+    uint64_t capture;    /* of the newest record, if its stream was capturing; else 0 */
+    soft_clock captured; /* then: the nodes that it comes after */
+} soft_event;
+
+static soft_event *find(cu_event event) {
+    return ashlar_soft_slots_get(&ashlar_soft_state.events, SOFT_EVENT, (uintptr_t)event);
+}
+
+/* Begin a call on an event: as ashlar_soft_enter_context(). */
+static cu_result enter_event(cu_event handle, soft_device **device, soft_event **event) {
+    const cu_result result = ashlar_soft_enter_context(device);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    *event = find(handle);
+    return *event == NULL ? ashlar_soft_leave(CU_INVALID_HANDLE) : CU_SUCCESS;
+}
+
+/* Begin a call that puts an event on a stream. */
+static cu_result enter_event_work(cu_event handle, cu_stream stream_handle, soft_device **device,
+                                  soft_event **event, soft_stream **stream) {
+    cu_result result = enter_event(handle, device, event);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ashlar_soft_stream_find(*device, stream_handle, stream);
+    if (result == CU_SUCCESS) {
+        result = ashlar_soft_capture_admit_work(*stream);
+    }
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+}
+
+/* Begin a call that asks whether an event is complete: a captured one stands for no work. */
+static cu_result enter_event_wait(cu_event handle, soft_device **device, soft_event **event) {
+    cu_result result = enter_event(handle, device, event);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = (*event)->capture != 0
+                 ? ashlar_soft_capture_spoil(ashlar_soft_capture_find((*event)->capture),
+                                             CU_CAPTURED_EVENT)
+                 : ashlar_soft_capture_admit_unsafe();
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+}
+
+static void delete_event(soft_event *event) {
+    ashlar_soft_point_drop(event->point);
+    ashlar_soft_clock_clear(&event->captured);
+    ashlar_host_free(event);
+}
+
+cu_result ashlar_soft_event_create(cu_event *event, unsigned int flags) {
+    soft_device *device;
+    const cu_result result = ashlar_soft_enter_context(&device);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (event == NULL || flags > EVENT_FLAGS_ALLOWED) {
+        return ashlar_soft_leave((flags & EVENT_INTERPROCESS) != 0 ? CU_NOT_SUPPORTED
+                                                                   : CU_INVALID_VALUE);
+    }
+    uintptr_t handle;
+    soft_event *created = ashlar_host_calloc(1, sizeof *created);
+    if (created == NULL ||
+        !ashlar_soft_slots_put(&ashlar_soft_state.events, SOFT_EVENT, created, &handle)) {
+        ashlar_host_free(created);
+        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+    }
+    created->device = device;
+    *event = (cu_event)handle;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_event_destroy(cu_event event) {
+    soft_device *device;
+    soft_event *found;
+    const cu_result result = enter_event(event, &device, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    (void)ashlar_soft_slots_take(&ashlar_soft_state.events, SOFT_EVENT, (uintptr_t)event);
+    delete_event(found);
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+void ashlar_soft_event_reset(const soft_device *device) {
+    soft_slots *slots = &ashlar_soft_state.events;
+    for (size_t i = 0; i < slots->count; i++) {
+        soft_event *event = slots->slots[i].item;
+        if (event != NULL && (device == NULL || event->device == device)) {
+            ashlar_soft_slots_drop(slots, i);
+            delete_event(event);
+        }
+    }
+}
+
+/* No work: the event stands for the nodes so far. */
+static cu_result record_captured(soft_event *event, const soft_stream *stream) {
+    soft_clock captured = {0};
+    if (!ashlar_soft_clock_join(&captured, &stream->captured)) {
+        return CU_OUT_OF_MEMORY;
+    }
+    ashlar_soft_clock_clear(&event->captured);
+    ashlar_soft_point_drop(event->point);
+    event->point = NULL;
+    event->captured = captured;
+    event->capture = stream->capture->id;
+    return CU_SUCCESS;
+}
+
+static cu_result record(soft_event *found, soft_stream *queue) {
+    soft_point *point = ashlar_soft_point_new();
+    if (point == NULL) {
+        return CU_OUT_OF_MEMORY;
+    }
+    point->user_count++; /* one for the event, one for the op */
+    const soft_op op = {.kind = SOFT_OP_RECORD, .point = point};
+    /* The event gets its point first: once the op is queued the lock may be dropped, and the
+     * event destroyed. A submission that fails has not dropped it. */
+    soft_point *before = found->point;
+    const uint64_t capture = found->capture;
+    found->point = point;
+    found->capture = 0;
+    const cu_result result = ashlar_soft_submit(queue, &op);
+    if (result != CU_SUCCESS) {
+        found->point = before;
+        found->capture = capture;
+        before = point;
+    }
+    ashlar_soft_point_drop(before);
+    return result;
+}
+
+cu_result ashlar_soft_event_record(cu_event event, cu_stream stream) {
+    soft_device *device;
+    soft_event *found;
+    soft_stream *queue;
+    cu_result result = enter_event_work(event, stream, &device, &found, &queue);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (queue->device != found->device) {
+        return ashlar_soft_leave(CU_INVALID_HANDLE);
+    }
+    result = queue->capture != NULL ? record_captured(found, queue) : record(found, queue);
+    return ashlar_soft_leave(result);
+}
+
+/* Waits for the newest record before this call; a later one does not move it. */
+cu_result ashlar_soft_stream_wait_event(cu_stream stream, cu_event event, unsigned int flags) {
+    soft_device *device;
+    soft_event *found;
+    soft_stream *queue;
+    const cu_result result = enter_event_work(event, stream, &device, &found, &queue);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (flags != 0) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    if (found->capture != 0) {
+        return ashlar_soft_leave(ashlar_soft_capture_join(queue, found->capture, &found->captured));
+    }
+    if (queue->capture != NULL) { /* an event without a record is no dependency */
+        return ashlar_soft_leave(
+            found->point == NULL
+                ? CU_SUCCESS
+                : ashlar_soft_capture_spoil(queue->capture, CU_STREAM_CAPTURE_ISOLATION));
+    }
+    const soft_op op = {.kind = SOFT_OP_WAIT, .awaits = found->point};
+    if (op.awaits != NULL) {
+        op.awaits->user_count++;
+    }
+    return ashlar_soft_leave(ashlar_soft_submit(queue, &op));
+}
+
+/* Ends a query or a wait that held on to `point`. */
+static cu_result leave_point(const soft_device *device, soft_point *point) {
+    const cu_result result = !point->is_done ? CU_NOT_READY : device->fault;
+    if (result == CU_SUCCESS) {
+        ashlar_soft_oracle_see(&point->clock);
+    }
+    ashlar_soft_point_drop(point);
+    return ashlar_soft_leave(result);
+}
+
+cu_result ashlar_soft_event_query(cu_event event) {
+    soft_device *device;
+    soft_event *found;
+    const cu_result result = enter_event_wait(event, &device, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_point *point = found->point;
+    if (point == NULL) {
+        return ashlar_soft_leave(CU_SUCCESS);
+    }
+    point->user_count++;
+    ashlar_soft_poll();
+    return leave_point(device, point);
+}
+
+cu_result ashlar_soft_event_synchronize(cu_event event) {
+    soft_device *device;
+    soft_event *found;
+    const cu_result result = enter_event_wait(event, &device, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_point *point = found->point;
+    if (point == NULL) {
+        return ashlar_soft_leave(CU_SUCCESS);
+    }
+    point->user_count++;
+    ashlar_soft_wait_point(point);
+    return leave_point(device, point);
+}

@@ -1,0 +1,129 @@
+/* soft_index.c - handles by number and things by address, for the software device. */
+#include "allocator/soft/soft_state.h"
+
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/host.h"
+
+enum { HANDLE_STEP = 16 }; /* leaves room for the kind, and CUDA's reserved stream handles 1, 2 */
+_Static_assert((int)SOFT_GRAPH_EXEC < (int)HANDLE_STEP, "a kind must not reach into the index");
+
+/* Room for one more of the `bytes` each; NULL on failure, with *capacity as it was. */
+static void *grow(void *items, size_t count, size_t *capacity, size_t bytes) {
+    if (count < *capacity) {
+        return items;
+    }
+    const size_t more = *capacity == 0 ? 16 : *capacity * 2;
+    void *grown = ashlar_host_realloc(items, more, bytes);
+    if (grown != NULL) {
+        *capacity = more;
+    }
+    return grown;
+}
+
+bool ashlar_soft_slots_put(soft_slots *slots, soft_kind kind, void *item, uintptr_t *handle) {
+    size_t idx;
+    if (slots->first_free != 0) {
+        idx = slots->first_free - 1;
+        slots->first_free = slots->slots[idx].next_free;
+    } else {
+        soft_slot *grown = grow(slots->slots, slots->count, &slots->capacity, sizeof *slots->slots);
+        if (grown == NULL) {
+            return false;
+        }
+        slots->slots = grown;
+        idx = slots->count++;
+    }
+    slots->slots[idx] = (soft_slot){.item = item};
+    *handle = (uintptr_t)(idx + 1) * HANDLE_STEP + kind;
+    return true;
+}
+
+void *ashlar_soft_slots_get(const soft_slots *slots, soft_kind kind, uintptr_t handle) {
+    const uintptr_t idx = handle / HANDLE_STEP - 1; /* wraps for small numbers, and is refused */
+    if (handle % HANDLE_STEP != kind || idx >= slots->count) {
+        return NULL;
+    }
+    return slots->slots[idx].item;
+}
+
+void ashlar_soft_slots_drop(soft_slots *slots, size_t idx) {
+    slots->slots[idx] = (soft_slot){.next_free = slots->first_free};
+    slots->first_free = idx + 1;
+}
+
+void *ashlar_soft_slots_take(soft_slots *slots, soft_kind kind, uintptr_t handle) {
+    void *item = ashlar_soft_slots_get(slots, kind, handle);
+    if (item != NULL) {
+        ashlar_soft_slots_drop(slots, handle / HANDLE_STEP - 1);
+    }
+    return item;
+}
+
+void ashlar_soft_slots_clear(soft_slots *slots) {
+    ashlar_host_free(slots->slots);
+    *slots = (soft_slots){0};
+}
+
+size_t ashlar_soft_ranges_find(const soft_ranges *ranges, uintptr_t address) {
+    size_t low = 0, high = ranges->count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const soft_range *range = ranges->items[middle];
+        if (range->base + range->bytes > address) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+void *ashlar_soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t *idx) {
+    const size_t found = ashlar_soft_ranges_find(ranges, address);
+    if (found == ranges->count || ranges->items[found]->base != address) {
+        return NULL;
+    }
+    *idx = found;
+    return ranges->items[found];
+}
+
+void *ashlar_soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes) {
+    const size_t idx = ashlar_soft_ranges_find(ranges, address);
+    if (idx == ranges->count || ranges->items[idx]->base > address) {
+        return NULL;
+    }
+    const soft_range *range = ranges->items[idx];
+    return bytes <= range->base + range->bytes - address ? ranges->items[idx] : NULL;
+}
+
+bool ashlar_soft_ranges_insert(soft_ranges *ranges, soft_range *item) {
+    soft_range **grown =
+        grow(ranges->items, ranges->count, &ranges->capacity, sizeof *ranges->items);
+    if (grown == NULL) {
+        return false;
+    }
+    ranges->items = grown;
+    const size_t idx = ashlar_soft_ranges_find(ranges, item->base);
+    ASHLAR_ASSERT(idx == ranges->count || item->base + item->bytes <= grown[idx]->base);
+    memmove(grown + idx + 1, grown + idx, (ranges->count - idx) * sizeof *grown);
+    grown[idx] = item;
+    ranges->count++;
+    return true;
+}
+
+void ashlar_soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count) {
+    ASHLAR_ASSERT(idx + count <= ranges->count);
+    if (count == 0) {
+        return; /* there may be no array yet */
+    }
+    memmove(ranges->items + idx, ranges->items + idx + count,
+            (ranges->count - idx - count) * sizeof *ranges->items);
+    ranges->count -= count;
+}
+
+void ashlar_soft_ranges_clear(soft_ranges *ranges) {
+    ashlar_host_free(ranges->items);
+    *ranges = (soft_ranges){0};
+}

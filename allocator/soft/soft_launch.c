@@ -1,0 +1,198 @@
+/* soft_launch.c - launching a graph: its lanes become streams, its edges in-stream waits. */
+#include "allocator/soft/soft_graph.h"
+
+#include "allocator/base/host.h"
+#include "allocator/soft/soft_state.h"
+
+typedef struct soft_lane {
+    uint64_t lane;
+    soft_device *device;
+    soft_stream *stream; /* not in the list of streams until the launch is queued */
+    soft_point *last;    /* of its newest node */
+} soft_lane;
+
+/* What is queued in one go, or not at all. */
+typedef struct soft_launch {
+    const soft_graph *graph;
+    soft_stream *target;
+    soft_point *begin;   /* what came before the launch, for lanes to wait for */
+    soft_point *end;     /* all of the launch */
+    soft_point **points; /* [graph->count], of its nodes */
+    soft_lane *lanes;    /* but for the graph's own, which runs on the target */
+    size_t lane_count;
+    soft_op *first; /* in the order in which they will be queued */
+    soft_op *last;
+    bool has_failed; /* host memory ran out */
+} soft_launch;
+
+static void add(soft_launch *launch, soft_stream *stream, const soft_op *model) {
+    soft_op *op = ashlar_soft_op_new(model);
+    if (op == NULL) {
+        launch->has_failed = true;
+        return;
+    }
+    op->stream = stream;
+    *(launch->last != NULL ? &launch->last->next : &launch->first) = op;
+    launch->last = op;
+}
+
+static soft_point *new_point(soft_launch *launch) {
+    soft_point *point = ashlar_soft_point_new();
+    launch->has_failed |= point == NULL;
+    return point;
+}
+
+/* The queue's reference; NULL stays NULL. */
+static soft_point *share(soft_point *point) {
+    if (point != NULL) {
+        point->user_count++;
+    }
+    return point;
+}
+
+static void add_wait(soft_launch *launch, soft_stream *stream, soft_point *point) {
+    const soft_op op = {.kind = SOFT_OP_WAIT, .awaits = share(point)};
+    add(launch, stream, &op);
+}
+
+static void add_record(soft_launch *launch, soft_stream *stream, soft_point *point) {
+    const soft_op op = {.kind = SOFT_OP_RECORD, .point = share(point)};
+    add(launch, stream, &op);
+}
+
+/* The lane of a node; NULL: it is the graph's own, or there is no host memory. */
+static soft_lane *need_lane(soft_launch *launch, const soft_node *node) {
+    for (size_t i = 0; i < launch->lane_count; i++) {
+        if (launch->lanes[i].lane == node->lane) {
+            return &launch->lanes[i];
+        }
+    }
+    if (node->lane == launch->graph->lane) {
+        return NULL;
+    }
+    soft_lane *lanes = ashlar_host_realloc(launch->lanes, launch->lane_count + 1, sizeof *lanes);
+    soft_stream *stream = ashlar_host_calloc(1, sizeof *stream);
+    if (lanes != NULL) {
+        launch->lanes = lanes;
+    }
+    if (lanes == NULL || stream == NULL) {
+        ashlar_host_free(stream);
+        launch->has_failed = true;
+        return NULL;
+    }
+    lanes += launch->lane_count++;
+    *lanes = (soft_lane){.lane = node->lane, .device = node->device, .stream = stream};
+    add_wait(launch, stream, launch->begin);
+    return lanes;
+}
+
+static void add_node(soft_launch *launch, const soft_node *node) {
+    soft_lane *lane = need_lane(launch, node);
+    soft_stream *stream = lane == NULL ? launch->target : lane->stream;
+    for (size_t i = 0; i < node->after.count; i++) {
+        const struct soft_time *time = &node->after.times[i];
+        if (time->serial != node->lane) {
+            add_wait(launch, stream, launch->points[time->number - 1]);
+        }
+    }
+    soft_op op = node->op;
+    soft_point *point = new_point(launch);
+    launch->points[op.number - 1] = point;
+    op.point = share(point);
+    add(launch, stream, &op);
+    if (lane != NULL) {
+        lane->last = point;
+    }
+}
+
+static void build(soft_launch *launch, soft_point *before) {
+    const size_t count = launch->graph->count;
+    launch->points = ashlar_host_calloc(count + 1, sizeof(soft_point *));
+    launch->begin = new_point(launch);
+    launch->end = new_point(launch);
+    launch->has_failed |= launch->points == NULL;
+    if (before != NULL) {
+        add_wait(launch, launch->target, before);
+    }
+    add_record(launch, launch->target, launch->begin);
+    for (size_t i = 0; i < count && !launch->has_failed; i++) {
+        add_node(launch, &launch->graph->nodes[i]);
+    }
+    for (size_t i = 0; i < launch->lane_count && !launch->has_failed; i++) {
+        add_wait(launch, launch->target, launch->lanes[i].last);
+    }
+    add_record(launch, launch->target, launch->end);
+}
+
+/* Lanes take no part in the order with the legacy stream: the target does, for all of them. */
+static void queue(soft_launch *launch) {
+    for (size_t i = 0; i < launch->lane_count; i++) {
+        ashlar_soft_stream_join(launch->lanes[i].stream, launch->lanes[i].device, false);
+        launch->lanes[i].stream->is_destroyed = true; /* gone once its work has run */
+        launch->lanes[i].stream = NULL;
+    }
+    for (soft_op *op = launch->first, *next; op != NULL; op = next) {
+        next = op->next;
+        ashlar_soft_enqueue(op->stream, op);
+    }
+    launch->first = NULL;
+}
+
+/* Whatever has not been queued goes. */
+static void finish(soft_launch *launch) {
+    for (soft_op *op = launch->first, *next; op != NULL; op = next) {
+        next = op->next;
+        ashlar_soft_op_free(op);
+    }
+    for (size_t i = 0; i < launch->lane_count; i++) {
+        ashlar_host_free(launch->lanes[i].stream);
+    }
+    for (size_t i = 0; launch->points != NULL && i < launch->graph->count; i++) {
+        ashlar_soft_point_drop(launch->points[i]);
+    }
+    ashlar_soft_point_drop(launch->begin);
+    ashlar_soft_point_drop(launch->end);
+    ashlar_host_free(launch->points);
+    ashlar_host_free(launch->lanes);
+}
+
+static cu_result launch_now(const soft_graph *graph, soft_stream *target, soft_point **last) {
+    soft_launch launch = {.graph = graph, .target = target};
+    build(&launch, *last);
+    if (!launch.has_failed) {
+        queue(&launch);
+        ashlar_soft_point_drop(*last);
+        *last = share(launch.end);
+    }
+    finish(&launch);
+    if (launch.has_failed) {
+        return CU_OUT_OF_MEMORY;
+    }
+    ashlar_soft_run_ready(); /* may drop the lock: the graph may be gone after it */
+    return CU_SUCCESS;
+}
+
+/* Its nodes, one behind the other. */
+static cu_result capture_launch(const soft_graph *graph, soft_stream *stream) {
+    cu_result result = CU_SUCCESS;
+    for (size_t i = 0; i < graph->count && result == CU_SUCCESS; i++) {
+        result = ashlar_soft_capture_op(stream, &graph->nodes[i].op);
+    }
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_capture_spoil(stream->capture, result);
+}
+
+cu_result ashlar_soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
+    soft_stream *found = NULL;
+    const cu_result result = ashlar_soft_enter_work(stream, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_exec *launched =
+        ashlar_soft_slots_get(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
+    if (launched == NULL) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    return ashlar_soft_leave(found->capture != NULL
+                                 ? capture_launch(launched->graph, found)
+                                 : launch_now(launched->graph, found, &launched->last));
+}

@@ -1,0 +1,238 @@
+/* soft_oracle.c - clocks=on: which work is proven to come before which, and the oracle on it. */
+#include "allocator/soft/soft_oracle.h"
+
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/soft/soft.h"
+#include "allocator/soft/soft_state.h"
+
+static bool is_watching(void) {
+    return ashlar_soft_state.config.has_clocks && !ashlar_soft_state.oracle.is_lost;
+}
+
+static void join_or_lose(soft_clock *clock, const soft_clock *other) {
+    if (!ashlar_soft_clock_join(clock, other)) {
+        ashlar_soft_state.oracle.is_lost = true;
+    }
+}
+
+/* Entries that the host has seen finished prove nothing that is not known without them. */
+static void drop_seen(soft_clock *clock) {
+    size_t kept = 0;
+    for (size_t i = 0; i < clock->count; i++) {
+        const struct soft_time time = clock->times[i];
+        if (!ashlar_soft_clock_covers(&ashlar_soft_state.oracle.seen, time.serial, time.number)) {
+            clock->times[kept++] = time;
+        }
+    }
+    clock->count = kept;
+}
+
+/*
+ * Add what the next op of this stream comes after by the order with the legacy stream. Only what
+ * was queued counts: until the legacy stream has an op behind them, blocking streams are not
+ * ordered by it.
+ */
+static void join_legacy_order(soft_clock *clock, const soft_stream *stream) {
+    const soft_device *device = stream->device;
+    if (!stream->is_ordered) {
+        return;
+    }
+    if (stream != device->legacy) {
+        join_or_lose(clock, &device->legacy->clock);
+        return;
+    }
+    join_or_lose(clock, &device->ended[true]);
+    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+        if (s->device == device && s->is_ordered) {
+            join_or_lose(clock, &s->clock);
+        }
+    }
+}
+
+void ashlar_soft_oracle_submit(soft_stream *stream, const soft_op *op) {
+    if (!is_watching()) {
+        return;
+    }
+    soft_clock *clock = &stream->clock;
+    join_legacy_order(clock, stream);
+    if (op->awaits != NULL) {
+        join_or_lose(clock, &op->awaits->clock);
+    }
+    drop_seen(clock);
+    /* A lane of a launched graph has no uses: without entries clocks do not grow with launches. */
+    if (!stream->is_destroyed && !ashlar_soft_clock_raise(clock, stream->serial, op->number)) {
+        ashlar_soft_state.oracle.is_lost = true;
+    }
+    if (op->point != NULL) {
+        join_or_lose(&op->point->clock, clock);
+    }
+}
+
+void ashlar_soft_oracle_end(const soft_stream *stream) {
+    if (is_watching()) {
+        soft_clock *ended = &stream->device->ended[stream->is_ordered];
+        join_or_lose(ended, &stream->clock);
+        drop_seen(ended);
+    }
+}
+
+void ashlar_soft_oracle_see(const soft_clock *clock) {
+    if (is_watching()) {
+        join_or_lose(&ashlar_soft_state.oracle.seen, clock);
+    }
+}
+
+void ashlar_soft_oracle_snapshot(const soft_device *device, uint64_t serial, soft_clock *out) {
+    if (!is_watching()) {
+        return;
+    }
+    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+        if (s->device == device && (serial == 0 || s->serial == serial)) {
+            join_or_lose(out, &s->clock);
+        }
+    }
+    if (serial == 0) {
+        join_or_lose(out, &device->ended[false]);
+        join_or_lose(out, &device->ended[true]);
+    }
+}
+
+void ashlar_soft_oracle_reset(void) {
+    soft_oracle *oracle = &ashlar_soft_state.oracle;
+    ashlar_soft_clock_clear(&oracle->seen);
+    ashlar_host_free(oracle->uses);
+    *oracle = (soft_oracle){0};
+}
+
+/* ---- uses ---- */
+
+static bool is_seen(const soft_use *use) {
+    return ashlar_soft_clock_covers(&ashlar_soft_state.oracle.seen, use->serial, use->number);
+}
+
+/* Put a use in, in place of those that it makes needless to know: seen ones, and earlier ones of
+ * its stream within its bytes. */
+static bool put_use(const soft_use *use) {
+    soft_oracle *oracle = &ashlar_soft_state.oracle;
+    size_t kept = 0;
+    for (size_t i = 0; i < oracle->use_count; i++) {
+        const soft_use *old = &oracle->uses[i];
+        const bool is_within =
+            old->serial == use->serial && use->base <= old->base && old->end <= use->end;
+        if (!is_within && !is_seen(old)) {
+            oracle->uses[kept++] = *old;
+        }
+    }
+    oracle->use_count = kept;
+    if (kept == oracle->use_capacity) {
+        const size_t more = kept == 0 ? 16 : kept * 2;
+        soft_use *uses = ashlar_host_realloc(oracle->uses, more, sizeof *uses);
+        if (uses == NULL) {
+            return false;
+        }
+        oracle->uses = uses;
+        oracle->use_capacity = more;
+    }
+    oracle->uses[oracle->use_count++] = *use;
+    return true;
+}
+
+/* `after`: what the work in question comes after, uses of its own stream included. */
+static bool is_ordered_before(uintptr_t base, uintptr_t end, const soft_clock *after) {
+    const soft_oracle *oracle = &ashlar_soft_state.oracle;
+    for (size_t i = 0; i < oracle->use_count; i++) {
+        const soft_use *use = &oracle->uses[i];
+        if (use->base < end && base < use->end && !is_seen(use) &&
+            !ashlar_soft_clock_covers(after, use->serial, use->number)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the oracle ---- */
+
+static ashlar_status lost(const char *what) {
+    return ashlar_fail(ASHLAR_EHOSTMEM,
+                       "%s: host memory ran out, so that the order is no longer known; give the "
+                       "process more memory, and the devices a new configuration",
+                       what);
+}
+
+/* Begin a call of the oracle: the lock is held if it succeeds. */
+static ashlar_status enter_oracle(const char *what, cu_ptr ptr, size_t bytes, cu_stream handle,
+                                  soft_stream **stream) {
+    if (bytes == 0 || bytes > UINTPTR_MAX - (uintptr_t)ptr) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "%s: %zu bytes at %#llx; give a range that is not empty "
+                           "and does not wrap",
+                           what, bytes, ptr);
+    }
+    const cu_result result = ashlar_soft_enter_stream(handle, stream);
+    if (result == CU_OUT_OF_MEMORY) {
+        return lost(what);
+    }
+    if (result != CU_SUCCESS) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "%s: CUDA error %u; make a context current that has no "
+                           "fault, and give a live stream",
+                           what, result);
+    }
+    ashlar_status status = ASHLAR_OK;
+    if (!ashlar_soft_state.config.has_clocks) {
+        status = ashlar_fail(ASHLAR_EINVAL, "%s: put clocks=on into ASHLAR_SOFT", what);
+    } else if ((*stream)->capture != NULL) {
+        status = ashlar_fail(ASHLAR_EINVAL,
+                             "%s: the stream is capturing; what is captured is not "
+                             "queued",
+                             what);
+    } else if (ashlar_soft_state.oracle.is_lost) {
+        status = lost(what);
+    }
+    if (status != ASHLAR_OK) {
+        (void)ashlar_soft_leave(CU_SUCCESS);
+    }
+    return status;
+}
+
+ashlar_status ashlar_soft_clock_use(cu_ptr ptr, size_t bytes, cu_stream stream) {
+    static const char what[] = "ashlar_soft_clock_use";
+    soft_stream *found = NULL;
+    ashlar_status status = enter_oracle(what, ptr, bytes, stream, &found);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    soft_oracle *oracle = &ashlar_soft_state.oracle;
+    const soft_op op = {.number = ++ashlar_soft_state.submitted};
+    const soft_use use = {(uintptr_t)ptr, (uintptr_t)ptr + bytes, found->serial, op.number};
+    ashlar_soft_oracle_submit(found, &op);
+    oracle->is_lost |= !put_use(&use);
+    if (oracle->is_lost) {
+        status = lost(what);
+    }
+    (void)ashlar_soft_leave(CU_SUCCESS);
+    return status;
+}
+
+ashlar_status ashlar_soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream, bool *is_ordered) {
+    static const char what[] = "ashlar_soft_clock_own";
+    soft_stream *found = NULL;
+    ashlar_status status = enter_oracle(what, ptr, bytes, stream, &found);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    soft_clock after = {0};
+    join_or_lose(&after, &found->clock);
+    join_legacy_order(&after, found);
+    if (ashlar_soft_state.oracle.is_lost) {
+        status = lost(what);
+    } else {
+        *is_ordered = is_ordered_before((uintptr_t)ptr, (uintptr_t)ptr + bytes, &after);
+    }
+    ashlar_soft_clock_clear(&after);
+    (void)ashlar_soft_leave(CU_SUCCESS);
+    return status;
+}

@@ -1,0 +1,350 @@
+/* soft_queue.c - queues of work, and the one place that decides what runs next. */
+#include "allocator/soft/soft_state.h"
+
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/host.h"
+
+_Thread_local bool ashlar_soft_in_host_fn;
+
+enum { POLLS_PER_OP = 4 }; /* adversarial: a poll runs an op once in so many, on average */
+
+void ashlar_soft_stream_join(soft_stream *stream, soft_device *device, bool is_ordered) {
+    static uint64_t serials; /* Lock: the state's; goes on through new configurations */
+    soft_state *state = &ashlar_soft_state;
+    stream->device = device;
+    stream->is_ordered = is_ordered;
+    stream->serial = ++serials;
+    stream->prev = state->last_stream;
+    *(stream->prev != NULL ? &stream->prev->next : &state->first_stream) = stream;
+    state->last_stream = stream;
+}
+
+void ashlar_soft_op_free(soft_op *op) {
+    ashlar_soft_point_drop(op->point);
+    ashlar_soft_point_drop(op->awaits);
+    ashlar_host_free(op->staged);
+    ashlar_host_free(op);
+}
+
+static soft_op *pop_head(soft_stream *stream) {
+    soft_op *op = stream->head;
+    stream->head = op->next;
+    if (stream->head == NULL) {
+        stream->tail = NULL;
+    }
+    return op;
+}
+
+void ashlar_soft_stream_delete(soft_stream *stream) {
+    soft_state *state = &ashlar_soft_state;
+    ASHLAR_ASSERT(!stream->is_busy);
+    while (stream->head != NULL) {
+        ashlar_soft_op_free(pop_head(stream));
+    }
+    *(stream->prev != NULL ? &stream->prev->next : &state->first_stream) = stream->next;
+    *(stream->next != NULL ? &stream->next->prev : &state->last_stream) = stream->prev;
+    ashlar_soft_clock_clear(&stream->clock);
+    ashlar_soft_clock_clear(&stream->captured);
+    ashlar_host_free(stream);
+}
+
+soft_point *ashlar_soft_point_new(void) {
+    soft_point *point = ashlar_host_calloc(1, sizeof *point);
+    if (point != NULL) {
+        point->user_count = 1;
+    }
+    return point;
+}
+
+void ashlar_soft_point_drop(soft_point *point) {
+    if (point != NULL && --point->user_count == 0) {
+        ashlar_soft_clock_clear(&point->clock);
+        ashlar_host_free(point);
+    }
+}
+
+/* ---- what may run ---- */
+
+static bool has_work_up_to(const soft_stream *stream, uint64_t number) {
+    return stream->head != NULL && stream->head->number <= number;
+}
+
+/* The legacy stream itself and the blocking ones are ordered with each other, not among them. */
+static bool is_ordered_pair(const soft_stream *a, const soft_stream *b) {
+    return a != b && a->device == b->device && a->is_ordered && b->is_ordered &&
+           (a == a->device->legacy || b == b->device->legacy);
+}
+
+static bool is_ready(const soft_stream *stream) {
+    const soft_op *op = stream->head;
+    if (op == NULL || stream->is_busy || (op->awaits != NULL && !op->awaits->is_done)) {
+        return false;
+    }
+    const soft_stream *other = ashlar_soft_state.first_stream;
+    for (; other != NULL; other = other->next) {
+        if (is_ordered_pair(stream, other) && has_work_up_to(other, op->number)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Deterministic: SplitMix64. */
+uint64_t ashlar_soft_draw(uint64_t below) {
+    uint64_t mixed = ashlar_soft_state.random += 0x9e3779b97f4a7c15u;
+    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
+    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+    return (mixed ^ mixed >> 31) % below;
+}
+
+/* Eager: the stream whose ready op is the oldest. */
+static soft_stream *pick_oldest(void) {
+    soft_stream *oldest = NULL;
+    for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+        if ((oldest == NULL || (s->head != NULL && s->head->number < oldest->head->number)) &&
+            is_ready(s)) {
+            oldest = s;
+        }
+    }
+    return oldest;
+}
+
+/* Adversarial: one of the ready streams, by the seed; only wanted work unless `any`. */
+static soft_stream *pick_drawn(bool any) {
+    soft_stream *picked = NULL;
+    uint64_t ready_count = 0;
+    for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+        if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) && ashlar_soft_draw(++ready_count) == 0) {
+            picked = s; /* so each of n is picked with probability 1/n */
+        }
+    }
+    return picked;
+}
+
+static soft_stream *pick(void) {
+    return ashlar_soft_state.config.mode == SOFT_EAGER ? pick_oldest() : pick_drawn(false);
+}
+
+/* ---- running ---- */
+
+static bool is_operand_valid(const soft_operand *operand, size_t bytes) {
+    const uintptr_t base = (uintptr_t)operand->ptr;
+    switch (operand->place) {
+    case SOFT_PLACE_DEVICE:
+        return ashlar_soft_may_access(operand->device, base, bytes);
+    case SOFT_PLACE_PINNED:
+        return ashlar_soft_ranges_over(&ashlar_soft_state.host_blocks, base, bytes) != NULL;
+    case SOFT_PLACE_PAGEABLE:
+        break;
+    }
+    return true;
+}
+
+/* Memory was there when the op was queued; a program that took it away since has a bug that a
+ * GPU reports as an illegal address, for good. */
+static bool may_touch(const soft_op *op) {
+    switch (op->kind) {
+    case SOFT_OP_COPY:
+        return is_operand_valid(&op->dst, op->bytes) && is_operand_valid(&op->src, op->bytes);
+    case SOFT_OP_FILL:
+        return is_operand_valid(&op->dst, op->bytes);
+    case SOFT_OP_HOST_FN:
+    case SOFT_OP_RECORD:
+    case SOFT_OP_WAIT:
+        break;
+    }
+    return true;
+}
+
+/* Lock: not held. */
+static void run_body(const soft_op *op) {
+    switch (op->kind) {
+    case SOFT_OP_HOST_FN:
+        ashlar_soft_in_host_fn = true;
+        op->fn(op->user_data);
+        ashlar_soft_in_host_fn = false;
+        break;
+    case SOFT_OP_COPY:
+        memmove(op->dst.ptr, op->src.ptr, op->bytes);
+        break;
+    case SOFT_OP_FILL:
+        memset(op->dst.ptr, op->value, op->bytes);
+        break;
+    case SOFT_OP_RECORD:
+    case SOFT_OP_WAIT:
+        break;
+    }
+}
+
+/* Run the head of a ready stream. The only place where an op runs. */
+static void run_head(soft_stream *stream) {
+    soft_state *state = &ashlar_soft_state;
+    soft_op *op = stream->head;
+    if (stream->device->fault == CU_SUCCESS && !may_touch(op)) {
+        stream->device->fault = CU_ILLEGAL_ADDRESS;
+    }
+    if (stream->device->fault == CU_SUCCESS && op->kind != SOFT_OP_RECORD &&
+        op->kind != SOFT_OP_WAIT) {
+        stream->is_busy = true;
+        state->running_count++;
+        pthread_mutex_unlock(&state->lock);
+        run_body(op);
+        pthread_mutex_lock(&state->lock);
+        state->running_count--;
+        stream->is_busy = false;
+    }
+    if (op->point != NULL) {
+        op->point->is_done = true;
+    }
+    ashlar_soft_op_free(pop_head(stream));
+    if (stream->is_destroyed && stream->head == NULL) {
+        ashlar_soft_stream_delete(stream);
+    }
+    pthread_cond_broadcast(&state->op_finished);
+}
+
+soft_op *ashlar_soft_op_new(const soft_op *model) {
+    soft_op *op = ashlar_host_calloc(1, sizeof *op);
+    if (op == NULL) {
+        ashlar_soft_point_drop(model->point);
+        ashlar_soft_point_drop(model->awaits);
+        ashlar_host_free(model->staged);
+        return NULL;
+    }
+    *op = *model;
+    return op;
+}
+
+void ashlar_soft_enqueue(soft_stream *stream, soft_op *op) {
+    op->next = NULL;
+    op->number = ++ashlar_soft_state.submitted;
+    if (op->point != NULL) {
+        op->point->stream = stream;
+        op->point->number = op->number;
+    }
+    if (stream->tail != NULL) {
+        stream->tail->next = op;
+    } else {
+        stream->head = op;
+    }
+    stream->tail = op;
+    ashlar_soft_oracle_submit(stream, op);
+}
+
+void ashlar_soft_run_ready(void) {
+    if (ashlar_soft_state.config.mode == SOFT_EAGER) {
+        for (soft_stream *next = pick_oldest(); next != NULL; next = pick_oldest()) {
+            run_head(next);
+        }
+    }
+}
+
+cu_result ashlar_soft_submit(soft_stream *stream, const soft_op *model) {
+    soft_op *op = ashlar_soft_op_new(model);
+    if (op == NULL) {
+        return CU_OUT_OF_MEMORY;
+    }
+    ashlar_soft_enqueue(stream, op);
+    ashlar_soft_run_ready();
+    return CU_SUCCESS;
+}
+
+/* ---- waiting ---- */
+
+static bool raise_wanted(soft_stream *stream, uint64_t number) {
+    if (stream->wanted >= number || !has_work_up_to(stream, number)) {
+        return false;
+    }
+    stream->wanted = number;
+    return true;
+}
+
+/* Want what the stream's wanted ops depend on. True: some other stream's mark has risen. */
+static bool spread_wanted(soft_stream *stream) {
+    bool risen = false;
+    for (const soft_op *op = stream->head; op != NULL && op->number <= stream->wanted;
+         op = op->next) {
+        if (op->number <= stream->spread) {
+            continue;
+        }
+        stream->spread = op->number;
+        if (op->awaits != NULL && !op->awaits->is_done) {
+            risen |= raise_wanted(op->awaits->stream, op->awaits->number);
+        }
+        for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+            risen |= is_ordered_pair(stream, s) && raise_wanted(s, op->number - 1);
+        }
+    }
+    return risen;
+}
+
+/* Marks stay: a wanted op is wanted until it has run, whoever then runs it. */
+static void want(soft_stream *stream, uint64_t number) {
+    bool risen = raise_wanted(stream, number);
+    while (risen) {
+        risen = false;
+        for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+            risen |= spread_wanted(s);
+        }
+    }
+}
+
+/* Run one op that may run, or sleep until another thread has finished one: what this thread
+ * waits for then depends on an op that is running now. */
+static void make_progress(void) {
+    soft_stream *next = pick();
+    if (next != NULL) {
+        run_head(next);
+    } else {
+        ASHLAR_ASSERT(ashlar_soft_state.running_count > 0);
+        pthread_cond_wait(&ashlar_soft_state.op_finished, &ashlar_soft_state.lock);
+    }
+}
+
+void ashlar_soft_wait_point(const soft_point *point) {
+    if (!point->is_done) {
+        want(point->stream, point->number);
+    }
+    while (!point->is_done) {
+        make_progress();
+    }
+    ashlar_soft_oracle_see(&point->clock);
+}
+
+/* One of the streams waited for with an op up to `number`; NULL: none, the wait is over. Looked
+ * up anew each time, as streams come and go while the lock is dropped. */
+static soft_stream *find_pending(const soft_device *device, uint64_t serial, uint64_t number) {
+    soft_stream *s = ashlar_soft_state.first_stream;
+    while (s != NULL && !(s->device == device && (serial == 0 || s->serial == serial) &&
+                          has_work_up_to(s, number))) {
+        s = s->next;
+    }
+    return s;
+}
+
+void ashlar_soft_wait_device(const soft_device *device, uint64_t serial) {
+    const uint64_t number = ashlar_soft_state.submitted;
+    soft_clock seen = {0};
+    ashlar_soft_oracle_snapshot(device, serial, &seen);
+    for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+        if (s->device == device && (serial == 0 || s->serial == serial)) {
+            want(s, number);
+        }
+    }
+    while (find_pending(device, serial, number) != NULL) {
+        make_progress();
+    }
+    ashlar_soft_oracle_see(&seen);
+    ashlar_soft_clock_clear(&seen);
+}
+
+void ashlar_soft_poll(void) {
+    if (ashlar_soft_state.config.mode == SOFT_ADVERSARIAL && ashlar_soft_draw(POLLS_PER_OP) == 0) {
+        soft_stream *stream = pick_drawn(true);
+        if (stream != NULL) {
+            run_head(stream);
+        }
+    }
+}

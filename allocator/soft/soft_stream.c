@@ -1,0 +1,202 @@
+/* soft_stream.c - streams: those with a handle, and the default ones. */
+#include "allocator/soft/soft_state.h"
+
+#include "allocator/base/host.h"
+
+/*
+ * The calling thread's default streams, one a device. A handle may be used again once its stream
+ * is gone (its context was released, or the devices are new), so that the serial decides.
+ */
+static _Thread_local struct {
+    uintptr_t handle;
+    uint64_t serial;
+} thread_streams[SOFT_DEVICES_MAX];
+
+/* Make a stream with a handle; NULL: no host memory. */
+static soft_stream *make_stream(soft_device *device, bool is_ordered, uintptr_t *handle) {
+    soft_stream *stream = ashlar_host_calloc(1, sizeof *stream);
+    if (stream == NULL ||
+        !ashlar_soft_slots_put(&ashlar_soft_state.streams, SOFT_STREAM, stream, handle)) {
+        ashlar_host_free(stream);
+        return NULL;
+    }
+    ashlar_soft_stream_join(stream, device, is_ordered);
+    return stream;
+}
+
+/* Nothing more is queued on it; its work still runs, and takes the stream with it. */
+static void orphan(soft_stream *stream) {
+    ashlar_soft_capture_leave(stream);
+    ashlar_soft_oracle_end(stream);
+    if (stream->head == NULL) {
+        ashlar_soft_stream_delete(stream);
+    } else {
+        stream->is_destroyed = true;
+    }
+}
+
+/* NULL: the thread has none on device `i`. */
+static soft_stream *thread_stream(int i) {
+    soft_stream *stream =
+        ashlar_soft_slots_get(&ashlar_soft_state.streams, SOFT_STREAM, thread_streams[i].handle);
+    return stream != NULL && stream->serial == thread_streams[i].serial ? stream : NULL;
+}
+
+static pthread_key_t thread_end_key;
+static bool has_thread_end_key;
+
+/* Lock: not held. */
+static void end_thread(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&ashlar_soft_state.lock);
+    for (int i = 0; i < SOFT_DEVICES_MAX && !ashlar_soft_state.is_forked; i++) {
+        soft_stream *stream = thread_stream(i);
+        if (stream != NULL) {
+            (void)ashlar_soft_slots_take(&ashlar_soft_state.streams, SOFT_STREAM,
+                                         thread_streams[i].handle);
+            orphan(stream);
+        }
+    }
+    pthread_mutex_unlock(&ashlar_soft_state.lock);
+}
+
+static void make_thread_end_key(void) {
+    has_thread_end_key = pthread_key_create(&thread_end_key, end_thread) == 0;
+}
+
+/* The calling thread's default stream, made at its first use; NULL: no host memory. */
+static soft_stream *need_thread_stream(soft_device *device) {
+    static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+    const int i = device->ordinal;
+    soft_stream *stream = thread_stream(i);
+    if (stream != NULL) {
+        return stream;
+    }
+    pthread_once(&key_once, make_thread_end_key);
+    if (!has_thread_end_key || pthread_setspecific(thread_end_key, thread_streams) != 0) {
+        return NULL;
+    }
+    stream = make_stream(device, true, &thread_streams[i].handle);
+    if (stream != NULL) {
+        thread_streams[i].serial = stream->serial;
+    }
+    return stream;
+}
+
+cu_result ashlar_soft_stream_find(soft_device *current, cu_stream handle, soft_stream **out) {
+    const uintptr_t number = (uintptr_t)handle;
+    soft_stream *stream;
+    if (number == CU_STREAM_PER_THREAD) {
+        stream = need_thread_stream(current);
+        if (stream == NULL) {
+            return CU_OUT_OF_MEMORY;
+        }
+    } else if (number == 0 || number == CU_STREAM_LEGACY) {
+        stream = current->legacy;
+    } else {
+        stream = ashlar_soft_slots_get(&ashlar_soft_state.streams, SOFT_STREAM, number);
+    }
+    if (stream == NULL) {
+        return CU_INVALID_HANDLE;
+    }
+    *out = stream;
+    return CU_SUCCESS;
+}
+
+cu_result ashlar_soft_enter_stream(cu_stream handle, soft_stream **stream) {
+    soft_device *device;
+    cu_result result = ashlar_soft_enter_context(&device);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ashlar_soft_stream_find(device, handle, stream);
+    if (result == CU_SUCCESS) {
+        result = (*stream)->device->fault; /* a stream may be another device's than the context */
+    }
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+}
+
+cu_result ashlar_soft_enter_work(cu_stream handle, soft_stream **stream) {
+    cu_result result = ashlar_soft_enter_stream(handle, stream);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ashlar_soft_capture_admit_work(*stream);
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+}
+
+cu_result ashlar_soft_stream_create(cu_stream *stream, unsigned int flags) {
+    soft_device *device;
+    const cu_result result = ashlar_soft_enter_context(&device);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (stream == NULL || flags > CU_STREAM_UNORDERED) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    uintptr_t handle;
+    if (make_stream(device, flags == CU_STREAM_BLOCKING, &handle) == NULL) {
+        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+    }
+    *stream = (cu_stream)handle;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_stream_get_id(cu_stream stream, unsigned long long *id) {
+    soft_stream *found = NULL;
+    const cu_result result = ashlar_soft_enter_stream(stream, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (id == NULL) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    *id = found->serial;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_stream_destroy(cu_stream stream) {
+    soft_device *device;
+    const cu_result result = ashlar_soft_enter_context(&device);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_slots *streams = &ashlar_soft_state.streams;
+    soft_stream *found = ashlar_soft_slots_get(streams, SOFT_STREAM, (uintptr_t)stream);
+    if (found == NULL) {
+        return ashlar_soft_leave(CU_INVALID_HANDLE);
+    }
+    if (found->capture != NULL) {
+        return ashlar_soft_leave(
+            ashlar_soft_capture_spoil(found->capture, CU_STREAM_CAPTURE_UNSUPPORTED));
+    }
+    (void)ashlar_soft_slots_take(streams, SOFT_STREAM, (uintptr_t)stream);
+    orphan(found);
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+void ashlar_soft_stream_reset(const soft_device *device) {
+    soft_slots *slots = &ashlar_soft_state.streams;
+    for (size_t i = 0; i < slots->count; i++) {
+        soft_stream *stream = slots->slots[i].item;
+        if (stream != NULL && stream->device == device) {
+            ashlar_soft_slots_drop(slots, i);
+            orphan(stream);
+        }
+    }
+}
+
+cu_result ashlar_soft_stream_synchronize(cu_stream stream) {
+    soft_stream *found = NULL;
+    cu_result result = ashlar_soft_enter_stream(stream, &found);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ashlar_soft_capture_admit_wait(found);
+    if (result != CU_SUCCESS) {
+        return ashlar_soft_leave(result);
+    }
+    const soft_device *device = found->device; /* outlives the stream */
+    ashlar_soft_wait_device(device, found->serial);
+    return ashlar_soft_leave(device->fault);
+}

@@ -1,0 +1,103 @@
+/* plan_control.c - what a program asks of its plans: to be made, forgotten, read. */
+#include <ashlar/plan.h>
+
+#include "allocator/step/step.h"
+
+static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
+    ashlar_status first = ashlar_planner_refuse_busy_locked(a);
+    for (ashlar_step_key *key = a->planner.keys; key != NULL && first == ASHLAR_OK;
+         key = key->next) {
+        if (key->step_count > 0 && (!key->is_current || key->plan == NULL) && !key->is_busy) {
+            first = ashlar_planner_build_locked(a, own, key);
+        }
+    }
+    return first;
+}
+
+ashlar_status ashlar_plan_build(ashlar_allocator *a) {
+    ashlar_cache *own = ashlar_cache_get(a);
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = build_all(a, own);
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = ashlar_planner_refuse_busy_locked(a);
+    if (status == ASHLAR_OK) {
+        ashlar_planner_free_keys(a);
+        for (ashlar_plan_region *region = a->planner.regions; region != NULL;
+             region = region->next) {
+            region->is_retired = true;
+        }
+        ashlar_planner_tidy_locked(a);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+ashlar_status ashlar_planner_forget_keys(ashlar_allocator *a, uint64_t first, uint64_t count) {
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = ashlar_planner_refuse_busy_locked(a);
+    for (ashlar_step_key **link = &a->planner.keys; *link != NULL && status == ASHLAR_OK;) {
+        ashlar_step_key *key = *link;
+        if (key->key - first >= count) { /* also where it is below */
+            link = &key->next;
+            continue;
+        }
+        *link = key->next;
+        ashlar_planner_free_key(key);
+    }
+    if (status == ASHLAR_OK) {
+        ashlar_planner_retire_unused_locked(a);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+void ashlar_plan_set_options(ashlar_allocator *a, const ashlar_plan_options *options) {
+    pthread_mutex_lock(&a->lock);
+    a->planner.options = options != NULL ? *options : ashlar_plan_defaults;
+    pthread_mutex_unlock(&a->lock);
+}
+
+void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
+    pthread_mutex_lock(&a->lock);
+    for (ashlar_step_key *at = a->planner.keys; at != NULL; at = at->next) {
+        at->is_wanted = at->is_wanted || at->key == key;
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* A stream's largest plan, and the largest bound of one. */
+static void add_stream(const ashlar_allocator *a, const ashlar_plan_region *region,
+                       ashlar_plan_stats *out) {
+    uint64_t plan_bytes = 0, bound_bytes = 0;
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        for (uint32_t part = 0; key->plan != NULL && part < key->plan->part_count; part++) {
+            const ashlar_plan_part *p = &key->plan->parts[part];
+            if (p->order == region->order && !region->is_retired) {
+                plan_bytes = p->plan_bytes > plan_bytes ? p->plan_bytes : plan_bytes;
+                bound_bytes = p->bound_bytes > bound_bytes ? p->bound_bytes : bound_bytes;
+            }
+        }
+    }
+    out->region_bytes += region->block->bytes;
+    out->plan_bytes += plan_bytes;
+    out->bound_bytes += bound_bytes;
+}
+
+void ashlar_plan_read(ashlar_allocator *a, ashlar_plan_stats *out) {
+    pthread_mutex_lock(&a->lock);
+    *out = a->planner.stats;
+    for (const ashlar_plan_region *region = a->planner.regions; region != NULL;
+         region = region->next) {
+        add_stream(a, region, out);
+    }
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        out->plan_count += key->plan != NULL;
+        out->slot_count += key->plan != NULL ? key->plan->expiry_count : 0;
+    }
+    pthread_mutex_unlock(&a->lock);
+}

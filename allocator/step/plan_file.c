@@ -1,0 +1,295 @@
+/*
+ * plan_file.c - the plans of an allocator, into a file and out of it.
+ */
+#include <ashlar/plan_file.h>
+
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/step/plan_image.h"
+#include "allocator/step/step.h"
+
+static const char *text_of(const char *fingerprint) {
+    return fingerprint != NULL ? fingerprint : "";
+}
+
+/* ---- saving ---- */
+
+/* The streams of an image, by their numbers. */
+typedef struct numbering {
+    const ashlar_order **orders; /* room for all there can be */
+    uint32_t count;
+} numbering;
+
+static uint32_t number_of(numbering *n, const ashlar_order *order) {
+    uint32_t i = 0;
+    while (i < n->count && n->orders[i] != order) {
+        i++;
+    }
+    if (i == n->count) {
+        n->orders[n->count++] = order;
+    }
+    return i;
+}
+
+static ashlar_status copy_key(const ashlar_step_key *key, numbering *streams,
+                              ashlar_image_key *out) {
+    const ashlar_recording *from = &key->recording;
+    ashlar_recording *to = &out->recording;
+    *out = (ashlar_image_key){.key = key->key, .step_count = key->step_count};
+    out->stream = number_of(streams, key->order);
+    to->allocs = ashlar_host_calloc((size_t)from->count + 1, sizeof *to->allocs);
+    if (to->allocs == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the copy of a plan");
+    }
+    for (uint32_t part = 0; part < from->part_count; part++) {
+        out->streams[part] = number_of(streams, from->orders[part]);
+    }
+    for (uint32_t i = 0; i < from->count; i++) {
+        to->allocs[i] = from->allocs[i];
+    }
+    to->part_count = from->part_count;
+    to->count = from->count;
+    return ashlar_plan_restore(to, key->plan->offsets, &out->plan);
+}
+
+/* How many keys there are to save. */
+static ashlar_status count_keys(const ashlar_allocator *a, uint32_t *out) {
+    uint32_t count = 0;
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        if (key->step_count > 0 && !key->is_current) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "key %llu was recorded, but not planned since; call "
+                               "ashlar_plan_build() before its plan is saved",
+                               (unsigned long long)key->key);
+        }
+        count += key->step_count > 0;
+    }
+    if (count == 0 || count > ASHLAR_PLAN_FILE_KEYS_MAX) {
+        return ashlar_fail(ASHLAR_EINVAL, "%u keys have plans to save; record 1 .. %d", count,
+                           ASHLAR_PLAN_FILE_KEYS_MAX);
+    }
+    *out = count;
+    return ASHLAR_OK;
+}
+
+/* Oldest first, for the allocator has the newest first: so a load and another save change nothing.
+ */
+static void list_keys(const ashlar_allocator *a, const ashlar_step_key **keys, uint32_t count) {
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        if (key->step_count > 0) {
+            keys[--count] = key;
+        }
+    }
+}
+
+static ashlar_status copy_keys(const ashlar_allocator *a, ashlar_plan_image *image) {
+    enum { STREAMS_OF_KEY = ASHLAR_PLAN_STREAMS_MAX + 1 };
+    uint32_t count = 0;
+    ashlar_status status = count_keys(a, &count);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const ashlar_step_key **keys = ashlar_host_calloc(count, sizeof(ashlar_step_key *));
+    numbering streams = {ashlar_host_calloc(count, STREAMS_OF_KEY * sizeof(ashlar_order *)), 0};
+    image->keys = ashlar_host_calloc(count, sizeof *image->keys);
+    if (keys == NULL || streams.orders == NULL || image->keys == NULL) {
+        status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the copies of %u plans", count);
+    } else {
+        list_keys(a, keys, count);
+    }
+    for (uint32_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        image->key_count++;
+        status = copy_key(keys[i], &streams, &image->keys[i]);
+    }
+    image->stream_count = streams.count;
+    ashlar_host_free((void *)keys);
+    ashlar_host_free((void *)streams.orders);
+    return status;
+}
+
+static ashlar_status copy_text(const char *text, char **out) {
+    const size_t bytes = strlen(text) + 1;
+    *out = ashlar_host_calloc(bytes, 1);
+    if (*out == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the fingerprint of plans");
+    }
+    memcpy(*out, text, bytes);
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_plan_save(ashlar_allocator *a, const char *path, const char *fingerprint) {
+    ashlar_plan_image image = {0};
+    ashlar_status status = ashlar_plan_check_fingerprint(text_of(fingerprint));
+    if (status == ASHLAR_OK) {
+        status = copy_text(text_of(fingerprint), &image.fingerprint);
+    }
+    if (status == ASHLAR_OK) {
+        pthread_mutex_lock(&a->lock);
+        status = ashlar_planner_refuse_busy_locked(a);
+        status = status == ASHLAR_OK ? copy_keys(a, &image) : status;
+        pthread_mutex_unlock(&a->lock);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_plan_image_write(&image, path);
+    }
+    ashlar_plan_image_finish(&image);
+    return status;
+}
+
+/* ---- loading ---- */
+
+/* Keys on their way from an image into the allocator, and the streams they are for. */
+typedef struct arrival {
+    ashlar_step_key **keys; /* [count] */
+    uint32_t count;
+    ashlar_order **orders; /* [order_count], by the image's numbers */
+    uint32_t order_count;
+} arrival;
+
+static void finish_arrival(arrival *in, bool has_arrived) {
+    for (uint32_t i = 0; in->keys != NULL && i < in->count && !has_arrived; i++) {
+        ashlar_planner_free_key(in->keys[i]);
+    }
+    ashlar_host_free((void *)in->keys);
+    ashlar_host_free((void *)in->orders);
+}
+
+static ashlar_status prepare_arrival(ashlar_plan_image *image, arrival *in) {
+    in->keys = ashlar_host_calloc(image->key_count, sizeof(ashlar_step_key *));
+    in->orders = ashlar_host_calloc(image->stream_count, sizeof(ashlar_order *));
+    bool has_room = in->keys != NULL && in->orders != NULL;
+    in->count = image->key_count;
+    in->order_count = image->stream_count;
+    for (uint32_t i = 0; i < in->count && has_room; i++) {
+        in->keys[i] = ashlar_host_calloc(1, sizeof *in->keys[i]);
+        has_room = in->keys[i] != NULL;
+    }
+    return has_room ? ASHLAR_OK
+                    : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %u plans", in->count);
+}
+
+static ashlar_status find_orders(ashlar_allocator *a, const ashlar_stream *streams, arrival *in) {
+    for (uint32_t i = 0; i < in->order_count; i++) {
+        const ashlar_status status = ashlar_order_of_locked(a, streams[i], &in->orders[i]);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+        if (in->orders[i]->pool != NULL) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "streams: number %u is being captured; load the "
+                               "plans before",
+                               i);
+        }
+        for (uint32_t other = 0; other < i; other++) {
+            if (in->orders[other] == in->orders[i]) {
+                return ashlar_fail(ASHLAR_EINVAL,
+                                   "streams: numbers %u and %u are the same; give "
+                                   "one for each of the file's %u",
+                                   other, i, in->order_count);
+            }
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static bool has_order(const arrival *in, const ashlar_order *order) {
+    uint32_t i = 0;
+    while (i < in->order_count && in->orders[i] != order) {
+        i++;
+    }
+    return i < in->order_count;
+}
+
+/* Plans of one stream share their memory, so one more would have to move the others. */
+static ashlar_status refuse_known(const ashlar_allocator *a, const arrival *in) {
+    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
+        bool is_on = has_order(in, key->order);
+        for (uint32_t part = 0; part < key->recording.part_count; part++) {
+            is_on = is_on || has_order(in, key->recording.orders[part]);
+        }
+        for (uint32_t part = 0; key->plan != NULL && part < key->plan->part_count; part++) {
+            is_on = is_on || has_order(in, key->plan->parts[part].order);
+        }
+        if (is_on) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "key %llu has steps on one of these streams already; "
+                               "load plans before, or call ashlar_plan_drop()",
+                               (unsigned long long)key->key);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* What was the image's becomes the key's. */
+static void fill_key(ashlar_image_key *from, const arrival *in, ashlar_step_key *key) {
+    *key = (ashlar_step_key){.key = from->key,
+                             .order = in->orders[from->stream],
+                             .recording = from->recording,
+                             .step_count = from->step_count,
+                             .plan = from->plan};
+    for (uint32_t part = 0; part < key->recording.part_count; part++) {
+        key->recording.orders[part] = in->orders[from->streams[part]];
+        key->plan->parts[part].order = in->orders[from->streams[part]];
+    }
+    from->recording = (ashlar_recording){0};
+    from->plan = NULL;
+}
+
+static ashlar_status load_locked(ashlar_allocator *a, ashlar_cache *own,
+                                 const ashlar_stream *streams, ashlar_plan_image *image,
+                                 arrival *in) {
+    ashlar_status status = ashlar_planner_refuse_busy_locked(a);
+    if (status == ASHLAR_OK) {
+        status = find_orders(a, streams, in);
+    }
+    if (status == ASHLAR_OK) {
+        status = refuse_known(a, in);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < in->count; i++) {
+        fill_key(&image->keys[i], in, in->keys[i]);
+    }
+    return ashlar_planner_adopt_locked(a, own, in->keys, in->count);
+}
+
+static ashlar_status load(ashlar_allocator *a, const ashlar_stream *streams,
+                          ashlar_plan_image *image) {
+    arrival in = {0};
+    ashlar_status status = prepare_arrival(image, &in);
+    if (status == ASHLAR_OK) {
+        ashlar_cache *own = ashlar_cache_get(a);
+        pthread_mutex_lock(&a->lock);
+        status = load_locked(a, own, streams, image, &in);
+        pthread_mutex_unlock(&a->lock);
+    }
+    finish_arrival(&in, status == ASHLAR_OK);
+    return status;
+}
+
+ashlar_status ashlar_plan_load(ashlar_allocator *a, const ashlar_stream *streams,
+                               size_t stream_count, const char *path, const char *fingerprint) {
+    ashlar_plan_image image = {0};
+    ashlar_status status = ashlar_plan_image_read(path, &image);
+    if (status == ASHLAR_OK && strcmp(image.fingerprint, text_of(fingerprint)) != 0) {
+        status = ashlar_fail(ASHLAR_EINVAL,
+                             "%s:2: the plans are of '%.400s', not of '%.400s'; record and save "
+                             "them again",
+                             path, image.fingerprint, text_of(fingerprint));
+    }
+    if (status == ASHLAR_OK && image.stream_count > stream_count) {
+        status = ashlar_fail(ASHLAR_EINVAL, "%s:3: the plans are for %u streams; %zu were given",
+                             path, image.stream_count, stream_count);
+    }
+    if (status == ASHLAR_OK && a->cache_bytes > 0) {
+        status = load(a, streams, &image);
+        status = status == ASHLAR_ENOMEM ? ashlar_fail(status, "%s: no memory for its plans: %s",
+                                                       path, ashlar_error_detail())
+                                         : status;
+    }
+    ashlar_plan_image_finish(&image);
+    return status;
+}

@@ -1,0 +1,77 @@
+/*
+ * plan_image.h - the plans of an allocator as a file has them: without streams or memory
+ * (internal).
+ *
+ * A file is lines of text, each ended by '\n', of fields between commas; numbers are decimal:
+ *
+ *     ashlar-plan,1                      name and version of the format
+ *     fingerprint,TEXT                   the caller's; the rest of the line
+ *     plans,ALIGNMENT,STREAMS,KEYS       of every slot; how many streams there are; and keys
+ *     key,KEY,STREAM,STEPS,PARTS,ALLOCS  one key: its steps' stream, how many were recorded
+ *     part,STREAM,PLAN,BOUND             PARTS lines: whose work it is, bytes of plan and bound
+ *     alloc,BYTES,TAG,PART,END,OFFSET    ALLOCS lines, in order: one that has a slot
+ *     alloc,BYTES,TAG,PART               ... and one that is not planned
+ *     end,SUM                            FNV-1a of all lines above, 16 hexadecimal digits
+ *
+ * Streams are numbered in the order in which the file names them.
+ */
+#ifndef ASHLAR_PLAN_IMAGE_H
+#define ASHLAR_PLAN_IMAGE_H
+
+#include "allocator/base/parse.h"
+#include "allocator/plan/plan.h"
+
+#define ASHLAR_PLAN_FILE_NAME "ashlar-plan"
+
+enum {
+    ASHLAR_PLAN_FILE_VERSION = 1,
+    ASHLAR_PLAN_FILE_KEYS_MAX = 1 << 16,
+};
+
+/* Invariants: stream, streams[part] < stream_count, the latter all different. */
+typedef struct ashlar_image_key {
+    uint64_t key;
+    uint32_t stream; /* of its steps */
+    uint32_t step_count;
+    uint32_t streams[ASHLAR_PLAN_STREAMS_MAX]; /* of the parts */
+    ashlar_recording recording;                /* its orders are NULL */
+    ashlar_plan *plan;                         /* its slots have no seats, its parts no orders */
+} ashlar_image_key;
+
+typedef struct ashlar_plan_image {
+    char *fingerprint;
+    uint32_t stream_count;
+    uint32_t key_count;
+    ashlar_image_key *keys; /* [key_count] */
+} ashlar_plan_image;
+
+void ashlar_plan_image_finish(ashlar_plan_image *image);
+
+/* Errors: ASHLAR_EINVAL: more than ASHLAR_PLAN_FINGERPRINT_MAX bytes, or a control character. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_plan_check_fingerprint(const char *fingerprint);
+
+/* Errors: those of ashlar_file_create() and ashlar_file_commit(); the old file is as it was. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_plan_image_write(const ashlar_plan_image *image,
+                                                        const char *path);
+
+/*
+ * Read an image from memory: every number in its range, each packing checked, the sum right.
+ *
+ * name    stands for the file in messages
+ * text    not NULL
+ * out     given back with ashlar_plan_image_finish(); unchanged on failure
+ * Errors: ASHLAR_EFORMAT (the detail begins with NAME:LINE:), ASHLAR_ENOTSUP (another version or
+ *         alignment, likewise), ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_plan_image_parse(const char *name, const char *text,
+                                                        size_t bytes, ashlar_plan_image *out);
+
+/* The same from a file. Errors: also ASHLAR_EIO. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_plan_image_read(const char *path, ashlar_plan_image *out);
+
+/* The sum of a text that goes on after another, whose sum is `sum`; and how it is written. */
+#define ASHLAR_PLAN_SUM_OF_NOTHING UINT64_C(0xcbf29ce484222325)
+uint64_t ashlar_plan_sum(uint64_t sum, const char *text, size_t bytes);
+void ashlar_plan_write_sum(uint64_t sum, char out[static ASHLAR_NUMBER_BYTES]);
+
+#endif /* ASHLAR_PLAN_IMAGE_H */

@@ -1,0 +1,146 @@
+/* plan_out.c - a key's plan for others to read: as MiniMalloc's CSV, and as a picture. */
+#include <ashlar/plan_list.h>
+
+#include <stdio.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/file_buffer.h"
+#include "allocator/base/host.h"
+#include "allocator/trace/picture.h"
+#include "allocator/step/step.h"
+
+/* The slots of one plan that are for one stream. */
+typedef struct slots {
+    const ashlar_plan *plan;
+    uint32_t part;
+} slots;
+
+/* The part of a key's plan that is for one stream; the plan's part_count: none. */
+static uint32_t part_of(const ashlar_plan *plan, const ashlar_order *order) {
+    uint32_t part = 0;
+    while (part < plan->part_count && plan->parts[part].order != order) {
+        part++;
+    }
+    return part;
+}
+
+static ashlar_status find_locked(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
+                                 ashlar_stream user, slots *out) {
+    ashlar_order *order = NULL, *user_order = NULL;
+    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
+    if (status == ASHLAR_OK) {
+        status = ashlar_order_of_locked(a, user, &user_order);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const ashlar_step_key *key = ashlar_step_key_find_locked(a, number, order);
+    const ashlar_plan *plan = key != NULL ? key->plan : NULL;
+    const uint32_t part = plan != NULL ? part_of(plan, user_order) : 0;
+    if (plan == NULL || part == plan->part_count) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "key %llu has no plan with slots for this stream; record one first",
+                           (unsigned long long)number);
+    }
+    *out = (slots){.plan = plan, .part = part};
+    return ASHLAR_OK;
+}
+
+static bool is_of(const slots *s, uint32_t i) {
+    return s->plan->slots[i].part == s->part && s->plan->slots[i].bytes > 0;
+}
+
+/* ---- MiniMalloc ---- */
+
+static void write_rows(const slots *s, ashlar_file_buffer *file) {
+    ashlar_file_buffer_print(file, "id,lower,upper,size,offset\n");
+    for (uint32_t i = 0; i < s->plan->count; i++) {
+        const ashlar_slot *slot = &s->plan->slots[i];
+        if (is_of(s, i)) {
+            ashlar_file_buffer_print(file, "%u,%u,%u,%zu,%zu\n", i, i, slot->end, slot->bytes,
+                                     s->plan->offsets[i]);
+        }
+    }
+}
+
+ashlar_status ashlar_plan_write_minimalloc(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
+                                           ashlar_stream user, const char *path) {
+    ashlar_file_buffer *file = NULL;
+    slots found = {0};
+    ashlar_status status = ashlar_file_buffer_create(path, &file);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&a->lock);
+    status = find_locked(a, stream, key, user, &found);
+    if (status == ASHLAR_OK) {
+        write_rows(&found, file);
+    }
+    pthread_mutex_unlock(&a->lock);
+    if (status != ASHLAR_OK) {
+        ashlar_file_buffer_abort(file);
+        return status;
+    }
+    return ashlar_file_buffer_commit(file);
+}
+
+/* ---- a picture ---- */
+
+/* What is drawn, copied so that it can be drawn without the lock. */
+typedef struct drawing {
+    ashlar_picture_block *blocks; /* [count] */
+    size_t count;
+    size_t plan_bytes;
+} drawing;
+
+static ashlar_status copy_locked(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
+                                 ashlar_stream user, drawing *out) {
+    slots s;
+    const ashlar_status status = find_locked(a, stream, key, user, &s);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_picture_block *blocks = ashlar_host_calloc((size_t)s.plan->count + 1, sizeof *blocks);
+    if (blocks == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to draw a plan");
+    }
+    *out = (drawing){.blocks = blocks, .plan_bytes = s.plan->parts[s.part].plan_bytes};
+    for (uint32_t i = 0; i < s.plan->count; i++) {
+        const ashlar_slot *slot = &s.plan->slots[i];
+        if (is_of(&s, i)) {
+            blocks[out->count++] = (ashlar_picture_block){
+                .begin = i,
+                .end = slot->end,
+                .offset = s.plan->offsets[i],
+                .bytes = slot->bytes,
+                .tag = slot->tag,
+            };
+        }
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_plan_write_svg(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
+                                    ashlar_stream user, const char *path) {
+    char title[64];
+    drawing d = {0};
+    pthread_mutex_lock(&a->lock);
+    ashlar_status status = copy_locked(a, stream, key, user, &d);
+    pthread_mutex_unlock(&a->lock);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    (void)snprintf(title, sizeof title, "plan of key %llu", (unsigned long long)key);
+    const ashlar_picture picture = {
+        .title = title,
+        .time_unit = "allocations",
+        .blocks = d.blocks,
+        .count = d.count,
+        .has_tags = true,
+        .limit_label = "plan",
+        .limit_bytes = d.plan_bytes,
+    };
+    status = ashlar_picture_write(&picture, path);
+    ashlar_host_free(d.blocks);
+    return status;
+}

@@ -1,0 +1,372 @@
+/*
+ * plan_read.c - reading the plans of an allocator from a file; the format is in plan_image.h.
+ *
+ * Everything is checked before anybody uses it: the sum finds a damaged file, and the checks of
+ * each number hold for a file that somebody wrote by hand.
+ */
+#include "allocator/step/plan_image.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include <ashlar/plan_file.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/file_read.h"
+#include "allocator/base/host.h"
+#include "allocator/base/parse.h"
+#include "allocator/heap/size_class.h"
+
+#define REMEDY "save the plans again, or remove the file"
+
+typedef struct reader {
+    const char *name;  /* of the file */
+    const char *text;  /* its beginning */
+    ashlar_piece rest; /* what has not been read yet */
+    size_t line;       /* number of the line read last */
+} reader;
+
+/* ---- lines and numbers ---- */
+
+static ashlar_status next_line(reader *r, ashlar_piece *out) {
+    const bool is_whole = memchr(r->rest.text, '\n', r->rest.bytes) != NULL;
+    r->line++;
+    if (!is_whole) {
+        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: the file is cut off here; " REMEDY, r->name,
+                           r->line);
+    }
+    *out = ashlar_piece_cut(&r->rest, '\n');
+    return ASHLAR_OK;
+}
+
+/* The next line, which begins with `word`; *out is what is behind the comma. */
+static ashlar_status next_row(reader *r, const char *word, ashlar_piece *out) {
+    char shown[ASHLAR_SHOWN_BYTES];
+    ashlar_piece line;
+    const ashlar_status status = next_line(r, &line);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    *out = line;
+    if (!ashlar_piece_is(ashlar_piece_cut(out, ','), word)) {
+        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: '%s' in place of a line '%s,...'; " REMEDY,
+                           r->name, r->line, ashlar_piece_show(line, shown), word);
+    }
+    return ASHLAR_OK;
+}
+
+typedef struct field {
+    const char *name;
+    uint64_t low, high;
+} field;
+
+static ashlar_status bad_field(const reader *r, const field *f, const char *shown) {
+    return ashlar_fail(ASHLAR_EFORMAT,
+                       "%s:%zu: %s is '%s', not %" PRIu64 " .. %" PRIu64 "; " REMEDY, r->name,
+                       r->line, f->name, shown, f->low, f->high);
+}
+
+static size_t count_fields(ashlar_piece row) {
+    size_t count = 1;
+    for (size_t i = 0; i < row.bytes; i++) {
+        count += row.text[i] == ',';
+    }
+    return count;
+}
+
+/* The numbers of a row; there are `count` of them, which is what its fields are. */
+static ashlar_status parse_fields(const reader *r, ashlar_piece row, const field *fields,
+                                  size_t count, uint64_t *values) {
+    char shown[ASHLAR_SHOWN_BYTES];
+    if (count_fields(row) != count) {
+        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: %zu numbers in place of %zu; " REMEDY, r->name,
+                           r->line, count_fields(row), count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const ashlar_piece piece = ashlar_piece_cut(&row, ',');
+        if (!ashlar_parse_count(piece, &values[i]) || values[i] < fields[i].low ||
+            values[i] > fields[i].high) {
+            return bad_field(r, &fields[i], ashlar_piece_show(piece, shown));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status next_numbers(reader *r, const char *word, const field *fields, size_t count,
+                                  uint64_t *values) {
+    ashlar_piece row;
+    const ashlar_status status = next_row(r, word, &row);
+    return status == ASHLAR_OK ? parse_fields(r, row, fields, count, values) : status;
+}
+
+static ashlar_status no_host_memory(const reader *r) {
+    return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for its plans", r->name);
+}
+
+/* So many lines follow, each of so many bytes at least: a wrong count must not ask for memory. */
+static ashlar_status check_room(const reader *r, uint64_t count, size_t line_bytes) {
+    return count <= r->rest.bytes / line_bytes
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EFORMAT,
+                             "%s:%zu: the file is cut off: less follows than %" PRIu64
+                             " lines; " REMEDY,
+                             r->name, r->line, count);
+}
+
+/* ---- one key ---- */
+
+static ashlar_status read_part(reader *r, uint32_t stream_count, ashlar_image_key *key,
+                               ashlar_plan_part *out) {
+    const field fields[] = {
+        {"STREAM", 0, stream_count - 1}, {"PLAN", 0, SIZE_MAX}, {"BOUND", 0, SIZE_MAX}};
+    uint64_t values[3];
+    const ashlar_status status = next_numbers(r, "part", fields, 3, values);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const uint32_t part = key->recording.part_count;
+    for (uint32_t other = 0; other < part; other++) {
+        if (key->streams[other] == values[0]) {
+            return ashlar_fail(ASHLAR_EFORMAT,
+                               "%s:%zu: a second part of stream %" PRIu64 "; " REMEDY, r->name,
+                               r->line, values[0]);
+        }
+    }
+    key->streams[part] = (uint32_t)values[0];
+    key->recording.part_count++;
+    *out = (ashlar_plan_part){.plan_bytes = values[1], .bound_bytes = values[2]};
+    return ASHLAR_OK;
+}
+
+enum { UNPLANNED_FIELDS = 3, PLANNED_FIELDS = 5 };
+
+static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *recording,
+                                size_t *offset) {
+    const uint32_t i = recording->count;
+    const field fields[PLANNED_FIELDS] = {{"BYTES", 1, SIZE_MAX},
+                                          {"TAG", 0, ASHLAR_TAG_COUNT - 1},
+                                          {"PART", 0, recording->part_count - 1},
+                                          {"END", (uint64_t)i + 1, count},
+                                          {"OFFSET", 0, SIZE_MAX}};
+    uint64_t values[PLANNED_FIELDS] = {[3] = ASHLAR_NOT_PLANNED};
+    ashlar_piece row;
+    ashlar_status status = next_row(r, "alloc", &row);
+    if (status == ASHLAR_OK) {
+        const bool is_planned = count_fields(row) != UNPLANNED_FIELDS;
+        status =
+            parse_fields(r, row, fields, is_planned ? PLANNED_FIELDS : UNPLANNED_FIELDS, values);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    recording->allocs[recording->count++] = (ashlar_recorded){.bytes = values[0],
+                                                              .end = (uint32_t)values[3],
+                                                              .tag = (unsigned char)values[1],
+                                                              .part = (unsigned char)values[2]};
+    *offset = values[4];
+    return ASHLAR_OK;
+}
+
+/* The plan that the offsets are, which is as large as the file says. */
+static ashlar_status restore(const reader *r, const size_t *offsets, const ashlar_plan_part *parts,
+                             ashlar_image_key *key) {
+    const ashlar_status status = ashlar_plan_restore(&key->recording, offsets, &key->plan);
+    if (status != ASHLAR_OK) {
+        return status == ASHLAR_EHOSTMEM
+                   ? status
+                   : ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: key %" PRIu64 ": %s; " REMEDY, r->name,
+                                 r->line, key->key, ashlar_error_detail());
+    }
+    for (uint32_t part = 0; part < key->plan->part_count; part++) {
+        const ashlar_plan_part *is = &key->plan->parts[part], *says = &parts[part];
+        if (is->plan_bytes != says->plan_bytes || is->bound_bytes != says->bound_bytes) {
+            return ashlar_fail(ASHLAR_EFORMAT,
+                               "%s:%zu: key %" PRIu64 ", part %" PRIu32 ": PLAN,BOUND are %zu,%zu"
+                               " but its allocations need %zu,%zu; " REMEDY,
+                               r->name, r->line, key->key, part, says->plan_bytes,
+                               says->bound_bytes, is->plan_bytes, is->bound_bytes);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status read_allocs(reader *r, uint32_t count, const ashlar_plan_part *parts,
+                                 ashlar_image_key *key) {
+    size_t *offsets = ashlar_host_calloc((size_t)count + 1, sizeof *offsets);
+    key->recording.allocs = ashlar_host_calloc((size_t)count + 1, sizeof *key->recording.allocs);
+    ashlar_status status =
+        offsets == NULL || key->recording.allocs == NULL ? no_host_memory(r) : ASHLAR_OK;
+    for (uint32_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        status = read_alloc(r, count, &key->recording, &offsets[i]);
+    }
+    if (status == ASHLAR_OK) {
+        status = restore(r, offsets, parts, key);
+    }
+    ashlar_host_free(offsets);
+    return status;
+}
+
+static bool is_known(const ashlar_plan_image *image, uint64_t key, uint64_t stream) {
+    uint32_t i = 0;
+    while (i < image->key_count && (image->keys[i].key != key || image->keys[i].stream != stream)) {
+        i++;
+    }
+    return i < image->key_count;
+}
+
+static ashlar_status read_key(reader *r, ashlar_plan_image *image) {
+    const field fields[] = {{"KEY", 0, UINT64_MAX},
+                            {"STREAM", 0, image->stream_count - 1},
+                            {"STEPS", 1, UINT32_MAX},
+                            {"PARTS", 0, ASHLAR_PLAN_STREAMS_MAX},
+                            {"ALLOCS", 0, ASHLAR_RECORDING_MAX}};
+    uint64_t values[5];
+    ashlar_plan_part parts[ASHLAR_PLAN_STREAMS_MAX];
+    ashlar_status status = next_numbers(r, "key", fields, 5, values);
+    if (status == ASHLAR_OK) {
+        status = check_room(r, values[4], sizeof "alloc,1,0,0\n" - 1);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (is_known(image, values[0], values[1])) {
+        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: key %" PRIu64 " is there twice; " REMEDY,
+                           r->name, r->line, values[0]);
+    }
+    if (values[3] == 0 && values[4] > 0) {
+        return bad_field(r, &(field){"PARTS", 1, ASHLAR_PLAN_STREAMS_MAX}, "0");
+    }
+    ashlar_image_key *key = &image->keys[image->key_count++];
+    *key = (ashlar_image_key){
+        .key = values[0], .stream = (uint32_t)values[1], .step_count = (uint32_t)values[2]};
+    for (uint64_t part = 0; part < values[3] && status == ASHLAR_OK; part++) {
+        status = read_part(r, image->stream_count, key, &parts[part]);
+    }
+    return status == ASHLAR_OK ? read_allocs(r, (uint32_t)values[4], parts, key) : status;
+}
+
+/* ---- the file ---- */
+
+static ashlar_status read_version(reader *r) {
+    uint64_t version;
+    ashlar_piece row;
+    const ashlar_status status = next_row(r, ASHLAR_PLAN_FILE_NAME, &row);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (!ashlar_parse_count(row, &version)) {
+        return bad_field(r, &(field){"the version", 1, ASHLAR_PLAN_FILE_VERSION}, "no number");
+    }
+    if (version != ASHLAR_PLAN_FILE_VERSION) {
+        return ashlar_fail(ASHLAR_ENOTSUP,
+                           "%s:%zu: version %" PRIu64
+                           " of the format, and this library reads %d; " REMEDY,
+                           r->name, r->line, version, ASHLAR_PLAN_FILE_VERSION);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status read_fingerprint(reader *r, ashlar_plan_image *image) {
+    ashlar_piece row;
+    ashlar_status status = next_row(r, "fingerprint", &row);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    image->fingerprint = ashlar_host_calloc(row.bytes + 1, 1);
+    if (image->fingerprint == NULL) {
+        return no_host_memory(r);
+    }
+    memcpy(image->fingerprint, row.text, row.bytes);
+    status = ashlar_plan_check_fingerprint(image->fingerprint);
+    if (status != ASHLAR_OK || strlen(image->fingerprint) != row.bytes) {
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "%s:%zu: the fingerprint is too long, or no text; " REMEDY, r->name,
+                           r->line);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status read_plans(reader *r, ashlar_plan_image *image) {
+    const field fields[] = {{"ALIGNMENT", 1, SIZE_MAX},
+                            {"STREAMS", 1, UINT32_MAX},
+                            {"KEYS", 1, ASHLAR_PLAN_FILE_KEYS_MAX}};
+    uint64_t values[3];
+    ashlar_status status = next_numbers(r, "plans", fields, 3, values);
+    if (status == ASHLAR_OK) {
+        status = check_room(r, values[2], sizeof "key,0,0,1,0,0\n" - 1);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (values[0] != ASHLAR_BLOCK_ALIGN) {
+        return ashlar_fail(ASHLAR_ENOTSUP,
+                           "%s:%zu: slots aligned to %" PRIu64 " bytes, and this library's are to "
+                           "%zu; " REMEDY,
+                           r->name, r->line, values[0], (size_t)ASHLAR_BLOCK_ALIGN);
+    }
+    image->stream_count = (uint32_t)values[1];
+    image->keys = ashlar_host_calloc((size_t)values[2], sizeof *image->keys);
+    if (image->keys == NULL) {
+        return no_host_memory(r);
+    }
+    for (uint64_t i = 0; i < values[2] && status == ASHLAR_OK; i++) {
+        status = read_key(r, image);
+    }
+    return status;
+}
+
+static ashlar_status read_end(reader *r) {
+    char wanted[ASHLAR_NUMBER_BYTES];
+    const size_t bytes = (size_t)(r->rest.text - r->text);
+    const uint64_t sum = ashlar_plan_sum(ASHLAR_PLAN_SUM_OF_NOTHING, r->text, bytes);
+    ashlar_piece row;
+    const ashlar_status status = next_row(r, "end", &row);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_plan_write_sum(sum, wanted);
+    if (!ashlar_piece_is(row, wanted)) {
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "%s:%zu: the sum of the lines above is %s, not this: "
+                           "they were changed; " REMEDY,
+                           r->name, r->line, wanted);
+    }
+    if (r->rest.bytes > 0) {
+        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: more lines behind the end; " REMEDY, r->name,
+                           r->line + 1);
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_plan_image_parse(const char *name, const char *text, size_t bytes,
+                                      ashlar_plan_image *out) {
+    reader r = {.name = name, .text = text, .rest = {text, bytes}};
+    ashlar_plan_image image = {0};
+    ashlar_status status = read_version(&r);
+    if (status == ASHLAR_OK) {
+        status = read_fingerprint(&r, &image);
+    }
+    if (status == ASHLAR_OK) {
+        status = read_plans(&r, &image);
+    }
+    if (status == ASHLAR_OK) {
+        status = read_end(&r);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_plan_image_finish(&image);
+        return status;
+    }
+    *out = image;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_plan_image_read(const char *path, ashlar_plan_image *out) {
+    char *text = NULL;
+    size_t bytes = 0;
+    ashlar_status status = ashlar_file_read(path, &text, &bytes);
+    if (status == ASHLAR_OK) {
+        status = ashlar_plan_image_parse(path, text, bytes, out);
+    }
+    ashlar_host_free(text);
+    return status;
+}

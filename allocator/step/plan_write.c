@@ -1,0 +1,115 @@
+/*
+ * plan_write.c - writing the plans of an allocator as a file; the format is in plan_image.h.
+ */
+#include "allocator/step/plan_image.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <ashlar/plan_file.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "allocator/base/file_buffer.h"
+#include "allocator/base/host.h"
+#include "allocator/heap/size_class.h"
+
+void ashlar_plan_image_finish(ashlar_plan_image *image) {
+    for (uint32_t i = 0; image->keys != NULL && i < image->key_count; i++) {
+        ashlar_recording_finish(&image->keys[i].recording);
+        ashlar_plan_free(image->keys[i].plan);
+    }
+    ashlar_host_free(image->keys);
+    ashlar_host_free(image->fingerprint);
+    *image = (ashlar_plan_image){0};
+}
+
+ashlar_status ashlar_plan_check_fingerprint(const char *fingerprint) {
+    const size_t bytes = strlen(fingerprint);
+    if (bytes > ASHLAR_PLAN_FINGERPRINT_MAX) {
+        return ashlar_fail(ASHLAR_EINVAL, "fingerprint: %zu bytes; give at most %d", bytes,
+                           ASHLAR_PLAN_FINGERPRINT_MAX);
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        if ((unsigned char)fingerprint[i] < ' ' || fingerprint[i] == 0x7f) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "fingerprint: a control character at byte %zu; give one line", i);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+uint64_t ashlar_plan_sum(uint64_t sum, const char *text, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        sum = (sum ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    }
+    return sum;
+}
+
+void ashlar_plan_write_sum(uint64_t sum, char out[static ASHLAR_NUMBER_BYTES]) {
+    (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%016" PRIx64, sum);
+}
+
+/* ---- rows ---- */
+
+typedef struct writer {
+    ashlar_file_buffer *file;
+    uint64_t sum; /* of what was put */
+} writer;
+
+static void put(writer *w, const char *text, size_t bytes) {
+    w->sum = ashlar_plan_sum(w->sum, text, bytes);
+    ashlar_file_buffer_put(w->file, text, bytes);
+}
+
+ASHLAR_PRINTF(2, 3) static void print(writer *w, const char *format, ...) {
+    char text[ASHLAR_FILE_BUFFER_PRINT_BYTES];
+    va_list args;
+    va_start(args, format);
+    const int bytes = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ASHLAR_ASSERT(bytes >= 0 && (size_t)bytes < sizeof text);
+    put(w, text, (size_t)bytes);
+}
+
+static void write_alloc(writer *w, const ashlar_recorded *a, size_t offset) {
+    if (a->end == ASHLAR_NOT_PLANNED) {
+        print(w, "alloc,%zu,%u,%u\n", a->bytes, a->tag, a->part);
+    } else {
+        print(w, "alloc,%zu,%u,%u,%" PRIu32 ",%zu\n", a->bytes, a->tag, a->part, a->end, offset);
+    }
+}
+
+static void write_key(writer *w, const ashlar_image_key *key) {
+    const ashlar_recording *r = &key->recording;
+    print(w, "key,%" PRIu64 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 "\n", key->key,
+          key->stream, key->step_count, r->part_count, r->count);
+    for (uint32_t part = 0; part < r->part_count; part++) {
+        const ashlar_plan_part *p = &key->plan->parts[part];
+        print(w, "part,%" PRIu32 ",%zu,%zu\n", key->streams[part], p->plan_bytes, p->bound_bytes);
+    }
+    for (uint32_t i = 0; i < r->count; i++) {
+        write_alloc(w, &r->allocs[i], key->plan->offsets[i]);
+    }
+}
+
+ashlar_status ashlar_plan_image_write(const ashlar_plan_image *image, const char *path) {
+    writer w = {.sum = ASHLAR_PLAN_SUM_OF_NOTHING};
+    const ashlar_status status = ashlar_file_buffer_create(path, &w.file);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    print(&w, "%s,%d\nfingerprint,", ASHLAR_PLAN_FILE_NAME, ASHLAR_PLAN_FILE_VERSION);
+    put(&w, image->fingerprint, strlen(image->fingerprint));
+    print(&w, "\nplans,%zu,%" PRIu32 ",%" PRIu32 "\n", (size_t)ASHLAR_BLOCK_ALIGN,
+          image->stream_count, image->key_count);
+    for (uint32_t i = 0; i < image->key_count; i++) {
+        write_key(&w, &image->keys[i]);
+    }
+    char sum[ASHLAR_NUMBER_BYTES];
+    ashlar_plan_write_sum(w.sum, sum);
+    print(&w, "end,%s\n", sum);
+    return ashlar_file_buffer_commit(w.file);
+}

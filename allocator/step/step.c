@@ -1,0 +1,322 @@
+/*
+ * step.c - where a step begins and ends: which plan it is replayed on, or whether it is recorded.
+ */
+#include "allocator/step/step.h"
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/core/shared.h"
+
+/* ---- beginning ---- */
+
+/* Have every hit of every thread go by the lock, where a recording sees it; or no longer. */
+static void watch(ashlar_allocator *a, bool begins) {
+    a->planner.recording_count += begins ? 1 : (size_t)-1;
+    ashlar_caches_rewatch_locked(a);
+}
+
+static bool may_use(const ashlar_allocator *a, const ashlar_plan *plan) {
+    for (uint32_t part = 0; part < plan->part_count; part++) {
+        const ashlar_plan_region *region = ashlar_planner_region(a, plan->parts[part].order);
+        if (region != NULL && region->is_busy) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A stream that the plan was made for, and that no request can name any more. */
+static bool has_lost_stream(const ashlar_plan *plan) {
+    bool is_lost = false;
+    for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
+        is_lost |= plan->parts[part].order->is_gone || plan->parts[part].order->is_ended;
+    }
+    return is_lost;
+}
+
+static ashlar_stream name_of(const ashlar_order *order) {
+    const bool is_open = !order->is_gone && !order->is_ended && order->pool == NULL &&
+                         !ashlar_order_is_others(order);
+    return is_open ? order->stream : ASHLAR_NO_STREAM;
+}
+
+static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *plan) {
+    ashlar_run *run = own->run;
+    for (uint32_t part = 0; part < plan->part_count; part++) {
+        ashlar_plan_region *region = ashlar_planner_region(a, plan->parts[part].order);
+        run->streams[part] = name_of(plan->parts[part].order);
+        run->regions[part] = region;
+        if (region != NULL) {
+            region->is_busy = true;
+        }
+    }
+    ashlar_run_start(run, plan);
+    run->hits_before = own->counters.planned_count;
+    ashlar_cache_set_replay(own, run);
+}
+
+static void begin_recording(ashlar_allocator *a, ashlar_run *run) {
+    run->is_recorded = true;
+    run->key->is_busy = true;
+    watch(a, true);
+}
+
+/* The step's way: recorded, replayed, or, where neither can be, the ordinary one. */
+static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
+    const bool is_free = key != NULL && !key->is_busy;
+    const bool is_unknown = is_free && key->plan == NULL && !key->is_current;
+    own->run->key = key;
+    if (is_free && has_lost_stream(key->plan)) {
+        key->is_stale = true;
+    }
+    if (is_free && (is_unknown || key->is_wanted || key->is_stale)) {
+        begin_recording(a, own->run);
+    } else if (is_free && key->plan != NULL && may_use(a, key->plan)) {
+        key->replay_count++;
+        begin_replay(a, own, key->plan);
+    } else {
+        own->run->key = NULL;
+        a->planner.stats.steps_declined++;
+    }
+}
+
+/* *out: unchanged where the step is to be declined. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
+static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
+                             ashlar_step_key **out) {
+    ashlar_order *order = NULL;
+    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    /* While a region is made its stream's plans must not change; nor may one wait in a capture. */
+    if (!a->planner.is_installing && order->pool == NULL) {
+        ashlar_planner_forget_stream_locked(a, NULL);
+        status = ashlar_step_key_of_locked(a, number, order, out);
+    }
+    return status == ASHLAR_OK ? ashlar_shared_return_seats_locked(a) : status;
+}
+
+static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
+                                  uint64_t number) {
+    ashlar_run *run = own->run;
+    ashlar_step_key *key = NULL;
+    const ashlar_status status = prepare(a, stream, number, &key);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_planner_tidy_locked(a);
+    run->depth = 1;
+    run->is_recorded = false;
+    a->planner.run_count++;
+    choose(a, own, key);
+    return ASHLAR_OK;
+}
+
+/* Under the lock: whoever frees a block looks at every cache's run. */
+static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
+                                  uint64_t key) {
+    if (own->run == NULL) {
+        own->run = ashlar_host_calloc(1, sizeof *own->run);
+    }
+    if (own->run == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a step");
+    }
+    if (own->run->depth > 0) {
+        own->run->depth++;
+        return ASHLAR_OK;
+    }
+    return begin_locked(a, own, stream, key);
+}
+
+ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint64_t key) {
+    ashlar_cache *own = ashlar_cache_get(a);
+    if (own == NULL) {
+        return ASHLAR_OK;
+    }
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = enter_locked(a, own, stream, key);
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+/* ---- recording ---- */
+
+void ashlar_step_note_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
+    /* What a captured stream is given is its graph's, and never a plan's. */
+    if (own != NULL && own->run != NULL && own->run->is_recorded && !block->order->is_pool) {
+        ashlar_recording_add(&own->run->recording, requested, block->tag, block->order, block);
+    }
+}
+
+void ashlar_step_note_free_locked(ashlar_allocator *a, const ashlar_block *block, bool is_planned) {
+    if (a->planner.recording_count == 0 || ashlar_block_is_seat(block)) {
+        return;
+    }
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        if (cache->run != NULL && cache->run->is_recorded &&
+            ashlar_recording_end(&cache->run->recording, block, is_planned)) {
+            return;
+        }
+    }
+}
+
+/* ---- ending ---- */
+
+static void end_replay(ashlar_allocator *a, ashlar_cache *own) {
+    ashlar_run *run = own->run;
+    ashlar_plan_stats *stats = &a->planner.stats;
+    uint64_t misses = 0;
+    ashlar_run_count(own);
+    ashlar_cache_set_replay(own, &ashlar_no_run);
+    ashlar_run_stop(run);
+    for (uint32_t part = 0; part < run->plan->part_count; part++) {
+        if (run->regions[part] != NULL) {
+            run->regions[part]->is_busy = false;
+        }
+    }
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        stats->misses[i] += run->misses[i];
+        misses += run->misses[i];
+    }
+    stats->hits += own->counters.planned_count - run->hits_before;
+    stats->unplanned += run->unplanned;
+    stats->steps_replayed++;
+    ashlar_step_key *key = run->key;
+    key->replay_count--;
+    const uint32_t patience = a->planner.options.rerecord_after;
+    key->diverged = misses > 0 ? key->diverged + 1 : 0;
+    if (patience > 0 && key->diverged >= patience) {
+        key->is_stale = true;
+    }
+}
+
+/* Into the key, with what was recorded before. */
+static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
+    ashlar_status status = ASHLAR_OK;
+    if (recording->is_incomplete) {
+        status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the recording of a step");
+    } else if (key->step_count == 0 || key->is_stale) {
+        ashlar_recording_finish(&key->recording);
+        key->recording = *recording;
+        *recording = (ashlar_recording){0};
+        key->step_count = 0;
+    } else {
+        status = ashlar_recording_merge(&key->recording, recording);
+    }
+    ashlar_recording_finish(recording);
+    if (status == ASHLAR_OK) {
+        key->step_count++;
+        key->is_current = key->is_wanted = key->is_stale = false;
+        key->diverged = 0;
+    }
+    return status;
+}
+
+static void stop_recording(ashlar_allocator *a, ashlar_run *run) {
+    run->is_recorded = false;
+    run->key->is_busy = false;
+    watch(a, false);
+}
+
+static ashlar_status end_recording(ashlar_allocator *a, ashlar_run *run) {
+    stop_recording(a, run);
+    ashlar_recording_close(&run->recording);
+    const ashlar_status status = keep(run->key, &run->recording);
+    a->planner.stats.steps_recorded += status == ASHLAR_OK;
+    return status;
+}
+
+/* Whether the key is to be planned now, without being asked. */
+static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
+    const uint32_t after = a->planner.options.build_after;
+    return after > 0 && key->step_count >= after && !key->is_current && !key->is_wanted &&
+           !key->is_stale && !key->is_busy;
+}
+
+ashlar_status ashlar_step_keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_order *order,
+                                      uint64_t number, ashlar_recording *recording) {
+    ashlar_step_key *key = NULL;
+    ashlar_status status = ASHLAR_OK;
+    if (!a->planner.is_installing) {
+        status = ashlar_step_key_of_locked(a, number, order, &key);
+    }
+    if (status == ASHLAR_OK && (key == NULL || key->is_busy)) {
+        status = ashlar_fail(ASHLAR_EINVAL,
+                             "a step of key %llu is recorded, or plans are made; wait for the end",
+                             (unsigned long long)number);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_recording_finish(recording);
+        return status;
+    }
+    status = keep(key, recording);
+    a->planner.stats.steps_recorded += status == ASHLAR_OK;
+    return status == ASHLAR_OK && is_due(a, key) ? ashlar_planner_build_locked(a, own, key)
+                                                 : status;
+}
+
+static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
+    ashlar_run *run = own->run;
+    ashlar_step_key *key = run->key;
+    ashlar_status status = ASHLAR_OK;
+    if (--run->depth > 0) {
+        return ASHLAR_OK;
+    }
+    a->planner.run_count--;
+    if (run->is_recorded) {
+        status = end_recording(a, run);
+    } else if (key != NULL) {
+        end_replay(a, own);
+    }
+    run->key = NULL;
+    ashlar_planner_tidy_locked(a);
+    if (status == ASHLAR_OK && key != NULL && is_due(a, key)) {
+        status = ashlar_planner_build_locked(a, own, key);
+    }
+    return status;
+}
+
+ashlar_status ashlar_step_end(ashlar_allocator *a) {
+    ashlar_cache *own = ashlar_cache_get(a);
+    if (own == NULL) {
+        return ASHLAR_OK;
+    }
+    if (own->run == NULL || own->run->depth == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "no step of this thread is under way; begin one");
+    }
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = end_locked(a, own);
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+void ashlar_step_abandon_locked(ashlar_allocator *a, ashlar_cache *cache) {
+    ashlar_run *run = cache->run;
+    if (run == NULL) {
+        return;
+    }
+    if (run->depth > 0) {
+        a->planner.run_count--;
+        if (run->is_recorded) {
+            stop_recording(a, run);
+        } else if (run->key != NULL) {
+            end_replay(a, cache);
+        }
+    }
+    ashlar_recording_finish(&run->recording);
+    ashlar_host_free(run);
+    cache->run = NULL;
+}
+
+void ashlar_step_forget_order(ashlar_cache *cache, const ashlar_order *order) {
+    ashlar_run *run = cache->run;
+    const uint32_t count = ashlar_cache_is_replaying(cache) ? run->plan->part_count : 0;
+    for (uint32_t part = 0; part < count; part++) {
+        if (run->plan->parts[part].order == order) {
+            run->streams[part] = ASHLAR_NO_STREAM;
+        }
+    }
+    if (count > 0) {
+        ashlar_plan_name_streams(run->plan, run->streams);
+    }
+}

@@ -1,0 +1,333 @@
+/*
+ * warmup.c - the warm-up of a program that works in steps: record every length, plan, prove, seal.
+ */
+#include <ashlar/warmup.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ashlar/plan_file.h>
+
+#include "allocator/core/allocator_impl.h"
+#include "allocator/base/error.h"
+#include "allocator/core/rehearsal.h"
+#include "allocator/step/step.h"
+
+/* ---- lengths ---- */
+
+/* The lengths of one bucket; the longest bucket may have fewer. */
+static size_t bucket_width(const ashlar_warmup_options *o) {
+    const size_t count = o->bucket_count > 0 ? o->bucket_count : 1;
+    return (o->max_length - o->min_length) / count + 1;
+}
+
+static size_t bucket_of(const ashlar_warmup_options *o, size_t length) {
+    const size_t at_most = length < o->max_length ? length : o->max_length;
+    const size_t above = at_most > o->min_length ? at_most - o->min_length : 0;
+    return above / bucket_width(o);
+}
+
+uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length) {
+    return options->key + bucket_of(options, length);
+}
+
+/* The longest of the lengths below this one that a pass goes through; 0: none. */
+static size_t length_below(const ashlar_warmup_options *o, size_t length) {
+    size_t first = length; /* of those that the pass passes over */
+    if (o->rehearse == NULL) {
+        first = o->min_length + bucket_of(o, length) * bucket_width(o);
+    }
+    return first > o->min_length ? first - 1 : 0;
+}
+
+/* ---- one length ---- */
+
+typedef struct warmup {
+    ashlar_allocator *allocator;
+    const ashlar_warmup_options *options;
+    bool is_planned;
+    bool is_rehearsed; /* steps are recorded without memory */
+    bool is_loaded;    /* they are not recorded: their plans are in a file */
+} warmup;
+
+enum { REASONS_BYTES = 256 };
+
+/* "2 larger than recorded, 1 behind the last recorded allocation". Returns how many there are. */
+static uint64_t list_misses(const ashlar_plan_stats *before, const ashlar_plan_stats *after,
+                            char text[static REASONS_BYTES]) {
+    uint64_t count = 0;
+    size_t at = 0;
+    text[0] = '\0';
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        const uint64_t misses = after->misses[i] - before->misses[i];
+        if (misses > 0 && at < REASONS_BYTES) {
+            at += (size_t)snprintf(text + at, REASONS_BYTES - at, "%s%llu %s", at > 0 ? ", " : "",
+                                   (unsigned long long)misses,
+                                   ashlar_plan_miss_text((ashlar_plan_miss)i));
+        }
+        count += misses;
+    }
+    return count;
+}
+
+static ashlar_status begin(const warmup *w, size_t length) {
+    const uint64_t key = ashlar_warmup_key(w->options, length);
+    const ashlar_stream stream = w->options->stream;
+    if (!w->is_planned) {
+        return ASHLAR_OK;
+    }
+    return w->is_rehearsed ? ashlar_rehearsal_begin(w->allocator, stream, key)
+                           : ashlar_step_begin(w->allocator, stream, key);
+}
+
+static ashlar_status end(const warmup *w) {
+    if (!w->is_planned) {
+        return ASHLAR_OK;
+    }
+    return w->is_rehearsed ? ashlar_rehearsal_end(w->allocator) : ashlar_step_end(w->allocator);
+}
+
+static ashlar_status say_where(ashlar_status status, size_t length) {
+    return status == ASHLAR_OK
+               ? ASHLAR_OK
+               : ashlar_fail(status, "warm-up at length %zu: %s", length, ashlar_error_detail());
+}
+
+/* Run `fn` as a step of that length, which while it is replayed misses nothing. */
+static ashlar_status visit(const warmup *w, ashlar_warmup_fn fn, size_t length) {
+    ashlar_plan_stats before, after;
+    ashlar_plan_read(w->allocator, &before);
+    ashlar_status status = begin(w, length);
+    if (status == ASHLAR_OK) {
+        status = fn(w->options->user, length);
+    }
+    if (status == ASHLAR_OK) {
+        status = end(w);
+    }
+    ashlar_plan_read(w->allocator, &after);
+    char reasons[REASONS_BYTES];
+    if (status == ASHLAR_OK && list_misses(&before, &after, reasons) > 0) {
+        status = ashlar_fail(ASHLAR_EINVAL,
+                             "requests of the step were not served from its plan (%s); it must "
+                             "allocate as it did when it was recorded",
+                             reasons);
+    }
+    return say_where(status, length);
+}
+
+/* Go through all lengths, the longest first. */
+static ashlar_status pass(const warmup *w) {
+    const ashlar_warmup_options *o = w->options;
+    ashlar_status status = ASHLAR_OK;
+    for (size_t length = o->max_length; length > 0 && status == ASHLAR_OK;
+         length = length_below(o, length)) {
+        status = visit(w, o->rehearse != NULL ? o->rehearse : o->step, length);
+    }
+    return status;
+}
+
+/* ---- the parts ---- */
+
+/*
+ * Give back all that is free. The first trim has the streams' events recorded, which the second
+ * finds completed: without them nobody knows what the streams are done with. A stream with an event
+ * that has not completed has none recorded, and so there is a wait before it, too.
+ */
+static ashlar_status give_back(ashlar_allocator *a) {
+    ashlar_status status = ashlar_device_synchronize(a->device);
+    if (status == ASHLAR_OK) {
+        status = ashlar_trim(a, 0);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_device_synchronize(a->device);
+    }
+    return status == ASHLAR_OK ? ashlar_trim(a, 0) : status;
+}
+
+static ashlar_status record(warmup *w) {
+    w->is_rehearsed = w->options->rehearse != NULL;
+    const ashlar_status status = pass(w);
+    w->is_rehearsed = w->is_rehearsed && status != ASHLAR_OK;
+    return status;
+}
+
+/* Plans for other lengths or buckets are others. */
+static ashlar_status print_fingerprint(const ashlar_warmup_options *o,
+                                       char text[static ASHLAR_PLAN_FINGERPRINT_MAX + 1]) {
+    const size_t room = ASHLAR_PLAN_FINGERPRINT_MAX + 1;
+    const int bytes =
+        snprintf(text, room, "lengths %zu to %zu, %zu buckets from key %llu; %s", o->min_length,
+                 o->max_length, bucket_of(o, o->max_length) + 1, (unsigned long long)o->key,
+                 o->fingerprint != NULL ? o->fingerprint : "");
+    return bytes > 0 && (size_t)bytes < room
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EINVAL, "warm-up: the fingerprint is too long");
+}
+
+static ashlar_status load(const warmup *w) {
+    char fingerprint[ASHLAR_PLAN_FINGERPRINT_MAX + 1];
+    const ashlar_status status = print_fingerprint(w->options, fingerprint);
+    return status == ASHLAR_OK ? ashlar_plan_load(w->allocator, &w->options->stream, 1,
+                                                  w->options->plan_file, fingerprint)
+                               : status;
+}
+
+static ashlar_status save(const warmup *w) {
+    char fingerprint[ASHLAR_PLAN_FINGERPRINT_MAX + 1];
+    const ashlar_status status = print_fingerprint(w->options, fingerprint);
+    return status == ASHLAR_OK ? ashlar_plan_save(w->allocator, w->options->plan_file, fingerprint)
+                               : status;
+}
+
+/*
+ * Record, or have the file instead; and plan in memory that is otherwise empty, so that no hole is
+ * left beside a region.
+ */
+static ashlar_status plan(warmup *w) {
+    ashlar_status status = w->is_loaded ? ASHLAR_OK : record(w);
+    if (status == ASHLAR_OK) {
+        status = give_back(w->allocator);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = w->is_loaded ? load(w) : ashlar_plan_build(w->allocator);
+    return status != ASHLAR_ENOMEM
+               ? status
+               : ashlar_fail(status,
+                             "warm-up: no memory for the plan of a step of length %zu; make the "
+                             "steps shorter or smaller: %s",
+                             w->options->max_length, ashlar_error_detail());
+}
+
+/* Requests served from where the same one is served next time. */
+static uint64_t served_in_place(const ashlar_stats *s) {
+    return s->served_planned + s->served_cached + s->served_same_stream;
+}
+
+/*
+ * What is not planned is served by the ordinary path, where a shorter step's blocks, though each is
+ * smaller, may be placed in other holes and then find none for the last of them. So go through all
+ * lengths until every request was served from the plan or from its stream's own blocks: a pass that
+ * changed nothing is how each later step will go. For one stream it comes to that, since whatever
+ * is served otherwise is the stream's own from then on; several may go on taking from each other.
+ */
+static ashlar_status prove(const warmup *w, ashlar_warmup_report *report) {
+    while (!report->is_steady && report->pass_count < ASHLAR_WARMUP_PASSES_MAX) {
+        ashlar_stats before, after;
+        ashlar_stats_read(w->allocator, &before);
+        const ashlar_status status = pass(w);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+        ashlar_stats_read(w->allocator, &after);
+        report->pass_count++;
+        report->is_steady = after.alloc_count - before.alloc_count ==
+                            served_in_place(&after) - served_in_place(&before);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status run(warmup *w, ashlar_warmup_report *report) {
+    const ashlar_warmup_options *o = w->options;
+    ashlar_status status = w->is_planned ? plan(w) : ASHLAR_OK;
+    if (status == ASHLAR_OK && o->step != NULL && o->rehearse != NULL) {
+        status = visit(w, o->step, o->max_length);
+    }
+    if (status == ASHLAR_OK) {
+        status = prove(w, report);
+    }
+    if (status == ASHLAR_OK && w->is_planned && !w->is_loaded && o->plan_file != NULL) {
+        status = save(w);
+    }
+    return status == ASHLAR_OK ? ashlar_device_synchronize(w->allocator->device) : status;
+}
+
+/* ---- before and after ---- */
+
+static ashlar_status check_options(const ashlar_warmup_options *o) {
+    if (o->min_length == 0 || o->min_length > o->max_length) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "warm-up: lengths %zu to %zu; min_length is from 1 to max_length",
+                           o->min_length, o->max_length);
+    }
+    return o->step != NULL || o->rehearse != NULL
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EINVAL, "warm-up: give a step, a rehearsal, or both");
+}
+
+static ashlar_status forget(const warmup *w) {
+    return ashlar_planner_forget_keys(w->allocator, w->options->key,
+                                      (uint64_t)bucket_of(w->options, w->options->max_length) + 1);
+}
+
+/* Plan when asked to, and only then; what it was before. */
+static uint32_t set_build_after(ashlar_allocator *a, uint32_t step_count) {
+    pthread_mutex_lock(&a->lock);
+    const uint32_t before = a->planner.options.build_after;
+    a->planner.options.build_after = step_count;
+    pthread_mutex_unlock(&a->lock);
+    return before;
+}
+
+/* Leave no plan and no recording, and as little memory as can be. Returns `status`, said as it was.
+ */
+static ashlar_status undo(const warmup *w, ashlar_status status) {
+    char detail[ASHLAR_DETAIL_BYTES];
+    memcpy(detail, ashlar_error_detail(), sizeof detail);
+    ashlar_status ignored = end(w); /* it may not have begun; `status` is the failure to tell of */
+    ignored = forget(w);
+    ignored = give_back(w->allocator);
+    (void)ignored;
+    return ashlar_error_set(status, detail);
+}
+
+static void fill_report(const warmup *w, const ashlar_stats *before, ashlar_warmup_report *report) {
+    const ashlar_warmup_options *o = w->options;
+    ashlar_stats after;
+    ashlar_stats_read(w->allocator, &after);
+    ashlar_plan_read(w->allocator, &report->plan);
+    report->is_planned = w->is_planned;
+    report->is_loaded = w->is_loaded;
+    report->length_count =
+        o->rehearse != NULL ? o->max_length - o->min_length + 1 : bucket_of(o, o->max_length) + 1;
+    report->gap = report->plan.bound_bytes == 0
+                      ? 0
+                      : (double)report->plan.plan_bytes / (double)report->plan.bound_bytes - 1;
+    report->reserved_bytes = after.reserved_bytes;
+    report->driver_calls = after.driver_calls - before->driver_calls;
+}
+
+ashlar_status ashlar_warmup(ashlar_allocator *a, const ashlar_warmup_options *options,
+                            ashlar_warmup_report *out) {
+    warmup w = {.allocator = a, .options = options};
+    ashlar_warmup_report report = {0};
+    ashlar_stats before;
+    ashlar_status status = check_options(options);
+    if (status == ASHLAR_OK) {
+        status = forget(&w);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    w.is_planned = !options->without_plan && ashlar_cache_get(a) != NULL;
+    w.is_loaded =
+        w.is_planned && options->plan_file != NULL && access(options->plan_file, F_OK) == 0;
+    ashlar_stats_read(a, &before);
+    const uint32_t build_after = set_build_after(a, 0);
+    status = run(&w, &report);
+    if (status != ASHLAR_OK) {
+        status = undo(&w, status);
+    }
+    (void)set_build_after(a, build_after);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_allocator_seal(a);
+    fill_report(&w, &before, &report);
+    if (out != NULL) {
+        *out = report;
+    }
+    return ASHLAR_OK;
+}

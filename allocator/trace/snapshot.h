@@ -1,0 +1,32 @@
+/*
+ * snapshot.h - making, checking and writing a snapshot of plain data (internal).
+ */
+#ifndef ASHLAR_SNAPSHOT_H
+#define ASHLAR_SNAPSHOT_H
+
+#include <ashlar/trace.h>
+
+#include "allocator/trace/trace_ring.h"
+
+/* A snapshot with room for so many, zeroed. Errors: ASHLAR_EHOSTMEM. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_snapshot_create(size_t segment_count, size_t block_count,
+                                                       ashlar_snapshot **out);
+
+/* Errors: ASHLAR_EFORMAT, naming the first segment or block of which an invariant does not hold. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_snapshot_check(const ashlar_snapshot *snapshot);
+
+/*
+ * Write it as PyTorch's snapshot.
+ *
+ * events   the device's trace, in ascending numbers; may be NULL where count is 0. For PyTorch's
+ *          viewer, which plays it backwards from the snapshot, each block of it must lie in memory
+ *          that is in the snapshot or unmapped by a later event.
+ *
+ * Errors: ASHLAR_EFORMAT (ashlar_snapshot_check), ASHLAR_EHOSTMEM, and as ashlar_file_create() and
+ *         ashlar_file_commit(); the old file is then as it was.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_snapshot_write_pickle(const ashlar_snapshot *snapshot,
+                                                             const ashlar_trace_event *events,
+                                                             size_t count, const char *path);
+
+#endif /* ASHLAR_SNAPSHOT_H */

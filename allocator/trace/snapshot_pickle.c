@@ -1,0 +1,240 @@
+/* snapshot_pickle.c - a snapshot and a trace in the shape of PyTorch's. */
+#include "allocator/trace/snapshot.h"
+
+#include <stdbool.h>
+
+#include "allocator/base/file_buffer.h"
+#include "allocator/base/pickle.h"
+
+/* The strings of the format. */
+#define WORD_MAP(X)                                 \
+    X(SEGMENTS, "segments")                         \
+    X(DEVICE_TRACES, "device_traces")               \
+    X(ALLOCATOR_SETTINGS, "allocator_settings")     \
+    X(EXTERNAL_ANNOTATIONS, "external_annotations") \
+    X(DEVICE, "device")                             \
+    X(ADDRESS, "address")                           \
+    X(TOTAL_SIZE, "total_size")                     \
+    X(ALLOCATED_SIZE, "allocated_size")             \
+    X(ACTIVE_SIZE, "active_size")                   \
+    X(REQUESTED_SIZE, "requested_size")             \
+    X(STREAM, "stream")                             \
+    X(SEGMENT_TYPE, "segment_type")                 \
+    X(LARGE, "large")                               \
+    X(SEGMENT_POOL_ID, "segment_pool_id")           \
+    X(IS_EXPANDABLE, "is_expandable")               \
+    X(FRAMES, "frames")                             \
+    X(BLOCKS, "blocks")                             \
+    X(SIZE, "size")                                 \
+    X(STATE, "state")                               \
+    X(ACTIVE_ALLOCATED, "active_allocated")         \
+    X(INACTIVE, "inactive")                         \
+    X(ACTION, "action")                             \
+    X(ADDR, "addr")                                 \
+    X(DEVICE_FREE, "device_free")                   \
+    X(TIME_US, "time_us")                           \
+    X(COMPILE_CONTEXT, "compile_context")           \
+    X(USER_METADATA, "user_metadata")               \
+    X(NOT_COMPILED, "N/A")                          \
+    X(FREE_COMPLETED, "free_completed")
+
+/* Words are numbered: those above, then the actions, then the tags. */
+#define WORD_ENUM(name, text) WORD_##name,
+#define ACTION_ENUM(name, pytorch, rmm) WORD_ACTION_##name,
+#define TAG_ENUM(name, text) WORD_TAG_##name,
+typedef enum word {
+    WORD_MAP(WORD_ENUM)
+    ASHLAR_TRACE_ACTION_MAP(ACTION_ENUM)
+    ASHLAR_TAG_MAP(TAG_ENUM)
+    WORD_COUNT
+} word;
+enum { FIRST_ACTION = WORD_ACTION_ALLOC, FIRST_TAG = WORD_TAG_USER };
+_Static_assert((int)WORD_COUNT <= (int)ASHLAR_PICKLE_WORDS, "a word's index is one byte");
+
+#define WORD_TEXT(name, text) text,
+#define ACTION_TEXT(name, pytorch, rmm) pytorch,
+static const char *const words[WORD_COUNT] = {
+    WORD_MAP(WORD_TEXT)
+    ASHLAR_TRACE_ACTION_MAP(ACTION_TEXT)
+    ASHLAR_TAG_MAP(WORD_TEXT)
+};
+
+static void put(ashlar_pickle *p, word w) {
+    ashlar_pickle_put_word(p, w, words[w]);
+}
+
+static void put_words(ashlar_pickle *p, word key, word value) {
+    put(p, key);
+    put(p, value);
+}
+
+static void put_number(ashlar_pickle *p, word key, uint64_t value) {
+    put(p, key);
+    ashlar_pickle_put_uint64(p, value);
+}
+
+/* No call stack; some viewers want the key. */
+static void put_no_frames(ashlar_pickle *p) {
+    put(p, WORD_FRAMES);
+    ashlar_pickle_open_list(p);
+    ashlar_pickle_close_list(p);
+}
+
+/* ---- segments ---- */
+
+/*
+ * PyTorch's active_pending_free is for blocks that no stream may take yet, and its viewer draws
+ * them as taken until their free_completed. Ours that are PENDING are free on their stream and
+ * their free is completed: they are what PyTorch calls inactive.
+ */
+static void put_block(ashlar_pickle *p, const ashlar_snapshot_block *block) {
+    const bool is_live = block->state == ASHLAR_SNAPSHOT_LIVE;
+    ashlar_pickle_open_dict(p);
+    put_number(p, WORD_ADDRESS, block->address);
+    put_number(p, WORD_SIZE, block->bytes);
+    put_number(p, WORD_REQUESTED_SIZE, block->requested_bytes);
+    put_words(p, WORD_STATE, is_live ? WORD_ACTIVE_ALLOCATED : WORD_INACTIVE);
+    put_no_frames(p);
+    ashlar_pickle_close_dict(p);
+}
+
+/* The blocks of one segment begin at `blocks`; returns how many they are. */
+static size_t put_segment(ashlar_pickle *p, int device, const ashlar_snapshot_segment *segment,
+                          const ashlar_snapshot_block *blocks) {
+    uint64_t live = 0, requested = 0;
+    size_t count = 0;
+    for (uint64_t filled = 0; filled < segment->bytes; filled += blocks[count++].bytes) {
+        live += blocks[count].state == ASHLAR_SNAPSHOT_LIVE ? blocks[count].bytes : 0;
+        requested += blocks[count].requested_bytes;
+    }
+    ashlar_pickle_open_dict(p);
+    put_number(p, WORD_DEVICE, (unsigned)device);
+    put_number(p, WORD_ADDRESS, segment->address);
+    put_number(p, WORD_TOTAL_SIZE, segment->bytes);
+    put_number(p, WORD_ALLOCATED_SIZE, live);
+    put_number(p, WORD_ACTIVE_SIZE, live);
+    put_number(p, WORD_REQUESTED_SIZE, requested);
+    put_number(p, WORD_STREAM, 0); /* it serves all streams */
+    put_words(p, WORD_SEGMENT_TYPE, WORD_LARGE);
+    put(p, WORD_SEGMENT_POOL_ID);
+    ashlar_pickle_put_pair(p, 0, 0);
+    put(p, WORD_IS_EXPANDABLE);
+    ashlar_pickle_put_bool(p, true);
+    put_no_frames(p);
+    put(p, WORD_BLOCKS);
+    ashlar_pickle_open_list(p);
+    for (size_t i = 0; i < count; i++) {
+        put_block(p, &blocks[i]);
+    }
+    ashlar_pickle_close_list(p);
+    ashlar_pickle_close_dict(p);
+    return count;
+}
+
+static void put_segments(ashlar_pickle *p, const ashlar_snapshot *snapshot) {
+    const ashlar_snapshot_block *blocks = snapshot->blocks;
+    put(p, WORD_SEGMENTS);
+    ashlar_pickle_open_list(p);
+    for (size_t i = 0; i < snapshot->segment_count; i++) {
+        blocks += put_segment(p, snapshot->device_ordinal, &snapshot->segments[i], blocks);
+    }
+    ashlar_pickle_close_list(p);
+}
+
+/* ---- traces ---- */
+
+static void put_event(ashlar_pickle *p, word action, const ashlar_trace_event *event) {
+    const bool is_memory = event->action == ASHLAR_TRACE_MAP || event->action == ASHLAR_TRACE_UNMAP;
+    ashlar_pickle_open_dict(p);
+    put_words(p, WORD_ACTION, action);
+    if (event->action == ASHLAR_TRACE_OOM) {
+        put_number(p, WORD_DEVICE_FREE, event->bytes);
+    } else {
+        put_number(p, WORD_ADDR, event->address);
+    }
+    put_number(p, WORD_SIZE, is_memory ? event->bytes : event->requested);
+    /* A viewer joins mapped memory only with a segment of the same stream. */
+    put_number(p, WORD_STREAM, is_memory ? 0 : event->stream);
+    put_number(p, WORD_TIME_US, event->time_ns / 1000);
+    put_words(p, WORD_COMPILE_CONTEXT, WORD_NOT_COMPILED);
+    put_words(p, WORD_USER_METADATA, (word)(FIRST_TAG + event->tag));
+    put_no_frames(p);
+    ashlar_pickle_close_dict(p);
+}
+
+static void put_trace(ashlar_pickle *p, const ashlar_trace_event *events, size_t count) {
+    ashlar_pickle_open_list(p);
+    for (size_t i = 0; i < count; i++) {
+        put_event(p, (word)(FIRST_ACTION + events[i].action), &events[i]);
+        if (events[i].action == ASHLAR_TRACE_FREE) { /* adjacent: a viewer makes them one */
+            put_event(p, WORD_FREE_COMPLETED, &events[i]);
+        }
+    }
+    ashlar_pickle_close_list(p);
+}
+
+/* One list for each device up to this one; the others are not ours to tell. */
+static void put_traces(ashlar_pickle *p, int device, const ashlar_trace_event *events,
+                       size_t count) {
+    put(p, WORD_DEVICE_TRACES);
+    ashlar_pickle_open_list(p);
+    for (int i = 0; i < device; i++) {
+        put_trace(p, NULL, 0);
+    }
+    put_trace(p, events, count);
+    ashlar_pickle_close_list(p);
+}
+
+/* ---- settings ---- */
+
+static void put_switch(ashlar_pickle *p, const char *key, bool value) {
+    ashlar_pickle_put_text(p, key);
+    ashlar_pickle_put_bool(p, value);
+}
+
+/* PyTorch's settings that say the same as this allocator does. */
+static void put_settings(ashlar_pickle *p) {
+    put(p, WORD_ALLOCATOR_SETTINGS);
+    ashlar_pickle_open_dict(p);
+    ashlar_pickle_put_text(p, "PYTORCH_CUDA_ALLOC_CONF");
+    ashlar_pickle_put_text(p, "");
+    ashlar_pickle_put_text(p, "max_split_size");
+    ashlar_pickle_put_int32(p, -1); /* no limit */
+    ashlar_pickle_put_text(p, "garbage_collection_threshold");
+    ashlar_pickle_put_double(p, 0.0);
+    put_switch(p, "expandable_segments", true);
+    ashlar_pickle_put_text(p, "pinned_num_register_threads");
+    ashlar_pickle_put_uint64(p, 1);
+    put_switch(p, "release_lock_on_cudamalloc", false);
+    put_switch(p, "pinned_use_cuda_host_register", false);
+    put_switch(p, "graph_capture_record_stream_reuse", false);
+    ashlar_pickle_put_text(p, "roundup_power2_divisions");
+    ashlar_pickle_open_dict(p);
+    ashlar_pickle_close_dict(p);
+    ashlar_pickle_close_dict(p);
+}
+
+ashlar_status ashlar_snapshot_write_pickle(const ashlar_snapshot *snapshot,
+                                           const ashlar_trace_event *events, size_t count,
+                                           const char *path) {
+    ashlar_pickle p;
+    ashlar_file_buffer *file = NULL;
+    ashlar_status status = ashlar_snapshot_check(snapshot);
+    if (status == ASHLAR_OK) {
+        status = ashlar_file_buffer_create(path, &file);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_pickle_begin(&p, file);
+    ashlar_pickle_open_dict(&p);
+    put_segments(&p, snapshot);
+    put_traces(&p, snapshot->device_ordinal, events, count);
+    put_settings(&p);
+    put(&p, WORD_EXTERNAL_ANNOTATIONS);
+    ashlar_pickle_open_list(&p);
+    ashlar_pickle_close_list(&p);
+    ashlar_pickle_close_dict(&p);
+    ashlar_pickle_end(&p);
+    return ashlar_file_buffer_commit(file);
+}

@@ -1,0 +1,70 @@
+#include "allocator/trace/trace_pairs.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+static bool is_of_block(const ashlar_trace_event *event) {
+    return event->action == ASHLAR_TRACE_ALLOC || event->action == ASHLAR_TRACE_FREE;
+}
+
+/* By address, then by position. */
+static int compare(const void *a, const void *b, void *context) {
+    const size_t i = *(const size_t *)a, j = *(const size_t *)b;
+    const ashlar_trace_event *events = context;
+    if (events[i].address != events[j].address) {
+        return events[i].address < events[j].address ? -1 : 1;
+    }
+    return (i > j) - (i < j);
+}
+
+/* `order`: the positions of one address's events after the other's, each in ascending order. */
+static void pair_sorted(const ashlar_trace_event *events, const size_t *order, size_t count,
+                        ashlar_trace_pairs *p) {
+    for (size_t k = 0; k < count; k++) {
+        const size_t i = order[k];
+        const bool has_next = k + 1 < count && events[order[k + 1]].address == events[i].address;
+        if (events[i].action == ASHLAR_TRACE_FREE) {
+            /* An ALLOC of its own would have set it. */
+            p->unpaired_count += p->partners[i] == ASHLAR_TRACE_UNPAIRED;
+        } else if (!has_next) {
+            p->partners[i] = ASHLAR_TRACE_LIVE;
+        } else if (events[order[k + 1]].action == ASHLAR_TRACE_FREE) {
+            p->partners[i] = order[k + 1];
+            p->partners[order[k + 1]] = i;
+        } else {
+            p->unpaired_count++;
+        }
+    }
+}
+
+ashlar_status ashlar_trace_pairs_find(const ashlar_trace_event *events, size_t count,
+                                      ashlar_trace_pairs *out) {
+    size_t *partners = ashlar_host_calloc(count + 1, sizeof *partners); /* count may be 0 */
+    size_t *order = ashlar_host_calloc(count + 1, sizeof *order);
+    if (partners == NULL || order == NULL) {
+        ashlar_host_free(partners);
+        ashlar_host_free(order);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to pair the %zu events of a trace",
+                           count);
+    }
+    *out = (ashlar_trace_pairs){.partners = partners};
+    size_t order_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        partners[i] = ASHLAR_TRACE_UNPAIRED;
+        if (is_of_block(&events[i])) {
+            order[order_count++] = i;
+        }
+    }
+    qsort_r(order, order_count, sizeof *order, compare, (void *)(uintptr_t)events);
+    pair_sorted(events, order, order_count, out);
+    ashlar_host_free(order);
+    return ASHLAR_OK;
+}
+
+void ashlar_trace_pairs_finish(ashlar_trace_pairs *pairs) {
+    ashlar_host_free(pairs->partners);
+    *pairs = (ashlar_trace_pairs){0};
+}

@@ -1,0 +1,132 @@
+#include "allocator/trace/trace_ring.h"
+
+#include <stdbool.h>
+#include <time.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/base/thread_number.h"
+
+#define CAPACITY_MAX (UINT64_C(1) << 32)
+
+/* Where an event's narrow fields lie in the last word. */
+enum { ACTION_SHIFT = 32, TAG_SHIFT = 40 };
+
+uint64_t ashlar_trace_now_ns(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+uint32_t ashlar_trace_thread(void) {
+    return ashlar_thread_number() - 1;
+}
+
+ashlar_status ashlar_trace_init(ashlar_trace *trace, size_t capacity) {
+    size_t slot_count = 1;
+    if (capacity == 0 || capacity > CAPACITY_MAX) {
+        return ashlar_fail(ASHLAR_EINVAL, "trace: a ring of %zu events; give 1 .. %llu", capacity,
+                           (unsigned long long)CAPACITY_MAX);
+    }
+    while (slot_count < capacity) {
+        slot_count *= 2;
+    }
+    ashlar_trace_slot *slots = ashlar_host_calloc(slot_count, sizeof *slots);
+    if (slots == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a trace of %zu events; keep fewer",
+                           slot_count);
+    }
+    trace->slots = slots;
+    trace->capacity = slot_count;
+    trace->now_ns = ashlar_trace_now_ns;
+    atomic_init(&trace->next, 0);
+    return ASHLAR_OK;
+}
+
+void ashlar_trace_finish(ashlar_trace *trace) {
+    ashlar_host_free(trace->slots);
+    trace->slots = NULL;
+}
+
+static ashlar_trace_slot *slot_of(const ashlar_trace *trace, uint64_t sequence) {
+    return &trace->slots[sequence & (trace->capacity - 1)];
+}
+
+/* Mark the slot as being written; false where another writer is in it, or was with a later lap. */
+static bool enter(ashlar_trace_slot *slot, uint64_t sequence) {
+    uint64_t mark = atomic_load_explicit(&slot->mark, memory_order_relaxed);
+    do {
+        if (mark % 2 == 1 || mark > 2 * sequence) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&slot->mark, &mark, 2 * sequence + 1,
+                                                    memory_order_acquire, memory_order_relaxed));
+    return true;
+}
+
+void ashlar_trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
+    const uint64_t words[ASHLAR_TRACE_WORDS] = {
+        trace->now_ns(),
+        event->address,
+        event->bytes,
+        event->requested,
+        event->stream,
+        ashlar_trace_thread() | (uint64_t)event->action << ACTION_SHIFT |
+            (uint64_t)event->tag << TAG_SHIFT,
+    };
+    /* Release: whoever sees this number taken sees what the thread had put before. */
+    const uint64_t sequence = atomic_fetch_add_explicit(&trace->next, 1, memory_order_release);
+    ashlar_trace_slot *slot = slot_of(trace, sequence);
+    if (!enter(slot, sequence)) {
+        return;
+    }
+    /* Release at each word: a reader that gets one of them gets the odd mark after it. */
+    for (int i = 0; i < ASHLAR_TRACE_WORDS; i++) {
+        atomic_store_explicit(&slot->words[i], words[i], memory_order_release);
+    }
+    atomic_store_explicit(&slot->mark, 2 * sequence + 2, memory_order_release);
+}
+
+/* Copy event `sequence`. Returns the slot's mark: it is the event only if that says so. */
+static uint64_t copy_event(const ashlar_trace *trace, uint64_t sequence,
+                           ashlar_trace_event *event) {
+    const ashlar_trace_slot *slot = slot_of(trace, sequence);
+    const uint64_t mark = atomic_load_explicit(&slot->mark, memory_order_acquire);
+    if (mark != 2 * sequence + 2) {
+        return mark;
+    }
+    uint64_t words[ASHLAR_TRACE_WORDS];
+    for (int i = 0; i < ASHLAR_TRACE_WORDS; i++) {
+        words[i] = atomic_load_explicit(&slot->words[i], memory_order_acquire);
+    }
+    *event = (ashlar_trace_event){
+        .sequence = sequence,
+        .time_ns = words[0],
+        .address = words[1],
+        .bytes = words[2],
+        .requested = words[3],
+        .stream = words[4],
+        .thread = (uint32_t)words[5],
+        .action = (uint8_t)(words[5] >> ACTION_SHIFT),
+        .tag = (uint8_t)(words[5] >> TAG_SHIFT),
+    };
+    return atomic_load_explicit(&slot->mark, memory_order_relaxed);
+}
+
+size_t ashlar_trace_read(const ashlar_trace *trace, ashlar_trace_event *events, size_t capacity,
+                         uint64_t *lost) {
+    const uint64_t end = atomic_load_explicit(&trace->next, memory_order_acquire);
+    uint64_t span = end < trace->capacity ? end : trace->capacity;
+    span = span < capacity ? span : capacity;
+    size_t count = 0;
+    for (uint64_t n = end - span; n != end; n++) {
+        const uint64_t mark = copy_event(trace, n, &events[count]);
+        if (mark == 2 * n + 2) {
+            count++;
+        } else if (mark > 2 * n + 2) {
+            count = 0; /* overwritten meanwhile: older ones without it would be a gap */
+        }
+    }
+    *lost = end - count;
+    return count;
+}

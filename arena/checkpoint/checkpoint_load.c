@@ -1,0 +1,248 @@
+/* checkpoint_load.c - an open checkpoint, and filling an arena from it. */
+#include "arena/checkpoint/checkpoint_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "arena/layout/arena_impl.h"
+#include "arena/compute/convert.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "arena/checkpoint/safetensors.h"
+
+struct ashlar_checkpoint {
+    ashlar_safetensors *tensors;
+    char *path; /* as it was opened, for messages */
+};
+
+/* One load: where in the file each tensor's part of each region is. */
+typedef struct loading {
+    ashlar_arena *arena;
+    const ashlar_checkpoint *file;
+    unsigned flags;
+    unsigned regions;                       /* to be filled */
+    size_t count;                           /* tensors of the arena */
+    const ashlar_safetensors_entry **found; /* [REGION_COUNT, count]; NULL: not in the file */
+} loading;
+
+/* --- the file ------------------------------------------------------------------------------- */
+
+ashlar_status ashlar_checkpoint_open(const char *path, ashlar_checkpoint **out) {
+    ashlar_checkpoint *file = ashlar_host_calloc(1, sizeof *file);
+    char *copy = ashlar_host_calloc(strlen(path) + 1, 1);
+    if (file == NULL || copy == NULL) {
+        ashlar_host_free(file);
+        ashlar_host_free(copy);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to read %s", path);
+    }
+    memcpy(copy, path, strlen(path));
+    file->path = copy;
+    const ashlar_status status = ashlar_safetensors_open(path, &file->tensors);
+    if (status != ASHLAR_OK) {
+        ashlar_checkpoint_close(file);
+        return status;
+    }
+    *out = file;
+    return ASHLAR_OK;
+}
+
+void ashlar_checkpoint_close(ashlar_checkpoint *file) {
+    if (file == NULL) {
+        return;
+    }
+    ashlar_safetensors_close(file->tensors);
+    ashlar_host_free(file->path);
+    ashlar_host_free(file);
+}
+
+const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char *key) {
+    return ashlar_safetensors_metadata(file->tensors, key);
+}
+
+/* --- what the file's tensors are ------------------------------------------------------------ */
+
+/* Which tensor's part of which region has that name. A parameter's own name comes first. */
+static bool resolve(const ashlar_arena *arena, const char *name, ashlar_region *region,
+                    size_t *tensor) {
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const char *prefix = ashlar_checkpoint_prefix((ashlar_region)i);
+        if (prefix != NULL && strncmp(name, prefix, strlen(prefix)) == 0 &&
+            ashlar_arena_find(arena, name + strlen(prefix), tensor) == ASHLAR_OK) {
+            *region = (ashlar_region)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum { SHAPE_BYTES = 256 };
+
+/* "F32 [2, 3]" */
+static void print_shape(ashlar_dtype dtype, size_t rank, const size_t *shape,
+                        char text[static SHAPE_BYTES]) {
+    int at = snprintf(text, SHAPE_BYTES, "%s [", ashlar_safetensors_dtype_name(dtype));
+    for (size_t i = 0; i < rank; i++) {
+        at += snprintf(text + at, (size_t)(SHAPE_BYTES - at), "%s%zu", i > 0 ? ", " : "", shape[i]);
+    }
+    (void)snprintf(text + at, (size_t)(SHAPE_BYTES - at), "]");
+}
+
+_Static_assert(ASHLAR_SAFETENSORS_RANK_MAX * 22 + 16 < SHAPE_BYTES, "every shape can be printed");
+
+static ashlar_status check_entry(const loading *l, ashlar_region region,
+                                 const ashlar_tensor_info *info,
+                                 const ashlar_safetensors_entry *entry) {
+    const ashlar_dtype dtype = ashlar_layout_dtype(info->dtype, ashlar_region_layout(region));
+    const bool may_convert =
+        region == ASHLAR_REGION_PARAMETERS && (l->flags & ASHLAR_CHECKPOINT_CONVERT) != 0;
+    if ((entry->dtype == dtype || may_convert) && entry->rank == info->rank &&
+        memcmp(entry->shape, info->shape, info->rank * sizeof info->shape[0]) == 0) {
+        return ASHLAR_OK;
+    }
+    char got[SHAPE_BYTES], want[SHAPE_BYTES];
+    print_shape(entry->dtype, entry->rank, entry->shape, got);
+    print_shape(dtype, info->rank, info->shape, want);
+    return ashlar_fail(ASHLAR_EFORMAT, "%s: tensor '%s' is %s there, and %s in this model",
+                       l->file->path, entry->name, got, want);
+}
+
+/* Find the place of one tensor of the file. */
+static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entry) {
+    ashlar_region region = ASHLAR_REGION_PARAMETERS;
+    size_t tensor = 0;
+    ashlar_tensor_info info;
+    if (!resolve(l->arena, entry->name, &region, &tensor)) {
+        return ashlar_fail(ASHLAR_EFORMAT, "%s: tensor '%s' is none of this model's", l->file->path,
+                           entry->name);
+    }
+    ashlar_arena_tensor(l->arena, tensor, &info);
+    const bool is_wanted = (l->regions & ASHLAR_REGION_BIT(region)) != 0 &&
+                           ashlar_layout_has(ashlar_region_layout(region), info.dtype);
+    if (is_wanted) {
+        l->found[region * l->count + tensor] = entry;
+        return check_entry(l, region, &info, entry);
+    }
+    return (l->flags & ASHLAR_CHECKPOINT_STATE) == 0
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EFORMAT,
+                             "%s: tensor '%s' is the state of another optimizer than this one",
+                             l->file->path, entry->name);
+}
+
+static ashlar_status check_complete(const loading *l) {
+    for (unsigned region = 0; region < ASHLAR_REGION_COUNT; region++) {
+        if ((l->regions & ASHLAR_REGION_BIT(region)) == 0 || region == ASHLAR_REGION_MASTER) {
+            continue;
+        }
+        for (size_t i = 0; i < l->count; i++) {
+            ashlar_tensor_info info;
+            ashlar_arena_tensor(l->arena, i, &info);
+            if (l->found[region * l->count + i] == NULL) {
+                return ashlar_fail(ASHLAR_EFORMAT, "%s: tensor '%s%s' is not in the file%s",
+                                   l->file->path, ashlar_checkpoint_prefix((ashlar_region)region),
+                                   info.name,
+                                   region == ASHLAR_REGION_PARAMETERS
+                                       ? ""
+                                       : "; to go on training, it must hold the optimizer's state");
+            }
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status check_tensors(loading *l) {
+    for (size_t i = 0; i < ashlar_safetensors_count(l->file->tensors); i++) {
+        const ashlar_status status = take_entry(l, ashlar_safetensors_at(l->file->tensors, i));
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    return check_complete(l);
+}
+
+/* --- filling -------------------------------------------------------------------------------- */
+
+/* Write the region as it is to be into `image`. */
+static void gather(const loading *l, ashlar_region region, char *image) {
+    const ashlar_layout layout = ashlar_region_layout(region);
+    memset(image, 0, ashlar_arena_region_bytes(l->arena, region)); /* the padding */
+    for (size_t i = 0; i < l->count; i++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(l->arena, i, &info);
+        if (!ashlar_layout_has(layout, info.dtype)) {
+            continue;
+        }
+        const ashlar_safetensors_entry *entry = l->found[region * l->count + i];
+        const ashlar_safetensors_entry *parameter =
+            l->found[ASHLAR_REGION_PARAMETERS * l->count + i];
+        const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter; /* a master */
+        ashlar_convert(ashlar_layout_dtype(info.dtype, layout), image + info.offset[layout],
+                       from->dtype, from->data, info.elements);
+    }
+}
+
+static ashlar_status fill_region(const loading *l, ashlar_region region, char *image,
+                                 ashlar_stream stream) {
+    ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(l->arena));
+    gather(l, region, image);
+    const ashlar_status status =
+        ashlar_copy_to_device(device, ashlar_arena_region(l->arena, region), image,
+                              ashlar_arena_region_bytes(l->arena, region), stream);
+    /* Also after a failure: the image is the next region's, or about to go. */
+    const ashlar_status waited = ashlar_stream_synchronize(device, stream);
+    return status == ASHLAR_OK ? waited : status;
+}
+
+static ashlar_status fill_regions(const loading *l, ashlar_stream stream) {
+    size_t most = 0;
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const size_t bytes = ashlar_arena_region_bytes(l->arena, (ashlar_region)i);
+        most = (l->regions & ASHLAR_REGION_BIT(i)) != 0 && bytes > most ? bytes : most;
+    }
+    char *image = ashlar_host_calloc(most, 1);
+    if (image == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for a region of %zu bytes",
+                           l->file->path, most);
+    }
+    ashlar_status status = ASHLAR_OK;
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
+        if ((l->regions & ASHLAR_REGION_BIT(i)) != 0) {
+            status = fill_region(l, (ashlar_region)i, image, stream);
+        }
+    }
+    ashlar_host_free(image);
+    return status;
+}
+
+ashlar_status ashlar_checkpoint_load(ashlar_arena *arena, const ashlar_checkpoint *file,
+                                     unsigned flags, ashlar_stream stream) {
+    const unsigned all = ASHLAR_CHECKPOINT_STATE | ASHLAR_CHECKPOINT_CONVERT;
+    if (ashlar_arena_regions(arena) == 0 || (flags & ~all) != 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "checkpoint: %s",
+                           ashlar_arena_regions(arena) == 0 ? "the arena is not committed"
+                                                            : "no flags for a load");
+    }
+    const unsigned weights =
+        ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS) | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER);
+    const unsigned moments =
+        ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) | ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2);
+    loading l = {
+        .arena = arena,
+        .file = file,
+        .flags = flags,
+        .regions = ashlar_arena_regions(arena) &
+                   (weights | ((flags & ASHLAR_CHECKPOINT_STATE) != 0 ? moments : 0)),
+        .count = ashlar_arena_tensor_count(arena),
+    };
+    l.found = ashlar_host_calloc(l.count, ASHLAR_REGION_COUNT * sizeof(void *));
+    if (l.found == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu tensors", file->path,
+                           l.count);
+    }
+    ashlar_status status = check_tensors(&l);
+    if (status == ASHLAR_OK) {
+        status = fill_regions(&l, stream);
+    }
+    ashlar_host_free(l.found);
+    return status;
+}

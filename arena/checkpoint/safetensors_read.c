@@ -1,0 +1,361 @@
+#include "arena/checkpoint/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/base/json.h"
+
+enum { LENGTH_BYTES = 8 };
+
+#define X(name, bytes, text) " " text
+static const char dtype_reason[] = "has a dtype that is none of" ASHLAR_DTYPE_MAP(X);
+#undef X
+
+struct ashlar_safetensors {
+    unsigned char *map;
+    size_t map_bytes;
+    ashlar_json *header;                      /* owns all names and texts */
+    ashlar_safetensors_entry *entries;        /* [count], in the order of the data */
+    const ashlar_safetensors_entry **by_name; /* [count] */
+    size_t count;
+    ashlar_safetensors_pair *metadata; /* [metadata_count], sorted by key */
+    size_t metadata_count;
+};
+
+/* One file being checked: what the helpers below share. */
+typedef struct check {
+    const char *path;
+    const unsigned char *data; /* the first tensor's first byte */
+    size_t data_bytes;
+} check;
+
+static ashlar_status fail_format(const char *path, const char *name, const char *reason) {
+    return ashlar_fail(ASHLAR_EFORMAT, "%s: '%s' %s; ashlar cannot use this file, write it anew",
+                       path, name, reason);
+}
+
+/* --- mapping -------------------------------------------------------------------------------- */
+
+static ashlar_status fail_errno(const char *path) {
+    const int error = errno;
+    return ashlar_fail(ASHLAR_EIO, "cannot read %s: %s; check the path and its permissions", path,
+                       strerror(error));
+}
+
+static ashlar_status map_open_file(ashlar_safetensors *file, int fd, const char *path) {
+    struct stat info;
+    if (fstat(fd, &info) != 0) {
+        return fail_errno(path);
+    }
+    if (!S_ISREG(info.st_mode) || info.st_size < LENGTH_BYTES) {
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "%s: too short or not a regular file; give a safetensors file", path);
+    }
+    const size_t bytes = (size_t)info.st_size;
+    void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED) {
+        return fail_errno(path);
+    }
+    file->map = map;
+    file->map_bytes = bytes;
+    return ASHLAR_OK;
+}
+
+static ashlar_status map_file(ashlar_safetensors *file, const char *path) {
+    /* Non-blocking, or a pipe of that name would wait for its writer; files do not mind. */
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        return fail_errno(path);
+    }
+    const ashlar_status status = map_open_file(file, fd, path);
+    (void)close(fd);
+    return status;
+}
+
+/* --- one tensor ----------------------------------------------------------------------------- */
+
+static bool parse_dtype(const ashlar_json *value, ashlar_dtype *out) {
+    if (value == NULL || value->kind != ASHLAR_JSON_STRING) {
+        return false;
+    }
+    for (unsigned int i = 0; i < ASHLAR_DTYPE_COUNT; i++) {
+        const char *name = ashlar_safetensors_dtype_name((ashlar_dtype)i);
+        if (value->count == strlen(name) && memcmp(value->text, name, value->count) == 0) {
+            *out = (ashlar_dtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* An array of `min` .. `max` sizes. */
+static bool parse_sizes(const ashlar_json *value, size_t min, size_t max, size_t *sizes,
+                        size_t *count) {
+    if (value == NULL || value->kind != ASHLAR_JSON_ARRAY || value->count < min ||
+        value->count > max) {
+        return false;
+    }
+    size_t i = 0;
+    for (const ashlar_json *item = value->item; item != NULL; item = item->next) {
+        uint64_t size = 0;
+        if (!ashlar_json_get_uint64(item, &size)) {
+            return false;
+        }
+        sizes[i++] = size;
+    }
+    *count = i;
+    return true;
+}
+
+static bool has_text_key(const ashlar_json *member) {
+    return strlen(member->key) == member->key_bytes;
+}
+
+static ashlar_status parse_entry(const check *file, const ashlar_json *member,
+                                 ashlar_safetensors_entry *entry) {
+    const char *name = member->key;
+    const ashlar_json *shape = ashlar_json_member(member, "shape");
+    const ashlar_json *offsets = ashlar_json_member(member, "data_offsets");
+    size_t span[2] = {0, 0};
+    size_t span_count;
+    size_t bytes = 0;
+    entry->name = name;
+    if (!has_text_key(member)) {
+        return fail_format(file->path, name, "has a byte 0 in its name");
+    }
+    if (member->count != 3 || shape == NULL || offsets == NULL) {
+        return fail_format(file->path, name, "is not described by dtype, shape and data_offsets");
+    }
+    if (!parse_dtype(ashlar_json_member(member, "dtype"), &entry->dtype)) {
+        return fail_format(file->path, name, dtype_reason);
+    }
+    if (!parse_sizes(shape, 0, ASHLAR_SAFETENSORS_RANK_MAX, entry->shape, &entry->rank)) {
+        return fail_format(file->path, name, "has a shape of too high a rank or not of sizes");
+    }
+    if (!parse_sizes(offsets, 2, 2, span, &span_count) || span[0] > span[1] ||
+        span[1] > file->data_bytes) {
+        return fail_format(file->path, name, "has data_offsets outside the file");
+    }
+    if (ashlar_safetensors_entry_bytes(entry, &bytes) != ASHLAR_OK || bytes != span[1] - span[0]) {
+        return fail_format(file->path, name, "has a shape that does not match its data_offsets");
+    }
+    entry->data = file->data + span[0];
+    return ASHLAR_OK;
+}
+
+/* --- the whole header ----------------------------------------------------------------------- */
+
+static int compare_data(const void *a, const void *b) {
+    const ashlar_safetensors_entry *x = a;
+    const ashlar_safetensors_entry *y = b;
+    if (x->data != y->data) {
+        return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : 1;
+    }
+    /* Empty tensors share their address with the next one and come before it. */
+    size_t x_bytes = 0;
+    size_t y_bytes = 0;
+    (void)!ashlar_safetensors_entry_bytes(x, &x_bytes); /* both were checked before */
+    (void)!ashlar_safetensors_entry_bytes(y, &y_bytes);
+    if (x_bytes != y_bytes) {
+        return x_bytes < y_bytes ? -1 : 1;
+    }
+    return strcmp(x->name, y->name);
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp((*(const ashlar_safetensors_entry *const *)a)->name,
+                  (*(const ashlar_safetensors_entry *const *)b)->name);
+}
+
+static int compare_pairs(const void *a, const void *b) {
+    return strcmp(((const ashlar_safetensors_pair *)a)->key,
+                  ((const ashlar_safetensors_pair *)b)->key);
+}
+
+/* Sort the tensors by their data: no hole, no overlap, nothing left over. */
+static ashlar_status check_cover(const check *checked, ashlar_safetensors *file) {
+    if (file->count > 1) {
+        qsort(file->entries, file->count, sizeof *file->entries, compare_data);
+    }
+    size_t end = 0;
+    for (size_t i = 0; i < file->count; i++) {
+        const ashlar_safetensors_entry *entry = &file->entries[i];
+        size_t bytes;
+        const ashlar_status status = ashlar_safetensors_entry_bytes(entry, &bytes);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+        if ((const unsigned char *)entry->data != checked->data + end) {
+            return fail_format(checked->path, entry->name, "does not begin where the last ended");
+        }
+        end += bytes;
+    }
+    if (end != checked->data_bytes) {
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "%s: %zu bytes of data, %zu described; the file is damaged, write it "
+                           "anew",
+                           checked->path, checked->data_bytes, end);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status index_names(const check *checked, ashlar_safetensors *file) {
+    for (size_t i = 0; i < file->count; i++) {
+        file->by_name[i] = &file->entries[i];
+    }
+    if (file->count > 1) {
+        qsort(file->by_name, file->count, sizeof *file->by_name, compare_names);
+    }
+    for (size_t i = 1; i < file->count; i++) {
+        if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0) {
+            return fail_format(checked->path, file->by_name[i]->name, "is there twice");
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status parse_metadata(const check *checked, const ashlar_json *metadata,
+                                    ashlar_safetensors *file) {
+    if (file->metadata != NULL || metadata->kind != ASHLAR_JSON_OBJECT) {
+        return fail_format(checked->path, metadata->key, "is not one object");
+    }
+    file->metadata = ashlar_host_calloc(metadata->count + 1, sizeof *file->metadata);
+    if (file->metadata == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for its metadata", checked->path);
+    }
+    for (const ashlar_json *item = metadata->item; item != NULL; item = item->next) {
+        if (item->kind != ASHLAR_JSON_STRING || strlen(item->text) != item->count ||
+            !has_text_key(item)) {
+            return fail_format(checked->path, item->key, "is metadata other than text");
+        }
+        file->metadata[file->metadata_count++] = (ashlar_safetensors_pair){item->key, item->text};
+    }
+    if (file->metadata_count > 1) {
+        qsort(file->metadata, file->metadata_count, sizeof *file->metadata, compare_pairs);
+    }
+    for (size_t i = 1; i < file->metadata_count; i++) {
+        if (strcmp(file->metadata[i - 1].key, file->metadata[i].key) == 0) {
+            return fail_format(checked->path, file->metadata[i].key, "is metadata given twice");
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status parse_members(const check *checked, ashlar_safetensors *file) {
+    const ashlar_json *header = file->header;
+    if (header->kind != ASHLAR_JSON_OBJECT) {
+        return fail_format(checked->path, "header", "is not an object");
+    }
+    file->entries = ashlar_host_calloc(header->count + 1, sizeof *file->entries);
+    file->by_name = ashlar_host_calloc(header->count + 1, sizeof *file->by_name);
+    if (file->entries == NULL || file->by_name == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu tensors", checked->path,
+                           header->count);
+    }
+    for (const ashlar_json *member = header->item; member != NULL; member = member->next) {
+        const bool is_metadata = has_text_key(member) && strcmp(member->key, "__metadata__") == 0;
+        const ashlar_status status =
+            is_metadata ? parse_metadata(checked, member, file)
+                        : parse_entry(checked, member, &file->entries[file->count++]);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    const ashlar_status status = check_cover(checked, file);
+    return status == ASHLAR_OK ? index_names(checked, file) : status;
+}
+
+static ashlar_status parse_file(ashlar_safetensors *file, const char *path) {
+    uint64_t length = 0;
+    for (int i = 0; i < LENGTH_BYTES; i++) {
+        length |= (uint64_t)file->map[i] << (8 * i);
+    }
+    const size_t rest = file->map_bytes - LENGTH_BYTES;
+    if (length > rest || length > ASHLAR_SAFETENSORS_HEADER_MAX) {
+        return fail_format(path, "header", "is longer than the file or the format allows");
+    }
+    const char *text = (const char *)file->map + LENGTH_BYTES;
+    const ashlar_status status = ashlar_json_parse(text, length, &file->header);
+    if (status != ASHLAR_OK) {
+        return ashlar_fail(status, "%s: %s; give a whole safetensors file", path,
+                           ashlar_error_detail());
+    }
+    const check checked = {
+        .path = path,
+        .data = file->map + LENGTH_BYTES + length,
+        .data_bytes = rest - length,
+    };
+    return parse_members(&checked, file);
+}
+
+/* --- the interface -------------------------------------------------------------------------- */
+
+ashlar_status ashlar_safetensors_open(const char *path, ashlar_safetensors **out) {
+    ashlar_safetensors *file = ashlar_host_calloc(1, sizeof *file);
+    if (file == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to read %s", path);
+    }
+    ashlar_status status = map_file(file, path);
+    if (status == ASHLAR_OK) {
+        status = parse_file(file, path);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_safetensors_close(file);
+        return status;
+    }
+    *out = file;
+    return ASHLAR_OK;
+}
+
+void ashlar_safetensors_close(ashlar_safetensors *file) {
+    if (file == NULL) {
+        return;
+    }
+    if (file->map != NULL) {
+        (void)munmap(file->map, file->map_bytes);
+    }
+    ashlar_json_free(file->header);
+    ashlar_host_free(file->entries);
+    ashlar_host_free(file->by_name);
+    ashlar_host_free(file->metadata);
+    ashlar_host_free(file);
+}
+
+size_t ashlar_safetensors_count(const ashlar_safetensors *file) {
+    return file->count;
+}
+
+const ashlar_safetensors_entry *ashlar_safetensors_at(const ashlar_safetensors *file, size_t i) {
+    ASHLAR_ASSERT(i < file->count);
+    return &file->entries[i];
+}
+
+const ashlar_safetensors_entry *ashlar_safetensors_find(const ashlar_safetensors *file,
+                                                        const char *name) {
+    const ashlar_safetensors_entry wanted = {.name = name};
+    const ashlar_safetensors_entry *key = &wanted;
+    const ashlar_safetensors_entry **found =
+        bsearch(&key, file->by_name, file->count, sizeof *file->by_name, compare_names);
+    return found == NULL ? NULL : *found;
+}
+
+const char *ashlar_safetensors_metadata(const ashlar_safetensors *file, const char *key) {
+    if (file->metadata == NULL) {
+        return NULL;
+    }
+    const ashlar_safetensors_pair wanted = {.key = key};
+    const ashlar_safetensors_pair *found = bsearch(&wanted, file->metadata, file->metadata_count,
+                                                   sizeof *file->metadata, compare_pairs);
+    return found == NULL ? NULL : found->value;
+}

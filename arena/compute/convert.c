@@ -1,0 +1,61 @@
+#include "arena/compute/convert.h"
+
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "arena/compute/half.h"
+
+/* Exact for every type. */
+static double read_value(ashlar_dtype dtype, const void *in) {
+    uint16_t half = 0;
+    float single = 0;
+    double wide = 0;
+    switch (dtype) {
+    case ASHLAR_F16:
+        memcpy(&half, in, sizeof half);
+        return (double)ashlar_float_from_f16(half);
+    case ASHLAR_BF16:
+        memcpy(&half, in, sizeof half);
+        return (double)ashlar_float_from_bf16(half);
+    case ASHLAR_F32:
+        memcpy(&single, in, sizeof single);
+        return (double)single;
+    case ASHLAR_F64:
+    case ASHLAR_DTYPE_COUNT:
+        break;
+    }
+    memcpy(&wide, in, sizeof wide);
+    return wide;
+}
+
+static void write_value(ashlar_dtype dtype, void *out, double value) {
+    const float single = (float)value;
+    const uint16_t half =
+        dtype == ASHLAR_F16 ? ashlar_f16_from_float(single) : ashlar_bf16_from_float(single);
+    switch (dtype) {
+    case ASHLAR_F16:
+    case ASHLAR_BF16:
+        memcpy(out, &half, sizeof half);
+        return;
+    case ASHLAR_F32:
+        memcpy(out, &single, sizeof single);
+        return;
+    case ASHLAR_F64:
+    case ASHLAR_DTYPE_COUNT:
+        break;
+    }
+    memcpy(out, &value, sizeof value);
+}
+
+void ashlar_convert(ashlar_dtype to, void *out, ashlar_dtype from, const void *in, size_t count) {
+    const size_t to_bytes = ashlar_dtype_bytes(to), from_bytes = ashlar_dtype_bytes(from);
+    ASHLAR_ASSERT(to_bytes != 0 && from_bytes != 0);
+    if (to == from) {
+        memcpy(out, in, count * to_bytes); /* a NaN too, which arithmetic would make quiet */
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        write_value(to, (char *)out + i * to_bytes,
+                    read_value(from, (const char *)in + i * from_bytes));
+    }
+}

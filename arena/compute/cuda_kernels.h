@@ -1,0 +1,40 @@
+/*
+ * cuda_kernels.h - compiled kernels of one image, loaded into a device's context (internal).
+ */
+#ifndef ASHLAR_CUDA_KERNELS_H
+#define ASHLAR_CUDA_KERNELS_H
+
+#include <stddef.h>
+
+#include "allocator/device/device_impl.h"
+
+/* An image and the names of the kernels that are wanted of it. All is static. */
+typedef struct ashlar_cuda_image {
+    const char *what; /* for messages: "optimizer" */
+    const unsigned long long *image;
+} ashlar_cuda_image;
+
+/*
+ * Load `image` and find `count` kernels in it.
+ *
+ * Ownership: *module is the caller's, to be unloaded.
+ * Errors:    ASHLAR_ENOTSUP (none for this device, or this driver), ASHLAR_EDRIVER, ASHLAR_ENOMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_cuda_kernels_load(ashlar_device *device,
+                                                         const ashlar_cuda_image *image,
+                                                         const char *const *names, size_t count,
+                                                         cu_module *module, cu_function *kernels);
+
+/* Waits for the device: kernels that are queued still need their code. */
+void ashlar_cuda_kernels_unload(ashlar_device *device, cu_module module);
+
+/*
+ * Queue a kernel whose one parameter is *param, which is read before the call returns; no block,
+ * no launch. Inside the device's context. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, with its name.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_cuda_kernels_launch(ashlar_device *device,
+                                                           cu_function kernel, const char *name,
+                                                           size_t blocks, unsigned threads,
+                                                           const void *param, ashlar_stream stream);
+
+#endif /* ASHLAR_CUDA_KERNELS_H */

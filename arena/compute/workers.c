@@ -1,0 +1,259 @@
+#include "arena/compute/workers.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "allocator/base/compiler.h"
+#include "allocator/base/error.h"
+#include "allocator/base/parse.h"
+
+enum { SPINS = 2000 /* turns of a few tens of nanoseconds */ };
+
+/*
+ * One work at a time: whoever holds `owner`. Under `lock`:
+ *
+ *   fn, context, count are the work's while it is open; a thread joins only while room > 0, by
+ *   room-- and users++
+ *   fn may run in other threads only while users > 0; the owner closes the work and waits for
+ *   users == 0 before it returns
+ *   generation grows with every work, so that a thread joins each at most once
+ */
+static struct {
+    pthread_mutex_t owner;
+    size_t started;       /* by the owner: threads there are */
+    bool is_start_futile; /* by the owner: the system gave none */
+    pthread_mutex_t lock;
+    pthread_cond_t has_work, has_ended;
+    size_t room; /* threads that may still join */
+    void (*fn)(void *context, size_t i);
+    void *context;
+    size_t count;
+    atomic_size_t next; /* the next i */
+    atomic_size_t users;
+    atomic_size_t generation;
+} pool = {
+    .owner = PTHREAD_MUTEX_INITIALIZER,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .has_work = PTHREAD_COND_INITIALIZER,
+    .has_ended = PTHREAD_COND_INITIALIZER,
+};
+
+static atomic_size_t chosen; /* by ashlar_workers_set_count(); 0: by the environment */
+static atomic_bool refuses_start;
+
+/* ---- how many ---- */
+
+static pthread_once_t environment_once = PTHREAD_ONCE_INIT;
+static size_t environment_count;
+static bool is_environment_bad;
+
+static size_t count_processors(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        return (size_t)CPU_COUNT(&set);
+    }
+    const long online = sysconf(_SC_NPROCESSORS_ONLN); /* more processors than a cpu_set_t has */
+    return online > 0 ? (size_t)online : 1;
+}
+
+static void read_environment(void) {
+    const char *text = getenv("ASHLAR_THREADS");
+    uint64_t count = 0;
+    if (text == NULL) {
+        const size_t processors = count_processors();
+        environment_count = processors < ASHLAR_WORKERS_MAX ? processors : ASHLAR_WORKERS_MAX;
+    } else if (ashlar_parse_count(ashlar_piece_of(text), &count) && count >= 1 &&
+               count <= ASHLAR_WORKERS_MAX) {
+        environment_count = (size_t)count;
+    } else {
+        environment_count = 1;
+        is_environment_bad = true;
+    }
+}
+
+ashlar_status ashlar_workers_check(void) {
+    pthread_once(&environment_once, read_environment);
+    if (is_environment_bad) {
+        return ashlar_fail(ASHLAR_EINVAL, "ASHLAR_THREADS: not a number of threads; give 1 to %d",
+                           ASHLAR_WORKERS_MAX);
+    }
+    return ASHLAR_OK;
+}
+
+size_t ashlar_workers_count(void) {
+    const size_t count = atomic_load_explicit(&chosen, memory_order_relaxed);
+    pthread_once(&environment_once, read_environment);
+    return count != 0 ? count : environment_count;
+}
+
+void ashlar_workers_set_count(size_t count) {
+    atomic_store_explicit(&chosen, count, memory_order_relaxed);
+}
+
+void ashlar_workers_refuse_start(int refuse) {
+    atomic_store(&refuses_start, refuse != 0);
+}
+
+/* ---- the threads ---- */
+
+static void work(void (*fn)(void *context, size_t i), void *context, size_t count) {
+    for (;;) {
+        const size_t i = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed);
+        if (i >= count) {
+            return;
+        }
+        fn(context, i);
+    }
+}
+
+/* Wait until there is another work than number `seen`, and return its number, with the lock. */
+static size_t wait_for_work_locked(size_t seen) {
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&pool.generation, memory_order_relaxed) != seen) {
+            break;
+        }
+        ASHLAR_PAUSE();
+    }
+    pthread_mutex_lock(&pool.lock);
+    while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen) {
+        pthread_cond_wait(&pool.has_work, &pool.lock);
+    }
+    return atomic_load_explicit(&pool.generation, memory_order_relaxed);
+}
+
+static void *run_thread(void *unused) {
+    size_t seen = 0;
+    (void)unused;
+    for (;;) {
+        seen = wait_for_work_locked(seen);
+        const bool joins = pool.room > 0;
+        void (*const fn)(void *, size_t) = pool.fn;
+        void *const context = pool.context;
+        const size_t count = pool.count;
+        if (joins) {
+            pool.room--;
+            atomic_fetch_add_explicit(&pool.users, 1, memory_order_relaxed);
+        }
+        pthread_mutex_unlock(&pool.lock);
+        if (joins) {
+            work(fn, context, count);
+            pthread_mutex_lock(&pool.lock);
+            if (atomic_fetch_sub_explicit(&pool.users, 1, memory_order_release) == 1) {
+                pthread_cond_signal(&pool.has_ended);
+            }
+            pthread_mutex_unlock(&pool.lock);
+        }
+    }
+    return NULL;
+}
+
+/* A child has only the thread that forked, which is in no work. */
+static void forget_in_child(void) {
+    pool.owner = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pool.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pool.has_work = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    pool.has_ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    pool.room = 0;
+    pool.started = 0;
+    pool.is_start_futile = false;
+    atomic_store(&pool.users, 0);
+}
+
+static bool may_start;
+
+static void prepare(void) {
+    may_start = pthread_atfork(NULL, NULL, forget_in_child) == 0;
+}
+
+/* Before any lock is taken: a child that does not forget would find it taken for ever. */
+static bool is_prepared(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, prepare);
+    return may_start;
+}
+
+/* The program's signal handlers run on the program's threads. */
+static bool start_thread(void) {
+    pthread_t thread;
+    sigset_t all, old;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0) {
+        return false;
+    }
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const bool is_started = pthread_create(&thread, &attributes, run_thread, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
+    return is_started;
+}
+
+/* By the owner: as many threads as there are, up to `wanted`. */
+static size_t start_threads(size_t wanted) {
+    while (pool.started < wanted && !pool.is_start_futile) {
+        pool.is_start_futile = atomic_load(&refuses_start) || !start_thread();
+        pool.started += !pool.is_start_futile;
+    }
+    return pool.started < wanted ? pool.started : wanted;
+}
+
+/* ---- a work ---- */
+
+static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void *context,
+                      size_t count) {
+    pthread_mutex_lock(&pool.lock);
+    pool.fn = fn;
+    pool.context = context;
+    pool.count = count;
+    pool.room = helpers;
+    atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool.generation, 1, memory_order_relaxed);
+    for (size_t i = 0; i < helpers; i++) {
+        pthread_cond_signal(&pool.has_work);
+    }
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* Nobody joins any more, and those who have are waited for. */
+static void close_work(void) {
+    pthread_mutex_lock(&pool.lock);
+    pool.room = 0;
+    pthread_mutex_unlock(&pool.lock);
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&pool.users, memory_order_acquire) == 0) {
+            return;
+        }
+        ASHLAR_PAUSE();
+    }
+    pthread_mutex_lock(&pool.lock);
+    while (atomic_load_explicit(&pool.users, memory_order_relaxed) != 0) {
+        pthread_cond_wait(&pool.has_ended, &pool.lock);
+    }
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void ashlar_workers_run(size_t count, void (*fn)(void *context, size_t i), void *context) {
+    const size_t threads = count > 1 ? ashlar_workers_count() : 1;
+    if (threads > 1 && is_prepared() && pthread_mutex_trylock(&pool.owner) == 0) {
+        const size_t helpers = start_threads((count < threads ? count : threads) - 1);
+        if (helpers > 0) {
+            open_work(helpers, fn, context, count);
+            work(fn, context, count);
+            close_work();
+        }
+        pthread_mutex_unlock(&pool.owner);
+        if (helpers > 0) {
+            return;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        fn(context, i);
+    }
+}

@@ -1,0 +1,109 @@
+/* Which pointers and views of the program are watched. */
+#include "arena/layout/arena_impl.h"
+
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+/* Where `pointer` stands among the bindings, or would stand. Requires room. */
+static size_t *binding_slot(const ashlar_arena *arena, void *const *pointer) {
+    const size_t mask = arena->binding_room - 1;
+    /* Fibonacci hashing: the product's upper half depends on all bits of the address. */
+    size_t i = ((uint64_t)(uintptr_t)pointer * 0x9e3779b97f4a7c15u >> 32) & mask;
+    while (arena->binding_slots[i] != 0 &&
+           arena->bindings[arena->binding_slots[i] - 1].pointer != pointer) {
+        i = (i + 1) & mask;
+    }
+    return &arena->binding_slots[i];
+}
+
+static void fill_slots(ashlar_arena *arena) {
+    memset(arena->binding_slots, 0, arena->binding_room * sizeof *arena->binding_slots);
+    for (size_t i = 0; i < arena->binding_count; i++) {
+        *binding_slot(arena, arena->bindings[i].pointer) = i + 1;
+    }
+}
+
+bool ashlar_arena_make_binding_room(ashlar_arena *arena, size_t extra) {
+    size_t room = arena->binding_room == 0 ? 16 : arena->binding_room;
+    while (room / 2 < arena->binding_count + extra) {
+        room *= 2;
+    }
+    if (room == arena->binding_room) {
+        return true;
+    }
+    size_t *slots = ashlar_host_calloc(room, sizeof *slots);
+    ashlar_arena_binding *grown =
+        slots != NULL ? ashlar_host_realloc(arena->bindings, room / 2, sizeof *grown) : NULL;
+    if (grown == NULL) {
+        ashlar_host_free(slots);
+        return false;
+    }
+    ashlar_host_free(arena->binding_slots);
+    arena->bindings = grown;
+    arena->binding_slots = slots;
+    arena->binding_room = room;
+    fill_slots(arena);
+    return true;
+}
+
+ashlar_arena_binding *ashlar_arena_find_binding(const ashlar_arena *arena, void *const *pointer) {
+    const size_t found = arena->binding_room == 0 ? 0 : *binding_slot(arena, pointer);
+    return found == 0 ? NULL : &arena->bindings[found - 1];
+}
+
+void ashlar_arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *binding) {
+    size_t *slot = binding_slot(arena, binding->pointer);
+    if (*slot == 0) {
+        *slot = ++arena->binding_count;
+    }
+    arena->bindings[*slot - 1] = *binding;
+    *binding->pointer = ashlar_arena_view(arena, binding->region, binding->tensor);
+}
+
+static ashlar_status bind_to(ashlar_arena *arena, const ashlar_arena_binding *binding) {
+    if (ashlar_arena_view(arena, binding->region, binding->tensor) == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "bind: no region %d or no tensor %zu in this arena",
+                           (int)binding->region, binding->tensor);
+    }
+    if (!ashlar_arena_make_binding_room(arena, 1)) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to bind tensor %s",
+                           arena->tensors[binding->tensor].name);
+    }
+    ashlar_arena_put_binding(arena, binding);
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_arena_bind(ashlar_arena *arena, ashlar_region region, size_t tensor,
+                                void **pointer) {
+    return bind_to(arena,
+                   &(ashlar_arena_binding){.pointer = pointer, .region = region, .tensor = tensor});
+}
+
+ashlar_status ashlar_arena_bind_view(ashlar_arena *arena, ashlar_region region, size_t tensor,
+                                     ashlar_tensor_view *view) {
+    const ashlar_status status = bind_to(
+        arena, &(ashlar_arena_binding){
+                   .pointer = &view->data, .view = view, .region = region, .tensor = tensor});
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const ashlar_tensor_info *info = &arena->tensors[tensor].info;
+    view->dtype = ashlar_layout_dtype(info->dtype, ashlar_region_layout(region));
+    view->rank = info->rank;
+    memcpy(view->shape, info->shape, sizeof view->shape);
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_arena_unbind(ashlar_arena *arena, void *const *pointer) {
+    ashlar_arena_binding *binding = ashlar_arena_find_binding(arena, pointer);
+    if (binding == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "unbind: the pointer at %p is not bound to this arena",
+                           (const void *)pointer);
+    }
+    const ashlar_arena_binding *end = arena->bindings + arena->binding_count--;
+    memmove(binding, binding + 1, (size_t)(end - binding - 1) * sizeof *binding);
+    fill_slots(arena); /* to take one out would break the way to others */
+    return ASHLAR_OK;
+}

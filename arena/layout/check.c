@@ -1,0 +1,262 @@
+/* Whether all of an arena still lies where it was placed, and what lies somewhere instead. */
+#include "arena/layout/arena_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "allocator/base/error.h"
+
+/* ---- what lies at an address ---- */
+
+/* One end of a tensor in a region. */
+static size_t begin_of(const ashlar_arena *arena, ashlar_layout layout, size_t tensor) {
+    return arena->tensors[tensor].info.offset[layout];
+}
+
+static size_t end_of(const ashlar_arena *arena, ashlar_layout layout, size_t tensor) {
+    return begin_of(arena, layout, tensor) + ashlar_arena_tensor_bytes(arena, layout, tensor);
+}
+
+/*
+ * The tensor that has a byte of [begin, end) and lies first, and the last one that ends at or
+ * before `begin`; tensor_count where there is none.
+ */
+static void find_around(const ashlar_arena *arena, ashlar_layout layout, size_t begin, size_t end,
+                        size_t *on, size_t *before) {
+    *on = *before = arena->tensor_count;
+    for (size_t i = 0; i < arena->tensor_count && *on == arena->tensor_count; i++) {
+        const size_t tensor = arena->order[i];
+        if (!ashlar_layout_has(layout, arena->tensors[tensor].info.dtype)) {
+            continue;
+        }
+        if (end_of(arena, layout, tensor) <= begin) {
+            *before = tensor;
+        } else if (begin_of(arena, layout, tensor) < end) {
+            *on = tensor;
+        } else {
+            break;
+        }
+    }
+}
+
+/* Describe [begin, end) of a region; `is_outside`: it begins before the region. */
+static void describe_inside(const ashlar_arena *arena, ashlar_region region, size_t begin,
+                            size_t end, bool is_outside, char text[static ASHLAR_WHERE_BYTES]) {
+    const ashlar_layout layout = ashlar_region_layout(region);
+    const char *name = ashlar_region_text(region);
+    size_t on, before;
+    find_around(arena, layout, begin, end, &on, &before);
+    const char *on_name = on < arena->tensor_count ? arena->tensors[on].name : NULL;
+    const char *start = is_outside ? "outside the arena" : "padding";
+    if (on_name != NULL && (is_outside || begin_of(arena, layout, on) > begin)) {
+        (void)snprintf(text, ASHLAR_WHERE_BYTES, "%s, and reaches onto tensor %s (%s)", start,
+                       on_name, name);
+    } else if (on_name != NULL) {
+        (void)snprintf(text, ASHLAR_WHERE_BYTES, "%zu bytes into tensor %s (%s)",
+                       begin - begin_of(arena, layout, on), on_name, name);
+    } else if (before < arena->tensor_count) {
+        (void)snprintf(text, ASHLAR_WHERE_BYTES, "padding behind tensor %s (%s)",
+                       arena->tensors[before].name, name);
+    } else {
+        (void)snprintf(text, ASHLAR_WHERE_BYTES, "%s, before the first tensor (%s)", start, name);
+    }
+}
+
+bool ashlar_arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,
+                           char text[static ASHLAR_WHERE_BYTES]) {
+    const uintptr_t begin = (uintptr_t)ptr;
+    const uintptr_t end = begin + bytes; /* may wrap: then no region is behind it */
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const uintptr_t base = (uintptr_t)arena->regions[i];
+        const size_t size = ashlar_arena_region_bytes(arena, (ashlar_region)i);
+        if (base != 0 && begin < base + size && base < end) {
+            describe_inside(arena, (ashlar_region)i, begin > base ? begin - base : 0, end - base,
+                            begin < base, text);
+            return true;
+        }
+    }
+    (void)snprintf(text, ASHLAR_WHERE_BYTES, "none of the arena's memory");
+    return false;
+}
+
+/* ---- the arena's own account ---- */
+
+/* Groups in declaration order fill every layout without gaps. */
+static ashlar_status check_groups(const ashlar_arena *arena) {
+    size_t end[ASHLAR_LAYOUT_COUNT] = {0};
+    for (size_t i = 0; i < arena->group_count; i++) {
+        const ashlar_arena_group *group = &arena->groups[i];
+        for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
+            if (group->offset[layout] != end[layout]) {
+                return ashlar_fail(ASHLAR_EMOVED,
+                                   "group %zu lies at offset %zu, the one before ends at %zu", i,
+                                   group->offset[layout], end[layout]);
+            }
+            end[layout] += ashlar_layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
+        }
+    }
+    for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
+        if (end[layout] != arena->bytes[layout]) {
+            return ashlar_fail(ASHLAR_EMOVED, "the last group ends at %zu, the region at %zu",
+                               end[layout], arena->bytes[layout]);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* Its bytes are those of its shape, and fit its group. */
+static bool fits_group(const ashlar_arena_entry *tensor, const ashlar_arena_group *group) {
+    const ashlar_tensor_info *info = &tensor->info;
+    size_t elements = 1;
+    for (size_t d = 0; d < info->rank && d < ASHLAR_RANK_MAX; d++) {
+        elements *= info->shape[d];
+    }
+    return info->elements == elements && info->dtype == group->dtype &&
+           info->bytes == elements * ashlar_dtype_bytes(info->dtype) &&
+           tensor->group_offset <= group->bytes &&
+           info->bytes <= group->bytes - tensor->group_offset;
+}
+
+/* Where the layouts have it: at its offset of the group. */
+static bool is_in_group(const ashlar_arena_entry *tensor, const ashlar_arena_group *group) {
+    bool is_in = true;
+    for (int i = 0; i < ASHLAR_LAYOUT_COUNT; i++) {
+        const ashlar_layout layout = (ashlar_layout)i;
+        const size_t want =
+            group->offset[layout] + ashlar_layout_bytes(group->dtype, tensor->group_offset, layout);
+        is_in &= !ashlar_layout_has(layout, group->dtype) || tensor->info.offset[layout] == want;
+    }
+    return is_in;
+}
+
+/* Each tensor stands in its group, and in front of the next one by address. */
+static ashlar_status check_tensors(const ashlar_arena *arena) {
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        const ashlar_arena_entry *tensor = &arena->tensors[i];
+        const ashlar_arena_group *group = &arena->groups[tensor->group];
+        if (!is_in_group(tensor, group)) {
+            return ashlar_fail(ASHLAR_EMOVED, "tensor %s left its group", tensor->name);
+        }
+        if (!fits_group(tensor, group)) {
+            return ashlar_fail(ASHLAR_EMOVED, "tensor %s has another shape or type than its place",
+                               tensor->name);
+        }
+    }
+    for (size_t i = 1; i < arena->tensor_count; i++) {
+        const size_t a = arena->order[i - 1], b = arena->order[i];
+        if (end_of(arena, ASHLAR_LAYOUT_STORAGE, a) > begin_of(arena, ASHLAR_LAYOUT_STORAGE, b)) {
+            return ashlar_fail(ASHLAR_EMOVED, "tensors %s and %s overlap", arena->tensors[a].name,
+                               arena->tensors[b].name);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* Buckets fill the storage layout from its end. */
+static ashlar_status check_buckets(const ashlar_arena *arena) {
+    size_t end = arena->bytes[ASHLAR_LAYOUT_STORAGE];
+    for (size_t i = 0; i < arena->bucket_count; i++) {
+        const ashlar_arena_bucket *bucket = &arena->buckets[i];
+        if (bucket->offset + bucket->bytes != end) {
+            return ashlar_fail(ASHLAR_EMOVED, "bucket %zu ends at %zu, the next one begins at %zu",
+                               i, bucket->offset + bucket->bytes, end);
+        }
+        end = bucket->offset;
+    }
+    return end == 0 ? ASHLAR_OK
+                    : ashlar_fail(ASHLAR_EMOVED, "the last bucket begins at %zu, not at 0", end);
+}
+
+/* Each region is one live block that is large enough, as the allocator knows it. */
+static ashlar_status check_regions(const ashlar_arena *arena) {
+    for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const char *text = ashlar_region_text((ashlar_region)i);
+        const size_t wanted = ashlar_arena_region_bytes(arena, (ashlar_region)i);
+        size_t bytes = 0;
+        if (arena->regions[i] == NULL) {
+            continue;
+        }
+        if (ashlar_usable_bytes(arena->allocator, arena->regions[i], &bytes) != ASHLAR_OK) {
+            return ashlar_fail(ASHLAR_EMOVED, "the %s have lost their block: %s", text,
+                               ashlar_error_detail());
+        }
+        if (bytes < wanted) {
+            return ashlar_fail(ASHLAR_EMOVED, "the %s need %zu bytes, their block has %zu", text,
+                               wanted, bytes);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* ---- what the program holds ---- */
+
+static ashlar_status report_pointer(const ashlar_arena *arena, const ashlar_arena_binding *binding,
+                                    const void *want) {
+    const ashlar_layout layout = ashlar_region_layout(binding->region);
+    char place[ASHLAR_WHERE_BYTES] = "NULL";
+    if (*binding->pointer != NULL) {
+        (void)ashlar_arena_describe(arena, *binding->pointer,
+                                    ashlar_arena_tensor_bytes(arena, layout, binding->tensor),
+                                    place);
+    }
+    return ashlar_fail(ASHLAR_EMOVED,
+                       "tensor %s (%s) was placed at %p, its view points to %p; that is %s; keep "
+                       "the arena's address and copy into it, or mend it by ashlar_arena_flatten()",
+                       arena->tensors[binding->tensor].name, ashlar_region_text(binding->region),
+                       want, *binding->pointer, place);
+}
+
+static ashlar_status check_view(const ashlar_arena *arena, const ashlar_arena_binding *binding) {
+    const ashlar_tensor_info *info = &arena->tensors[binding->tensor].info;
+    const ashlar_tensor_view *view = binding->view;
+    const char *text = ashlar_region_text(binding->region);
+    const ashlar_dtype dtype =
+        ashlar_layout_dtype(info->dtype, ashlar_region_layout(binding->region));
+    if (view->dtype != dtype) {
+        return ashlar_fail(ASHLAR_EMOVED, "tensor %s (%s) has type %s, its view type %s (%d)",
+                           info->name, text, ashlar_dtype_text(dtype),
+                           ashlar_dtype_text(view->dtype), (int)view->dtype);
+    }
+    if (view->rank != info->rank) {
+        return ashlar_fail(ASHLAR_EMOVED, "tensor %s (%s) has rank %zu, its view rank %zu",
+                           info->name, text, info->rank, view->rank);
+    }
+    for (size_t d = 0; d < ASHLAR_RANK_MAX; d++) {
+        if (view->shape[d] != info->shape[d]) {
+            return ashlar_fail(ASHLAR_EMOVED,
+                               "tensor %s (%s) has %zu in dimension %zu, its view %zu; a view of "
+                               "another shape must not be the bound one",
+                               info->name, text, info->shape[d], d, view->shape[d]);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status check_bindings(const ashlar_arena *arena) {
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < arena->binding_count && status == ASHLAR_OK; i++) {
+        const ashlar_arena_binding *binding = &arena->bindings[i];
+        const void *want = ashlar_arena_view(arena, binding->region, binding->tensor);
+        if (*binding->pointer != want) {
+            return report_pointer(arena, binding, want);
+        }
+        if (binding->view != NULL) {
+            status = check_view(arena, binding);
+        }
+    }
+    return status;
+}
+
+ashlar_status ashlar_arena_check(const ashlar_arena *arena) {
+    static ashlar_status (*const steps[])(const ashlar_arena *) = {
+        check_groups, check_tensors, check_buckets, check_regions, check_bindings,
+    };
+    if (arena->allocator == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "check: the arena is not committed");
+    }
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0] && status == ASHLAR_OK; i++) {
+        status = steps[i](arena);
+    }
+    return status;
+}

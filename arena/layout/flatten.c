@@ -1,0 +1,314 @@
+/* Gathering scattered tensors into a region. */
+#include <ashlar/flatten.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <ashlar/trace.h>
+
+#include "arena/layout/arena_impl.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+/* One tensor and the memory that is gathered for it. */
+typedef struct piece {
+    uintptr_t src;
+    size_t bytes;
+    size_t tensor;
+    size_t block; /* of the snapshot, with an owner */
+    void *dst;
+} piece;
+
+typedef struct gather {
+    ashlar_arena *arena;
+    ashlar_region region;
+    piece *pieces; /* at first one for each item, at last one for each tensor that is to move */
+    size_t count;
+    ashlar_copy_span *spans;
+    size_t span_count;
+    ashlar_snapshot *snapshot; /* of the owner; NULL: there is none */
+    void **freed;              /* [freed_count] blocks to be freed */
+    size_t freed_count;
+    bool is_unmarked; /* their use on the stream is told when they are freed */
+    ashlar_flatten_stats stats;
+} gather;
+
+static const char *name_of(const gather *g, const piece *p) {
+    return g->arena->tensors[p->tensor].name;
+}
+
+/* ---- which memory belongs to which tensor ---- */
+
+static ashlar_status read_item(const gather *g, const ashlar_flatten_item *item, piece *out) {
+    const ashlar_layout layout = ashlar_region_layout(g->region);
+    void *dst = ashlar_arena_view(g->arena, g->region, item->tensor);
+    if (dst == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "flatten: no tensor %zu in this region", item->tensor);
+    }
+    *out = (piece){.bytes = ashlar_arena_tensor_bytes(g->arena, layout, item->tensor),
+                   .tensor = item->tensor,
+                   .dst = dst};
+    if (item->pointer == NULL || *item->pointer == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "flatten: the pointer to tensor %s is NULL",
+                           name_of(g, out));
+    }
+    out->src = (uintptr_t)*item->pointer;
+    return out->src <= UINTPTR_MAX - out->bytes
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EINVAL,
+                             "flatten: the pointer to tensor %s is %p, no address "
+                             "of %zu bytes",
+                             name_of(g, out), *item->pointer, out->bytes);
+}
+
+static int compare_tensors(const void *x, const void *y) {
+    const piece *a = x, *b = y;
+    return (a->tensor > b->tensor) - (a->tensor < b->tensor);
+}
+
+static int compare_sources(const void *x, const void *y) {
+    const piece *a = x, *b = y;
+    return (a->src > b->src) - (a->src < b->src);
+}
+
+/* Leave one piece for each tensor. */
+static ashlar_status unite_tied(gather *g) {
+    size_t count = 0;
+    qsort(g->pieces, g->count, sizeof *g->pieces, compare_tensors);
+    for (size_t i = 0; i < g->count; i++) {
+        const piece *last = count > 0 ? &g->pieces[count - 1] : NULL;
+        if (last == NULL || last->tensor != g->pieces[i].tensor) {
+            g->pieces[count++] = g->pieces[i];
+        } else if (last->src != g->pieces[i].src) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "flatten: tensor %s is named with two memories, %p and %p; let all "
+                               "its pointers point to the one that counts, or declare two tensors",
+                               name_of(g, last), (void *)last->src, (void *)g->pieces[i].src);
+        }
+    }
+    g->stats.tied = g->count - count;
+    g->count = count;
+    return ASHLAR_OK;
+}
+
+/* Leave those that do not lie in their place. */
+static void drop_in_place(gather *g) {
+    size_t count = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        if (g->pieces[i].src != (uintptr_t)g->pieces[i].dst) {
+            g->pieces[count++] = g->pieces[i];
+        }
+    }
+    g->stats.in_place = g->count - count;
+    g->count = count;
+}
+
+/* Refuse memories that are one another's in part or whole, or the arena's. */
+static ashlar_status check_apart(const gather *g) {
+    char place[ASHLAR_WHERE_BYTES];
+    for (size_t i = 0; i < g->count; i++) {
+        const piece *p = &g->pieces[i], *next = i + 1 < g->count ? p + 1 : NULL;
+        if (ashlar_arena_describe(g->arena, (const void *)p->src, p->bytes, place)) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "flatten: the pointer to tensor %s is %p, that is %s; let it point "
+                               "to its own memory",
+                               name_of(g, p), (void *)p->src, place);
+        }
+        if (next != NULL && next->src == p->src) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "flatten: tensors %s and %s have one memory, %p; if they are tied, "
+                               "declare one tensor and name it in both items, else give each its "
+                               "own memory",
+                               name_of(g, p), name_of(g, next), (void *)p->src);
+        }
+        if (next != NULL && next->src - p->src < p->bytes) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "flatten: the memories of tensors %s (%zu bytes at %p) and %s (%p) "
+                               "overlap; give each its own",
+                               name_of(g, p), p->bytes, (void *)p->src, name_of(g, next),
+                               (void *)next->src);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status read_items(gather *g, const ashlar_flatten_item *items, size_t count) {
+    ashlar_status status = ASHLAR_OK;
+    for (; g->count < count && status == ASHLAR_OK; g->count++) {
+        status = read_item(g, &items[g->count], &g->pieces[g->count]);
+    }
+    if (status == ASHLAR_OK) {
+        status = unite_tied(g);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    drop_in_place(g);
+    qsort(g->pieces, g->count, sizeof *g->pieces, compare_sources);
+    return check_apart(g);
+}
+
+static void merge_copies(gather *g) {
+    for (size_t i = 0; i < g->count; i++) {
+        const piece *p = &g->pieces[i];
+        ashlar_copy_span *last = g->span_count > 0 ? &g->spans[g->span_count - 1] : NULL;
+        if (last != NULL && (uintptr_t)last->src + last->bytes == p->src &&
+            (char *)last->dst + last->bytes == (char *)p->dst) {
+            last->bytes += p->bytes;
+        } else {
+            g->spans[g->span_count++] = (ashlar_copy_span){p->dst, (const void *)p->src, p->bytes};
+        }
+        g->stats.copied_bytes += p->bytes;
+    }
+    g->stats.copies = g->span_count;
+    g->stats.merged = g->count - g->span_count;
+}
+
+/* ---- which blocks can be freed ---- */
+
+/* The block that `address` lies in, or the last one before it; requires one. */
+static size_t find_block(const ashlar_snapshot *snapshot, uint64_t address) {
+    size_t low = 0, high = snapshot->block_count; /* low's begins at or before, high's behind */
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (snapshot->blocks[middle].address <= address) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static ashlar_status find_blocks(gather *g) {
+    const ashlar_snapshot *snapshot = g->snapshot;
+    for (size_t i = 0; i < g->count; i++) {
+        piece *p = &g->pieces[i];
+        p->block = find_block(snapshot, p->src);
+        const ashlar_snapshot_block *block = &snapshot->blocks[p->block];
+        if (p->block >= snapshot->block_count || block->state != ASHLAR_SNAPSHOT_LIVE ||
+            p->src < block->address || p->src >= block->address + block->bytes) {
+            return ashlar_fail(ASHLAR_EPOINTER,
+                               "flatten: the memory of tensor %s (%p) is in no live block of the "
+                               "owner; name the allocator it is from, or NULL to free nothing",
+                               name_of(g, p), (void *)p->src);
+        }
+        if (p->bytes > block->address + block->bytes - p->src) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "flatten: tensor %s has %zu bytes, its block at %p ends %zu bytes "
+                               "behind its beginning",
+                               name_of(g, p), p->bytes, (void *)p->src,
+                               (size_t)(block->address + block->bytes - p->src));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* Pieces do not overlap: a block is gathered whole if they are as many bytes as it has. */
+static void choose_freed(gather *g) {
+    for (size_t i = 0, end; i < g->count; i = end) {
+        size_t bytes = 0;
+        for (end = i; end < g->count && g->pieces[end].block == g->pieces[i].block; end++) {
+            bytes += g->pieces[end].bytes;
+        }
+        if (bytes == g->snapshot->blocks[g->pieces[i].block].requested_bytes) {
+            g->freed[g->freed_count++] = (void *)g->pieces[i].src;
+        } else {
+            g->stats.kept_blocks++;
+        }
+    }
+    g->stats.freed_blocks = g->freed_count;
+}
+
+/* Choose blocks, and have what is queued on `stream` come before their next use. */
+static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_stream stream) {
+    ashlar_status status = ashlar_snapshot_take(owner, &g->snapshot);
+    if (status == ASHLAR_OK) {
+        status = find_blocks(g);
+    }
+    if (status == ASHLAR_OK) {
+        choose_freed(g);
+    }
+    for (size_t i = 0; i < g->freed_count && status == ASHLAR_OK && !g->is_unmarked; i++) {
+        status = ashlar_record_stream(owner, g->freed[i], stream);
+        if (status == ASHLAR_EPOINTER) {
+            g->is_unmarked = true; /* it is live: guard=unmap, where a block has one stream */
+            status = ASHLAR_OK;
+        }
+    }
+    return status;
+}
+
+/* Free them all; the first failure is told. */
+static ashlar_status free_blocks(const gather *g, ashlar_allocator *owner, ashlar_stream stream) {
+    ashlar_status first = ASHLAR_OK;
+    for (size_t i = 0; i < g->freed_count; i++) {
+        const ashlar_status status = g->is_unmarked ? ashlar_free_on(owner, g->freed[i], stream)
+                                                    : ashlar_free(owner, g->freed[i]);
+        first = first == ASHLAR_OK ? status : first;
+    }
+    return first;
+}
+
+/* ---- all of it ---- */
+
+/* Bound views of the same tensor stay views. */
+static void repoint(const gather *g, const ashlar_flatten_item *item) {
+    ashlar_arena_binding binding = {
+        .pointer = item->pointer, .region = g->region, .tensor = item->tensor};
+    const ashlar_arena_binding *old = ashlar_arena_find_binding(g->arena, item->pointer);
+    if (old != NULL && old->region == binding.region && old->tensor == binding.tensor) {
+        binding.view = old->view;
+    }
+    ashlar_arena_put_binding(g->arena, &binding);
+}
+
+/* Everything that can fail; nothing of the caller's is changed. */
+static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, size_t count,
+                                ashlar_allocator *owner, ashlar_stream stream) {
+    g->pieces = ashlar_host_calloc(count, sizeof *g->pieces);
+    g->spans = ashlar_host_calloc(count, sizeof *g->spans);
+    g->freed = ashlar_host_calloc(count, sizeof *g->freed);
+    if (g->pieces == NULL || g->spans == NULL || g->freed == NULL ||
+        !ashlar_arena_make_binding_room(g->arena, count)) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to flatten %zu tensors", count);
+    }
+    ashlar_status status = read_items(g, items, count);
+    if (status == ASHLAR_OK && owner != NULL) {
+        status = prepare_blocks(g, owner, stream);
+    }
+    if (status == ASHLAR_OK) {
+        merge_copies(g);
+        status = ashlar_copy_batch(ashlar_allocator_device(g->arena->allocator), g->spans,
+                                   g->span_count, stream);
+    }
+    return status;
+}
+
+ashlar_status ashlar_arena_flatten(ashlar_arena *arena, ashlar_region region,
+                                   const ashlar_flatten_item *items, size_t count,
+                                   ashlar_allocator *owner, ashlar_stream stream,
+                                   ashlar_flatten_stats *stats) {
+    if (ashlar_arena_region(arena, region) == NULL || count == 0) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "flatten: %zu items into region %d; give at least one, "
+                           "and a region of the arena",
+                           count, (int)region);
+    }
+    gather g = {.arena = arena, .region = region};
+    ashlar_status status = gather_all(&g, items, count, owner, stream);
+    if (status == ASHLAR_OK) {
+        for (size_t i = 0; i < count; i++) {
+            repoint(&g, &items[i]);
+        }
+        status = free_blocks(&g, owner, stream);
+    }
+    if (status == ASHLAR_OK && stats != NULL) {
+        *stats = g.stats;
+    }
+    ashlar_snapshot_free(g.snapshot);
+    ashlar_host_free(g.pieces);
+    ashlar_host_free(g.spans);
+    ashlar_host_free(g.freed);
+    return status;
+}

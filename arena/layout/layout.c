@@ -1,0 +1,271 @@
+/* Declaring tensors: names, shapes, groups and options. */
+#include "arena/layout/arena_impl.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+/* Make room for `extra` items behind the `count` that `array` holds. */
+static bool make_room(void **array, size_t count, size_t extra, size_t *room, size_t item_bytes) {
+    if (*room - count >= extra) {
+        return true;
+    }
+    const size_t wanted = count + extra + count / 2;
+    void *grown = ashlar_host_realloc(*array, wanted, item_bytes);
+    if (grown == NULL) {
+        return false;
+    }
+    *array = grown;
+    *room = wanted;
+    return true;
+}
+
+static ashlar_status no_host_memory(const char *name) {
+    return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to declare tensor %s", name);
+}
+
+/* ---- names ---- */
+
+/* FNV-1a (Fowler, Noll, Vo). */
+static size_t hash_of(const char *name) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *name != '\0'; name++) {
+        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+/* Where `name` stands among the names, or would stand. Requires room. */
+static size_t *name_slot(const ashlar_arena *arena, const char *name) {
+    const size_t mask = arena->name_room - 1;
+    size_t i = hash_of(name) & mask;
+    while (arena->names[i] != 0 &&
+           strcmp(arena->tensors[arena->names[i] - 1].name, name) != 0) {
+        i = (i + 1) & mask;
+    }
+    return &arena->names[i];
+}
+
+/* Room for `extra` more names, at most two thirds of it taken. */
+static bool make_name_room(ashlar_arena *arena, size_t extra) {
+    size_t room = arena->name_room == 0 ? 16 : arena->name_room;
+    while (room <= (arena->tensor_count + extra) + (arena->tensor_count + extra) / 2) {
+        room *= 2;
+    }
+    if (room == arena->name_room) {
+        return true;
+    }
+    size_t *names = ashlar_host_calloc(room, sizeof *names);
+    if (names == NULL) {
+        return false;
+    }
+    ashlar_host_free(arena->names);
+    arena->names = names;
+    arena->name_room = room;
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        *name_slot(arena, arena->tensors[i].name) = i + 1;
+    }
+    return true;
+}
+
+ashlar_status ashlar_arena_find(const ashlar_arena *arena, const char *name, size_t *tensor) {
+    const size_t found = arena->name_room == 0 ? 0 : *name_slot(arena, name);
+    if (found == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "the arena has no tensor %s", name);
+    }
+    *tensor = found - 1;
+    return ASHLAR_OK;
+}
+
+static bool name_is_taken(const ashlar_arena *arena, const ashlar_tensor_spec *specs, size_t count,
+                          const char *name) {
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(specs[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return arena->name_room != 0 && *name_slot(arena, name) != 0;
+}
+
+/* ---- one declaration ---- */
+
+/* Check one spec and compute its size. */
+static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, size_t *bytes) {
+    const size_t element_bytes = ashlar_dtype_bytes(spec->dtype);
+    if (spec->rank < 1 || spec->rank > ASHLAR_RANK_MAX || element_bytes == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "tensor %s: rank %zu, type %d; a tensor has 1 to %d "
+                           "dimensions of a known type", spec->name, spec->rank, (int)spec->dtype,
+                           ASHLAR_RANK_MAX);
+    }
+    *elements = 1;
+    for (size_t d = 0; d < spec->rank; d++) {
+        if (spec->shape[d] == 0) {
+            return ashlar_fail(ASHLAR_EINVAL, "tensor %s: dimension %zu is 0", spec->name, d);
+        }
+        if (!ashlar_mul(*elements, spec->shape[d], elements)) {
+            return ashlar_fail(ASHLAR_EOVERFLOW, "tensor %s: too many elements", spec->name);
+        }
+    }
+    return ashlar_mul(*elements, element_bytes, bytes)
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EOVERFLOW, "tensor %s: too many bytes", spec->name);
+}
+
+/* That spec number `at` lies inside its group, aligned, and apart from the ones before it. */
+static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, size_t group_bytes) {
+    size_t elements, bytes, end;
+    ashlar_status status = measure(&specs[at], &elements, &bytes);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const size_t begin = specs[at].group_offset;
+    if (!ashlar_add(begin, bytes, &end) || end > group_bytes ||
+        begin % ashlar_dtype_bytes(specs[at].dtype) != 0) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "tensor %s: %zu bytes at offset %zu do not fit a group of "
+                           "%zu bytes",
+                           specs[at].name, bytes, begin, group_bytes);
+    }
+    for (size_t i = 0; i < at; i++) {
+        size_t other_elements, other_bytes;
+        status = measure(&specs[i], &other_elements, &other_bytes);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+        if (begin < specs[i].group_offset + other_bytes && specs[i].group_offset < end) {
+            return ashlar_fail(ASHLAR_EINVAL, "tensor %s overlaps tensor %s in its group",
+                               specs[at].name, specs[i].name);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status check_specs(const ashlar_arena *arena, size_t bytes,
+                                 const ashlar_tensor_spec *specs, size_t count) {
+    if (arena->allocator != NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "the arena is committed; declare every tensor before");
+    }
+    if (count == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "count: a group without tensors");
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (name_is_taken(arena, specs, i, specs[i].name)) {
+            return ashlar_fail(ASHLAR_EINVAL, "tensor %s is declared twice", specs[i].name);
+        }
+        if (specs[i].dtype != specs[0].dtype) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "tensors %s and %s have two types; a group has one", specs[0].name,
+                               specs[i].name);
+        }
+        const ashlar_status status = check_place(specs, i, bytes);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* Append one checked tensor; there is room. Errors: ASHLAR_EHOSTMEM (its name). */
+static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec) {
+    ashlar_tensor_info info = {.dtype = spec->dtype, .rank = spec->rank};
+    const ashlar_status status = measure(spec, &info.elements, &info.bytes);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    memcpy(info.shape, spec->shape, spec->rank * sizeof info.shape[0]);
+    const size_t length = strlen(spec->name);
+    char *name = ashlar_host_calloc(length + 1, 1);
+    if (name == NULL) {
+        return no_host_memory(spec->name);
+    }
+    memcpy(name, spec->name, length);
+    info.name = name;
+    arena->tensors[arena->tensor_count++] =
+        (ashlar_arena_entry){.name = name,
+                             .info = info,
+                             .group = arena->group_count,
+                             .group_offset = spec->group_offset};
+    return ASHLAR_OK;
+}
+
+static bool make_all_room(ashlar_arena *arena, size_t count) {
+    void *tensors = arena->tensors, *groups = arena->groups;
+    const bool has_room = make_room(&tensors, arena->tensor_count, count, &arena->tensor_room,
+                                    sizeof *arena->tensors) &&
+                          make_room(&groups, arena->group_count, 1, &arena->group_room,
+                                    sizeof *arena->groups);
+    arena->tensors = tensors; /* the larger array holds the old contents either way */
+    arena->groups = groups;
+    return has_room && make_name_room(arena, count);
+}
+
+ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
+                                     const ashlar_tensor_spec *specs, size_t count, size_t *first) {
+    ashlar_status status = check_specs(arena, bytes, specs, count);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (!make_all_room(arena, count)) {
+        return no_host_memory(specs[0].name);
+    }
+    const size_t before = arena->tensor_count;
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        status = append(arena, &specs[i]);
+    }
+    if (status != ASHLAR_OK) {
+        while (arena->tensor_count > before) {
+            ashlar_host_free(arena->tensors[--arena->tensor_count].name);
+        }
+        return status;
+    }
+    for (size_t i = before; i < arena->tensor_count; i++) {
+        *name_slot(arena, arena->tensors[i].name) = i + 1;
+    }
+    arena->groups[arena->group_count++] =
+        (ashlar_arena_group){.bytes = bytes, .dtype = specs[0].dtype};
+    if (first != NULL) {
+        *first = before;
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_arena_add(ashlar_arena *arena, const char *name, ashlar_dtype dtype,
+                               size_t rank, const size_t *shape, size_t *tensor) {
+    ashlar_tensor_spec spec = {.name = name, .dtype = dtype, .rank = rank};
+    if (rank >= 1 && rank <= ASHLAR_RANK_MAX) {
+        memcpy(spec.shape, shape, rank * sizeof spec.shape[0]);
+    }
+    size_t elements = 0, bytes = 0;
+    const ashlar_status status = measure(&spec, &elements, &bytes);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    return ashlar_arena_add_group(arena, bytes, &spec, 1, tensor);
+}
+
+ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
+                                       const ashlar_tensor_options *options) {
+    if (tensor >= arena->tensor_count) {
+        return ashlar_fail(ASHLAR_EINVAL, "options: the arena has no tensor %zu", tensor);
+    }
+    if (!(options->rate_scale >= 0) || !isfinite(options->rate_scale)) {
+        return ashlar_fail(ASHLAR_EINVAL, "tensor %s: rate_scale %g; it must be above 0, or 0 "
+                           "for 1", arena->tensors[tensor].name, options->rate_scale);
+    }
+    arena->tensors[tensor].info.options = *options;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_arena_set_buckets(ashlar_arena *arena, size_t bucket_bytes,
+                                       size_t world_size) {
+    if (arena->allocator != NULL || bucket_bytes == 0 || world_size == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "buckets of %zu bytes for a world of %zu: both are at "
+                           "least 1, and asked for before commit", bucket_bytes, world_size);
+    }
+    arena->bucket_bytes = bucket_bytes;
+    arena->world_size = world_size;
+    return ASHLAR_OK;
+}

@@ -1,0 +1,292 @@
+/* Placing groups, tensors and buckets, and the runs over them: the arithmetic of the layouts. */
+#include "arena/layout/arena_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+static const ashlar_layout region_layouts[ASHLAR_REGION_COUNT] = {
+#define X(name, text, tag, layout) [ASHLAR_REGION_##name] = ASHLAR_LAYOUT_##layout,
+    ASHLAR_REGION_MAP(X)
+#undef X
+};
+
+ashlar_layout ashlar_region_layout(ashlar_region region) {
+    return region_layouts[region];
+}
+
+size_t ashlar_layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout) {
+    const bool is_narrow = ashlar_dtype_is_narrow(dtype);
+    if (layout == ASHLAR_LAYOUT_STORAGE || (layout == ASHLAR_LAYOUT_STATE && !is_narrow)) {
+        return storage_bytes;
+    }
+    if (!is_narrow) {
+        return 0; /* it is its own master */
+    }
+    size_t bytes = SIZE_MAX;
+    (void)ashlar_mul(storage_bytes / ashlar_dtype_bytes(dtype), sizeof(float), &bytes);
+    return bytes;
+}
+
+const char *ashlar_dtype_text(ashlar_dtype dtype) {
+    static const char *const texts[ASHLAR_DTYPE_COUNT] = {
+#define X(name, bytes, text) [ASHLAR_##name] = text,
+        ASHLAR_DTYPE_MAP(X)
+#undef X
+    };
+    return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? texts[dtype] : "unknown";
+}
+
+ashlar_dtype ashlar_layout_dtype(ashlar_dtype dtype, ashlar_layout layout) {
+    return layout == ASHLAR_LAYOUT_STORAGE || dtype == ASHLAR_F64 ? dtype : ASHLAR_F32;
+}
+
+size_t ashlar_arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor) {
+    const ashlar_tensor_info *info = &arena->tensors[tensor].info;
+    return ashlar_layout_bytes(info->dtype, info->bytes, layout);
+}
+
+static ashlar_status too_large(void) {
+    return ashlar_fail(ASHLAR_EOVERFLOW, "the arena's tensors are too large together");
+}
+
+/* ---- groups and buckets ---- */
+
+/* Pad every group to whole lines, and see that the sum of all fits. */
+static ashlar_status pad_groups(ashlar_arena *arena) {
+    size_t sum = 0;
+    for (size_t i = 0; i < arena->group_count; i++) {
+        ashlar_arena_group *group = &arena->groups[i];
+        if (!ashlar_align_up(group->bytes, ASHLAR_ARENA_ALIGN, &group->padded) ||
+            !ashlar_add(sum, group->padded, &sum)) {
+            return too_large();
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* Divide the groups into buckets from the end; each stretch of `bucket_bytes` or of one type. */
+static void choose_buckets(ashlar_arena *arena) {
+    size_t bytes = 0, bucket = 0;
+    for (size_t i = arena->group_count; i-- > 0;) {
+        ashlar_arena_group *group = &arena->groups[i];
+        if (bytes >= arena->bucket_bytes || (bytes > 0 && group->dtype != group[1].dtype)) {
+            bucket++;
+            bytes = 0;
+        }
+        group->bucket = bucket;
+        bytes += group->padded;
+    }
+    arena->bucket_count = bucket + 1;
+}
+
+/* Pad the last group of every bucket so that the bucket is equal shards of whole lines. */
+static ashlar_status pad_buckets(ashlar_arena *arena) {
+    size_t step = 0, bytes = 0;
+    if (!ashlar_mul(arena->world_size, ASHLAR_ARENA_ALIGN, &step)) {
+        return too_large();
+    }
+    for (size_t i = 0; i < arena->group_count; i++) {
+        ashlar_arena_group *group = &arena->groups[i];
+        bytes += group->padded;
+        if (i + 1 < arena->group_count && group[1].bucket == group->bucket) {
+            continue;
+        }
+        const size_t over = bytes % step;
+        if (over != 0 && !ashlar_add(group->padded, step - over, &group->padded)) {
+            return too_large();
+        }
+        bytes = 0;
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status place_groups(ashlar_arena *arena, size_t total[static ASHLAR_LAYOUT_COUNT]) {
+    for (size_t i = 0; i < arena->group_count; i++) {
+        ashlar_arena_group *group = &arena->groups[i];
+        for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
+            const size_t bytes =
+                ashlar_layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
+            group->offset[layout] = total[layout];
+            if (bytes == SIZE_MAX || !ashlar_add(total[layout], bytes, &total[layout])) {
+                return too_large();
+            }
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static void describe_buckets(ashlar_arena *arena) {
+    for (size_t i = 0; i < arena->group_count; i++) {
+        const ashlar_arena_group *group = &arena->groups[i];
+        ashlar_arena_bucket *bucket = &arena->buckets[group->bucket];
+        if (bucket->bytes == 0) {
+            bucket->offset = group->offset[ASHLAR_LAYOUT_STORAGE];
+            bucket->dtype = group->dtype;
+        }
+        bucket->bytes += group->padded;
+    }
+    for (size_t i = arena->tensor_count; i-- > 0;) {
+        ashlar_arena_bucket *bucket =
+            &arena->buckets[arena->groups[arena->tensors[i].group].bucket];
+        bucket->first_tensor = i;
+        bucket->tensor_count++;
+    }
+}
+
+/* ---- tensors ---- */
+
+static void place_tensors(ashlar_arena *arena) {
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        ashlar_arena_entry *tensor = &arena->tensors[i];
+        const ashlar_arena_group *group = &arena->groups[tensor->group];
+        for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
+            const bool is_there = ashlar_layout_has((ashlar_layout)layout, group->dtype);
+            const size_t inside =
+                ashlar_layout_bytes(group->dtype, tensor->group_offset, (ashlar_layout)layout);
+            tensor->info.offset[layout] = is_there ? group->offset[layout] + inside : 0;
+        }
+    }
+}
+
+typedef struct place {
+    size_t offset;
+    size_t tensor;
+} place;
+
+static int compare_places(const void *x, const void *y) {
+    const place *a = x, *b = y;
+    return (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+/* FNV-1a (Fowler, Noll, Vo), by words. */
+static uint64_t hash_word(uint64_t hash, uint64_t word) {
+    return (hash ^ word) * 0x100000001b3u;
+}
+
+static uint64_t hash_layout(const ashlar_arena *arena) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < arena->group_count; i++) {
+        hash = hash_word(hash, (uint64_t)arena->groups[i].dtype);
+        hash = hash_word(hash, arena->groups[i].padded);
+    }
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        const ashlar_tensor_info *info = &arena->tensors[i].info;
+        hash = hash_word(hash, info->offset[ASHLAR_LAYOUT_STORAGE]);
+        hash = hash_word(hash, info->rank);
+        for (size_t d = 0; d < info->rank; d++) {
+            hash = hash_word(hash, info->shape[d]);
+        }
+    }
+    return hash;
+}
+
+static ashlar_status take_tables(ashlar_arena *arena, place **places) {
+    arena->order = ashlar_host_calloc(arena->tensor_count, sizeof *arena->order);
+    arena->buckets = ashlar_host_calloc(arena->bucket_count, sizeof *arena->buckets);
+    *places = ashlar_host_calloc(arena->tensor_count, sizeof **places);
+    return arena->order != NULL && arena->buckets != NULL && *places != NULL
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to place %zu tensors",
+                             arena->tensor_count);
+}
+
+static void sort_tensors(ashlar_arena *arena, place *places) {
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        places[i] = (place){arena->tensors[i].info.offset[ASHLAR_LAYOUT_STORAGE], i};
+    }
+    qsort(places, arena->tensor_count, sizeof *places, compare_places);
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        arena->order[i] = places[i].tensor;
+    }
+}
+
+ashlar_status ashlar_arena_place(ashlar_arena *arena) {
+    size_t total[ASHLAR_LAYOUT_COUNT] = {0};
+    place *places = NULL;
+    ashlar_status status = pad_groups(arena);
+    if (status == ASHLAR_OK) {
+        choose_buckets(arena);
+        status = pad_buckets(arena);
+    }
+    if (status == ASHLAR_OK) {
+        status = place_groups(arena, total);
+    }
+    if (status == ASHLAR_OK) {
+        status = take_tables(arena, &places);
+    }
+    if (status == ASHLAR_OK) {
+        describe_buckets(arena);
+        place_tensors(arena);
+        sort_tensors(arena, places);
+        memcpy(arena->bytes, total, sizeof total);
+        arena->layout_hash = hash_layout(arena);
+    } else {
+        ashlar_arena_unplace(arena);
+    }
+    ashlar_host_free(places);
+    return status;
+}
+
+void ashlar_arena_unplace(ashlar_arena *arena) {
+    ashlar_host_free(arena->order);
+    ashlar_host_free(arena->buckets);
+    arena->order = NULL;
+    arena->buckets = NULL;
+    arena->bucket_count = 0;
+    memset(arena->bytes, 0, sizeof arena->bytes);
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        memset(arena->tensors[i].info.offset, 0, sizeof arena->tensors[i].info.offset);
+    }
+}
+
+/* ---- runs ---- */
+
+static double rate_scale(const ashlar_tensor_options *options) {
+    return options->rate_scale == 0 ? 1 : options->rate_scale;
+}
+
+static bool continues(const ashlar_arena_run *run, const ashlar_tensor_info *info) {
+    return run->dtype == info->dtype && run->options.is_frozen == info->options.is_frozen &&
+           run->options.has_no_decay == info->options.has_no_decay &&
+           run->options.rate_scale == rate_scale(&info->options);
+}
+
+/* The run that begins with tensor order[at]: at its group's start, if it is the group's first. */
+static ashlar_arena_run begin_run(const ashlar_arena *arena, size_t at) {
+    const ashlar_arena_entry *tensor = &arena->tensors[arena->order[at]];
+    const ashlar_arena_group *group = &arena->groups[tensor->group];
+    const bool is_first = at == 0 || arena->tensors[arena->order[at - 1]].group != tensor->group;
+    ashlar_arena_run run = {
+        .dtype = tensor->info.dtype, .options = tensor->info.options, .first = at};
+    run.options.rate_scale = rate_scale(&tensor->info.options);
+    for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
+        run.offset[layout] = is_first ? group->offset[layout] : tensor->info.offset[layout];
+    }
+    return run;
+}
+
+/* Close a run that ends at `end`, in the storage layout. */
+static void end_run(ashlar_arena_run *run, size_t end, size_t tensor_end) {
+    run->elements = (end - run->offset[ASHLAR_LAYOUT_STORAGE]) / ashlar_dtype_bytes(run->dtype);
+    run->count = tensor_end - run->first;
+}
+
+size_t ashlar_arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs) {
+    size_t count = 0;
+    for (size_t i = 0; i < arena->tensor_count; i++) {
+        if (count > 0 && continues(&runs[count - 1], &arena->tensors[arena->order[i]].info)) {
+            continue;
+        }
+        runs[count] = begin_run(arena, i);
+        if (count > 0) {
+            end_run(&runs[count - 1], runs[count].offset[ASHLAR_LAYOUT_STORAGE], i);
+        }
+        count++;
+    }
+    end_run(&runs[count - 1], arena->bytes[ASHLAR_LAYOUT_STORAGE], arena->tensor_count);
+    return count;
+}

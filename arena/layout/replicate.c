@@ -1,0 +1,200 @@
+/* Arenas of one layout on several devices. */
+#include <ashlar/replica.h>
+
+#include "arena/layout/arena_impl.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+/* ---- the same declarations ---- */
+
+/* Declare a group of `source` whose first tensor is `first` in `copy`. Returns its tensors. */
+static size_t read_group(const ashlar_arena *source, size_t group, size_t first,
+                         ashlar_tensor_spec *specs) {
+    size_t count = 0;
+    for (size_t i = first; i < source->tensor_count && source->tensors[i].group == group; i++) {
+        const ashlar_arena_entry *tensor = &source->tensors[i];
+        ashlar_tensor_spec *spec = &specs[count++];
+        *spec = (ashlar_tensor_spec){.name = tensor->name,
+                                     .dtype = tensor->info.dtype,
+                                     .rank = tensor->info.rank,
+                                     .group_offset = tensor->group_offset};
+        for (size_t d = 0; d < spec->rank; d++) {
+            spec->shape[d] = tensor->info.shape[d];
+        }
+    }
+    return count;
+}
+
+static ashlar_status declare_groups(ashlar_arena *copy, const ashlar_arena *source,
+                                    ashlar_tensor_spec *specs) {
+    ashlar_status status = ASHLAR_OK;
+    size_t first = 0;
+    for (size_t i = 0; i < source->group_count && status == ASHLAR_OK; i++) {
+        const size_t count = read_group(source, i, first, specs);
+        status = ashlar_arena_add_group(copy, source->groups[i].bytes, specs, count, NULL);
+        first += count;
+    }
+    return status;
+}
+
+/* Declare all that `source` has in `copy`, and place it. */
+static ashlar_status declare_like(ashlar_arena *copy, const ashlar_arena *source) {
+    ashlar_tensor_spec *specs = ashlar_host_calloc(source->tensor_count, sizeof *specs);
+    if (specs == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to replicate an arena of %zu tensors",
+                           source->tensor_count);
+    }
+    ashlar_status status = declare_groups(copy, source, specs);
+    ashlar_host_free(specs);
+    for (size_t i = 0; i < source->tensor_count && status == ASHLAR_OK; i++) {
+        copy->tensors[i].info.options = source->tensors[i].info.options;
+    }
+    copy->bucket_bytes = source->bucket_bytes;
+    copy->world_size = source->world_size;
+    return status == ASHLAR_OK ? ashlar_arena_place(copy) : status;
+}
+
+/* ---- ordered copies ---- */
+
+/* A stream of a device. */
+typedef struct side {
+    ashlar_device *device;
+    ashlar_stream stream;
+} side;
+
+/* Hold back what is queued on `later` from now on until all that is queued on `earlier` has run. */
+static ashlar_status order(side earlier, ashlar_event event, side later) {
+    const ashlar_status status = ashlar_event_record(earlier.device, event, earlier.stream);
+    return status == ASHLAR_OK ? ashlar_stream_wait(later.device, later.stream, event) : status;
+}
+
+static ashlar_status copy_regions(const ashlar_arena *to, side dst, const ashlar_arena *from,
+                                  side src, unsigned regions) {
+    ashlar_status status = ASHLAR_OK;
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
+        if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
+            status =
+                ashlar_copy_peer(dst.device, to->regions[i], src.device, from->regions[i],
+                                 ashlar_arena_region_bytes(from, (ashlar_region)i), dst.stream);
+        }
+    }
+    return status;
+}
+
+/* Copy behind the source's stream and in front of what it gets later. */
+static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashlar_arena *from,
+                                   side src, unsigned regions) {
+    ashlar_event before = NULL, after = NULL; /* before all copies; after them */
+    ashlar_status status = ashlar_event_create(src.device, &before);
+    if (status == ASHLAR_OK) {
+        status = ashlar_event_create(dst.device, &after);
+    }
+    if (status == ASHLAR_OK) {
+        status = order(src, before, dst);
+    }
+    if (status == ASHLAR_OK) {
+        status = copy_regions(to, dst, from, src, regions);
+    }
+    if (status == ASHLAR_OK) {
+        status = order(dst, after, src);
+    }
+    if (status != ASHLAR_OK) {
+        /* Of copies that are queued the source's stream knows nothing. */
+        const ashlar_status waited = ashlar_stream_synchronize(dst.device, dst.stream);
+        (void)waited;
+    }
+    ashlar_event_destroy(src.device, before);
+    ashlar_event_destroy(dst.device, after);
+    return status;
+}
+
+/* ---- replicas ---- */
+
+/* That `regions` is a set that `source` has; *wanted gets those that have a byte. */
+static ashlar_status check_regions(const ashlar_arena *source, unsigned regions, unsigned *wanted) {
+    if (source->allocator == NULL || (regions & ASHLAR_REGIONS_INFERENCE) == 0 ||
+        regions > ASHLAR_REGIONS_ALL) {
+        return ashlar_fail(ASHLAR_EINVAL, source->allocator == NULL
+                                              ? "replicate: the source is not committed"
+                                              : "replicate: regions: no set with that of the "
+                                                "parameters");
+    }
+    *wanted = regions & ashlar_arena_regions(source);
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        if ((regions & ~*wanted & ASHLAR_REGION_BIT(i)) != 0 &&
+            ashlar_arena_region_bytes(source, (ashlar_region)i) != 0) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "replicate: the source has no %s; leave them out, and take them by "
+                               "ashlar_arena_extend()",
+                               ashlar_region_text((ashlar_region)i));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status fill_replica(ashlar_arena *copy, ashlar_allocator *allocator,
+                                  ashlar_stream stream, const ashlar_arena *source,
+                                  ashlar_stream source_stream, unsigned regions) {
+    unsigned taken = 0;
+    ashlar_status status = declare_like(copy, source);
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_take(copy, allocator, stream, regions, &taken);
+    }
+    if (status == ASHLAR_OK) {
+        copy->allocator = allocator; /* from here on ashlar_arena_destroy() gives all back */
+        status =
+            copy_in_order(copy, (side){ashlar_allocator_device(allocator), stream}, source,
+                          (side){ashlar_allocator_device(source->allocator), source_stream}, taken);
+    }
+    return status;
+}
+
+ashlar_status ashlar_arena_replicate(const ashlar_arena *source, ashlar_stream source_stream,
+                                     ashlar_allocator *allocator, ashlar_stream stream,
+                                     unsigned regions, ashlar_arena **out) {
+    ashlar_arena *copy = NULL;
+    ashlar_status status = check_regions(source, regions, &regions);
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_create(&copy);
+    }
+    if (status == ASHLAR_OK) {
+        status = fill_replica(copy, allocator, stream, source, source_stream, regions);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_arena_destroy(copy);
+        return status;
+    }
+    *out = copy;
+    return ASHLAR_OK;
+}
+
+static bool have_same_layout(const ashlar_arena *a, const ashlar_arena *b) {
+    return a->allocator != NULL && b->allocator != NULL && a->layout_hash == b->layout_hash &&
+           a->bytes[ASHLAR_LAYOUT_STORAGE] == b->bytes[ASHLAR_LAYOUT_STORAGE];
+}
+
+ashlar_status ashlar_arena_refresh(ashlar_arena *replica, ashlar_stream stream,
+                                   const ashlar_arena *source, ashlar_stream source_stream) {
+    if (replica == source || !have_same_layout(replica, source)) {
+        return ashlar_fail(ASHLAR_EINVAL, "refresh: needs two committed arenas with the same "
+                                          "layout; make one by ashlar_arena_replicate()");
+    }
+    return copy_in_order(replica, (side){ashlar_allocator_device(replica->allocator), stream},
+                         source, (side){ashlar_allocator_device(source->allocator), source_stream},
+                         ASHLAR_REGIONS_INFERENCE);
+}
+
+void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_arena *to, const void *pointer) {
+    if (!have_same_layout(from, to)) {
+        return NULL;
+    }
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        /* Unsigned: what lies before the region is far behind it. */
+        const size_t offset = (uintptr_t)pointer - (uintptr_t)from->regions[i];
+        if (from->regions[i] != NULL &&
+            offset < ashlar_arena_region_bytes(from, (ashlar_region)i)) {
+            return to->regions[i] != NULL ? (char *)to->regions[i] + offset : NULL;
+        }
+    }
+    return NULL;
+}

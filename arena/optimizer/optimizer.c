@@ -1,0 +1,275 @@
+/* The optimizer of an arena: its device memory, and the launches. */
+#include <float.h>
+#include <math.h>
+
+#include "arena/layout/arena_impl.h"
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "arena/optimizer/optimizer_table.h"
+#include "arena/compute/workers.h"
+
+/* The block is [cell][runs][partials]. */
+struct ashlar_optimizer {
+    ashlar_arena *arena;
+    ashlar_device *device;
+    ashlar_optimizer_rule rule;
+    ashlar_optimizer_table table;
+    ashlar_optimizer_cuda *cuda; /* NULL on a software device */
+    ashlar_optimizer_cell *cell; /* the device's, as are: */
+    ashlar_optimizer_run *runs;
+    double *partials;
+};
+
+static bool is_scaled(const ashlar_optimizer *o) {
+    return o->rule.config.loss_scale > 0;
+}
+
+/* ---- making one ---- */
+
+static ashlar_status check_arena(const ashlar_arena *arena, unsigned needed) {
+    const unsigned regions = ashlar_arena_regions(arena);
+    if (regions == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "optimizer: the arena is not committed");
+    }
+    for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        const bool is_needed = (needed & ASHLAR_REGION_BIT(i)) != 0 &&
+                               ashlar_arena_region_bytes(arena, (ashlar_region)i) > 0;
+        if (is_needed && (regions & ASHLAR_REGION_BIT(i)) == 0) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "optimizer: the arena has no %s; commit or extend it with "
+                               "ashlar_optimizer_regions()",
+                               ashlar_region_text((ashlar_region)i));
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config) {
+    ashlar_status status = ashlar_optimizer_check(config);
+    if (status == ASHLAR_OK) {
+        status = check_arena(arena, ashlar_optimizer_regions(config));
+    }
+    return status == ASHLAR_OK ? ashlar_workers_check() : status;
+}
+
+static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
+    size_t run_bytes, partial_bytes, bytes;
+    if (!ashlar_mul(o->table.count, sizeof *o->runs, &run_bytes) ||
+        !ashlar_mul(o->table.chunk_count, sizeof *o->partials, &partial_bytes) ||
+        !ashlar_add(sizeof *o->cell + run_bytes, partial_bytes, &bytes)) {
+        return ashlar_fail(ASHLAR_EOVERFLOW, "optimizer: too many tensors");
+    }
+    void *block = NULL;
+    const ashlar_status status = ashlar_alloc_tagged(ashlar_arena_allocator(o->arena), bytes,
+                                                     ASHLAR_TAG_MOMENTS, stream, &block);
+    if (status == ASHLAR_OK) {
+        o->cell = block;
+        o->runs = (ashlar_optimizer_run *)(void *)((char *)block + sizeof *o->cell);
+        o->partials = (double *)(void *)((char *)o->runs + run_bytes);
+    }
+    return status;
+}
+
+/* A state before the first step. */
+static ashlar_status fill_block(ashlar_optimizer *o, ashlar_stream stream) {
+    ashlar_optimizer_cell cell = {.factor = 1, .bias1 = 1, .bias2 = 1};
+    cell.state.loss_scale = is_scaled(o) ? o->rule.config.loss_scale : 1;
+    ashlar_status status = ashlar_copy_to_device(o->device, o->cell, &cell, sizeof cell, stream);
+    if (status == ASHLAR_OK) {
+        status = ashlar_copy_to_device(o->device, o->runs, o->table.runs,
+                                       o->table.count * sizeof *o->runs, stream);
+    }
+    return status;
+}
+
+static ashlar_status open_device(ashlar_optimizer *o) {
+    ashlar_device_info info;
+    ashlar_device_info_read(o->device, &info);
+    return info.kind == ASHLAR_DEVICE_CUDA ? ashlar_optimizer_cuda_open(o->device, &o->cuda)
+                                           : ASHLAR_OK;
+}
+
+ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimizer_config *config,
+                                      ashlar_stream stream, ashlar_optimizer **out) {
+    ashlar_status status = check(arena, config);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_optimizer *o = ashlar_host_calloc(1, sizeof *o);
+    if (o == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an optimizer");
+    }
+    o->arena = arena;
+    o->device = ashlar_allocator_device(ashlar_arena_allocator(arena));
+    o->rule =
+        (ashlar_optimizer_rule){.algorithm = ashlar_optimizer_algorithm(config), .config = *config};
+    status = ashlar_optimizer_table_init(&o->table, arena, &o->rule);
+    if (status == ASHLAR_OK) {
+        status = open_device(o);
+    }
+    if (status == ASHLAR_OK) {
+        status = take_block(o, stream);
+    }
+    if (status == ASHLAR_OK) {
+        status = fill_block(o, stream);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_optimizer_destroy(o);
+        return status;
+    }
+    *out = o;
+    return ASHLAR_OK;
+}
+
+void ashlar_optimizer_destroy(ashlar_optimizer *o) {
+    if (o == NULL) {
+        return;
+    }
+    if (o->cell != NULL) {
+        /* If somebody freed the block behind our back, it is gone either way. */
+        const ashlar_status status = ashlar_free(ashlar_arena_allocator(o->arena), o->cell);
+        (void)status;
+    }
+    ashlar_optimizer_cuda_close(o->cuda);
+    ashlar_optimizer_table_finish(&o->table);
+    ashlar_host_free(o);
+}
+
+/* ---- launches ---- */
+
+static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned parts) {
+    return (ashlar_optimizer_job){.rule = o->rule,
+                                  .parts = parts,
+                                  .cell = o->cell,
+                                  .partials = o->partials,
+                                  .gradient_scale = 1};
+}
+
+static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_job *job,
+                            ashlar_stream stream) {
+    return o->cuda != NULL
+               ? ashlar_optimizer_cuda_run(o->cuda, job, stream)
+               : ashlar_launch(o->device, stream, ashlar_optimizer_cpu_run, job, sizeof *job);
+}
+
+/* The factors of every step must be finite in fp32: padding would not stay 0 with another. */
+static ashlar_status check_rate(const ashlar_optimizer *o, double learning_rate) {
+    const ashlar_optimizer_config *config = &o->rule.config;
+    const double most = learning_rate * o->table.largest_scale;
+    const double corrected =
+        o->rule.algorithm == ASHLAR_ALGORITHM_ADAM ? most / (1 - config->beta1) : most;
+    const bool is_fine = learning_rate >= 0 && corrected <= (double)FLT_MAX &&
+                         most * config->weight_decay <= (double)FLT_MAX;
+    return is_fine ? ASHLAR_OK
+                   : ashlar_fail(ASHLAR_EINVAL,
+                                 "optimizer: learning_rate %g; give 0 or more, that fp32 can hold "
+                                 "also after scales and bias correction",
+                                 learning_rate);
+}
+
+static ashlar_status check_gradient_scale(double scale) {
+    return scale > 0 && scale <= (double)FLT_MAX
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EINVAL,
+                             "optimizer: gradient_scale %g; give a number above 0 that fp32 can "
+                             "hold",
+                             scale);
+}
+
+static ashlar_status check_range(const ashlar_optimizer *o, size_t offset, size_t bytes) {
+    const size_t all = ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS);
+    if (offset % ASHLAR_ARENA_ALIGN != 0 || bytes % ASHLAR_ARENA_ALIGN != 0 || offset > all ||
+        bytes > all - offset) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "optimizer: %zu bytes at offset %zu; give multiples of %d inside the "
+                           "arena's %zu bytes",
+                           bytes, offset, ASHLAR_ARENA_ALIGN, all);
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
+                                    double gradient_scale, ashlar_stream stream) {
+    ashlar_status status = check_rate(o, learning_rate);
+    if (status == ASHLAR_OK) {
+        status = check_gradient_scale(gradient_scale);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_optimizer_job job =
+        begin_job(o, ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
+    job.learning_rate = learning_rate;
+    job.gradient_scale = gradient_scale;
+    ashlar_optimizer_table_cut(&o->table, o->runs, 0,
+                               ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), &job);
+    return launch(o, &job, stream);
+}
+
+ashlar_status ashlar_optimizer_sum(ashlar_optimizer *o, size_t offset, size_t bytes,
+                                   ashlar_stream stream) {
+    const ashlar_status status = check_range(o, offset, bytes);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_SUM);
+    ashlar_optimizer_table_cut(&o->table, o->runs, offset, bytes, &job);
+    return launch(o, &job, stream);
+}
+
+ashlar_status ashlar_optimizer_decide(ashlar_optimizer *o, double gradient_scale,
+                                      ashlar_stream stream) {
+    const ashlar_status status = check_gradient_scale(gradient_scale);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_DECIDE);
+    job.gradient_scale = gradient_scale;
+    return launch(o, &job, stream);
+}
+
+ashlar_status ashlar_optimizer_update(ashlar_optimizer *o, size_t offset, size_t bytes,
+                                      double learning_rate, ashlar_stream stream) {
+    ashlar_status status = check_range(o, offset, bytes);
+    if (status == ASHLAR_OK) {
+        status = check_rate(o, learning_rate);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_UPDATE);
+    job.learning_rate = learning_rate;
+    ashlar_optimizer_table_cut(&o->table, o->runs, offset, bytes, &job);
+    return launch(o, &job, stream);
+}
+
+/* ---- the state ---- */
+
+double *ashlar_optimizer_sum_address(const ashlar_optimizer *o) {
+    return &o->cell->sum;
+}
+
+const double *ashlar_optimizer_loss_scale_address(const ashlar_optimizer *o) {
+    return &o->cell->state.loss_scale;
+}
+
+ashlar_status ashlar_optimizer_read(const ashlar_optimizer *o, ashlar_optimizer_state *state,
+                                    ashlar_stream stream) {
+    return ashlar_copy_to_host(o->device, state, &o->cell->state, sizeof *state, stream);
+}
+
+ashlar_status ashlar_optimizer_write(ashlar_optimizer *o, const ashlar_optimizer_state *state,
+                                     ashlar_stream stream) {
+    ashlar_optimizer_state copy = *state;
+    if (!is_scaled(o)) {
+        copy.loss_scale = 1;
+    }
+    if (!(copy.loss_scale >= (double)FLT_MIN && copy.loss_scale <= (double)FLT_MAX)) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "optimizer: loss_scale %g; give a positive number that "
+                           "fp32 can hold",
+                           copy.loss_scale);
+    }
+    return ashlar_copy_to_device(o->device, &o->cell->state, &copy, sizeof copy, stream);
+}

@@ -1,0 +1,148 @@
+/* What an optimizer may be: kinds, defaults, ranges. */
+#include <float.h>
+#include <math.h>
+
+#include "allocator/base/error.h"
+#include "arena/optimizer/optimizer_impl.h"
+
+static const char *const names[ASHLAR_OPTIMIZER_COUNT] = {
+#define X(name, text) [ASHLAR_OPTIMIZER_##name] = text,
+    ASHLAR_OPTIMIZER_MAP(X)
+#undef X
+};
+
+const char *ashlar_optimizer_name(ashlar_optimizer_kind kind) {
+    return (unsigned)kind < ASHLAR_OPTIMIZER_COUNT ? names[kind] : "unknown";
+}
+
+void ashlar_optimizer_defaults(ashlar_optimizer_kind kind, ashlar_optimizer_config *config) {
+    *config = (ashlar_optimizer_config){
+        .kind = kind,
+        .learning_rate = 1e-3,
+        .beta1 = 0.9,
+        .beta2 = 0.999,
+        .smoothing = 0.99,
+        .epsilon = 1e-8,
+        .scale_growth = 2,
+        .scale_backoff = 0.5,
+        .scale_interval = 2000,
+    };
+    if (kind == ASHLAR_OPTIMIZER_ADAMW) {
+        config->weight_decay = 0.01;
+    } else if (kind == ASHLAR_OPTIMIZER_ADAGRAD || kind == ASHLAR_OPTIMIZER_RMSPROP) {
+        config->learning_rate = 1e-2;
+        config->epsilon = kind == ASHLAR_OPTIMIZER_ADAGRAD ? 1e-10 : 1e-8;
+    }
+}
+
+ashlar_algorithm ashlar_optimizer_algorithm(const ashlar_optimizer_config *config) {
+    switch (config->kind) {
+    case ASHLAR_OPTIMIZER_ADAGRAD:
+        return ASHLAR_ALGORITHM_ADAGRAD;
+    case ASHLAR_OPTIMIZER_RMSPROP:
+        return config->momentum > 0 ? ASHLAR_ALGORITHM_RMSPROP_MOMENTUM : ASHLAR_ALGORITHM_RMSPROP;
+    case ASHLAR_OPTIMIZER_SGD:
+        if (config->momentum > 0) {
+            return config->nesterov ? ASHLAR_ALGORITHM_NESTEROV : ASHLAR_ALGORITHM_MOMENTUM;
+        }
+        return ASHLAR_ALGORITHM_SGD;
+    default:
+        return ASHLAR_ALGORITHM_ADAM;
+    }
+}
+
+unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config) {
+    static const unsigned moments[ASHLAR_ALGORITHM_COUNT] = {
+#define X(name, function, moment1, moment2)                                                  \
+    [ASHLAR_ALGORITHM_##name] = ((moment1) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) : 0) | \
+                                ((moment2) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2) : 0),
+        ASHLAR_ALGORITHM_MAP(X)
+#undef X
+    };
+    return ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS) |
+           ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS) | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER) |
+           moments[ashlar_optimizer_algorithm(config)];
+}
+
+/* ---- ranges ---- */
+
+/* One value and whether it is in its range. */
+typedef struct limit {
+    const char *name;
+    double value;
+    bool is_fine;
+    const char *range;
+} limit;
+
+static ashlar_status check_limits(const ashlar_optimizer_config *config, const limit *limits,
+                                  size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (!limits[i].is_fine) {
+            return ashlar_fail(ASHLAR_EINVAL, "optimizer %s: %s %g; give %s", names[config->kind],
+                               limits[i].name, limits[i].value, limits[i].range);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* A double that is a positive and finite fp32 too: padding would not stay 0 with another. */
+static bool is_positive(double value) {
+    return value > 0 && (float)value > 0 && value <= (double)FLT_MAX;
+}
+
+static bool is_fraction(double value) {
+    return value >= 0 && value < 1;
+}
+
+static ashlar_status check_kind(const ashlar_optimizer_config *c) {
+    const bool is_adam = c->kind == ASHLAR_OPTIMIZER_ADAM || c->kind == ASHLAR_OPTIMIZER_ADAMW;
+    const bool is_sgd = c->kind == ASHLAR_OPTIMIZER_SGD;
+    const bool is_rmsprop = c->kind == ASHLAR_OPTIMIZER_RMSPROP;
+    const bool is_adagrad = c->kind == ASHLAR_OPTIMIZER_ADAGRAD;
+    const limit limits[] = {
+        {"learning_rate", c->learning_rate, is_positive(c->learning_rate), "a number above 0"},
+        {"weight_decay", c->weight_decay,
+         c->weight_decay >= 0 && c->weight_decay <= (double)FLT_MAX, "0 or more"},
+        {"clip_norm", c->clip_norm, c->clip_norm >= 0, "0 (no clipping) or more"},
+        {"epsilon", c->epsilon, is_sgd || is_positive(c->epsilon),
+         "a number above 0 that fp32 can hold"},
+        {"beta1", c->beta1, !is_adam || is_fraction(c->beta1), "0 or more, below 1"},
+        {"beta2", c->beta2, !is_adam || is_fraction(c->beta2), "0 or more, below 1"},
+        {"momentum", c->momentum, !(is_sgd || is_rmsprop) || is_fraction(c->momentum),
+         "0 or more, below 1"},
+        {"dampening", c->dampening, !is_sgd || (c->dampening >= 0 && c->dampening <= 1), "0 to 1"},
+        {"smoothing", c->smoothing, !is_rmsprop || (c->smoothing >= 0 && c->smoothing <= 1),
+         "0 to 1"},
+        {"rate_decay", c->rate_decay,
+         !is_adagrad || (c->rate_decay >= 0 && isfinite(c->rate_decay)), "0 or more"},
+        {"nesterov with momentum", c->momentum, !is_sgd || !c->nesterov || c->momentum > 0,
+         "a momentum above 0"},
+        {"nesterov with dampening", c->dampening, !is_sgd || !c->nesterov || c->dampening <= 0,
+         "no dampening"},
+    };
+    return check_limits(c, limits, sizeof limits / sizeof limits[0]);
+}
+
+static ashlar_status check_scaling(const ashlar_optimizer_config *c) {
+    const bool is_off = c->loss_scale >= 0 && c->loss_scale <= 0; /* not a NaN */
+    const limit limits[] = {
+        {"loss_scale", c->loss_scale, is_off || is_positive(c->loss_scale),
+         "0 (no loss scaling) or a positive number that fp32 can hold"},
+        {"scale_growth", c->scale_growth,
+         is_off || (c->scale_growth >= 1 && isfinite(c->scale_growth)), "1 or more"},
+        {"scale_backoff", c->scale_backoff,
+         is_off || (c->scale_backoff > 0 && c->scale_backoff < 1), "a number above 0, below 1"},
+        {"scale_interval", (double)c->scale_interval, is_off || c->scale_interval >= 1,
+         "at least 1 step"},
+    };
+    return check_limits(c, limits, sizeof limits / sizeof limits[0]);
+}
+
+ashlar_status ashlar_optimizer_check(const ashlar_optimizer_config *config) {
+    if ((unsigned)config->kind >= ASHLAR_OPTIMIZER_COUNT) {
+        return ashlar_fail(ASHLAR_EINVAL, "optimizer: kind %d; there are %d", (int)config->kind,
+                           (int)ASHLAR_OPTIMIZER_COUNT);
+    }
+    const ashlar_status status = check_kind(config);
+    return status == ASHLAR_OK ? check_scaling(config) : status;
+}

@@ -1,0 +1,117 @@
+/* A job on the CPU: its chunks, shared by the workers. */
+#include "arena/optimizer/optimizer_formula.h"
+#include "arena/optimizer/optimizer_kernels.h"
+#include "arena/compute/workers.h"
+
+enum { PIECE_ELEMENTS = 32768 /* worth waking a thread: some ten microseconds */ };
+
+/* A job as the workers see it. */
+typedef struct share {
+    const ashlar_optimizer_job *job;
+    const ashlar_optimizer_kernels *kernels;
+    size_t pieces;
+} share;
+
+/* What of one chunk counts. */
+typedef struct part {
+    const ashlar_optimizer_run *run;
+    size_t first, count; /* elements of the run */
+} part;
+
+/* Chunk number `chunk`, which belongs to the run number *run or a later one, clipped to the job. */
+static part find_part(const ashlar_optimizer_job *job, size_t chunk, size_t *run) {
+    while (*run + 1 < job->run_count && job->runs[*run + 1].first_chunk <= chunk) {
+        ++*run;
+    }
+    const ashlar_optimizer_run *r = &job->runs[*run];
+    size_t first = (chunk - r->first_chunk) * ASHLAR_OPTIMIZER_CHUNK;
+    size_t end = first + ASHLAR_OPTIMIZER_CHUNK;
+    const size_t low = *run == 0 ? job->first : 0;
+    const size_t high = *run + 1 == job->run_count ? job->end : r->elements;
+    first = first > low ? first : low;
+    end = end < high ? end : high;
+    return (part){.run = r, .first = first, .count = end - first};
+}
+
+/* Chunks of piece i: [*first, *end). */
+static void cut_piece(const share *s, size_t i, size_t *first, size_t *end) {
+    const size_t chunks = s->job->end_chunk - s->job->first_chunk;
+    const size_t whole = chunks / s->pieces, more = chunks % s->pieces;
+    *first = s->job->first_chunk + i * whole + (i < more ? i : more);
+    *end = *first + whole + (i < more);
+}
+
+static void *at(const void *array, size_t first, size_t width) {
+    return array == NULL ? NULL : (char *)(uintptr_t)array + first * width;
+}
+
+static void sum_piece(void *context, size_t i) {
+    const share *s = context;
+    size_t chunk, end;
+    cut_piece(s, i, &chunk, &end);
+    for (size_t run = ashlar_formula_find_run(s->job, chunk); chunk < end; chunk++) {
+        const part p = find_part(s->job, chunk, &run);
+        const void *values = at(p.run->gradients, p.first, ashlar_dtype_bytes(p.run->dtype));
+        s->job->partials[chunk] = s->kernels->sum[p.run->dtype](values, p.count);
+    }
+}
+
+static void update_part(const share *s, const part *p, const ashlar_optimizer_factors *factors) {
+    const size_t width = ashlar_dtype_bytes(p->run->dtype);
+    const size_t state_width = p->run->dtype == ASHLAR_F64 ? sizeof(double) : sizeof(float);
+    ashlar_optimizer_run piece = *p->run;
+    piece.parameters = at(piece.parameters, p->first, width);
+    piece.gradients = at(piece.gradients, p->first, width);
+    piece.moment1 = at(piece.moment1, p->first, state_width);
+    piece.moment2 = at(piece.moment2, p->first, state_width);
+    piece.master = at(piece.master, p->first, sizeof(float));
+    piece.elements = p->count;
+    s->kernels->update[s->job->rule.algorithm][piece.dtype](factors, &piece);
+}
+
+static void update_piece(void *context, size_t i) {
+    const share *s = context;
+    const ashlar_optimizer_job *job = s->job;
+    const ashlar_optimizer_run *known = NULL; /* whose factors they are */
+    ashlar_optimizer_factors factors;
+    size_t chunk, end;
+    cut_piece(s, i, &chunk, &end);
+    for (size_t run = ashlar_formula_find_run(job, chunk); chunk < end; chunk++) {
+        const part p = find_part(job, chunk, &run);
+        if (p.run != known) {
+            factors = ashlar_formula_factors(&job->rule, job->cell, p.run, job->learning_rate);
+            known = p.run;
+        }
+        update_part(s, &p, &factors);
+    }
+}
+
+static void add_partials(const ashlar_optimizer_job *job) {
+    double sum = 0;
+    for (size_t chunk = job->first_chunk; chunk < job->end_chunk; chunk++) {
+        sum += job->partials[chunk];
+    }
+    job->cell->sum = sum;
+}
+
+void ashlar_optimizer_cpu_run_with(const ashlar_optimizer_job *job,
+                                   const ashlar_optimizer_kernels *kernels) {
+    const size_t chunks = job->end_chunk - job->first_chunk;
+    const size_t pieces = job->elements / PIECE_ELEMENTS + 1;
+    share s = {.job = job, .kernels = kernels, .pieces = pieces < chunks ? pieces : chunks};
+    if ((job->parts & ASHLAR_OPTIMIZER_SUM) != 0) {
+        ashlar_workers_run(s.pieces, sum_piece, &s);
+        add_partials(job);
+    }
+    if ((job->parts & ASHLAR_OPTIMIZER_DECIDE) != 0) {
+        ashlar_formula_decide(&job->rule.config, job->rule.algorithm, job->gradient_scale,
+                              job->cell);
+    }
+    if ((job->parts & ASHLAR_OPTIMIZER_UPDATE) != 0 && job->cell->state.is_skipped == 0) {
+        ashlar_workers_run(s.pieces, update_piece, &s);
+    }
+}
+
+void ashlar_optimizer_cpu_run(void *job) {
+    ashlar_optimizer_cpu_run_with(job, ashlar_optimizer_kernels_best());
+}

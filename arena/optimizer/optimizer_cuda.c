@@ -1,0 +1,94 @@
+/* optimizer_cuda.c - the optimizer's kernels on a CUDA device: loaded, and launched for a job. */
+#include "arena/optimizer/optimizer_cuda.h"
+
+#include "arena/compute/cuda_kernels.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+extern const unsigned long long ashlar_optimizer_image[]; /* optimizer_cuda.cu, compiled */
+
+enum {
+    KERNEL_SUM,
+    KERNEL_DECIDE,
+    KERNEL_UPDATE, /* + the algorithm */
+    KERNEL_COUNT = KERNEL_UPDATE + ASHLAR_ALGORITHM_COUNT,
+};
+
+static const char *const kernel_names[KERNEL_COUNT] = {
+    [KERNEL_SUM] = "ashlar_kernel_sum",
+    [KERNEL_DECIDE] = "ashlar_kernel_decide",
+#define X(name, function, has1, has2) \
+    [KERNEL_UPDATE + ASHLAR_ALGORITHM_##name] = "ashlar_kernel_" #function,
+    ASHLAR_ALGORITHM_MAP(X)
+#undef X
+};
+
+static const ashlar_cuda_image image = {.what = "optimizer", .image = ashlar_optimizer_image};
+
+struct ashlar_optimizer_cuda {
+    ashlar_device *device;
+    cu_module module; /* of the device's context */
+    cu_function kernels[KERNEL_COUNT];
+};
+
+ashlar_status ashlar_optimizer_cuda_open(ashlar_device *device, ashlar_optimizer_cuda **out) {
+    ashlar_optimizer_cuda *cuda = ashlar_host_calloc(1, sizeof *cuda);
+    if (cuda == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the optimizer's kernels");
+    }
+    cuda->device = device;
+    const ashlar_status status = ashlar_cuda_kernels_load(device, &image, kernel_names,
+                                                          KERNEL_COUNT, &cuda->module,
+                                                          cuda->kernels);
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(cuda);
+        return status;
+    }
+    *out = cuda;
+    return ASHLAR_OK;
+}
+
+void ashlar_optimizer_cuda_close(ashlar_optimizer_cuda *cuda) {
+    if (cuda == NULL) {
+        return;
+    }
+    ashlar_cuda_kernels_unload(cuda->device, cuda->module);
+    ashlar_host_free(cuda);
+}
+
+/* Inside the device's context. */
+static ashlar_status launch(ashlar_optimizer_cuda *cuda, int kernel, size_t blocks,
+                            unsigned int threads, const ashlar_optimizer_job *job,
+                            ashlar_stream stream) {
+    return ashlar_cuda_kernels_launch(cuda->device, cuda->kernels[kernel], kernel_names[kernel],
+                                      blocks, threads, job, stream);
+}
+
+/* Without chunks there is nothing to launch but the decision. */
+static ashlar_status launch_parts(ashlar_optimizer_cuda *cuda, const ashlar_optimizer_job *job,
+                                  ashlar_stream stream) {
+    const size_t chunks = job->end_chunk - job->first_chunk;
+    const unsigned sum_or_decide = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE;
+    ashlar_status status = ASHLAR_OK;
+    if ((job->parts & ASHLAR_OPTIMIZER_SUM) != 0) {
+        status = launch(cuda, KERNEL_SUM, chunks, ASHLAR_CHUNK_THREADS, job, stream);
+    }
+    if (status == ASHLAR_OK && (job->parts & sum_or_decide) != 0) {
+        status = launch(cuda, KERNEL_DECIDE, 1, ASHLAR_DECIDE_THREADS, job, stream);
+    }
+    if (status == ASHLAR_OK && (job->parts & ASHLAR_OPTIMIZER_UPDATE) != 0) {
+        status = launch(cuda, KERNEL_UPDATE + (int)job->rule.algorithm, chunks,
+                        ASHLAR_CHUNK_THREADS, job, stream);
+    }
+    return status;
+}
+
+ashlar_status ashlar_optimizer_cuda_run(ashlar_optimizer_cuda *cuda,
+                                        const ashlar_optimizer_job *job, ashlar_stream stream) {
+    ashlar_status status = ashlar_device_enter(cuda->device);
+    if (status == ASHLAR_OK) {
+        status = launch_parts(cuda, job, stream);
+        ashlar_device_leave(cuda->device);
+    }
+    return status;
+}

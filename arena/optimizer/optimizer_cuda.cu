@@ -1,0 +1,168 @@
+/*
+ * optimizer_cuda.cu - the optimizer's kernels for CUDA devices: the same jobs, formulas and sums of
+ * chunks as on the CPU, to the last bit. The sums of chunks are added in an order of their own,
+ * which depends on nothing but their number.
+ *
+ * Kept to what C and C++ have in common: tests compile this file for the CPU as well.
+ */
+#include "arena/compute/half.h"
+#include "arena/optimizer/optimizer_cuda.h"
+#include "arena/optimizer/optimizer_formula.h"
+
+enum { LANES = 16 }; /* interleaved partial sums of a chunk, as in optimizer_kernels.c */
+
+/* What one block works on: elements of one run that lie in one chunk. */
+typedef struct piece {
+    ashlar_optimizer_run run;
+    size_t first; /* element of the run */
+    unsigned count;
+    ashlar_optimizer_factors factors; /* of UPDATE */
+} piece;
+
+static __device__ bool is_aligned(const void *array, size_t bytes) {
+    return (uintptr_t)array % bytes == 0;
+}
+
+static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk, piece *p) {
+    const size_t run = ashlar_formula_find_run(job, chunk);
+    p->run = job->runs[run];
+    const size_t begin = (chunk - p->run.first_chunk) * ASHLAR_OPTIMIZER_CHUNK;
+    const size_t low = run == 0 ? job->first : 0;
+    const size_t high = run + 1 == job->run_count ? job->end : p->run.elements;
+    const size_t full = begin + ASHLAR_OPTIMIZER_CHUNK;
+    const size_t end = full < high ? full : high;
+    p->first = begin > low ? begin : low;
+    p->count = (unsigned)(end - p->first);
+}
+
+/* ---- element types ---- */
+
+#define ASHLAR_STORED float
+#define ASHLAR_REAL float
+#define ASHLAR_NAME(name) name##_f32
+#define ASHLAR_FORMULA(name) name##_f32
+#define ASHLAR_WIDEN(stored) (stored)
+#define ASHLAR_NARROW(real) (real)
+#define ASHLAR_HAS_MASTER false
+#include "arena/optimizer/optimizer_cuda_template.h"
+
+#define ASHLAR_STORED double
+#define ASHLAR_REAL double
+#define ASHLAR_NAME(name) name##_f64
+#define ASHLAR_FORMULA(name) name##_f64
+#define ASHLAR_WIDEN(stored) (stored)
+#define ASHLAR_NARROW(real) (real)
+#define ASHLAR_HAS_MASTER false
+#include "arena/optimizer/optimizer_cuda_template.h"
+
+#define ASHLAR_STORED uint16_t
+#define ASHLAR_REAL float
+#define ASHLAR_NAME(name) name##_f16
+#define ASHLAR_FORMULA(name) name##_f32
+#define ASHLAR_WIDEN(stored) ashlar_float_from_f16(stored)
+#define ASHLAR_NARROW(real) ashlar_f16_from_float(real)
+#define ASHLAR_HAS_MASTER true
+#include "arena/optimizer/optimizer_cuda_template.h"
+
+#define ASHLAR_STORED uint16_t
+#define ASHLAR_REAL float
+#define ASHLAR_NAME(name) name##_bf16
+#define ASHLAR_FORMULA(name) name##_f32
+#define ASHLAR_WIDEN(stored) ashlar_float_from_bf16(stored)
+#define ASHLAR_NARROW(real) ashlar_bf16_from_float(real)
+#define ASHLAR_HAS_MASTER true
+#include "arena/optimizer/optimizer_cuda_template.h"
+
+/* Call `function` of a dtype's loops. */
+#define FOR_DTYPE(dtype, function, args) \
+    switch (dtype) {                     \
+    case ASHLAR_F32:                     \
+        function##_f32 args;             \
+        break;                           \
+    case ASHLAR_F64:                     \
+        function##_f64 args;             \
+        break;                           \
+    case ASHLAR_F16:                     \
+        function##_f16 args;             \
+        break;                           \
+    default:                             \
+        function##_bf16 args;            \
+        break;                           \
+    }
+
+/* ---- kernels ---- */
+
+ASHLAR_BEGIN_DECLS
+
+__global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
+    ashlar_kernel_sum(const __grid_constant__ ashlar_optimizer_job job) {
+    __shared__ piece p;
+    __shared__ double squares[ASHLAR_OPTIMIZER_CHUNK];
+    __shared__ double lanes[LANES];
+    const size_t chunk = job.first_chunk + blockIdx.x;
+    if (threadIdx.x == 0) {
+        find_piece(&job, chunk, &p);
+    }
+    __syncthreads();
+    FOR_DTYPE(p.run.dtype, square, (&p, squares))
+    __syncthreads();
+    if (threadIdx.x < LANES) {
+        double sum = 0;
+        for (unsigned i = threadIdx.x; i < p.count; i += LANES) {
+            sum += squares[i];
+        }
+        lanes[threadIdx.x] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double sum = 0;
+        for (unsigned lane = 0; lane < LANES; lane++) {
+            sum += lanes[lane];
+        }
+        job.partials[chunk] = sum;
+    }
+}
+
+__global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
+    ashlar_kernel_decide(const __grid_constant__ ashlar_optimizer_job job) {
+    __shared__ double sums[ASHLAR_DECIDE_THREADS];
+    if ((job.parts & ASHLAR_OPTIMIZER_SUM) != 0) {
+        double sum = 0;
+        for (size_t i = job.first_chunk + threadIdx.x; i < job.end_chunk;
+             i += ASHLAR_DECIDE_THREADS) {
+            sum += job.partials[i];
+        }
+        sums[threadIdx.x] = sum;
+        for (unsigned left = ASHLAR_DECIDE_THREADS / 2; left > 0; left /= 2) {
+            __syncthreads();
+            if (threadIdx.x < left) {
+                sums[threadIdx.x] += sums[threadIdx.x + left];
+            }
+        }
+        if (threadIdx.x == 0) {
+            job.cell->sum = sums[0];
+        }
+    }
+    if (threadIdx.x == 0 && (job.parts & ASHLAR_OPTIMIZER_DECIDE) != 0) {
+        ashlar_formula_decide(&job.rule.config, job.rule.algorithm, job.gradient_scale, job.cell);
+    }
+}
+
+#define UPDATE_KERNEL(name, function, has1, has2)                                       \
+    __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)                             \
+        ashlar_kernel_##function(const __grid_constant__ ashlar_optimizer_job job) {    \
+        __shared__ piece p;                                                             \
+        if (job.cell->state.is_skipped != 0) {                                          \
+            return;                                                                     \
+        }                                                                               \
+        if (threadIdx.x == 0) {                                                         \
+            find_piece(&job, job.first_chunk + blockIdx.x, &p);                         \
+            p.factors =                                                                 \
+                ashlar_formula_factors(&job.rule, job.cell, &p.run, job.learning_rate); \
+        }                                                                               \
+        __syncthreads();                                                                \
+        FOR_DTYPE(p.run.dtype, function, (&p))                                          \
+    }
+ASHLAR_ALGORITHM_MAP(UPDATE_KERNEL)
+
+ASHLAR_END_DECLS

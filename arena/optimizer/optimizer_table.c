@@ -1,0 +1,125 @@
+#include "arena/optimizer/optimizer_table.h"
+
+#include "arena/layout/arena_impl.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+/* Where a run begins in a region; NULL where that is not among `regions`. */
+static void *address(const ashlar_arena *arena, const ashlar_arena_run *run, ashlar_region region,
+                     unsigned regions) {
+    char *base = ashlar_arena_region(arena, region);
+    const bool is_wanted = base != NULL && (regions & ASHLAR_REGION_BIT(region)) != 0;
+    return is_wanted ? base + run->offset[ashlar_region_layout(region)] : NULL;
+}
+
+static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_arena_run *run,
+                                     unsigned regions) {
+    const bool is_narrow = ashlar_dtype_is_narrow(run->dtype);
+    return (ashlar_optimizer_run){
+        .parameters = address(arena, run, ASHLAR_REGION_PARAMETERS, regions),
+        .gradients = address(arena, run, ASHLAR_REGION_GRADIENTS, regions),
+        .moment1 = address(arena, run, ASHLAR_REGION_MOMENT1, regions),
+        .moment2 = address(arena, run, ASHLAR_REGION_MOMENT2, regions),
+        .master = is_narrow ? address(arena, run, ASHLAR_REGION_MASTER, regions) : NULL,
+        .elements = run->elements,
+        .rate_scale = run->options.rate_scale,
+        .dtype = run->dtype,
+        .is_decayed = !run->options.has_no_decay,
+    };
+}
+
+static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
+                 const ashlar_arena_run *runs, size_t count, unsigned regions) {
+    size_t elements = 0;
+    for (size_t i = 0; i < count; i++) {
+        const ashlar_arena_run *run = &runs[i];
+        if (run->options.is_frozen) {
+            continue;
+        }
+        const size_t begin = run->offset[ASHLAR_LAYOUT_STORAGE];
+        table->runs[table->count] = describe(arena, run, regions);
+        table->places[table->count] =
+            (ashlar_optimizer_place){.begin = begin,
+                                     .end = begin + run->elements * ashlar_dtype_bytes(run->dtype),
+                                     .elements_before = elements};
+        table->count++;
+        elements += run->elements;
+        if (run->options.rate_scale > table->largest_scale) {
+            table->largest_scale = run->options.rate_scale;
+        }
+    }
+    table->chunk_count = ashlar_optimizer_number(table->runs, table->count);
+}
+
+ashlar_status ashlar_optimizer_table_init(ashlar_optimizer_table *table, const ashlar_arena *arena,
+                                          const ashlar_optimizer_rule *rule) {
+    const size_t most = ashlar_arena_tensor_count(arena);
+    ashlar_arena_run *runs = ashlar_host_calloc(most, sizeof *runs);
+    *table = (ashlar_optimizer_table){0};
+    if (runs != NULL) {
+        const size_t count = ashlar_arena_runs(arena, runs);
+        table->runs = ashlar_host_calloc(count, sizeof *table->runs);
+        table->places = ashlar_host_calloc(count, sizeof *table->places);
+        if (table->runs != NULL && table->places != NULL) {
+            fill(table, arena, runs, count, ashlar_optimizer_regions(&rule->config));
+            ashlar_host_free(runs);
+            return ASHLAR_OK;
+        }
+    }
+    ashlar_host_free(runs);
+    ashlar_optimizer_table_finish(table);
+    return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the optimizer's runs of %zu tensors",
+                       most);
+}
+
+void ashlar_optimizer_table_finish(ashlar_optimizer_table *table) {
+    ashlar_host_free(table->runs);
+    ashlar_host_free(table->places);
+    *table = (ashlar_optimizer_table){0};
+}
+
+/* The first run that ends behind `offset`; count if none does. */
+static size_t find(const ashlar_optimizer_table *table, size_t offset) {
+    size_t low = 0, high = table->count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (table->places[middle].end > offset) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+/* Elements of run `i` that lie before `offset`. */
+static size_t elements_before(const ashlar_optimizer_table *table, size_t i, size_t offset) {
+    const ashlar_optimizer_place *place = &table->places[i];
+    if (offset <= place->begin) {
+        return 0;
+    }
+    const size_t end = offset < place->end ? offset : place->end;
+    return (end - place->begin) / ashlar_dtype_bytes(table->runs[i].dtype);
+}
+
+void ashlar_optimizer_table_cut(const ashlar_optimizer_table *table,
+                                const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
+                                ashlar_optimizer_job *job) {
+    const size_t chunk = ASHLAR_OPTIMIZER_CHUNK, stop = offset + bytes;
+    const size_t first = find(table, offset);
+    size_t end = find(table, stop);
+    end += end < table->count && table->places[end].begin < stop;
+    ashlar_optimizer_cover(job, NULL, 0);
+    if (bytes == 0 || first == end) {
+        return;
+    }
+    const size_t last = end - 1;
+    job->runs = runs + first;
+    job->run_count = end - first;
+    job->first = elements_before(table, first, offset);
+    job->end = elements_before(table, last, stop);
+    job->first_chunk = table->runs[first].first_chunk + job->first / chunk;
+    job->end_chunk = table->runs[last].first_chunk + (job->end + chunk - 1) / chunk;
+    job->elements = table->places[last].elements_before + job->end -
+                    table->places[first].elements_before - job->first;
+}

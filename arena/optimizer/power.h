@@ -1,0 +1,24 @@
+/*
+ * power.h - whole powers, the same bits on every back end, which pow() does not promise (internal;
+ * C and CUDA C).
+ */
+#ifndef ASHLAR_POWER_H
+#define ASHLAR_POWER_H
+
+#include <stdint.h>
+
+#include "allocator/base/compiler.h"
+
+/* base^n, by squaring. */
+ASHLAR_SHARED_FN double ashlar_power(double base, uint64_t n) {
+    double result = 1;
+    for (; n != 0; n >>= 1) {
+        if ((n & 1) != 0) {
+            result *= base;
+        }
+        base *= base;
+    }
+    return result;
+}
+
+#endif /* ASHLAR_POWER_H */

@@ -1,0 +1,72 @@
+#include <ashlar/schedule.h>
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "allocator/base/error.h"
+#include "arena/optimizer/power.h"
+
+const char *ashlar_schedule_name(ashlar_schedule_kind kind) {
+    static const char *const names[ASHLAR_SCHEDULE_COUNT] = {
+#define X(name, text) [ASHLAR_SCHEDULE_##name] = text,
+        ASHLAR_SCHEDULE_MAP(X)
+#undef X
+    };
+    return (unsigned)kind < (unsigned)ASHLAR_SCHEDULE_COUNT ? names[kind] : "unknown";
+}
+
+static bool is_cosine_fine(const ashlar_schedule *s) {
+    return s->total_steps >= 1 && s->warmup_steps <= s->total_steps && s->floor >= 0 &&
+           s->floor <= 1;
+}
+
+ashlar_status ashlar_schedule_check(const ashlar_schedule *s) {
+    if ((unsigned)s->kind >= (unsigned)ASHLAR_SCHEDULE_COUNT) {
+        return ashlar_fail(ASHLAR_EINVAL, "schedule: kind %d; there are %d", (int)s->kind,
+                           (int)ASHLAR_SCHEDULE_COUNT);
+    }
+    if (!(s->rate > 0 && isfinite(s->rate))) {
+        return ashlar_fail(ASHLAR_EINVAL, "schedule: rate %g; give a number above 0", s->rate);
+    }
+    if (s->kind == ASHLAR_SCHEDULE_COSINE && !is_cosine_fine(s)) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "schedule %s: %llu steps with %llu of warm-up down to %g; give at least "
+                           "1 step, no longer a warm-up, and a floor from 0 to 1",
+                           ashlar_schedule_name(s->kind), (unsigned long long)s->total_steps,
+                           (unsigned long long)s->warmup_steps, s->floor);
+    }
+    if (s->kind == ASHLAR_SCHEDULE_STEP && !(s->step_size >= 1 && s->gamma > 0 && s->gamma <= 1)) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "schedule %s: times %g every %llu steps; give at least 1 step, and a "
+                           "factor above 0 that is at most 1",
+                           ashlar_schedule_name(s->kind), s->gamma,
+                           (unsigned long long)s->step_size);
+    }
+    return ASHLAR_OK;
+}
+
+static double cosine(const ashlar_schedule *s, uint64_t step) {
+    const double pi = 3.14159265358979323846;
+    const uint64_t start = s->warmup_steps > 0 ? s->warmup_steps : 1;
+    if (step == start) {
+        return s->rate;
+    }
+    if (step >= s->total_steps) {
+        return s->rate * s->floor;
+    }
+    const double done = (double)(step - start) / (double)(s->total_steps - start);
+    return s->rate * (s->floor + (1 - s->floor) * (1 + cos(pi * done)) / 2);
+}
+
+double ashlar_schedule_rate(const ashlar_schedule *s, uint64_t step) {
+    step = step > 0 ? step : 1;
+    if (step < s->warmup_steps) {
+        return s->rate * ((double)step / (double)s->warmup_steps);
+    }
+    if (step == s->warmup_steps || s->kind == ASHLAR_SCHEDULE_CONSTANT) {
+        return s->rate;
+    }
+    return s->kind == ASHLAR_SCHEDULE_COSINE
+               ? cosine(s, step)
+               : s->rate * ashlar_power(s->gamma, (step - s->warmup_steps - 1) / s->step_size);
+}

@@ -1,0 +1,305 @@
+/* Sending buckets to collectives, in their order, as gradients become final. */
+#include <ashlar/reduce.h>
+
+#include <string.h>
+
+#include "arena/layout/arena_impl.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+typedef struct bucket {
+    size_t tensors;   /* not frozen; 0: it is never sent */
+    size_t missing;   /* of them, not final yet in this step */
+    uint64_t streams; /* bit i: a tensor became final on streams[i] of the reducer */
+} bucket;
+
+_Static_assert(ASHLAR_REDUCER_STREAMS <= 64, "a bucket has a bit for each stream");
+
+/*
+ * Invariants in a step:
+ *   buckets 0 .. next - 1 have been sent, or have no tensors;  none from `next` on has been
+ *   failure == OK: bucket `next` has a missing tensor, or there is none
+ */
+struct ashlar_reducer {
+    const ashlar_arena *arena;
+    ashlar_device *device;
+    ashlar_collectives collectives;
+    ashlar_reduction reduction;
+    ashlar_stream stream; /* of the collectives */
+    ashlar_event event;   /* recorded anew for each order between two streams */
+    bucket *buckets;      /* [bucket_count of the arena] */
+    bool *is_frozen;      /* [tensor_count of the arena] when the reducer was made */
+    /* Of the step. */
+    bool is_open;
+    bool *is_final; /* [tensor_count] */
+    size_t next;
+    ashlar_status failure;                         /* of sending bucket `next` */
+    ashlar_stream streams[ASHLAR_REDUCER_STREAMS]; /* [stream_count], all different */
+    size_t stream_count;
+};
+
+/* ---- life ---- */
+
+static ashlar_status check_arguments(const ashlar_arena *arena, const ashlar_collectives *c,
+                                     ashlar_reduction reduction) {
+    if (ashlar_arena_allocator(arena) == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "reducer: the arena is not committed");
+    }
+    if (c->broadcast == NULL || c->all_reduce == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "reducer: broadcast and all_reduce must be given");
+    }
+    if ((unsigned)reduction >= ASHLAR_REDUCTION_COUNT ||
+        (reduction == ASHLAR_REDUCTION_SCATTER &&
+         (c->reduce_scatter == NULL || c->all_gather == NULL))) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "reducer: reduction %d is unknown, or lacks "
+                           "reduce_scatter or all_gather",
+                           (int)reduction);
+    }
+    return ASHLAR_OK;
+}
+
+static void count_tensors(ashlar_reducer *r) {
+    for (size_t i = 0; i < r->arena->tensor_count; i++) {
+        const ashlar_arena_entry *tensor = &r->arena->tensors[i];
+        r->is_frozen[i] = tensor->info.options.is_frozen;
+        r->buckets[r->arena->groups[tensor->group].bucket].tensors += !r->is_frozen[i];
+    }
+}
+
+ashlar_status ashlar_reducer_create(const ashlar_arena *arena,
+                                    const ashlar_collectives *collectives,
+                                    ashlar_reduction reduction, ashlar_stream stream,
+                                    ashlar_reducer **out) {
+    ashlar_status status = check_arguments(arena, collectives, reduction);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_reducer *r = ashlar_host_calloc(1, sizeof *r);
+    if (r == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a reducer");
+    }
+    *r = (ashlar_reducer){.arena = arena,
+                          .device = ashlar_allocator_device(arena->allocator),
+                          .collectives = *collectives,
+                          .reduction = reduction,
+                          .stream = stream};
+    r->buckets = ashlar_host_calloc(arena->bucket_count, sizeof *r->buckets);
+    r->is_frozen = ashlar_host_calloc(arena->tensor_count, sizeof *r->is_frozen);
+    r->is_final = ashlar_host_calloc(arena->tensor_count, sizeof *r->is_final);
+    status = r->buckets != NULL && r->is_frozen != NULL && r->is_final != NULL
+                 ? ashlar_event_create(r->device, &r->event)
+                 : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a reducer of %zu tensors",
+                               arena->tensor_count);
+    if (status != ASHLAR_OK) {
+        ashlar_reducer_destroy(r);
+        return status;
+    }
+    count_tensors(r);
+    *out = r;
+    return ASHLAR_OK;
+}
+
+void ashlar_reducer_destroy(ashlar_reducer *r) {
+    if (r == NULL) {
+        return;
+    }
+    ashlar_event_destroy(r->device, r->event);
+    ashlar_host_free(r->buckets);
+    ashlar_host_free(r->is_frozen);
+    ashlar_host_free(r->is_final);
+    ashlar_host_free(r);
+}
+
+/* ---- sending ---- */
+
+/* Hold back what is queued on `later` from now on until all that is queued on `earlier` has run. */
+static ashlar_status order(const ashlar_reducer *r, ashlar_stream earlier, ashlar_stream later) {
+    if (earlier == later) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar_event_record(r->device, r->event, earlier);
+    return status == ASHLAR_OK ? ashlar_stream_wait(r->device, later, r->event) : status;
+}
+
+/* Call a collective for bucket `i` of a region. */
+static ashlar_status send_range(const ashlar_reducer *r, ashlar_collective_fn collective,
+                                ashlar_region region, size_t i) {
+    const ashlar_arena_bucket *range = &r->arena->buckets[i];
+    return collective(r->collectives.context, (char *)r->arena->regions[region] + range->offset,
+                      range->bytes / ashlar_dtype_bytes(range->dtype), range->dtype, r->stream);
+}
+
+/* Send a bucket's gradients, behind the streams on which they became final. */
+static ashlar_status send_bucket(const ashlar_reducer *r, size_t i) {
+    for (size_t s = 0; s < r->stream_count; s++) {
+        if ((r->buckets[i].streams >> s & 1) != 0) {
+            const ashlar_status status = order(r, r->streams[s], r->stream);
+            if (status != ASHLAR_OK) {
+                return status;
+            }
+        }
+    }
+    return send_range(r,
+                      r->reduction == ASHLAR_REDUCTION_SCATTER ? r->collectives.reduce_scatter
+                                                               : r->collectives.all_reduce,
+                      ASHLAR_REGION_GRADIENTS, i);
+}
+
+/* Send what is complete, in order. */
+static ashlar_status send_ready(ashlar_reducer *r) {
+    for (; r->next < r->arena->bucket_count && r->buckets[r->next].missing == 0; r->next++) {
+        if (r->buckets[r->next].tensors > 0) {
+            r->failure = send_bucket(r, r->next);
+            if (r->failure != ASHLAR_OK) {
+                return r->failure;
+            }
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* ---- a step ---- */
+
+ashlar_status ashlar_reducer_begin(ashlar_reducer *r) {
+    if (r->is_open || r->arena->regions[ASHLAR_REGION_GRADIENTS] == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "begin: %s",
+                           r->is_open ? "the step before was not finished"
+                                      : "the arena has no gradients");
+    }
+    memset(r->is_final, 0, r->arena->tensor_count * sizeof *r->is_final);
+    for (size_t i = 0; i < r->arena->bucket_count; i++) {
+        r->buckets[i].missing = r->buckets[i].tensors;
+        r->buckets[i].streams = 0;
+    }
+    r->is_open = true;
+    r->next = 0;
+    r->failure = ASHLAR_OK;
+    r->stream_count = 0;
+    return send_ready(r); /* sends none: it steps over buckets without tensors */
+}
+
+static ashlar_status check_final(const ashlar_reducer *r, size_t tensor) {
+    if (!r->is_open || tensor >= r->arena->tensor_count) {
+        return ashlar_fail(ASHLAR_EINVAL, "final: %s",
+                           r->is_open ? "the arena has no such tensor" : "no step has begun");
+    }
+    if (r->failure != ASHLAR_OK) {
+        return ashlar_fail(r->failure,
+                           "final: bucket %zu was not sent, an earlier call said why; finish the "
+                           "step",
+                           r->next);
+    }
+    const char *name = r->arena->tensors[tensor].name;
+    if (r->is_frozen[tensor]) {
+        return ashlar_fail(ASHLAR_EINVAL, "final: tensor %s is frozen, its gradient is of no use",
+                           name);
+    }
+    return r->is_final[tensor] ? ashlar_fail(ASHLAR_EINVAL,
+                                             "final: tensor %s was final before in this step; a "
+                                             "gradient that is summed up is final once",
+                                             name)
+                               : ASHLAR_OK;
+}
+
+/* The bit of `stream` in a bucket. */
+static ashlar_status number_stream(ashlar_reducer *r, ashlar_stream stream, uint64_t *bit) {
+    size_t i = 0;
+    while (i < r->stream_count && r->streams[i] != stream) {
+        i++;
+    }
+    if (i == ASHLAR_REDUCER_STREAMS) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "final: more than %d streams in a step; order some of them by events",
+                           ASHLAR_REDUCER_STREAMS);
+    }
+    if (i == r->stream_count) {
+        r->streams[r->stream_count++] = stream;
+    }
+    *bit = (uint64_t)1 << i;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_reducer_final(ashlar_reducer *r, size_t tensor, ashlar_stream stream) {
+    uint64_t bit = 0;
+    ashlar_status status = check_final(r, tensor);
+    if (status == ASHLAR_OK) {
+        status = number_stream(r, stream, &bit);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    bucket *of = &r->buckets[r->arena->groups[r->arena->tensors[tensor].group].bucket];
+    r->is_final[tensor] = true;
+    of->missing--;
+    of->streams |= bit;
+    return send_ready(r);
+}
+
+/* Requires a bucket that was not sent. */
+static ashlar_status name_missing(const ashlar_reducer *r) {
+    const ashlar_arena_bucket *range = &r->arena->buckets[r->next];
+    size_t tensor = range->first_tensor;
+    while (r->is_final[tensor] || r->is_frozen[tensor]) {
+        tensor++;
+    }
+    return ashlar_fail(ASHLAR_EINVAL,
+                       "finish: tensor %s is not final, so that bucket %zu and those behind it "
+                       "were not sent; report every tensor, or freeze it",
+                       r->arena->tensors[tensor].name, r->next);
+}
+
+ashlar_status ashlar_reducer_finish(ashlar_reducer *r, ashlar_stream stream) {
+    if (!r->is_open) {
+        return ashlar_fail(ASHLAR_EINVAL, "finish: no step has begun");
+    }
+    const ashlar_status status = order(r, r->stream, stream);
+    r->is_open = false;
+    if (r->failure != ASHLAR_OK) {
+        return ashlar_fail(r->failure, "finish: bucket %zu was not sent, an earlier call said why",
+                           r->next);
+    }
+    return r->next < r->arena->bucket_count ? name_missing(r) : status;
+}
+
+/* ---- parameters ---- */
+
+/* Broadcast stretches of one type, from the lowest address: from the last bucket on. */
+static ashlar_status send_parameters(const ashlar_reducer *r, size_t root) {
+    const ashlar_arena_bucket *buckets = r->arena->buckets;
+    ashlar_status status = ASHLAR_OK;
+    for (size_t end = r->arena->bucket_count; end > 0 && status == ASHLAR_OK;) {
+        const ashlar_arena_bucket *first = &buckets[--end];
+        size_t bytes = first->bytes;
+        while (end > 0 && buckets[end - 1].dtype == first->dtype) {
+            bytes += buckets[--end].bytes;
+        }
+        status = r->collectives.broadcast(
+            r->collectives.context,
+            (char *)r->arena->regions[ASHLAR_REGION_PARAMETERS] + first->offset,
+            bytes / ashlar_dtype_bytes(first->dtype), first->dtype, root, r->stream);
+    }
+    return status;
+}
+
+ashlar_status ashlar_reducer_broadcast(ashlar_reducer *r, size_t root, ashlar_stream stream) {
+    ashlar_status status = order(r, stream, r->stream);
+    if (status == ASHLAR_OK) {
+        status = send_parameters(r, root);
+    }
+    return status == ASHLAR_OK ? order(r, r->stream, stream) : status;
+}
+
+ashlar_status ashlar_reducer_gather(ashlar_reducer *r, ashlar_stream stream) {
+    if (r->reduction != ASHLAR_REDUCTION_SCATTER) {
+        return ashlar_fail(ASHLAR_EINVAL, "gather: every rank has all sums; only "
+                                          "ASHLAR_REDUCTION_SCATTER leaves parts to gather");
+    }
+    ashlar_status status = order(r, stream, r->stream);
+    for (size_t i = 0; i < r->arena->bucket_count && status == ASHLAR_OK; i++) {
+        if (r->buckets[i].tensors > 0) {
+            status = send_range(r, r->collectives.all_gather, ASHLAR_REGION_PARAMETERS, i);
+        }
+    }
+    return status == ASHLAR_OK ? order(r, r->stream, stream) : status;
+}

@@ -1,0 +1,134 @@
+#include "bench/arena/arena_cases.h"
+
+#include <stdio.h>
+
+#include <ashlar/rnn.h>
+
+#include "rnn/data/batcher.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/base/random.h"
+
+enum { LIST_SEED = 20261121 };
+
+static ashlar_status add_matrices(ashlar_arena *arena, size_t count, size_t rows, size_t cols) {
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "matrix.%zu", i);
+        status = ashlar_arena_add(arena, name, ASHLAR_F32, 2, (size_t[]){rows, cols}, NULL);
+    }
+    return status;
+}
+
+static ashlar_status declare_equal(ashlar_arena *arena, bool is_smoke) {
+    (void)is_smoke;
+    return add_matrices(arena, 100, 128, 128);
+}
+
+/* What ashlar-train trains where no option says otherwise. */
+static ashlar_status declare_model(ashlar_arena *arena, bool is_smoke) {
+    enum { EMBEDDING = 64, HIDDEN = 256, LAYERS = 2, CLASSES = ASHLAR_BATCHER_SYMBOLS };
+    const ashlar_rnn_config config = {
+        .input = EMBEDDING, .hidden = HIDDEN, .layers = LAYERS, .dtype = ASHLAR_F32};
+    ashlar_rnn_layout layout;
+    (void)is_smoke;
+    ashlar_status status = ashlar_rnn_layout_init(&layout, &config);
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_add(arena, "embedding.weight", ASHLAR_F32, 2,
+                                  (size_t[]){CLASSES, EMBEDDING}, NULL);
+    }
+    if (status == ASHLAR_OK) {
+        size_t first;
+        status = ashlar_rnn_declare(arena, "lstm", &layout, &first);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_add(arena, "linear.weight", ASHLAR_F32, 2,
+                                  (size_t[]){CLASSES, HIDDEN}, NULL);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_add(arena, "linear.bias", ASHLAR_F32, 1, (size_t[]){CLASSES}, NULL);
+    }
+    return status;
+}
+
+/* Every hundredth is 4096 .. 16384 elements long, the others 64 .. 512. */
+static ashlar_status declare_small(ashlar_arena *arena, bool is_smoke) {
+    enum { COUNT = 10000 };
+    ashlar_random random;
+    ashlar_status status = ASHLAR_OK;
+    (void)is_smoke;
+    ashlar_random_init(&random, LIST_SEED);
+    for (size_t i = 0; i < COUNT && status == ASHLAR_OK; i++) {
+        const bool is_large = i % 100 == 99;
+        const size_t elements =
+            (size_t)(is_large ? 4096 + ashlar_random_below(&random, 16384 - 4096 + 1)
+                              : 64 + ashlar_random_below(&random, 512 - 64 + 1));
+        char name[32];
+        snprintf(name, sizeof name, "tensor.%zu", i);
+        status = ashlar_arena_add(arena, name, ASHLAR_F32, 1, &elements, NULL);
+    }
+    return status;
+}
+
+static ashlar_status declare_large(ashlar_arena *arena, bool is_smoke) {
+    return add_matrices(arena, 64, 512, is_smoke ? 8 : 1024);
+}
+
+const ashlar_arena_case *ashlar_arena_cases(size_t *count) {
+    static const ashlar_arena_case cases[] = {
+        {"100x128x128", "100 of 16,384 elements", declare_equal},
+        {"model", "ashlar-train's default model", declare_model},
+        {"10000_tensors", "99 of 100 have 64 to 512 elements, the others 4,096 to 16,384",
+         declare_small},
+        {"large", "64 of 2^19 elements: beyond all caches (with --smoke of 2^12)", declare_large},
+    };
+    *count = sizeof cases / sizeof cases[0];
+    return cases;
+}
+
+ashlar_status ashlar_arena_case_declare(const ashlar_arena_case *which, bool is_smoke,
+                                        ashlar_arena *arena) {
+    return which->declare(arena, is_smoke);
+}
+
+/* ---- values ---- */
+
+/* Padding stays 0. */
+static void draw_values(const ashlar_arena *arena, ashlar_random *random, float width,
+                        char *image) {
+    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(arena, i, &info);
+        float *values = (float *)(void *)(image + info.offset[ASHLAR_LAYOUT_STORAGE]);
+        for (size_t k = 0; k < info.elements; k++) {
+            values[k] = width * (float)(2 * ashlar_random_uniform(random) - 1);
+        }
+    }
+}
+
+static ashlar_status fill_region(ashlar_arena *arena, ashlar_region region, float width,
+                                 ashlar_random *random, char *image, ashlar_stream stream) {
+    ashlar_device *device = ashlar_allocator_device(ashlar_arena_allocator(arena));
+    draw_values(arena, random, width, image);
+    const ashlar_status status =
+        ashlar_copy_to_device(device, ashlar_arena_region(arena, region), image,
+                              ashlar_arena_region_bytes(arena, region), stream);
+    return status == ASHLAR_OK ? ashlar_stream_synchronize(device, stream) : status;
+}
+
+ashlar_status ashlar_arena_case_fill(ashlar_arena *arena, uint64_t seed, ashlar_stream stream) {
+    ashlar_random random;
+    char *image = ashlar_host_calloc(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), 1);
+    if (image == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the arena's values");
+    }
+    ashlar_random_init(&random, seed);
+    ashlar_status status =
+        fill_region(arena, ASHLAR_REGION_PARAMETERS, 1.0f, &random, image, stream);
+    if (status == ASHLAR_OK) {
+        status = fill_region(arena, ASHLAR_REGION_GRADIENTS, 0.001f, &random, image, stream);
+    }
+    ashlar_host_free(image);
+    return status;
+}

@@ -1,0 +1,162 @@
+#include "bench/arena/arena_rows.h"
+
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/base/json.h"
+
+enum { ARENA, PER_TENSOR };
+
+const char *ashlar_arena_operation_name(ashlar_arena_operation operation) {
+    static const char *const names[] = {
+#define X(name, text, accesses, arrays, shared) [ASHLAR_ARENA_OPERATION_##name] = text,
+        ASHLAR_ARENA_OPERATION_MAP(X)
+#undef X
+    };
+    return names[operation];
+}
+
+const char *ashlar_arena_subject_name(size_t subject) {
+    static const char *const names[ASHLAR_ARENA_SUBJECT_COUNT] = {
+        [ARENA] = "arena", [PER_TENSOR] = "per_tensor", "lists_of_36"};
+    return names[subject];
+}
+
+ashlar_status ashlar_arena_rows_add(ashlar_arena_rows *rows, const ashlar_arena_row *row) {
+    if (rows->count == rows->capacity) {
+        const size_t wanted = rows->capacity == 0 ? 64 : 2 * rows->capacity;
+        ashlar_arena_row *grown = ashlar_host_realloc(rows->items, wanted, sizeof *grown);
+        if (grown == NULL) {
+            return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the results");
+        }
+        rows->items = grown;
+        rows->capacity = wanted;
+    }
+    rows->items[rows->count++] = *row;
+    return ASHLAR_OK;
+}
+
+void ashlar_arena_rows_finish(ashlar_arena_rows *rows) {
+    ashlar_host_free(rows->items);
+    *rows = (ashlar_arena_rows){0};
+}
+
+static double speed(const ashlar_arena_row *row) {
+    return row->bytes / row->ns * 1e9;
+}
+
+/* Of the same case and operation; NULL: it is not there. */
+static const ashlar_arena_row *beside(const ashlar_arena_rows *rows, const ashlar_arena_row *row,
+                                      size_t subject) {
+    for (size_t i = 0; i < rows->count; i++) {
+        const ashlar_arena_row *other = &rows->items[i];
+        if (other->subject == subject && other->operation == row->operation &&
+            strcmp(other->case_name, row->case_name) == 0) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
+/* ---- table ---- */
+
+void ashlar_arena_rows_print_head(FILE *out) {
+    fprintf(out, "%-13s %-10s %-11s %12s %8s %7s %9s %8s\n", "case", "operation", "subject", "us",
+            "GB/s", "/ copy", "/ memcpy", "x arena");
+}
+
+void ashlar_arena_rows_print(FILE *out, const ashlar_arena_rows *rows, size_t first) {
+    for (size_t i = first; i < rows->count; i++) {
+        const ashlar_arena_row *row = &rows->items[i];
+        const ashlar_arena_row *arena = beside(rows, row, ARENA);
+        fprintf(out, "%-13s %-10s %-11s %12.1f %8.2f %7.2f %9.2f", row->case_name,
+                ashlar_arena_operation_name(row->operation),
+                ashlar_arena_subject_name(row->subject), row->ns / 1e3, speed(row) / 1e9,
+                speed(row) / row->copy_bytes_per_s, speed(row) / row->memcpy_bytes_per_s);
+        if (arena != NULL) {
+            fprintf(out, " %8.2f\n", row->ns / arena->ns);
+        } else {
+            fprintf(out, " %8s\n", "-");
+        }
+    }
+    fflush(out);
+}
+
+/* ---- targets ---- */
+
+/* Two medians of the same work differ by so much: what is "not slower". */
+static const double even = 0.95;
+
+static const struct {
+    const char *case_name;
+    double limit;
+} per_tensor_limit = {"10000_tensors", 3}, copy_limit = {"large", 0.8};
+
+/* What every training step does. The others happen once, and check what twins take on trust. */
+static bool is_of_step(ashlar_arena_operation operation) {
+    return operation == ASHLAR_ARENA_OPERATION_ADAMW || operation == ASHLAR_ARENA_OPERATION_ZERO ||
+           operation == ASHLAR_ARENA_OPERATION_NORM;
+}
+
+static void print_verdict(FILE *out, const ashlar_arena_row *row, const char *what, double value,
+                          double limit) {
+    fprintf(out, "%-8s %-13s %-10s  %-34s %9.3f  (at least %g)\n",
+            value >= limit ? "met" : "NOT MET", row->case_name,
+            ashlar_arena_operation_name(row->operation), what, value, limit);
+}
+
+void ashlar_arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows) {
+    for (size_t i = 0; i < rows->count; i++) {
+        const ashlar_arena_row *row = &rows->items[i];
+        const bool is_adamw = row->operation == ASHLAR_ARENA_OPERATION_ADAMW;
+        const ashlar_arena_row *twin = beside(rows, row, PER_TENSOR);
+        if (row->subject != ARENA) {
+            continue;
+        }
+        if (is_adamw && strcmp(row->case_name, copy_limit.case_name) == 0) {
+            print_verdict(out, row, "bytes per second / copy loop's",
+                          speed(row) / row->copy_bytes_per_s, copy_limit.limit);
+        }
+        if (twin != NULL && is_of_step(row->operation)) {
+            const bool is_many =
+                is_adamw && strcmp(row->case_name, per_tensor_limit.case_name) == 0;
+            print_verdict(out, row, "per_tensor / arena", twin->ns / row->ns,
+                          is_many ? per_tensor_limit.limit : even);
+        }
+    }
+}
+
+/* ---- JSON ---- */
+
+static void put_row(ashlar_json_writer *w, const ashlar_arena_rows *rows,
+                    const ashlar_arena_row *row) {
+    const ashlar_arena_row *arena = beside(rows, row, ARENA);
+    ashlar_json_open_object(w);
+    ashlar_json_add_string(w, "case", row->case_name);
+    ashlar_json_add_string(w, "operation", ashlar_arena_operation_name(row->operation));
+    ashlar_json_add_string(w, "subject", ashlar_arena_subject_name(row->subject));
+    ashlar_json_add_double(w, "ns", row->ns);
+    ashlar_json_add_double(w, "bytes_per_s", speed(row));
+    ashlar_json_add_double(w, "copy_bytes_per_s", row->copy_bytes_per_s);
+    ashlar_json_put_key(w, "over_arena");
+    if (arena != NULL) {
+        ashlar_json_put_double(w, row->ns / arena->ns);
+    } else {
+        ashlar_json_put_null(w);
+    }
+    ashlar_json_close_object(w);
+}
+
+ashlar_status ashlar_arena_rows_write(const char *path, const ashlar_arena_rows *rows) {
+    ashlar_json_writer w;
+    ashlar_json_writer_init(&w, 2);
+    ashlar_json_open_array(&w);
+    for (size_t i = 0; i < rows->count; i++) {
+        put_row(&w, rows, &rows->items[i]);
+    }
+    ashlar_json_close_array(&w);
+    const ashlar_status status = ashlar_json_writer_save(&w, path);
+    ashlar_json_writer_finish(&w);
+    return status;
+}

@@ -1,0 +1,127 @@
+#include "bench/harness/instructions.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allocator/base/error.h"
+
+/* Multiples of the recorded list, so that both are exactly what runs. */
+enum { PAIRS_FEW = 1 << 12, PAIRS_MANY = 1 << 18 };
+
+enum { PATH_BYTES = 4096, ARGUMENT_BYTES = 64 };
+
+extern char **environ;
+
+static ashlar_status find_self(char path[static PATH_BYTES]) {
+    const ssize_t bytes = readlink("/proc/self/exe", path, PATH_BYTES - 1);
+    if (bytes < 0) {
+        return ashlar_fail(ASHLAR_EIO, "instructions: /proc/self/exe: %s", strerror(errno));
+    }
+    path[bytes] = '\0';
+    return ASHLAR_OK;
+}
+
+/* What the program prints is not wanted; what it complains of is. */
+static int spawn(char *const *arguments, pid_t *pid) {
+    posix_spawn_file_actions_t actions;
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error != 0) {
+        return error;
+    }
+    error = posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    if (error == 0) {
+        error = posix_spawnp(pid, arguments[0], &actions, NULL, arguments, environ);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+static ashlar_status run_valgrind(char *const *arguments) {
+    pid_t pid;
+    const int error = spawn(arguments, &pid);
+    if (error == ENOENT) {
+        return ashlar_fail(ASHLAR_ENOTSUP, "--instructions: there is no valgrind on the PATH; "
+                                           "install it (Debian: valgrind)");
+    }
+    if (error != 0) {
+        return ashlar_fail(ASHLAR_EIO, "--instructions: valgrind: %s", strerror(error));
+    }
+    int state = 0;
+    while (waitpid(pid, &state, 0) < 0) {
+        if (errno != EINTR) {
+            return ashlar_fail(ASHLAR_EIO, "--instructions: valgrind: %s", strerror(errno));
+        }
+    }
+    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) {
+        return ashlar_fail(ASHLAR_EIO, "--instructions: the program failed under valgrind");
+    }
+    return ASHLAR_OK;
+}
+
+/* The line "summary: N" of callgrind's output. */
+static ashlar_status read_count(const char *path, uint64_t *out) {
+    FILE *file = fopen(path, "r");
+    char line[256];
+    bool is_found = false;
+    while (file != NULL && !is_found && fgets(line, sizeof line, file) != NULL) {
+        is_found = sscanf(line, "summary: %" SCNu64, out) == 1;
+    }
+    if (file != NULL) {
+        (void)fclose(file); /* only read */
+    }
+    return is_found
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EIO, "--instructions: callgrind left no count in %s", path);
+}
+
+static ashlar_status count_into(const char *path, const char *device, const char *subject,
+                                unsigned pairs, uint64_t *out) {
+    char self[PATH_BYTES], out_file[PATH_BYTES + ARGUMENT_BYTES], pairs_text[ARGUMENT_BYTES];
+    ashlar_status status = find_self(self);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    snprintf(out_file, sizeof out_file, "--callgrind-out-file=%s", path);
+    snprintf(pairs_text, sizeof pairs_text, "%u", pairs);
+    const char *device_option = device != NULL ? "--device" : NULL; /* ends the list */
+    const char *arguments[] = {
+        "valgrind",  "-q",    "--tool=callgrind", out_file, self, "alloc", "--pairs", pairs_text,
+        "--subject", subject, device_option,      device,   NULL};
+    status = run_valgrind((char *const *)(uintptr_t)arguments); /* which does not write to them */
+    return status == ASHLAR_OK ? read_count(path, out) : status;
+}
+
+static ashlar_status count_pairs(const char *device, const char *subject, unsigned pairs,
+                                 uint64_t *out) {
+    const char *folder = getenv("TMPDIR");
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/ashlar-instructions-XXXXXX", folder != NULL ? folder : "/tmp");
+    const int fd = mkstemp(path);
+    if (fd < 0) {
+        return ashlar_fail(ASHLAR_EIO, "--instructions: %s: %s", path, strerror(errno));
+    }
+    (void)close(fd);
+    const ashlar_status status = count_into(path, device, subject, pairs, out);
+    (void)unlink(path);
+    return status;
+}
+
+ashlar_status ashlar_instructions_of_pair(const char *device, const char *subject, double *out) {
+    uint64_t few, many;
+    ashlar_status status = count_pairs(device, subject, PAIRS_FEW, &few);
+    if (status == ASHLAR_OK) {
+        status = count_pairs(device, subject, PAIRS_MANY, &many);
+    }
+    if (status == ASHLAR_OK) {
+        *out = ((double)many - (double)few) / (PAIRS_MANY - PAIRS_FEW);
+    }
+    return status;
+}

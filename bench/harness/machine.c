@@ -1,0 +1,130 @@
+#include "bench/harness/machine.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rnn/layer/blas.h"
+#include "allocator/device/device_impl.h"
+#include "allocator/base/json.h"
+#include "bench/peers/peer.h"
+
+enum { LINE_BYTES = 256 };
+
+/* What stands behind `key` and `separator` in the first such line of a file. */
+static bool find_line(const char *path, const char *key, char separator,
+                      char value[static LINE_BYTES]) {
+    char line[LINE_BYTES];
+    bool is_found = false;
+    FILE *file = fopen(path, "r");
+    while (file != NULL && !is_found && fgets(line, sizeof line, file) != NULL) {
+        char *at = strchr(line, separator);
+        if (at != NULL && strncmp(line, key, strlen(key)) == 0) {
+            at += 1 + strspn(at + 1, " \t\"");
+            at[strcspn(at, "\"\n")] = '\0';
+            (void)snprintf(value, LINE_BYTES, "%s", at);
+            is_found = true;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file); /* only read */
+    }
+    return is_found;
+}
+
+static void add_line(ashlar_json_writer *w, const char *key, const char *path, const char *name,
+                     char separator) {
+    char value[LINE_BYTES];
+    if (find_line(path, name, separator, value)) {
+        ashlar_json_add_string(w, key, value);
+    }
+}
+
+static void add_date(ashlar_json_writer *w, const char *date) {
+    char today[16];
+    struct tm parts;
+    const time_t now = time(NULL);
+    if (date == NULL && gmtime_r(&now, &parts) != NULL &&
+        strftime(today, sizeof today, "%Y-%m-%d", &parts) > 0) {
+        date = today;
+    }
+    if (date != NULL) {
+        ashlar_json_add_string(w, "date", date);
+    }
+}
+
+static uint64_t gib_of(uint64_t bytes) {
+    return (bytes + (UINT64_C(1) << 29)) >> 30;
+}
+
+static void add_c_library(ashlar_json_writer *w) {
+    const char *(*version)(void) = NULL;
+    void *found = dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
+    memcpy(&version, &found, sizeof version);
+    if (version != NULL) {
+        ashlar_json_add_string(w, "glibc", version());
+    }
+}
+
+static void add_host(ashlar_json_writer *w) {
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    add_line(w, "processor", "/proc/cpuinfo", "model name", ':');
+    if (cores > 0) {
+        ashlar_json_add_uint64(w, "cores", (uint64_t)cores);
+    }
+    if (pages > 0 && page_bytes > 0) {
+        ashlar_json_add_uint64(w, "memory_gib", gib_of((uint64_t)pages * (uint64_t)page_bytes));
+    }
+    add_line(w, "system", "/etc/os-release", "PRETTY_NAME", '=');
+    ashlar_json_add_string(w, "compiler", ASHLAR_BENCH_COMPILER); /* the build says it */
+    add_c_library(w);
+}
+
+static void add_device(ashlar_json_writer *w, const ashlar_device *device) {
+    int version = 0;
+    char text[32];
+    ashlar_json_add_string(w, "device", device->info.name);
+    if (device->info.kind != ASHLAR_DEVICE_CUDA) {
+        return; /* it is as large as one likes */
+    }
+    ashlar_json_add_uint64(w, "device_gib", gib_of(device->info.total_bytes));
+    if (ASHLAR_DRIVER_CALL(device->driver, driver_get_version, (&version)) == CU_SUCCESS) {
+        (void)snprintf(text, sizeof text, "CUDA %d.%d", version / 1000, version % 1000 / 10);
+        ashlar_json_add_string(w, "driver", text);
+    }
+}
+
+static void add_peers(ashlar_json_writer *w) {
+    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
+    const size_t count = ashlar_peers(peers);
+    for (size_t i = 0; i < count; i++) {
+        if (peers[i]->version != NULL) {
+            ashlar_json_add_string(w, peers[i]->name, peers[i]->version);
+        }
+    }
+}
+
+ashlar_status ashlar_machine_write(const ashlar_machine_config *config, const ashlar_device *device,
+                                   const char *path) {
+    ashlar_json_writer w;
+    ashlar_json_writer_init(&w, 2);
+    ashlar_json_open_object(&w);
+    add_date(&w, config->date);
+    if (config->commit != NULL) {
+        ashlar_json_add_string(&w, "commit", config->commit);
+    }
+    if (config->is_smoke) {
+        ashlar_json_add_bool(&w, "smoke", true);
+    }
+    add_host(&w);
+    add_device(&w, device);
+    ashlar_json_add_string(&w, "products", ashlar_blas_name());
+    add_peers(&w);
+    ashlar_json_close_object(&w);
+    const ashlar_status status = ashlar_json_writer_save(&w, path);
+    ashlar_json_writer_finish(&w);
+    return status;
+}

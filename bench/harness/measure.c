@@ -1,0 +1,373 @@
+#include "bench/harness/measure.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/harness/crew.h"
+#include "allocator/device/device_impl.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+/*
+ * A subject whose single run of the body is this many rounds long takes part in the first few only:
+ * the driver's plain calls are a thousand times the others' and would be most of the measurement.
+ */
+enum { SLOW_ROUNDS = 20, ROUNDS_OF_SLOW = 5 };
+
+/* One subject's instance and what its threads hold. */
+typedef struct subject {
+    const ashlar_peer *peer;
+    void *self;
+    bool is_created;
+    void **slots;   /* [threads, slot_stride]; NULL: the slot is free */
+    size_t *sizes;  /* as slots, of what they hold; only for a peer that gives by size */
+    size_t repeats; /* of the body in a round */
+    size_t rounds;  /* that it takes part in */
+    double ns_pair[ASHLAR_MEASURE_ROUNDS_MAX];
+} subject;
+
+typedef struct bench {
+    const ashlar_measure_config *config;
+    const ashlar_workload *workload;
+    ashlar_crew *crew;
+    ashlar_stream streams[ASHLAR_PEER_THREADS_MAX];
+    subject *subjects;
+    size_t count;
+} bench;
+
+/* What the threads are to do next: operations [begin, end) so many times. */
+typedef struct stretch {
+    const bench *bench;
+    subject *subject;
+    size_t begin, end;
+    size_t repeats;
+} stretch;
+
+/* No two threads write into one cache line: 16 pointers are two lines. */
+static size_t slot_stride(const ashlar_workload *w) {
+    return w->slot_count + 16;
+}
+
+/* The loop that is timed. False: no block for *at. */
+static bool run_ops(const subject *s, ashlar_stream stream, void **slots, const ashlar_op **at,
+                    const ashlar_op *end) {
+    void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
+    void (*const give)(void *, void *) = s->peer->give;
+    void *const self = s->self;
+    for (const ashlar_op *op = *at; op != end; op++) {
+        void **slot = &slots[op->slot];
+        if (op->bytes == 0) {
+            give(self, *slot);
+            *slot = NULL;
+            continue;
+        }
+        *slot = take(self, op->bytes, stream);
+        if (*slot == NULL) {
+            *at = op;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The same for a peer that is told what it gets back: its caller has to remember that. */
+static bool run_sized_ops(const subject *s, ashlar_stream stream, void **slots, size_t *sizes,
+                          const ashlar_op **at, const ashlar_op *end) {
+    void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
+    void (*const give)(void *, void *, size_t, ashlar_stream) = s->peer->give_sized;
+    void *const self = s->self;
+    for (const ashlar_op *op = *at; op != end; op++) {
+        void **slot = &slots[op->slot];
+        if (op->bytes == 0) {
+            give(self, *slot, sizes[op->slot], stream);
+            *slot = NULL;
+            continue;
+        }
+        *slot = take(self, op->bytes, stream);
+        sizes[op->slot] = op->bytes;
+        if (*slot == NULL) {
+            *at = op;
+            return false;
+        }
+    }
+    return true;
+}
+
+static ashlar_status run_range(const subject *s, const bench *b, size_t thread, size_t begin,
+                               size_t end) {
+    const ashlar_workload *w = b->workload;
+    const ashlar_op *at = w->ops + begin, *stop = w->ops + end;
+    const size_t first = thread * slot_stride(w);
+    const bool is_done =
+        s->sizes == NULL
+            ? run_ops(s, b->streams[thread], s->slots + first, &at, stop)
+            : run_sized_ops(s, b->streams[thread], s->slots + first, s->sizes + first, &at, stop);
+    return is_done ? ASHLAR_OK
+                   : ashlar_fail(ASHLAR_ENOMEM, "bench: %s has no block of %u bytes in %s",
+                                 s->peer->name, at->bytes, w->name);
+}
+
+/* The step has ended even where this fails. */
+static ashlar_status run_step(const subject *s, const bench *b, size_t thread, size_t begin,
+                              size_t end) {
+    ashlar_status status = s->peer->begin_step(s->self, b->streams[thread]);
+    if (status == ASHLAR_OK) {
+        status = run_range(s, b, thread, begin, end);
+        const ashlar_status ended = s->peer->end_step(s->self);
+        status = status == ASHLAR_OK ? ended : status;
+    }
+    return status;
+}
+
+/* For a subject that knows steps. */
+static ashlar_status run_steps(const stretch *part, size_t thread) {
+    const ashlar_workload *w = part->bench->workload;
+    ashlar_status status = ASHLAR_OK;
+    size_t step = 0, at = part->begin;
+    while (step < w->step_count && w->steps[step] < at) {
+        step++;
+    }
+    while (at < part->end && status == ASHLAR_OK) {
+        const bool is_step = step < w->step_count && w->steps[step] == at;
+        step += is_step;
+        const size_t end =
+            step < w->step_count && w->steps[step] < part->end ? w->steps[step] : part->end;
+        status = (is_step ? run_step : run_range)(part->subject, part->bench, thread, at, end);
+        at = end;
+    }
+    return status;
+}
+
+static ashlar_status enter(const subject *s, size_t thread) {
+    return s->peer->enter != NULL ? s->peer->enter(s->self, thread) : ASHLAR_OK;
+}
+
+static void leave(const subject *s) {
+    if (s->peer->leave != NULL) {
+        s->peer->leave(s->self);
+    }
+}
+
+static ashlar_status run_stretch(void *arg, size_t thread) {
+    const stretch *part = arg;
+    const subject *s = part->subject;
+    ashlar_status status = enter(s, thread);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < part->repeats && status == ASHLAR_OK; i++) {
+        status = s->peer->begin_step != NULL
+                     ? run_steps(part, thread)
+                     : run_range(s, part->bench, thread, part->begin, part->end);
+    }
+    leave(s);
+    return status;
+}
+
+static ashlar_status run(const bench *b, subject *s, size_t begin, size_t end, size_t repeats,
+                         double *wall_ns) {
+    stretch part = {b, s, begin, end, repeats};
+    *wall_ns = 0;
+    return begin < end ? ashlar_crew_run(b->crew, run_stretch, &part, wall_ns) : ASHLAR_OK;
+}
+
+/* --- set-up and end -------------------------------------------------------------------------- */
+
+static ashlar_status create_subject(const bench *b, subject *s, const ashlar_peer *peer) {
+    const size_t count = b->config->threads * slot_stride(b->workload);
+    s->peer = peer;
+    s->self = peer->origin;
+    s->slots = ashlar_host_calloc(count, sizeof s->slots[0]);
+    if (peer->give_sized != NULL) {
+        s->sizes = ashlar_host_calloc(count, sizeof s->sizes[0]);
+    }
+    if (s->slots == NULL || (peer->give_sized != NULL && s->sizes == NULL)) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the slots");
+    }
+    const ashlar_status status =
+        peer->create != NULL ? peer->create(b->config->device, &s->self) : ASHLAR_OK;
+    s->is_created = status == ASHLAR_OK;
+    return status;
+}
+
+/* Give back what the prologue or a failed run left; the epilogue in another order. */
+static ashlar_status give_rest(void *arg, size_t thread) {
+    const stretch *part = arg;
+    const subject *s = part->subject;
+    const size_t slot_count = part->bench->workload->slot_count;
+    const size_t first = thread * slot_stride(part->bench->workload);
+    const ashlar_status status = enter(s, thread);
+    for (size_t i = 0; i < slot_count && status == ASHLAR_OK; i++) {
+        void **slot = &s->slots[first + i];
+        if (*slot != NULL && s->sizes == NULL) {
+            s->peer->give(s->self, *slot);
+        } else if (*slot != NULL) {
+            s->peer->give_sized(s->self, *slot, s->sizes[first + i], part->bench->streams[thread]);
+        }
+        *slot = NULL;
+    }
+    if (status == ASHLAR_OK) {
+        leave(s);
+    }
+    return status;
+}
+
+static void destroy_subject(const bench *b, subject *s) {
+    if (s->is_created && b->crew != NULL) {
+        stretch part = {.bench = b, .subject = s};
+        double wall_ns;
+        const ashlar_status status = ashlar_crew_run(b->crew, give_rest, &part, &wall_ns);
+        (void)status; /* what cannot even be entered holds nothing */
+    }
+    if (s->is_created && s->peer->destroy != NULL) {
+        s->peer->destroy(s->self);
+    }
+    ashlar_host_free(s->slots);
+    ashlar_host_free(s->sizes);
+}
+
+static ashlar_status set_up(bench *b, const ashlar_peer *const *peers, size_t count) {
+    b->subjects = ashlar_host_calloc(count, sizeof b->subjects[0]);
+    if (b->subjects == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu subjects", count);
+    }
+    ashlar_status status = ashlar_crew_create(b->config->threads, &b->crew);
+    for (size_t i = 0; i < b->config->threads && status == ASHLAR_OK; i++) {
+        status = ashlar_stream_create(b->config->device, &b->streams[i]);
+    }
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        b->count++;
+        status = create_subject(b, &b->subjects[i], peers[i]);
+    }
+    return status;
+}
+
+static void tear_down(bench *b) {
+    for (size_t i = 0; i < b->count; i++) {
+        destroy_subject(b, &b->subjects[i]);
+    }
+    ashlar_crew_destroy(b->crew);
+    for (size_t i = 0; i < b->config->threads; i++) {
+        ashlar_stream_destroy(b->config->device, b->streams[i]);
+    }
+    ashlar_host_free(b->subjects);
+}
+
+/* --- the phases ------------------------------------------------------------------------------ */
+
+static uint64_t driver_calls(const ashlar_device *device) {
+    ashlar_driver_counts counts;
+    ashlar_device_counts_read(device, &counts);
+    return counts.query + counts.memory + counts.order + counts.work + counts.wait;
+}
+
+static void plan_rounds(const bench *b, subject *s, double body_ns) {
+    const double repeats = b->config->round_ns / (body_ns + 1);
+    const bool is_slow = body_ns > SLOW_ROUNDS * b->config->round_ns;
+    s->repeats = repeats < 1 ? 1 : (size_t)repeats;
+    s->rounds = is_slow && b->config->rounds > ROUNDS_OF_SLOW ? ROUNDS_OF_SLOW : b->config->rounds;
+}
+
+/* Prologue, the counted run of the body, and one more that says how long a run takes. */
+static ashlar_status run_first(const bench *b, subject *s, ashlar_measurement *out) {
+    const ashlar_workload *w = b->workload;
+    double wall_ns;
+    ashlar_status status = run(b, s, 0, w->body_begin, 1, &wall_ns);
+    const uint64_t before = driver_calls(b->config->device);
+    if (status == ASHLAR_OK) {
+        status = run(b, s, w->body_begin, w->body_end, 1, &wall_ns);
+    }
+    out->driver_calls = driver_calls(b->config->device) - before;
+    if (status == ASHLAR_OK) {
+        status = run(b, s, w->body_begin, w->body_end, 1, &wall_ns);
+    }
+    plan_rounds(b, s, wall_ns);
+    return status;
+}
+
+static ashlar_status run_rounds(const bench *b) {
+    const ashlar_workload *w = b->workload;
+    for (size_t round = 0; round < b->config->rounds; round++) {
+        for (size_t i = 0; i < b->count; i++) {
+            subject *s = &b->subjects[(round + i) % b->count];
+            double wall_ns;
+            if (round >= s->rounds) {
+                continue;
+            }
+            const ashlar_status status =
+                run(b, s, w->body_begin, w->body_end, s->repeats, &wall_ns);
+            if (status != ASHLAR_OK) {
+                return status;
+            }
+            s->ns_pair[round] = wall_ns / (double)(s->repeats * w->body_pairs);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static double reserved_over_live(const bench *b, const subject *s) {
+    ashlar_peer_usage usage = {0};
+    if (s->peer->usage != NULL) {
+        s->peer->usage(s->self, &usage);
+    }
+    if (usage.live_peak_bytes == 0 && b->config->threads == 1) {
+        usage.live_peak_bytes = b->workload->peak_bytes;
+    }
+    return usage.live_peak_bytes == 0
+               ? 0
+               : (double)usage.reserved_peak_bytes / (double)usage.live_peak_bytes;
+}
+
+static ashlar_status run_all(const bench *b, ashlar_measurement *out) {
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < b->count && status == ASHLAR_OK; i++) {
+        status = run_first(b, &b->subjects[i], &out[i]);
+    }
+    if (status == ASHLAR_OK) {
+        status = run_rounds(b);
+    }
+    for (size_t i = 0; i < b->count && status == ASHLAR_OK; i++) {
+        subject *s = &b->subjects[i];
+        out[i].ns_pair = ashlar_median(s->ns_pair, s->rounds);
+        out[i].reserved_over_live = reserved_over_live(b, s);
+    }
+    return status;
+}
+
+ashlar_status ashlar_measure(const ashlar_measure_config *config, const ashlar_workload *workload,
+                             const ashlar_peer *const *peers, size_t count,
+                             ashlar_measurement *out) {
+    bench b = {.config = config, .workload = workload};
+    ashlar_status status = set_up(&b, peers, count);
+    if (status == ASHLAR_OK) {
+        status = run_all(&b, out);
+    }
+    tear_down(&b);
+    return status;
+}
+
+ashlar_status ashlar_measure_repeat(ashlar_device *device, const ashlar_workload *workload,
+                                    const ashlar_peer *peer, size_t times) {
+    const ashlar_measure_config config = {.device = device, .threads = 1};
+    bench b = {.config = &config, .workload = workload};
+    double wall_ns;
+    ashlar_status status = set_up(&b, &peer, 1);
+    if (status == ASHLAR_OK) {
+        status = run(&b, &b.subjects[0], 0, workload->body_begin, 1, &wall_ns);
+    }
+    if (status == ASHLAR_OK) {
+        status = run(&b, &b.subjects[0], workload->body_begin, workload->body_end, times, &wall_ns);
+    }
+    tear_down(&b);
+    return status;
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double ashlar_median(double *numbers, size_t count) {
+    qsort(numbers, count, sizeof numbers[0], by_value);
+    return count % 2 == 1 ? numbers[count / 2] : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
+}

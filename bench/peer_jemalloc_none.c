@@ -1,5 +1,0 @@
-#include "peer.h"
-
-const ashlar_peer *ashlar_peer_jemalloc(void) {
-    return NULL;
-}

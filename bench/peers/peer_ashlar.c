@@ -1,0 +1,71 @@
+/* peer_ashlar.c - ashlar's allocator, through its public functions; and the same with its plan. */
+#include "bench/peers/peer.h"
+
+#include <ashlar/allocator.h>
+#include <ashlar/plan.h>
+
+/* A list's steps are alike but for their sizes, and none is larger than its first one. */
+enum { STEP_KEY = 1 };
+
+static ashlar_status create(ashlar_device *device, void **self) {
+    ashlar_allocator *allocator = NULL;
+    const ashlar_status status = ashlar_allocator_create(device, &allocator);
+    if (status == ASHLAR_OK) {
+        *self = allocator;
+    }
+    return status;
+}
+
+static void destroy(void *self) {
+    ashlar_allocator_destroy(self);
+}
+
+static void *take(void *self, size_t bytes, ashlar_stream stream) {
+    void *ptr = NULL;
+    return ashlar_alloc(self, bytes, stream, &ptr) == ASHLAR_OK ? ptr : NULL;
+}
+
+static void give(void *self, void *ptr) {
+    const ashlar_status status = ashlar_free(self, ptr);
+    (void)status; /* a block that take() gave */
+}
+
+static void usage(void *self, ashlar_peer_usage *out) {
+    ashlar_stats stats;
+    ashlar_stats_read(self, &stats);
+    *out = (ashlar_peer_usage){stats.reserved_peak_bytes, stats.live_peak_bytes};
+}
+
+const ashlar_peer *ashlar_peer_ashlar(void) {
+    static const ashlar_peer peer = {
+        .name = "ashlar",
+        .create = create,
+        .destroy = destroy,
+        .take = take,
+        .give = give,
+        .usage = usage,
+    };
+    return &peer;
+}
+
+static ashlar_status begin_step(void *self, ashlar_stream stream) {
+    return ashlar_step_begin(self, stream, STEP_KEY);
+}
+
+static ashlar_status end_step(void *self) {
+    return ashlar_step_end(self);
+}
+
+const ashlar_peer *ashlar_peer_plan(void) {
+    static const ashlar_peer peer = {
+        .name = "plan",
+        .create = create,
+        .destroy = destroy,
+        .take = take,
+        .give = give,
+        .usage = usage,
+        .begin_step = begin_step,
+        .end_step = end_step,
+    };
+    return &peer;
+}

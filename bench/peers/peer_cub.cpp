@@ -1,0 +1,66 @@
+// peer_cub.cpp - CUB's CachingDeviceAllocator, set as well as it can be, on our device.
+#include <cub/util_allocator.cuh>
+
+#include <cstdio>
+#include <new>
+
+#include "bench/peers/cudart.h"
+
+extern "C" {
+#include "allocator/base/error.h"
+#include "bench/peers/peer.h"
+}
+
+namespace {
+
+// Its own defaults (bins that grow 8-fold from 512 B) but for the limits: as given, it caches
+// nothing above 2 MiB and 6 MiB in all, and most calls go to the driver.
+constexpr unsigned int bin_growth = 8;
+constexpr unsigned int bin_min = 3;
+constexpr unsigned int bin_max = 12; // 64 GiB
+
+using allocator = cub::CachingDeviceAllocator;
+
+ashlar_status create(ashlar_device *device, void **self) {
+    ashlar_cudart_use(device);
+    allocator *made = new (std::nothrow) allocator(bin_growth, bin_min, bin_max);
+    if (made == nullptr) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "cub: no host memory");
+    }
+    *self = made;
+    return ASHLAR_OK;
+}
+
+void destroy(void *self) {
+    delete static_cast<allocator *>(self);
+}
+
+void *take(void *self, size_t bytes, ashlar_stream stream) {
+    void *ptr = nullptr;
+    const cudaError_t error = static_cast<allocator *>(self)->DeviceAllocate(&ptr, bytes, stream);
+    return error == cudaSuccess ? ptr : nullptr;
+}
+
+void give(void *self, void *ptr) {
+    (void)static_cast<allocator *>(self)->DeviceFree(ptr); // a block that take() gave
+}
+
+// It gives nothing back while memory lasts, so what it holds is the peak.
+void usage(void *self, ashlar_peer_usage *out) {
+    *out = {};
+    for (const auto &device : static_cast<allocator *>(self)->cached_bytes) {
+        out->reserved_peak_bytes += device.second.free + device.second.live;
+    }
+}
+
+char version[16]; // made when the subject is asked for
+
+const ashlar_peer peer = {"cub", version, create,  destroy, nullptr, nullptr, take,
+                          give,  usage,   nullptr, nullptr, nullptr, nullptr, false};
+
+} // namespace
+
+extern "C" const ashlar_peer *ashlar_peer_cub(void) {
+    (void)std::snprintf(version, sizeof version, "%d.%d", CUB_MAJOR_VERSION, CUB_MINOR_VERSION);
+    return &peer;
+}

@@ -1,0 +1,31 @@
+/*
+ * peer_jemalloc.c - jemalloc, on host memory that is never touched.
+ *
+ * A program that is linked with it has its malloc in place of the C library's. That is called here
+ * and not mallocx(), which has no short path for a hit. (With a sanitizer it is the sanitizer's.)
+ */
+#include "bench/peers/peer.h"
+
+#include <jemalloc/jemalloc.h>
+#include <stdlib.h>
+
+#define TEXT_OF(x) #x
+#define VERSION_OF(major, minor, fix) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(fix)
+#define VERSION VERSION_OF(JEMALLOC_VERSION_MAJOR, JEMALLOC_VERSION_MINOR, JEMALLOC_VERSION_BUGFIX)
+
+static void *take(void *self, size_t bytes, ashlar_stream stream) {
+    (void)self;
+    (void)stream;
+    return malloc(bytes);
+}
+
+static void give(void *self, void *ptr) {
+    (void)self;
+    free(ptr);
+}
+
+const ashlar_peer *ashlar_peer_jemalloc(void) {
+    static const ashlar_peer peer = {
+        .name = "jemalloc", .version = VERSION, .take = take, .give = give};
+    return &peer;
+}

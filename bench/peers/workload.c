@@ -1,0 +1,139 @@
+#include "bench/peers/workload.h"
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+/* Room for one more item of an array; false: no host memory. */
+static bool grow(void **items, size_t *capacity, size_t count, size_t bytes) {
+    if (count < *capacity) {
+        return true;
+    }
+    const size_t wanted = *capacity == 0 ? 64 : 2 * *capacity;
+    void *grown = ashlar_host_realloc(*items, wanted, bytes);
+    if (grown == NULL) {
+        return false;
+    }
+    *items = grown;
+    *capacity = wanted;
+    return true;
+}
+
+static void append(ashlar_workload *w, ashlar_op op) {
+    void *ops = w->ops;
+    if (!grow(&ops, &w->capacity, w->count, sizeof w->ops[0])) {
+        w->has_failed = true;
+        return;
+    }
+    w->ops = ops;
+    w->ops[w->count++] = op;
+}
+
+/* A slot never used so far. */
+static uint32_t new_slot(ashlar_workload *w) {
+    void *taken = w->taken, *free_slots = w->free_slots;
+    size_t capacity = w->slot_capacity;
+    if (!grow(&taken, &capacity, w->slot_count, sizeof w->taken[0])) {
+        w->has_failed = true;
+        return 0;
+    }
+    w->taken = taken;
+    /* As many again: every slot may come to be free. */
+    if (!grow(&free_slots, &w->slot_capacity, w->slot_count, sizeof w->free_slots[0])) {
+        w->has_failed = true;
+        return 0;
+    }
+    w->free_slots = free_slots;
+    ASHLAR_ASSERT(capacity == w->slot_capacity);
+    return (uint32_t)w->slot_count++;
+}
+
+uint32_t ashlar_workload_take(ashlar_workload *w, uint32_t bytes) {
+    ASHLAR_ASSERT(bytes > 0);
+    if (w->has_failed) {
+        return 0;
+    }
+    const uint32_t slot = w->free_count > 0 ? w->free_slots[--w->free_count] : new_slot(w);
+    append(w, (ashlar_op){slot, bytes});
+    if (w->has_failed) {
+        return 0;
+    }
+    w->taken[slot] = bytes;
+    w->live_bytes += bytes;
+    const size_t live = w->slot_count - w->free_count;
+    w->live_max = live > w->live_max ? live : w->live_max;
+    w->peak_bytes = w->live_bytes > w->peak_bytes ? w->live_bytes : w->peak_bytes;
+    return slot;
+}
+
+void ashlar_workload_give(ashlar_workload *w, uint32_t slot) {
+    if (w->has_failed) {
+        return;
+    }
+    ASHLAR_ASSERT(slot < w->slot_count && w->taken[slot] != 0);
+    append(w, (ashlar_op){slot, 0});
+    if (!w->has_failed) {
+        w->live_bytes -= w->taken[slot];
+        w->taken[slot] = 0;
+        w->free_slots[w->free_count++] = slot;
+    }
+}
+
+void ashlar_workload_begin_step(ashlar_workload *w) {
+    void *steps = w->steps;
+    if (!grow(&steps, &w->step_capacity, w->step_count, sizeof w->steps[0])) {
+        w->has_failed = true;
+        return;
+    }
+    w->steps = steps;
+    w->steps[w->step_count++] = w->count;
+}
+
+void ashlar_workload_begin_body(ashlar_workload *w) {
+    w->body_begin = w->count;
+}
+
+void ashlar_workload_end_body(ashlar_workload *w) {
+    w->body_end = w->count;
+}
+
+/* What only the recording needs. */
+static void drop_slots(ashlar_workload *w) {
+    ashlar_host_free(w->taken);
+    ashlar_host_free(w->free_slots);
+    w->taken = NULL;
+    w->free_slots = NULL;
+}
+
+ashlar_status ashlar_workload_init(ashlar_workload *out, const ashlar_workload_spec *spec) {
+    ashlar_workload w = {.name = spec->name, .variant = spec->variant};
+    spec->record(&w, spec->bytes);
+    if (w.has_failed) {
+        ashlar_workload_finish(&w);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the operations of %s",
+                           spec->name);
+    }
+    ASHLAR_ASSERT(w.live_bytes == 0);
+    drop_slots(&w);
+    if (w.body_end == 0) {
+        w.body_end = w.count;
+    }
+    w.body_pairs = (w.body_end - w.body_begin) / 2;
+    *out = w;
+    return ASHLAR_OK;
+}
+
+size_t ashlar_workload_body_steps(const ashlar_workload *w) {
+    size_t count = 0;
+    for (size_t i = 0; i < w->step_count; i++) {
+        count += w->steps[i] >= w->body_begin && w->steps[i] < w->body_end;
+    }
+    return count;
+}
+
+void ashlar_workload_finish(ashlar_workload *w) {
+    drop_slots(w);
+    ashlar_host_free(w->ops);
+    ashlar_host_free(w->steps);
+    *w = (ashlar_workload){0};
+}

@@ -1,0 +1,341 @@
+/* ashlar-replay: do again what a log of allocations has recorded, or pack buffers into a plan. */
+#include <string.h>
+#include <unistd.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/base/json.h"
+#include "rnn/programs/options.h"
+#include "allocator/base/parse.h"
+#include "rnn/programs/program.h"
+#include "bench/replay/replay.h"
+#include "bench/replay/replay_pack.h"
+#include "bench/replay/replay_picture.h"
+
+static const char program[] = "ashlar-replay";
+
+/* Beyond what any log of one device needs, so that it shows what it needs. */
+static const char default_memory[] = "1TiB";
+
+typedef struct command {
+    const char *memory;
+    size_t memory_bytes;
+    const char *json;
+    const char *svg;
+    bool finds_capacity;
+    bool has_plan;
+    bool wants_help;
+    ashlar_replay_pack pack; /* .path NULL: logs are replayed */
+    const char *capacity;    /* of the plan */
+} command;
+
+enum { OPTION_COUNT = 10 };
+
+static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
+    const ashlar_option all[OPTION_COUNT] = {
+        {"memory", "SIZE", ASHLAR_OPTION_TEXT, &c->memory, 0, 0, "of the device: B, KiB ... TiB"},
+        {"find-capacity", NULL, ASHLAR_OPTION_FLAG, &c->finds_capacity, 0, 0,
+         "find the smallest device on which it passes"},
+        {"plan", NULL, ASHLAR_OPTION_FLAG, &c->has_plan, 0, 0,
+         "record its first step, replay the others on a plan"},
+        {"pack", "FILE", ASHLAR_OPTION_TEXT, &c->pack.path, 0, 0,
+         "find offsets for the buffers of FILE instead"},
+        {"capacity", "N", ASHLAR_OPTION_TEXT, &c->capacity, 0, 0, "bytes that the plan may take"},
+        {"seconds", "N", ASHLAR_OPTION_COUNT, &c->pack.seconds, 0, 1e6, "to search for it"},
+        {"out", "FILE", ASHLAR_OPTION_TEXT, &c->pack.solution, 0, 0, "write the plan there"},
+        {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write the figures there"},
+        {"svg", "FILE", ASHLAR_OPTION_TEXT, &c->svg, 0, 0, "draw where the blocks of one FILE lay"},
+        {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
+    };
+    memcpy(options, all, sizeof all);
+}
+
+static void print_help(const ashlar_option *options) {
+    printf("Usage: %s FILE... [OPTION]...\n"
+           "       %s --pack FILE [OPTION]...\n"
+           "Replay logs of allocations on a software device, and say what they take.\n",
+           program, program);
+    ashlar_options_print(stdout, options, OPTION_COUNT);
+    printf("A FILE is a log of RMM (Thread,Time,Action,Pointer,Size,Stream), plain or gzip.\n"
+           "Its events are done in its order, on its threads and streams, and each block is\n"
+           "checked against every live one. Memory is not touched: the device may be larger\n"
+           "than the host. JSON: an object for one FILE, an array of them for several; sizes\n"
+           "in bytes; hit_rate is the share of allocations that took no new memory;\n"
+           "ns_per_op counts the calls to the allocator alone. For --plan steps are begun by\n"
+           "rows of Action step, or found; a log without is one step, and is done twice.\n"
+           "--pack reads what MiniMalloc reads (id,lower,upper,size) and verifies its plan.\n"
+           "Exit: 0, 1 a file cannot be read, something failed, or a plan does not fit, 2 a\n"
+           "bad option.\n");
+}
+
+/* ---- the command line ---- */
+
+/* Rounded down to whole steps, as the software device does. */
+static ashlar_status parse_memory(const char *text, size_t *out) {
+    const uint64_t most = (uint64_t)64 << 40; /* the software device's */
+    uint64_t bytes = 0;
+    if (ashlar_parse_bytes(ashlar_piece_of(text), &bytes) && bytes >= ASHLAR_REPLAY_STEP_BYTES &&
+        bytes <= most) {
+        *out = (size_t)bytes & ~(ASHLAR_REPLAY_STEP_BYTES - 1);
+        return ASHLAR_OK;
+    }
+    return ashlar_fail(ASHLAR_EINVAL,
+                       "--memory: \"%.80s\" is no size; give 2MiB to 64TiB, with a unit B, KiB, "
+                       "MiB, GiB or TiB",
+                       text);
+}
+
+/* ---- progress ---- */
+
+typedef struct progress {
+    const char *name;
+    double shown_at; /* seconds */
+    bool is_shown;
+} progress;
+
+/* One line, made anew; nothing for a replay that is over at once. */
+static void show_progress(void *context, size_t done, size_t count) {
+    progress *p = context;
+    const double now = ashlar_program_now_s();
+    if (now - p->shown_at < 0.2) {
+        return;
+    }
+    p->shown_at = now;
+    p->is_shown = true;
+    fprintf(stderr, "\r%s: event %zu of %zu\033[K", p->name, done, count);
+    fflush(stderr);
+}
+
+static void hide_progress(progress *p) {
+    if (p->is_shown) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+    }
+}
+
+/* ---- what comes out ---- */
+
+static double mib(uint64_t bytes) {
+    return (double)bytes / (double)(1 << 20);
+}
+
+static void print_result(const command *c, const ashlar_rmm_log *log,
+                         const ashlar_replay_plan *plan, const ashlar_replay_result *r,
+                         size_t capacity) {
+    printf("%s: %zu events, %zu allocations, %zu failed; threads %zu, streams %zu\n", log->name,
+           log->event_count, r->allocations, r->failures, log->thread_count, log->stream_count);
+    if (r->allocations == r->failures) {
+        printf("  nothing was allocated on a device of %.0f MiB\n", mib(c->memory_bytes));
+        return;
+    }
+    printf("  peak live %.1f MiB, reserved %.1f MiB (%.3f x), of %.0f MiB\n", mib(r->peak_live),
+           mib(r->peak_reserved), (double)r->peak_reserved / (double)r->peak_live,
+           mib(c->memory_bytes));
+    printf("  hit rate %.4f, driver calls %llu, %.0f ns per call\n", r->hit_rate,
+           (unsigned long long)r->driver_calls, r->ns_per_op);
+    if (plan != NULL) {
+        ashlar_replay_plan_print(stdout, plan, &r->plan);
+    }
+    if (capacity != 0) {
+        printf("  passes on a device of %.0f MiB and not with 2 MiB less\n", mib(capacity));
+    }
+}
+
+static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm_log *log,
+                       const ashlar_replay_plan *plan, const ashlar_replay_result *r,
+                       size_t capacity) {
+    ashlar_json_open_object(w);
+    ashlar_json_add_string(w, "trace", log->name);
+    ashlar_json_add_uint64(w, "memory", c->memory_bytes);
+    ashlar_json_add_uint64(w, "events", log->event_count);
+    ashlar_json_add_uint64(w, "allocations", r->allocations);
+    ashlar_json_add_uint64(w, "threads", log->thread_count);
+    ashlar_json_add_uint64(w, "streams", log->stream_count);
+    ashlar_json_add_uint64(w, "recorded_failures", log->recorded_failures);
+    ashlar_json_add_uint64(w, "failures", r->failures);
+    ashlar_json_add_uint64(w, "peak_live", r->peak_live);
+    ashlar_json_add_uint64(w, "peak_reserved", r->peak_reserved);
+    ashlar_json_add_uint64(w, "driver_calls", r->driver_calls);
+    ashlar_json_add_double(w, "hit_rate", r->hit_rate);
+    ashlar_json_add_double(w, "ns_per_op", r->ns_per_op);
+    if (plan != NULL) {
+        ashlar_replay_plan_put(w, plan, &r->plan);
+    }
+    if (capacity != 0) {
+        ashlar_json_add_uint64(w, "capacity", capacity);
+    }
+    ashlar_json_close_object(w);
+}
+
+/* ---- the work ---- */
+
+/* Everything about one log. Failed allocations are a failure too, after the figures are out. */
+static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
+                                const ashlar_replay_plan *plan, uintptr_t *addresses,
+                                ashlar_json_writer *w) {
+    progress shown = {.name = log->name, .shown_at = ashlar_program_now_s()};
+    ashlar_replay_config config = {.calls = &ashlar_replay_calls_of_ashlar,
+                                   .memory_bytes = c->memory_bytes,
+                                   .addresses = addresses,
+                                   .plan = plan,
+                                   .context = &shown};
+    ashlar_replay_result result;
+    size_t capacity = 0;
+    if (isatty(STDERR_FILENO) == 1) {
+        config.progress = show_progress;
+    }
+    ashlar_status status = ashlar_replay_run(log, &config, &result);
+    if (status == ASHLAR_OK && c->finds_capacity && result.failures == 0) {
+        status = ashlar_replay_find_capacity(log, &config, &result, &capacity);
+    }
+    hide_progress(&shown);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    print_result(c, log, plan, &result, capacity);
+    put_result(w, c, log, plan, &result, capacity);
+    if (c->svg != NULL) {
+        status = ashlar_replay_draw(log, addresses, &result, c->svg);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    return result.failures == 0 ? ASHLAR_OK : ashlar_fail(ASHLAR_ENOMEM, "%s", result.failure);
+}
+
+static ashlar_status replay_file(const command *c, const char *path, ashlar_json_writer *w) {
+    ashlar_rmm_log *log = NULL;
+    ashlar_replay_plan plan = {0};
+    ashlar_status status = ashlar_rmm_log_read(path, &log);
+    if (status == ASHLAR_OK && c->has_plan) {
+        status = ashlar_replay_plan_init(log, &plan);
+    }
+    if (status == ASHLAR_OK) {
+        const ashlar_rmm_log *replayed = c->has_plan ? plan.log : log;
+        uintptr_t *addresses = ashlar_host_calloc(replayed->block_count + 1, sizeof *addresses);
+        status = addresses != NULL
+                     ? replay_log(c, replayed, c->has_plan ? &plan : NULL, addresses, w)
+                     : ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay it", log->name);
+        ashlar_host_free(addresses);
+    }
+    ashlar_replay_plan_finish(&plan);
+    ashlar_rmm_log_free(log);
+    return status;
+}
+
+/* All files, whatever becomes of the others; each failure is one line. */
+static int run(const command *c, int count, char **files) {
+    ashlar_json_writer w;
+    int exit_status = 0;
+    if (ashlar_program_check_writable(c->json) != ASHLAR_OK ||
+        ashlar_program_check_writable(c->svg) != ASHLAR_OK) {
+        return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    }
+    ashlar_json_writer_init(&w, 2);
+    if (count > 1) {
+        ashlar_json_open_array(&w);
+    }
+    for (int i = 0; i < count; i++) {
+        if (replay_file(c, files[i], &w) != ASHLAR_OK) {
+            exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+        }
+    }
+    const bool has_figures = w.bytes > (count > 1 ? 1 : 0); /* more than an array's bracket */
+    if (count > 1) {
+        ashlar_json_close_array(&w);
+    }
+    if (c->json != NULL && has_figures && ashlar_json_writer_save(&w, c->json) != ASHLAR_OK) {
+        exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    }
+    ashlar_json_writer_finish(&w);
+    return exit_status;
+}
+
+/* One problem of packing; what there is to say is out also where it does not fit. */
+static int run_pack(const command *c) {
+    ashlar_replay_pack pack = c->pack;
+    ashlar_json_writer w;
+    int exit_status = 0;
+    if (ashlar_program_check_writable(c->json) != ASHLAR_OK ||
+        ashlar_program_check_writable(pack.svg) != ASHLAR_OK ||
+        ashlar_program_check_writable(pack.solution) != ASHLAR_OK) {
+        return ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    }
+    pack.progress = isatty(STDERR_FILENO) == 1 ? stderr : NULL;
+    ashlar_json_writer_init(&w, 2);
+    if (ashlar_replay_pack_run(&pack, stdout, &w) != ASHLAR_OK) {
+        exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    }
+    if (c->json != NULL && w.bytes > 0 && ashlar_json_writer_save(&w, c->json) != ASHLAR_OK) {
+        exit_status = ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+    }
+    ashlar_json_writer_finish(&w);
+    return exit_status;
+}
+
+/* Options that need another one, and files, where they have no meaning. */
+static ashlar_status check_pack(command *c, int file_count) {
+    uint64_t capacity = 0;
+    if (c->pack.path == NULL) {
+        return c->capacity == NULL && c->pack.solution == NULL
+                   ? ASHLAR_OK
+                   : ashlar_fail(ASHLAR_EINVAL, "--%s belongs to --pack FILE",
+                                 c->capacity != NULL ? "capacity" : "out");
+    }
+    if (file_count > 0 || c->finds_capacity || c->has_plan) {
+        return ashlar_fail(ASHLAR_EINVAL, "--pack FILE replays nothing; leave out %s",
+                           file_count > 0      ? "the other files"
+                           : c->finds_capacity ? "--find-capacity"
+                                               : "--plan");
+    }
+    c->pack.svg = c->svg;
+    if (c->capacity != NULL &&
+        ((!ashlar_parse_count(ashlar_piece_of(c->capacity), &capacity) &&
+          !ashlar_parse_bytes(ashlar_piece_of(c->capacity), &capacity)) ||
+         capacity == 0)) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "--capacity: \"%.80s\" is no size; give bytes from 1, as 1048576 or "
+                           "1MiB",
+                           c->capacity);
+    }
+    c->pack.capacity_bytes = (size_t)capacity;
+    return ASHLAR_OK;
+}
+
+static int run_command(int argc, char **argv) {
+    command c = {.memory = default_memory, .pack.seconds = 60};
+    ashlar_option options[OPTION_COUNT];
+    list_options(&c, options);
+    char **files = ashlar_host_calloc((size_t)argc + 1, sizeof *files);
+    if (files == NULL) {
+        fprintf(stderr, "%s: no host memory\n", program);
+        return ASHLAR_EXIT_FAILED;
+    }
+    const int count = ashlar_options_take_words(options, OPTION_COUNT, &argc, argv, files);
+    int exit_status = 0;
+    if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
+        parse_memory(c.memory, &c.memory_bytes) != ASHLAR_OK ||
+        check_pack(&c, count) != ASHLAR_OK) {
+        exit_status = ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
+    } else if (c.wants_help) {
+        c.memory = default_memory; /* the help shows it, not what was given */
+        print_help(options);
+    } else if (c.pack.path != NULL) {
+        exit_status = run_pack(&c);
+    } else if (count == 0) {
+        fprintf(stderr, "%s: no log given; name a file, see --help\n", program);
+        exit_status = ASHLAR_EXIT_USAGE;
+    } else if (count > 1 && c.svg != NULL) {
+        fprintf(stderr, "%s: --svg draws one log; name one file\n", program);
+        exit_status = ASHLAR_EXIT_USAGE;
+    } else {
+        exit_status = run(&c, count, files);
+    }
+    ashlar_host_free(files);
+    return exit_status;
+}
+
+int main(int argc, char **argv) {
+    ashlar_program_init();
+    return ashlar_program_finish(program, run_command(argc, argv));
+}

@@ -1,0 +1,62 @@
+#include "bench/programs/main_results.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "bench/harness/machine.h"
+#include "rnn/programs/options.h"
+#include "bench/harness/page.h"
+#include "rnn/programs/program.h"
+
+bool ashlar_results_are_meant(int argc, char **argv) {
+    return argc > 1 && (strcmp(argv[1], "machine") == 0 || strcmp(argv[1], "report") == 0);
+}
+
+void ashlar_results_print_help(void) {
+    printf(
+        "\nmachine --json FILE: processor, device and versions. Takes --device, --date, --commit\n"
+        "(what to write there) and --smoke. report FOLDER: charts and a README.md from the\n"
+        "machine.json, GROUP.json and GROUP.txt (the table as printed) there.\n");
+}
+
+static ashlar_status write_machine(int argc, char **argv) {
+    ashlar_machine_config config = {0};
+    const char *device_name = NULL, *path = NULL;
+    const ashlar_option options[] = {
+        {"json", "FILE", ASHLAR_OPTION_TEXT, &path, 0, 0, ""},
+        {"device", "NAME", ASHLAR_OPTION_TEXT, &device_name, 0, 0, ""},
+        {"date", "TEXT", ASHLAR_OPTION_TEXT, &config.date, 0, 0, ""},
+        {"commit", "TEXT", ASHLAR_OPTION_TEXT, &config.commit, 0, 0, ""},
+        {"smoke", NULL, ASHLAR_OPTION_FLAG, &config.is_smoke, 0, 0, ""},
+    };
+    ashlar_device *device = NULL;
+    ashlar_status status =
+        ashlar_options_parse(options, sizeof options / sizeof options[0], argc, argv);
+    if (status == ASHLAR_OK && path == NULL) {
+        status = ashlar_fail(ASHLAR_EINVAL, "machine: --json FILE is missing");
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_device_open(device_name, &device);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_machine_write(&config, device, path);
+        ashlar_device_close(device);
+    }
+    return status;
+}
+
+static ashlar_status write_report(int argc, char **argv) {
+    return argc == 2 && argv[1][0] != '-'
+               ? ashlar_page_write(argv[1])
+               : ashlar_fail(ASHLAR_EINVAL, "report: takes one folder, and nothing else");
+}
+
+int ashlar_results_run(const char *program, int argc, char **argv) {
+    const ashlar_status status =
+        strcmp(argv[0], "machine") == 0 ? write_machine(argc, argv) : write_report(argc, argv);
+    return status == ASHLAR_OK
+               ? 0
+               : ashlar_program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
+                                                                      : ASHLAR_EXIT_FAILED);
+}

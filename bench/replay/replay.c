@@ -1,0 +1,406 @@
+#include "bench/replay/replay.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "bench/harness/live_set.h"
+#include "rnn/programs/program.h"
+#include "allocator/soft/soft.h"
+
+enum { PROGRESS_EVENTS = 256 }; /* between two reports */
+
+typedef struct replay replay;
+
+/* One allocation of the log. */
+typedef struct block {
+    ashlar_live_block place; /* bytes is 0 while it is not live */
+    size_t stream;           /* that it was taken for */
+} block;
+
+/* One thread of the log. */
+typedef struct worker {
+    replay *replay;
+    pthread_t thread;
+    pthread_cond_t turn;
+    size_t last;     /* its last event */
+    bool is_started; /* Lock: replay.lock */
+} worker;
+
+/*
+ * Whoever holds the lock and whose event is `next` does it; all else here is then his alone.
+ * Invariants: next <= log->event_count; next == log->event_count when the replay is over.
+ */
+struct replay {
+    const ashlar_rmm_log *log;
+    const ashlar_replay_config *config;
+    ashlar_replay_result *result;
+    ashlar_device *device;
+    ashlar_allocator *allocator;
+    ashlar_stream *streams;    /* [stream_count]; the first is the default stream */
+    block *blocks;             /* [block_count] */
+    worker *workers;           /* [thread_count] */
+    ashlar_live_set live;
+    uint64_t live_bytes;
+    double clock_ns; /* what reading the clock costs */
+    double ns;       /* spent in the allocator, the clock's cost included */
+    size_t ops;      /* calls timed */
+    pthread_mutex_t lock;
+    pthread_cond_t over;
+    size_t next;
+    size_t boundary; /* of the plan's steps: the next one that their thread comes to */
+    bool is_in_step;
+    ashlar_status status; /* why it ended early, and the detail of that */
+    char detail[ASHLAR_DETAIL_BYTES];
+};
+
+_Static_assert((int)ASHLAR_REPLAY_TEXT_BYTES == (int)ASHLAR_DETAIL_BYTES, "a failure is a detail");
+
+const ashlar_replay_calls ashlar_replay_calls_of_ashlar = {
+    .alloc = ashlar_alloc,
+    .free = ashlar_free,
+    .free_on = ashlar_free_on,
+    .check = ashlar_allocator_check,
+    .step_begin = ashlar_step_begin,
+    .step_end = ashlar_step_end,
+};
+
+/* ---- time ---- */
+
+static double now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return 1e9 * (double)time.tv_sec + (double)time.tv_nsec;
+}
+
+/* The least that a call of nothing would seem to take. */
+static double clock_cost(void) {
+    enum { TRIES = 1000 };
+    double least = INFINITY;
+    for (int i = 0; i < TRIES; i++) {
+        const double start = now_ns();
+        least = fmin(least, now_ns() - start);
+    }
+    return least;
+}
+
+static void count_time(replay *r, double start) {
+    r->ns += now_ns() - start;
+    r->ops++;
+}
+
+/* ---- events; Lock: held ---- */
+
+/* End the replay; the detail of this thread says why. */
+static void stop_locked(replay *r, ashlar_status status) {
+    r->status = status;
+    (void)snprintf(r->detail, sizeof r->detail, "%s", ashlar_error_detail());
+    r->next = r->log->event_count;
+}
+
+static ashlar_status fail_event(const replay *r, const ashlar_rmm_event *event,
+                                ashlar_status status) {
+    return ashlar_fail(status, "%s:%zu: %s", r->log->name, event->line, ashlar_error_detail());
+}
+
+static ashlar_status note_failure_locked(replay *r, const ashlar_rmm_event *event) {
+    const ashlar_status status = fail_event(r, event, ASHLAR_ENOMEM);
+    if (r->result->failures++ == 0) {
+        (void)snprintf(r->result->failure, sizeof r->result->failure, "%s", ashlar_error_detail());
+    }
+    return r->config->stops_at_a_failure ? status : ASHLAR_OK;
+}
+
+static ashlar_status note_block_locked(replay *r, const ashlar_rmm_event *event, const void *ptr) {
+    block *taken = &r->blocks[event->block];
+    *taken = (block){{.address = (uintptr_t)ptr, .bytes = event->bytes}, event->stream};
+    const ashlar_live_block *other = ashlar_live_set_insert(&r->live, &taken->place);
+    if (other != NULL) {
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "%s:%zu: the block at %p of %zu bytes overlaps a live one of %zu at %p",
+                           r->log->name, event->line, ptr, event->bytes, other->bytes,
+                           (const void *)other->address);
+    }
+    if (r->config->addresses != NULL) {
+        r->config->addresses[event->block] = taken->place.address;
+    }
+    r->live_bytes += event->bytes;
+    if (r->live_bytes > r->result->peak_live) {
+        r->result->peak_live = r->live_bytes;
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status allocate_locked(replay *r, const ashlar_rmm_event *event) {
+    void *ptr = NULL;
+    r->result->allocations++;
+    const double start = now_ns();
+    const ashlar_status status =
+        r->config->calls->alloc(r->allocator, event->bytes, r->streams[event->stream], &ptr);
+    count_time(r, start);
+    if (status == ASHLAR_ENOMEM) {
+        return note_failure_locked(r, event);
+    }
+    return status == ASHLAR_OK ? note_block_locked(r, event, ptr) : fail_event(r, event, status);
+}
+
+/* As a program would: without naming the stream where the block was taken for it. */
+static ashlar_status give_back(const replay *r, const block *taken, size_t stream) {
+    void *ptr = (void *)taken->place.address;
+    return stream == taken->stream
+               ? r->config->calls->free(r->allocator, ptr)
+               : r->config->calls->free_on(r->allocator, ptr, r->streams[stream]);
+}
+
+static ashlar_status free_locked(replay *r, const ashlar_rmm_event *event) {
+    block *taken = &r->blocks[event->block];
+    if (taken->place.bytes == 0) {
+        return ASHLAR_OK; /* its allocation failed */
+    }
+    const double start = now_ns();
+    const ashlar_status status = give_back(r, taken, event->stream);
+    count_time(r, start);
+    if (status != ASHLAR_OK) {
+        return fail_event(r, event, status);
+    }
+    ashlar_live_set_remove(&r->live, &taken->place);
+    r->live_bytes -= taken->place.bytes;
+    taken->place.bytes = 0;
+    return ASHLAR_OK;
+}
+
+/* All steps are of one kind. */
+enum { STEP_KEY = 1 };
+
+static ashlar_status end_step_locked(replay *r, const ashlar_rmm_event *event) {
+    if (!r->is_in_step) {
+        return ASHLAR_OK;
+    }
+    r->is_in_step = false;
+    const ashlar_status status = r->config->calls->step_end(r->allocator);
+    return status == ASHLAR_OK ? ASHLAR_OK : fail_event(r, event, status);
+}
+
+/* Before an event of the thread whose the steps are: pass the boundaries up to it. */
+static ashlar_status pass_boundaries_locked(replay *r, const ashlar_rmm_event *event) {
+    const ashlar_steps *steps = &r->config->plan->steps;
+    const size_t before = r->boundary;
+    while (r->boundary <= steps->count && steps->boundaries[r->boundary] <= r->next) {
+        r->boundary++;
+    }
+    if (r->boundary == before) {
+        return ASHLAR_OK;
+    }
+    ashlar_status status = end_step_locked(r, event);
+    if (status == ASHLAR_OK && r->boundary <= steps->count) {
+        status = r->config->calls->step_begin(r->allocator, r->streams[r->config->plan->stream],
+                                              STEP_KEY);
+        r->is_in_step = status == ASHLAR_OK;
+        status = status == ASHLAR_OK ? ASHLAR_OK : fail_event(r, event, status);
+    }
+    return status;
+}
+
+static ashlar_status do_event_locked(replay *r, const ashlar_rmm_event *event) {
+    const bool has_steps = r->config->plan != NULL && r->config->plan->thread == event->thread;
+    ashlar_status status = has_steps ? pass_boundaries_locked(r, event) : ASHLAR_OK;
+    if (status == ASHLAR_OK && event->action == ASHLAR_RMM_ALLOCATE) {
+        status = allocate_locked(r, event);
+    } else if (status == ASHLAR_OK && event->action == ASHLAR_RMM_FREE) {
+        status = free_locked(r, event);
+    }
+    if (status == ASHLAR_OK && has_steps && r->workers[event->thread].last == r->next) {
+        status = end_step_locked(r, event);
+    }
+    return status;
+}
+
+static void advance_locked(replay *r) {
+    ASHLAR_ASSERT(r->next < r->log->event_count);
+    const ashlar_status status = do_event_locked(r, &r->log->events[r->next]);
+    if (status != ASHLAR_OK) {
+        stop_locked(r, status);
+        return;
+    }
+    r->next++;
+    if (r->config->progress != NULL &&
+        (r->next % PROGRESS_EVENTS == 0 || r->next == r->log->event_count)) {
+        r->config->progress(r->config->context, r->next, r->log->event_count);
+    }
+}
+
+/* ---- threads ---- */
+
+static void *work(void *arg);
+
+/* Wake the thread whose event is next, and start it if this is its first; at the end, wake all. */
+static void pass_turn_locked(replay *r) {
+    if (r->next < r->log->event_count) {
+        worker *w = &r->workers[r->log->events[r->next].thread];
+        if (w->is_started) {
+            pthread_cond_signal(&w->turn);
+            return;
+        }
+        w->is_started = pthread_create(&w->thread, NULL, work, w) == 0;
+        if (w->is_started) {
+            return;
+        }
+        stop_locked(r, ashlar_fail(ASHLAR_EHOSTMEM, "a thread for the replay cannot be started"));
+    }
+    for (size_t i = 0; i < r->log->thread_count; i++) {
+        pthread_cond_signal(&r->workers[i].turn);
+    }
+    pthread_cond_signal(&r->over);
+}
+
+static void *work(void *arg) {
+    worker *w = arg;
+    replay *r = w->replay;
+    const size_t self = (size_t)(w - r->workers);
+    pthread_mutex_lock(&r->lock);
+    while (r->next <= w->last) {
+        if (r->log->events[r->next].thread != self) {
+            pthread_cond_wait(&w->turn, &r->lock);
+            continue;
+        }
+        advance_locked(r);
+        if (r->next == r->log->event_count || r->log->events[r->next].thread != self) {
+            pass_turn_locked(r);
+        }
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+static void run_threads(replay *r) {
+    for (size_t i = 0; i < r->log->thread_count; i++) {
+        r->workers[i].replay = r;
+        pthread_cond_init(&r->workers[i].turn, NULL); /* cannot fail on Linux */
+    }
+    for (size_t i = 0; i < r->log->event_count; i++) {
+        r->workers[r->log->events[i].thread].last = i;
+    }
+    pthread_mutex_lock(&r->lock);
+    pass_turn_locked(r);
+    while (r->next < r->log->event_count) {
+        pthread_cond_wait(&r->over, &r->lock);
+    }
+    pthread_mutex_unlock(&r->lock);
+    for (size_t i = 0; i < r->log->thread_count; i++) {
+        if (r->workers[i].is_started) {
+            pthread_join(r->workers[i].thread, NULL);
+        }
+        pthread_cond_destroy(&r->workers[i].turn);
+    }
+}
+
+/* ---- before and after ---- */
+
+static ashlar_status open_device(replay *r) {
+    char spec[64];
+    (void)snprintf(spec, sizeof spec, "memory=%zuB", r->config->memory_bytes);
+    ashlar_status status = ashlar_soft_configure(spec);
+    if (status == ASHLAR_OK) {
+        status = ashlar_device_open("soft", &r->device);
+    }
+    for (size_t i = 1; status == ASHLAR_OK && i < r->log->stream_count; i++) {
+        status = ashlar_stream_create(r->device, &r->streams[i]);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_allocator_create(r->device, &r->allocator);
+    }
+    if (status == ASHLAR_OK) {
+        ashlar_program_print_reports(r->allocator);
+    }
+    return status;
+}
+
+static ashlar_status set_up(replay *r) {
+    const ashlar_rmm_log *log = r->log;
+    const size_t block_count = log->block_count > 0 ? log->block_count : 1;
+    pthread_mutex_init(&r->lock, NULL); /* neither can fail on Linux */
+    pthread_cond_init(&r->over, NULL);
+    r->streams = ashlar_host_calloc(log->stream_count, sizeof *r->streams);
+    r->blocks = ashlar_host_calloc(block_count, sizeof *r->blocks);
+    r->workers = ashlar_host_calloc(log->thread_count, sizeof *r->workers);
+    if (r->streams == NULL || r->blocks == NULL || r->workers == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to replay it", log->name);
+    }
+    return open_device(r);
+}
+
+/* The allocator goes before the streams, which it remembers. */
+static void tear_down(replay *r) {
+    ashlar_allocator_destroy(r->allocator);
+    for (size_t i = 1; r->streams != NULL && i < r->log->stream_count; i++) {
+        ashlar_stream_destroy(r->device, r->streams[i]);
+    }
+    ashlar_device_close(r->device);
+    ashlar_host_free(r->workers);
+    ashlar_host_free(r->blocks);
+    ashlar_host_free(r->streams);
+    pthread_cond_destroy(&r->over);
+    pthread_mutex_destroy(&r->lock);
+}
+
+static void read_figures(const replay *r) {
+    ashlar_replay_result *result = r->result;
+    ashlar_stats stats;
+    ashlar_stats_read(r->allocator, &stats);
+    const uint64_t misses = stats.served_mapped + stats.served_drained + stats.served_reclaimed +
+                            stats.served_after_sync + stats.served_gathered;
+    const double per_op = r->ns / (double)r->ops - r->clock_ns; /* 0 / 0 is NaN, as it should be */
+    result->peak_reserved = stats.reserved_peak_bytes;
+    result->driver_calls = stats.driver_calls;
+    result->hit_rate = (double)(stats.alloc_count - misses) / (double)stats.alloc_count;
+    result->ns_per_op = per_op < 0 ? 0 : per_op;
+    ashlar_plan_read(r->allocator, &result->plan);
+}
+
+/* Free what the log left live; then nothing may be, and the allocator must be sound. */
+static ashlar_status finish_log(const replay *r) {
+    const size_t last = r->log->events[r->log->event_count - 1].line;
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; status == ASHLAR_OK && i < r->log->block_count; i++) {
+        if (r->blocks[i].place.bytes > 0) {
+            status = give_back(r, &r->blocks[i], r->blocks[i].stream);
+        }
+    }
+    if (status == ASHLAR_OK) {
+        status = r->config->calls->check(r->allocator);
+    }
+    ashlar_stats stats;
+    ashlar_stats_read(r->allocator, &stats);
+    if (status == ASHLAR_OK && stats.live_blocks != 0) {
+        status = ashlar_fail(ASHLAR_EFORMAT, "%llu blocks live after the last was freed",
+                             (unsigned long long)stats.live_blocks);
+    }
+    return status == ASHLAR_OK ? ASHLAR_OK
+                               : ashlar_fail(status, "%s:%zu: at the end: %s", r->log->name, last,
+                                             ashlar_error_detail());
+}
+
+ashlar_status ashlar_replay_run(const ashlar_rmm_log *log, const ashlar_replay_config *config,
+                                ashlar_replay_result *result) {
+    ashlar_replay_result fresh = {0};
+    replay r = {.log = log, .config = config, .result = &fresh, .clock_ns = clock_cost()};
+    ashlar_status status = set_up(&r);
+    if (status == ASHLAR_OK) {
+        run_threads(&r);
+        status = r.status == ASHLAR_OK ? ASHLAR_OK : ashlar_fail(r.status, "%s", r.detail);
+    }
+    if (status == ASHLAR_OK) {
+        read_figures(&r);
+        status = finish_log(&r);
+    }
+    tear_down(&r);
+    if (status == ASHLAR_OK) {
+        *result = fresh;
+    }
+    return status;
+}

@@ -1,0 +1,93 @@
+/*
+ * replay.h - doing again on a software device what a log of allocations has recorded (internal).
+ *
+ * Every thread of the log is a thread, from its first event to its last, and every stream a stream.
+ * Threads take turns in the order of the log, so that a replay is the same each time. Memory is
+ * never touched, so the device may be larger than the host.
+ */
+#ifndef ASHLAR_REPLAY_H
+#define ASHLAR_REPLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/allocator.h>
+
+#include "bench/replay/replay_plan.h"
+#include "bench/replay/rmm_csv.h"
+
+/* Capacities are told apart in steps of the software device's granularity. */
+#define ASHLAR_REPLAY_STEP_BYTES ((size_t)2 << 20)
+
+/* What is replayed on, so that a test can put a faulty allocator in its place. */
+typedef struct ashlar_replay_calls {
+    ashlar_status (*alloc)(ashlar_allocator *allocator, size_t bytes, ashlar_stream stream,
+                           void **out);
+    ashlar_status (*free)(ashlar_allocator *allocator, void *ptr);
+    ashlar_status (*free_on)(ashlar_allocator *allocator, void *ptr, ashlar_stream stream);
+    ashlar_status (*check)(ashlar_allocator *allocator);
+    ashlar_status (*step_begin)(ashlar_allocator *allocator, ashlar_stream stream, uint64_t key);
+    ashlar_status (*step_end)(ashlar_allocator *allocator);
+} ashlar_replay_calls;
+
+extern const ashlar_replay_calls ashlar_replay_calls_of_ashlar;
+
+typedef struct ashlar_replay_config {
+    const ashlar_replay_calls *calls;
+    size_t memory_bytes;     /* of the device; a multiple of ASHLAR_REPLAY_STEP_BYTES, not 0 */
+    bool stops_at_a_failure; /* else a failed allocation is counted, and its free left out */
+    uintptr_t *addresses;    /* NULL, or [block_count]: where each block was, or as it was before
+                                where its allocation failed */
+    const ashlar_replay_plan *plan; /* of the log; NULL: without steps */
+    /* NULL, or told now and then how many of the log's events are done; any thread, one at once. */
+    void (*progress)(void *context, size_t done, size_t count);
+    void *context;
+} ashlar_replay_config;
+
+enum { ASHLAR_REPLAY_TEXT_BYTES = 1024 };
+
+typedef struct ashlar_replay_result {
+    uint64_t peak_live;     /* bytes: sum of the requested sizes */
+    uint64_t peak_reserved; /* bytes taken from the driver */
+    uint64_t driver_calls;  /* the allocator's, until the last event */
+    size_t allocations;     /* tried */
+    size_t failures;        /* of these, for want of memory */
+    double hit_rate;        /* share of the others that took no new memory and waited for nothing;
+                               NaN if there are none */
+    double ns_per_op;       /* of allocations and frees alone; NaN if there is none */
+    ashlar_plan_stats plan; /* of the steps; zeros without */
+    char failure[ASHLAR_REPLAY_TEXT_BYTES]; /* the first one, as FILE:LINE: detail; or "" */
+} ashlar_replay_result;
+
+/*
+ * Replay a log on a fresh software device, then free what is still live and check the allocator.
+ *
+ * result   figures up to the log's last event. On success there may be failures.
+ *
+ * Threads: no other thread may use a software device meanwhile.
+ * Errors:  ASHLAR_EFORMAT (a block that overlaps a live one, an allocator that fails its check;
+ *          the detail begins with FILE:LINE:), ASHLAR_EHOSTMEM, and what the allocator says,
+ *          ASHLAR_ENOMEM of an allocation apart, which is counted.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_replay_run(const ashlar_rmm_log *log,
+                                                  const ashlar_replay_config *config,
+                                                  ashlar_replay_result *result);
+
+/*
+ * Find a capacity at which the log passes, while it fails with one step less, by bisection between
+ * the peak of what was live and what was reserved. (That no smaller one passes either is true
+ * unless luck in fragmentation favours a smaller device.)
+ *
+ * config     its memory_bytes is what `result` was measured with
+ * result     of a run without failures
+ * capacity   bytes, a multiple of ASHLAR_REPLAY_STEP_BYTES
+ *
+ * Errors: as ashlar_replay_run().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_replay_find_capacity(const ashlar_rmm_log *log,
+                                                            const ashlar_replay_config *config,
+                                                            const ashlar_replay_result *result,
+                                                            size_t *capacity);
+
+#endif /* ASHLAR_REPLAY_H */

@@ -1,0 +1,58 @@
+#include "bench/replay/replay_picture.h"
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/trace/picture.h"
+
+/* [log->block_count]; a block that was never there is left with 0 bytes. */
+static void fill_blocks(const ashlar_rmm_log *log, const uintptr_t *addresses,
+                        ashlar_picture_block *blocks) {
+    uintptr_t lowest = UINTPTR_MAX;
+    for (size_t i = 0; i < log->block_count; i++) {
+        lowest = addresses[i] != 0 && addresses[i] < lowest ? addresses[i] : lowest;
+    }
+    for (size_t i = 0; i < log->event_count; i++) {
+        const ashlar_rmm_event *event = &log->events[i];
+        if (event->action == ASHLAR_RMM_ALLOCATE && addresses[event->block] != 0) {
+            blocks[event->block] = (ashlar_picture_block){
+                .begin = i,
+                .end = log->event_count,
+                .offset = addresses[event->block] - lowest,
+                .bytes = event->bytes,
+            };
+        } else if (event->action == ASHLAR_RMM_FREE) {
+            blocks[event->block].end = i;
+        }
+    }
+}
+
+/* Move those that were there to the front; returns how many. */
+static size_t drop_missing(ashlar_picture_block *blocks, size_t count) {
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (blocks[i].bytes > 0) {
+            blocks[kept++] = blocks[i];
+        }
+    }
+    return kept;
+}
+
+ashlar_status ashlar_replay_draw(const ashlar_rmm_log *log, const uintptr_t *addresses,
+                                 const ashlar_replay_result *result, const char *path) {
+    ashlar_picture_block *blocks = ashlar_host_calloc(log->block_count + 1, sizeof *blocks);
+    if (blocks == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to draw %s", log->name);
+    }
+    fill_blocks(log, addresses, blocks);
+    const ashlar_picture picture = {
+        .title = log->name,
+        .time_unit = "events",
+        .blocks = blocks,
+        .count = drop_missing(blocks, log->block_count),
+        .limit_label = "reserved",
+        .limit_bytes = result->peak_reserved,
+    };
+    const ashlar_status status = ashlar_picture_write(&picture, path);
+    ashlar_host_free(blocks);
+    return status;
+}

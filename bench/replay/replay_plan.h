@@ -1,0 +1,47 @@
+/*
+ * replay_plan.h - a log's steps for a replay on a plan, and what comes of it (internal).
+ *
+ * The first step is recorded, the others are replayed on its plan. A log without two steps is one
+ * step as a whole: what it leaves live is freed at its end, and then all of it is done again.
+ *
+ * A step is one thread's: that one's which allocates most in them. It begins and ends at that
+ * thread's first event behind a boundary; what other threads allocate takes the ordinary path.
+ */
+#ifndef ASHLAR_REPLAY_PLAN_H
+#define ASHLAR_REPLAY_PLAN_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <ashlar/plan.h>
+
+#include "allocator/base/json.h"
+#include "bench/replay/rmm_csv.h"
+#include "bench/replay/steps.h"
+
+typedef struct ashlar_replay_plan {
+    const ashlar_rmm_log *log; /* to be replayed: the one given, or `twice` */
+    ashlar_rmm_log *twice;     /* NULL: the log has steps of its own */
+    ashlar_steps steps;        /* of `log` */
+    size_t thread;             /* whose steps they are */
+    size_t stream;             /* of its first allocation in them */
+    size_t step_allocations;   /* in the first step, by any thread */
+} ashlar_replay_plan;
+
+/*
+ * Find the steps of a log.
+ *
+ * Ownership: the caller ends *out with ashlar_replay_plan_finish(); the log must outlive it.
+ * Errors:    ASHLAR_EHOSTMEM; *out is then as it was.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_replay_plan_init(const ashlar_rmm_log *log,
+                                                        ashlar_replay_plan *out);
+void ashlar_replay_plan_finish(ashlar_replay_plan *plan);
+
+/* What a replay found: some lines, and members of the JSON object that is open. */
+void ashlar_replay_plan_print(FILE *out, const ashlar_replay_plan *plan,
+                              const ashlar_plan_stats *stats);
+void ashlar_replay_plan_put(ashlar_json_writer *w, const ashlar_replay_plan *plan,
+                            const ashlar_plan_stats *stats);
+
+#endif /* ASHLAR_REPLAY_PLAN_H */

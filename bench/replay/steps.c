@@ -1,0 +1,217 @@
+#include "bench/replay/steps.h"
+
+#include <stdbool.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "bench/replay/number_map.h"
+#include "bench/replay/period.h"
+
+/* The allocations of a log, in its order. */
+typedef struct sequence {
+    const ashlar_rmm_log *log;
+    size_t count;
+    size_t prefix;   /* allocations before the first free */
+    size_t *events;  /* [count]: which event */
+    size_t *kinds;   /* [count]: the same for the same size and stream */
+    double *live;    /* [count]: bytes live before it; rounded, which matters to no trough */
+    uint64_t *bytes; /* [block_count] */
+} sequence;
+
+static ashlar_status fail_memory(const ashlar_rmm_log *log) {
+    return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to find its steps", log->name);
+}
+
+/* ---- marks ---- */
+
+static size_t count_marks(const ashlar_rmm_log *log) {
+    size_t count = 0;
+    for (size_t i = 0; i < log->event_count; i++) {
+        count += log->events[i].action == ASHLAR_RMM_STEP;
+    }
+    return count;
+}
+
+/* What follows the last mark is a step if it allocates. */
+static ashlar_status take_marks(const ashlar_rmm_log *log, size_t mark_count, ashlar_steps *out) {
+    size_t *boundaries = ashlar_host_calloc(mark_count + 1, sizeof *boundaries);
+    size_t marks = 0;
+    bool is_open = false;
+    if (boundaries == NULL) {
+        return fail_memory(log);
+    }
+    for (size_t i = 0; i < log->event_count; i++) {
+        if (log->events[i].action == ASHLAR_RMM_STEP) {
+            boundaries[marks++] = i;
+            is_open = false;
+        }
+        is_open = is_open || log->events[i].action == ASHLAR_RMM_ALLOCATE;
+    }
+    boundaries[marks] = log->event_count;
+    *out = (ashlar_steps){boundaries, is_open ? marks : marks - 1, 0, 1};
+    if (out->count == 0) {
+        ashlar_steps_finish(out);
+    }
+    return ASHLAR_OK;
+}
+
+/* ---- the sequence ---- */
+
+static void finish_sequence(sequence *s) {
+    ashlar_host_free(s->events);
+    ashlar_host_free(s->kinds);
+    ashlar_host_free(s->live);
+    ashlar_host_free(s->bytes);
+}
+
+static ashlar_status reserve_sequence(sequence *s) {
+    const size_t count = s->log->block_count + 1; /* there may be none */
+    s->events = ashlar_host_calloc(count, sizeof *s->events);
+    s->kinds = ashlar_host_calloc(count, sizeof *s->kinds);
+    s->live = ashlar_host_calloc(count, sizeof *s->live);
+    s->bytes = ashlar_host_calloc(count, sizeof *s->bytes);
+    return s->events != NULL && s->kinds != NULL && s->live != NULL && s->bytes != NULL
+               ? ASHLAR_OK
+               : fail_memory(s->log);
+}
+
+/* Invariant: a log has one allocation for each block, so that count <= block_count. */
+static ashlar_status list_allocations(sequence *s) {
+    ashlar_number_map map = {0};
+    ashlar_status status = ASHLAR_OK;
+    double live = 0;
+    size_t kind_count = 0;
+    bool has_free = false;
+    for (size_t i = 0; status == ASHLAR_OK && i < s->log->event_count; i++) {
+        const ashlar_rmm_event *event = &s->log->events[i];
+        size_t *kind = NULL;
+        if (event->action == ASHLAR_RMM_FREE) {
+            live -= (double)s->bytes[event->block];
+            has_free = true;
+        } else if (event->action == ASHLAR_RMM_ALLOCATE) {
+            status = ashlar_number_map_find(&map, event->bytes, event->stream, &kind);
+            if (status == ASHLAR_OK) {
+                *kind = *kind == ASHLAR_NUMBER_NONE ? kind_count++ : *kind;
+                s->events[s->count] = i;
+                s->kinds[s->count] = *kind;
+                s->live[s->count++] = live;
+                s->prefix += !has_free;
+                s->bytes[event->block] = event->bytes;
+                live += (double)event->bytes;
+            }
+        }
+    }
+    ashlar_number_map_finish(&map);
+    return status;
+}
+
+/* ---- boundaries ---- */
+
+/* How much of a step at either end of what repeats may be changed too much to be in it. */
+static size_t slack_of(const ashlar_period *p) {
+    return p->period / 8;
+}
+
+static bool has_link(const ashlar_period *p, size_t i) {
+    return i >= p->period && p->links[i] + slack_of(p) >= p->begin;
+}
+
+/* Allocations each a period before the next one, from `last` back to where it began to repeat. */
+typedef struct chain {
+    size_t last;
+    size_t count;
+    double live; /* mean over it but for the first period, in which a program still fills up */
+} chain;
+
+static chain follow(const sequence *s, const ashlar_period *p, size_t last) {
+    chain c = {.last = last, .count = 1, .live = s->live[last]};
+    size_t live_count = 1;
+    for (size_t i = last; has_link(p, i); c.count++) {
+        i = p->links[i];
+        if (i >= p->begin + p->period) {
+            c.live += s->live[i];
+            live_count++;
+        }
+    }
+    c.live /= (double)live_count;
+    return c;
+}
+
+static bool is_better(const chain *a, const chain *b) {
+    return a->live != b->live ? a->live < b->live : a->count > b->count;
+}
+
+/* The chain at which least is live, out of one for each place in the last period. */
+static chain find_trough(const sequence *s, const ashlar_period *p) {
+    chain best = follow(s, p, p->end - p->period);
+    for (size_t i = p->end - p->period + 1; i < p->end; i++) {
+        const chain c = follow(s, p, i);
+        best = is_better(&c, &best) ? c : best;
+    }
+    return best;
+}
+
+/*
+ * Where the step that begins at allocation `last` ends: at the log's end, or where what follows it
+ * begins. False if the log has not all of it, or if too much of it does not repeat.
+ */
+static bool find_end(const sequence *s, const ashlar_period *p, size_t last, size_t *end) {
+    const size_t rest = s->count - last;
+    if (rest + p->drift < p->period || p->end - last + slack_of(p) < p->period) {
+        return false;
+    }
+    *end = rest > p->period + p->drift ? s->events[last + p->period] : s->log->event_count;
+    return true;
+}
+
+static ashlar_status put_boundaries(const sequence *s, const ashlar_period *p, ashlar_steps *out) {
+    const chain c = find_trough(s, p);
+    size_t *boundaries = ashlar_host_calloc(c.count + 1, sizeof *boundaries);
+    if (boundaries == NULL) {
+        return fail_memory(s->log);
+    }
+    size_t i = c.last;
+    for (size_t n = c.count; n-- > 0; i = n > 0 ? p->links[i] : i) {
+        boundaries[n] = s->events[i];
+    }
+    const bool has_end = find_end(s, p, c.last, &boundaries[c.count]);
+    *out = (ashlar_steps){boundaries, has_end ? c.count : c.count - 1, p->period, p->score};
+    if (out->count == 0) {
+        ashlar_steps_finish(out);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status find_by_period(sequence *s, ashlar_steps *out) {
+    ashlar_period period = {0};
+    ashlar_status status = reserve_sequence(s);
+    if (status == ASHLAR_OK) {
+        status = list_allocations(s);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_period_find(s->kinds, s->count, s->prefix, &period);
+    }
+    if (status == ASHLAR_OK && period.period == 0) {
+        *out = (ashlar_steps){0};
+    } else if (status == ASHLAR_OK) {
+        status = put_boundaries(s, &period, out);
+    }
+    ashlar_period_finish(&period);
+    return status;
+}
+
+ashlar_status ashlar_steps_find(const ashlar_rmm_log *log, ashlar_steps *out) {
+    const size_t mark_count = count_marks(log);
+    if (mark_count > 0) {
+        return take_marks(log, mark_count, out);
+    }
+    sequence s = {.log = log};
+    const ashlar_status status = find_by_period(&s, out);
+    finish_sequence(&s);
+    return status;
+}
+
+void ashlar_steps_finish(ashlar_steps *steps) {
+    ashlar_host_free(steps->boundaries);
+    *steps = (ashlar_steps){0};
+}

@@ -1,0 +1,77 @@
+/*
+ * rnn_onednn_impl.h - what rnn_onednn.c sets up and rnn_onednn_pass.c runs (internal).
+ */
+#ifndef ASHLAR_RNN_ONEDNN_IMPL_H
+#define ASHLAR_RNN_ONEDNN_IMPL_H
+
+#include "bench/rnn/rnn_onednn.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "allocator/base/error.h"
+
+/* The memory of a layer. BACK: in the format that backward asks for. USER: packed order. */
+enum {
+    SRC,
+    DST,
+    BIAS,
+    WORKSPACE,
+    H_FIRST,
+    C_FIRST,
+    W,
+    R,
+    W_BACK,
+    R_BACK,
+    W_USER,
+    R_USER,
+    DIFF_SRC,
+    DIFF_DST,
+    DIFF_H,
+    DIFF_C,
+    DIFF_BIAS,
+    DIFF_W,
+    DIFF_R,
+    DIFF_W_USER,
+    DIFF_R_USER,
+    MEMORY_COUNT
+};
+
+/* From one memory of a layer to another. */
+enum { W_IN, R_IN, W_BACK_IN, R_BACK_IN, DIFF_W_OUT, DIFF_R_OUT, REORDER_COUNT };
+/* Which two memories. */
+extern const int ashlar_onednn_ends[REORDER_COUNT][2];
+
+typedef struct layer {
+    size_t input;
+    dnnl_primitive_desc_t forward_desc, backward_desc;
+    dnnl_primitive_t forward, backward;
+    dnnl_primitive_t reorders[REORDER_COUNT];
+    dnnl_memory_t memory[MEMORY_COUNT];
+} layer;
+
+struct ashlar_onednn {
+    ashlar_rnn_layout layout;
+    size_t steps, batch;
+    bool training;
+    bool is_direct; /* the tensors of packed order are USER memory as they are */
+    size_t bias_count;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    layer layers[];
+};
+
+#define TRY(call)                                                                                \
+    do {                                                                                         \
+        const dnnl_status_t try_status = (call);                                                 \
+        if (try_status != dnnl_success) {                                                        \
+            return ashlar_fail(ASHLAR_ENOTSUP, "onednn: %s: status %d", #call, (int)try_status); \
+        }                                                                                        \
+    } while (0)
+
+static inline float *data_of(const layer *l, int which) {
+    void *data = NULL;
+    (void)dnnl_memory_get_data_handle(l->memory[which], &data); /* fails for no memory only */
+    return data;
+}
+
+#endif /* ASHLAR_RNN_ONEDNN_IMPL_H */

@@ -1,0 +1,226 @@
+/*
+ * rnn_onednn_pass.c - forward and backward by oneDNN, from packed order and back.
+ */
+#include "bench/rnn/rnn_onednn_impl.h"
+
+#include <string.h>
+
+/* ---- from packed order and back ---- */
+
+/* Their number of our gate. */
+static size_t gate_of(const ashlar_onednn *net, size_t gate) {
+    return net->layout.config.cell == ASHLAR_RNN_GRU && gate < 2 ? 1 - gate : gate;
+}
+
+static ashlar_status point_at(const layer *l, int which, const void *data) {
+    TRY(dnnl_memory_set_data_handle(l->memory[which], (void *)(uintptr_t)data));
+    return ASHLAR_OK;
+}
+
+/* One gate of W or R of one direction: `user` [D, G, O, I] is laid out as USER memory is. */
+typedef struct gate_place {
+    size_t packed, user; /* elements from the start of each */
+    size_t count;
+} gate_place;
+
+static gate_place place_of(const ashlar_onednn *net, size_t index, size_t direction,
+                           ashlar_rnn_tensor tensor, size_t gate) {
+    const size_t part = index * net->layout.config.directions + direction;
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(&net->layout, part, tensor);
+    const size_t count = net->layout.config.hidden * view.cols;
+    return (gate_place){.packed = view.offset + gate * count,
+                        .user = (direction * net->layout.gates + gate_of(net, gate)) * count,
+                        .count = count};
+}
+
+static ashlar_status gather_matrices(const ashlar_onednn *net, size_t index, const float *weights) {
+    const layer *l = &net->layers[index];
+    ashlar_status status = ASHLAR_OK;
+    for (int m = 0; m < 2 && status == ASHLAR_OK; m++) {
+        const ashlar_rnn_tensor tensor = m == 0 ? ASHLAR_RNN_W : ASHLAR_RNN_R;
+        if (net->is_direct) {
+            status = point_at(l, W_USER + m,
+                              weights + ashlar_rnn_layout_view(&net->layout, index, tensor).offset);
+            continue;
+        }
+        for (size_t d = 0; d < net->layout.config.directions; d++) {
+            for (size_t g = 0; g < net->layout.gates; g++) {
+                const gate_place at = place_of(net, index, d, tensor, g);
+                memcpy(data_of(l, W_USER + m) + at.user, weights + at.packed,
+                       at.count * sizeof(float));
+            }
+        }
+    }
+    return status;
+}
+
+/* The place of our bias row of a gate among theirs; the GRU's n has two. */
+static size_t bias_of(const ashlar_onednn *net, size_t direction, size_t gate, bool is_recurrent) {
+    const bool is_apart = net->layout.config.cell == ASHLAR_RNN_GRU && gate == 2 && is_recurrent;
+    const size_t slot = is_apart ? 3 : gate_of(net, gate);
+    return (direction * net->bias_count + slot) * net->layout.config.hidden;
+}
+
+/* theirs += ours, or ours += theirs. */
+static void add_biases(const ashlar_onednn *net, size_t index, float *theirs, float *ours,
+                       bool is_out) {
+    const size_t directions = net->layout.config.directions, hidden = net->layout.config.hidden;
+    for (size_t d = 0; d < directions; d++) {
+        for (size_t i = 0; i < 2 * net->layout.gates; i++) {
+            const bool is_recurrent = i >= net->layout.gates;
+            const size_t gate = i % net->layout.gates;
+            const ashlar_rnn_view view = ashlar_rnn_layout_view(
+                &net->layout, index * directions + d, is_recurrent ? ASHLAR_RNN_BR : ASHLAR_RNN_BW);
+            float *const mine = ours + view.offset + gate * hidden;
+            float *const other = theirs + bias_of(net, d, gate, is_recurrent);
+            for (size_t j = 0; j < hidden; j++) {
+                if (is_out) {
+                    mine[j] += other[j];
+                } else {
+                    other[j] += mine[j];
+                }
+            }
+        }
+    }
+}
+
+static void add_matrices(const ashlar_onednn *net, size_t index, float *dweights) {
+    for (size_t i = 0; i < 2 * net->layout.config.directions * net->layout.gates; i++) {
+        const int m = (int)(i % 2);
+        const size_t d = i / 2 / net->layout.gates, g = i / 2 % net->layout.gates;
+        const gate_place at = place_of(net, index, d, m == 0 ? ASHLAR_RNN_W : ASHLAR_RNN_R, g);
+        const float *const from = data_of(&net->layers[index], DIFF_W_USER + m) + at.user;
+        for (size_t j = 0; j < at.count; j++) {
+            dweights[at.packed + j] += from[j];
+        }
+    }
+}
+
+/* ---- passes ---- */
+
+static ashlar_status reorder(const ashlar_onednn *net, const layer *l, int which) {
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, l->memory[ashlar_onednn_ends[which][0]]},
+                                    {DNNL_ARG_TO, l->memory[ashlar_onednn_ends[which][1]]}};
+    TRY(dnnl_primitive_execute(l->reorders[which], net->stream, 2, args));
+    return ASHLAR_OK;
+}
+
+static ashlar_status reorder_two(const ashlar_onednn *net, const layer *l, int first) {
+    const ashlar_status status = reorder(net, l, first);
+    return status == ASHLAR_OK ? reorder(net, l, first + 1) : status;
+}
+
+static ashlar_status run_forward(const ashlar_onednn *net, const layer *l) {
+    const bool has_cells = net->layout.config.cell == ASHLAR_RNN_LSTM;
+    dnnl_exec_arg_t args[] = {
+        {DNNL_ARG_SRC_LAYER, l->memory[SRC]},
+        {DNNL_ARG_DST_LAYER, l->memory[DST]},
+        {DNNL_ARG_SRC_ITER, l->memory[H_FIRST]},
+        {DNNL_ARG_WEIGHTS_LAYER, l->memory[W]},
+        {DNNL_ARG_WEIGHTS_ITER, l->memory[R]},
+        {DNNL_ARG_BIAS, l->memory[BIAS]},
+        {0},
+        {0},
+    };
+    int count = 6;
+    if (has_cells) {
+        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SRC_ITER_C, l->memory[C_FIRST]};
+    }
+    if (net->training) {
+        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_WORKSPACE, l->memory[WORKSPACE]};
+    }
+    TRY(dnnl_primitive_execute(l->forward, net->stream, count, args));
+    return ASHLAR_OK;
+}
+
+static ashlar_status run_backward(const ashlar_onednn *net, const layer *l) {
+    const bool has_cells = net->layout.config.cell == ASHLAR_RNN_LSTM;
+    const dnnl_exec_arg_t args[] = {
+        {DNNL_ARG_SRC_LAYER, l->memory[SRC]},
+        {DNNL_ARG_DST_LAYER, l->memory[DST]},
+        {DNNL_ARG_SRC_ITER, l->memory[H_FIRST]},
+        {DNNL_ARG_WEIGHTS_LAYER, l->memory[W_BACK]},
+        {DNNL_ARG_WEIGHTS_ITER, l->memory[R_BACK]},
+        {DNNL_ARG_BIAS, l->memory[BIAS]},
+        {DNNL_ARG_WORKSPACE, l->memory[WORKSPACE]},
+        {DNNL_ARG_DIFF_SRC_LAYER, l->memory[DIFF_SRC]},
+        {DNNL_ARG_DIFF_DST_LAYER, l->memory[DIFF_DST]},
+        {DNNL_ARG_DIFF_SRC_ITER, l->memory[DIFF_H]},
+        {DNNL_ARG_DIFF_WEIGHTS_LAYER, l->memory[DIFF_W]},
+        {DNNL_ARG_DIFF_WEIGHTS_ITER, l->memory[DIFF_R]},
+        {DNNL_ARG_DIFF_BIAS, l->memory[DIFF_BIAS]},
+        {DNNL_ARG_SRC_ITER_C, l->memory[C_FIRST]},
+        {DNNL_ARG_DIFF_SRC_ITER_C, l->memory[DIFF_C]},
+    };
+    TRY(dnnl_primitive_execute(l->backward, net->stream, has_cells ? 15 : 13, args));
+    return ASHLAR_OK;
+}
+
+static ashlar_status forward_layer(const ashlar_onednn *net, size_t index, const float *weights) {
+    const layer *l = &net->layers[index];
+    const size_t bias_elements =
+        net->layout.config.directions * net->bias_count * net->layout.config.hidden;
+    ashlar_status status = gather_matrices(net, index, weights);
+    memset(data_of(l, BIAS), 0, bias_elements * sizeof(float));
+    add_biases(net, index, data_of(l, BIAS), (float *)(uintptr_t)weights, false);
+    if (status == ASHLAR_OK) {
+        status = reorder_two(net, l, W_IN);
+    }
+    return status == ASHLAR_OK ? run_forward(net, l) : status;
+}
+
+ashlar_status ashlar_onednn_forward(ashlar_onednn *net, const float *x, const float *weights,
+                                    float *y) {
+    const size_t layers = net->layout.config.layers;
+    ashlar_status status = point_at(&net->layers[layers - 1], DST, y);
+    for (size_t i = 0; i < layers && status == ASHLAR_OK; i++) {
+        status = point_at(&net->layers[i], SRC, i == 0 ? x : data_of(&net->layers[i - 1], DST));
+        if (status == ASHLAR_OK) {
+            status = forward_layer(net, i, weights);
+        }
+    }
+    TRY(dnnl_stream_wait(net->stream));
+    return status;
+}
+
+/* Its gradients are ADDED to, too. */
+static void clear_gradients(const layer *l) {
+    for (int which = DIFF_BIAS; which <= DIFF_R; which++) {
+        const dnnl_memory_desc_t *md;
+        if (dnnl_memory_get_memory_desc(l->memory[which], &md) == dnnl_success) {
+            memset(data_of(l, which), 0, dnnl_memory_desc_get_size(md));
+        }
+    }
+}
+
+static ashlar_status backward_layer(const ashlar_onednn *net, size_t index, float *dweights) {
+    const layer *l = &net->layers[index];
+    clear_gradients(l);
+    ashlar_status status = reorder_two(net, l, W_BACK_IN);
+    if (status == ASHLAR_OK) {
+        status = run_backward(net, l);
+    }
+    if (status == ASHLAR_OK) {
+        status = reorder_two(net, l, DIFF_W_OUT);
+    }
+    TRY(dnnl_stream_wait(net->stream));
+    if (status == ASHLAR_OK) {
+        add_matrices(net, index, dweights);
+        add_biases(net, index, data_of(l, DIFF_BIAS), dweights, true);
+    }
+    return status;
+}
+
+ashlar_status ashlar_onednn_backward(ashlar_onednn *net, const float *dy, float *dx,
+                                     float *dweights) {
+    const size_t layers = net->layout.config.layers;
+    ashlar_status status = point_at(&net->layers[layers - 1], DIFF_DST, dy);
+    for (size_t i = layers; i-- > 0 && status == ASHLAR_OK;) {
+        status = point_at(&net->layers[i], DIFF_SRC,
+                          i == 0 ? dx : data_of(&net->layers[i - 1], DIFF_DST));
+        if (status == ASHLAR_OK) {
+            status = backward_layer(net, i, dweights);
+        }
+    }
+    return status;
+}

@@ -1,0 +1,195 @@
+#include "rnn/data/batcher.h"
+
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "rnn/data/supply.h"
+
+/* Steps first .. first + steps - 1 of a record's sequence. */
+typedef struct piece {
+    size_t record;
+    size_t first;
+    size_t steps;
+} piece;
+
+/*
+ * Invariants: the supply's items are the pieces, by their places in `pieces`
+ *             longest * batch <= INT32_MAX
+ */
+struct ashlar_batcher {
+    const ashlar_corpus *corpus;
+    size_t batch;
+    size_t longest; /* steps of the longest piece */
+    piece *pieces;
+    size_t piece_count;
+    ashlar_supply *supply;
+};
+
+/* The symbol at place `i` of the record's n + 2. */
+static int32_t symbol_at(ashlar_record record, size_t i) {
+    return i == 0 || i > record.count ? ASHLAR_BATCHER_MARK : record.bytes[i - 1];
+}
+
+static size_t sequence_steps(ashlar_record record) {
+    return record.count + 1; /* a record is a part of an object in memory: no overflow */
+}
+
+/* --- setting up ----------------------------------------------------------------------------- */
+
+/* The piece of a sequence of `steps` that begins at `first`, and whether it is its last. */
+static bool cut_piece(const ashlar_batcher_config *config, size_t steps, size_t first,
+                      size_t *take) {
+    const size_t left = steps - first;
+    *take = left < config->max_steps ? left : config->max_steps;
+    return *take == left;
+}
+
+/* Of all records; into batcher->pieces where they are allocated. Strides do not overflow, for
+ * another piece begins before the sequence's end. */
+static size_t cut_records(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
+    size_t count = 0;
+    for (size_t i = 0; i < ashlar_corpus_count(batcher->corpus); i++) {
+        const size_t steps = sequence_steps(ashlar_corpus_record(batcher->corpus, i));
+        bool is_last = false;
+        for (size_t first = 0; !is_last; first += config->stride) {
+            size_t take;
+            is_last = cut_piece(config, steps, first, &take);
+            if (batcher->pieces != NULL) {
+                batcher->pieces[count] = (piece){i, first, take};
+            }
+            batcher->longest = take > batcher->longest ? take : batcher->longest;
+            count++;
+        }
+    }
+    return count;
+}
+
+static ashlar_status cut_into_pieces(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
+    batcher->piece_count = cut_records(batcher, config);
+    size_t elements;
+    if (!ashlar_mul(batcher->longest, batcher->batch, &elements) || elements > INT32_MAX) {
+        return ashlar_fail(ASHLAR_EOVERFLOW,
+                           "batcher: %zu sequences of %zu steps are more than 2^31-1 symbols; use "
+                           "a smaller batch or max_steps",
+                           batcher->batch, batcher->longest);
+    }
+    batcher->pieces = ashlar_host_calloc(batcher->piece_count, sizeof *batcher->pieces);
+    if (batcher->pieces == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "batcher: no host memory for %zu pieces",
+                           batcher->piece_count);
+    }
+    const size_t cut = cut_records(batcher, config);
+    ASHLAR_ASSERT(cut == batcher->piece_count);
+    (void)cut;
+    return ASHLAR_OK;
+}
+
+static ashlar_status supply_pieces(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
+    const size_t count = batcher->piece_count;
+    ashlar_supply_item *items = ashlar_host_calloc(count, sizeof *items);
+    if (items == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "batcher: no host memory for %zu pieces", count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        items[i] = (ashlar_supply_item){i, batcher->pieces[i].steps};
+    }
+    const ashlar_status status = ashlar_supply_create(items, count, config->batch, config->window,
+                                                      config->seed, &batcher->supply);
+    ashlar_host_free(items);
+    return status;
+}
+
+ashlar_status ashlar_batcher_create(const ashlar_corpus *corpus,
+                                    const ashlar_batcher_config *config, ashlar_batcher **out) {
+    if (config->batch == 0 || config->max_steps == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "batcher: %s is 0; give at least 1",
+                           config->batch == 0 ? "batch" : "max_steps");
+    }
+    ashlar_batcher_config filled = *config;
+    filled.window = config->window != 0 ? config->window : ASHLAR_SUPPLY_WINDOW;
+    filled.stride = config->stride != 0 ? config->stride : config->max_steps;
+    if (filled.stride > config->max_steps) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "batcher: a stride of %zu leaves out text between pieces of %zu; give "
+                           "at most that",
+                           filled.stride, config->max_steps);
+    }
+    ashlar_batcher *batcher = ashlar_host_calloc(1, sizeof *batcher);
+    if (batcher == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "batcher: no host memory");
+    }
+    batcher->corpus = corpus;
+    batcher->batch = filled.batch;
+    ashlar_status status = cut_into_pieces(batcher, &filled);
+    if (status == ASHLAR_OK) {
+        status = supply_pieces(batcher, &filled);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_batcher_destroy(batcher);
+        return status;
+    }
+    *out = batcher;
+    return ASHLAR_OK;
+}
+
+void ashlar_batcher_destroy(ashlar_batcher *batcher) {
+    if (batcher == NULL) {
+        return;
+    }
+    ashlar_supply_destroy(batcher->supply);
+    ashlar_host_free(batcher->pieces);
+    ashlar_host_free(batcher);
+}
+
+/* --- the batches ---------------------------------------------------------------------------- */
+
+/* Write one piece down column `column` of the batch. */
+static void fill_column(const ashlar_batcher *batcher, ashlar_batch *batch, size_t column,
+                        const piece *from) {
+    const ashlar_record record = ashlar_corpus_record(batcher->corpus, from->record);
+    int32_t input = symbol_at(record, from->first);
+    for (size_t t = 0; t < from->steps; t++) {
+        const int32_t target = symbol_at(record, from->first + t + 1);
+        batch->inputs[t * batcher->batch + column] = input;
+        batch->targets[t * batcher->batch + column] = target;
+        input = target;
+    }
+}
+
+void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
+    const ashlar_supply_item *drawn = ashlar_supply_next(batcher->supply);
+    batch->steps = drawn[0].length;
+    batch->tokens = 0;
+    const size_t grid_bytes = batch->steps * batcher->batch * sizeof(int32_t);
+    memset(batch->inputs, 0, grid_bytes);
+    memset(batch->targets, 0, grid_bytes);
+    for (size_t i = 0; i < batcher->batch; i++) {
+        fill_column(batcher, batch, i, &batcher->pieces[drawn[i].number]);
+        batch->lengths[i] = (int32_t)drawn[i].length;
+        batch->tokens += drawn[i].length;
+    }
+    batch->epoch = ashlar_supply_epochs(batcher->supply);
+}
+
+void ashlar_batcher_skip(ashlar_batcher *batcher, uint64_t batches) {
+    ashlar_supply_skip(batcher->supply, batches);
+}
+
+ashlar_random ashlar_batcher_random(const ashlar_batcher *batcher) {
+    return ashlar_supply_random(batcher->supply);
+}
+
+size_t ashlar_batcher_max_steps(const ashlar_batcher *batcher) {
+    return batcher->longest;
+}
+
+size_t ashlar_batcher_piece_count(const ashlar_batcher *batcher) {
+    return batcher->piece_count;
+}
+
+size_t ashlar_batcher_grid_bytes(const ashlar_batcher *batcher) {
+    return batcher->longest * batcher->batch * sizeof(int32_t);
+}

@@ -1,0 +1,66 @@
+/*
+ * cut.h - how a batch is cut into windows, each with its grids in one piece (internal).
+ *
+ * A batch of T steps and B sequences is cut three times:
+ *
+ *     N micro-batches   of B/N sequences, worked off one after the other in one step
+ *     parts             of K steps, each a step of the optimizer; parts = ceil(T / K)
+ *     chunks            of a part, of C steps: what is in memory at once; chunks = ceil(K / C)
+ *
+ * A window is a micro-batch of a part. Its image, in host and in device memory alike, is
+ *
+ *     inputs    int32 [N][T, B/N]                     rows of a window follow each other
+ *     targets   int32 [N][T, B/N]
+ *     lengths   int32 [parts][N][chunks][B/N]         of each chunk: 0 .. its steps
+ *
+ * and on the host, behind it, the lengths once more with 1 for each 0: an RNN has no sequences of
+ * no steps, so those that have ended take one step over nothing in each chunk, of which no
+ * gradient comes.
+ *
+ * A micro-batch is a run of sequences, not every N-th one: a batch's are sorted by length, so those
+ * of a run are alike, and steps at its end are left out by the RNN for all of them.
+ */
+#ifndef ASHLAR_CUT_H
+#define ASHLAR_CUT_H
+
+#include "rnn/data/batcher.h"
+
+typedef struct ashlar_cut_config {
+    size_t batch; /* B */
+    size_t micro; /* N, which divides B; 0: 1 */
+    size_t part;  /* K; 0: T */
+    size_t chunk; /* C; 0: K */
+} ashlar_cut_config;
+
+/* Of one batch. Offsets and sizes of an image are in int32s. */
+typedef struct ashlar_cut {
+    size_t steps; /* T */
+    size_t count; /* B/N */
+    size_t micro; /* N */
+    size_t part;  /* K, <= T */
+    size_t chunk; /* C, <= K */
+    size_t parts;
+    size_t chunks; /* of the longest part */
+    size_t image;  /* inputs, targets and lengths */
+    size_t extra;  /* the lengths once more, at offset `image` */
+} ashlar_cut;
+
+typedef struct ashlar_cut_window {
+    size_t steps;
+    size_t inputs, targets, lengths, rnn_lengths; /* offsets */
+} ashlar_cut_window;
+
+/* Requires steps, config->batch >= 1, and T * B elements that can be counted. No size shrinks with
+ * more steps. */
+ashlar_cut ashlar_cut_of(const ashlar_cut_config *config, size_t steps);
+
+/* Fill in [image + extra]. */
+void ashlar_cut_fill(const ashlar_cut *cut, const ashlar_batch *batch, int32_t *image);
+
+/* micro 0 .. N-1, part 0 .. parts-1 */
+ashlar_cut_window ashlar_cut_window_of(const ashlar_cut *cut, size_t micro, size_t part);
+
+/* Of all micro-batches. */
+size_t ashlar_cut_tokens(const ashlar_cut *cut, const int32_t *image, size_t part);
+
+#endif /* ASHLAR_CUT_H */

@@ -1,0 +1,63 @@
+/*
+ * tag_batch.h - padded batches of tagged sentences (internal).
+ *
+ * B sentences of up to T words of up to C characters; time comes first, as in rnn.h. All of a batch
+ * is one block of int32, so that it goes to the device as one copy:
+ *
+ *     words       [T, B]      padding is 0
+ *     targets     [T, B]      padding is 0
+ *     lengths     [B]         words of each sentence, 1..T, longest first
+ *     ones        [B]         all 1: the lengths of a batch of one token of each sentence
+ *     spellings   [T*B]       characters of each word, 1..C; padding has 1, the unknown one
+ *     characters  [C, T*B]    padding is 0
+ *
+ * Threads: any, on distinct batches.
+ */
+#ifndef ASHLAR_TAG_BATCH_H
+#define ASHLAR_TAG_BATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/status.h>
+
+#include "rnn/data/supply.h"
+#include "rnn/data/tag_corpus.h"
+
+typedef struct ashlar_tag_shape {
+    size_t steps; /* T */
+    size_t batch; /* B */
+    size_t width; /* C */
+} ashlar_tag_shape;
+
+/* The parts of a batch, on the host or on a device. */
+typedef struct ashlar_tag_arrays {
+    int32_t *words, *targets, *lengths, *ones, *spellings, *characters;
+} ashlar_tag_arrays;
+
+typedef struct ashlar_tag_batch {
+    int32_t *data;   /* the caller's; room for ashlar_tag_batch_bytes() of the largest shape */
+    int32_t *device; /* the same block in device memory, where the caller copies it */
+    ashlar_tag_shape shape;
+    size_t tokens; /* sum of the lengths */
+} ashlar_tag_batch;
+
+/* Bytes of a batch's block. Errors: ASHLAR_EINVAL (a 0), ASHLAR_EOVERFLOW (2^31 or more places). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_tag_batch_bytes(const ashlar_tag_shape *shape,
+                                                       size_t *bytes);
+
+/* Where the parts of a block at `data` lie. Requires a shape that has bytes. */
+ashlar_tag_arrays ashlar_tag_batch_arrays(const ashlar_tag_shape *shape, int32_t *data);
+
+/*
+ * Fill batch->data with sentences of the corpus, and set its shape and tokens.
+ *
+ * items   [count], numbers of sentences, longest first; count is 1 or more
+ */
+void ashlar_tag_batch_fill(ashlar_tag_batch *batch, const ashlar_tag_corpus *corpus,
+                           const ashlar_supply_item *items, size_t count);
+
+/* Fill it with what takes the most: every sentence and word as long as the shape allows. */
+void ashlar_tag_batch_fill_full(ashlar_tag_batch *batch, const ashlar_tag_shape *shape);
+
+#endif /* ASHLAR_TAG_BATCH_H */

@@ -1,0 +1,114 @@
+#include "rnn/data/vocabulary.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+typedef struct entry {
+    const unsigned char *bytes;
+    size_t count;
+    uint64_t hash;
+} entry;
+
+/*
+ * Invariants: place_count is a power of 2, and 2 * count <= place_count
+ *             each of 0 .. count-1 stands in places[] once, as its number + 1, at the first free
+ *             place from hash % place_count on, going round
+ */
+struct ashlar_vocabulary {
+    entry *entries; /* [place_count / 2] */
+    size_t count;
+    size_t *places; /* [place_count], 0: free */
+    size_t place_count;
+};
+
+enum { FIRST_PLACES = 64 };
+
+/* FNV-1a, 64 bits. */
+static uint64_t hash_of(const unsigned char *bytes, size_t count) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < count; i++) {
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+static bool is_same(const entry *a, const entry *b) {
+    return a->hash == b->hash && a->count == b->count && memcmp(a->bytes, b->bytes, a->count) == 0;
+}
+
+/* The place of a word, or the free one where it would be. */
+static size_t *find(const ashlar_vocabulary *v, const entry *word) {
+    size_t at = (size_t)word->hash & (v->place_count - 1);
+    while (v->places[at] != 0 && !is_same(&v->entries[v->places[at] - 1], word)) {
+        at = (at + 1) & (v->place_count - 1);
+    }
+    return &v->places[at];
+}
+
+/* Room for one more. */
+static ashlar_status grow(ashlar_vocabulary *v) {
+    if (2 * (v->count + 1) <= v->place_count) {
+        return ASHLAR_OK;
+    }
+    const size_t place_count = v->place_count > 0 ? 2 * v->place_count : FIRST_PLACES;
+    size_t *places = ashlar_host_calloc(place_count, sizeof *places);
+    entry *entries = ashlar_host_realloc(v->entries, place_count / 2, sizeof *entries);
+    v->entries = entries != NULL ? entries : v->entries;
+    if (places == NULL || entries == NULL) {
+        ashlar_host_free(places);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "vocabulary: no host memory for %zu words",
+                           place_count / 2);
+    }
+    ashlar_host_free(v->places);
+    v->places = places;
+    v->place_count = place_count;
+    for (size_t i = 0; i < v->count; i++) {
+        *find(v, &entries[i]) = i + 1;
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_vocabulary_create(ashlar_vocabulary **out) {
+    ashlar_vocabulary *vocabulary = ashlar_host_calloc(1, sizeof *vocabulary);
+    if (vocabulary == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "vocabulary: no host memory");
+    }
+    *out = vocabulary;
+    return ASHLAR_OK;
+}
+
+void ashlar_vocabulary_destroy(ashlar_vocabulary *vocabulary) {
+    if (vocabulary == NULL) {
+        return;
+    }
+    ashlar_host_free(vocabulary->entries);
+    ashlar_host_free(vocabulary->places);
+    ashlar_host_free(vocabulary);
+}
+
+ashlar_status ashlar_vocabulary_add(ashlar_vocabulary *vocabulary, const unsigned char *bytes,
+                                    size_t count, size_t *number) {
+    const entry word = {bytes, count, hash_of(bytes, count)};
+    if (vocabulary->place_count > 0) { /* one that was seen needs no room */
+        const size_t seen = *find(vocabulary, &word);
+        if (seen != 0) {
+            *number = seen - 1;
+            return ASHLAR_OK;
+        }
+    }
+    const ashlar_status status = grow(vocabulary);
+    if (status == ASHLAR_OK) {
+        *number = vocabulary->count++;
+        vocabulary->entries[*number] = word;
+        *find(vocabulary, &word) = vocabulary->count;
+    }
+    return status;
+}
+
+size_t ashlar_vocabulary_count(const ashlar_vocabulary *vocabulary) {
+    return vocabulary->count;
+}

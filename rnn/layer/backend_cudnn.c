@@ -1,0 +1,343 @@
+/* backend_cudnn.c - the RNN's sizes and passes by cuDNN. */
+#include "rnn/layer/backend.h"
+
+#include "allocator/base/checked.h"
+#include "rnn/layer/cudnn_state.h"
+#include "allocator/device/device_impl.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+enum { ALIGN = 256 };
+
+static ashlar_cudnn_state *state_of(const ashlar_rnn *rnn) {
+    return rnn->state;
+}
+
+static ashlar_status check(const ashlar_rnn_layout *layout) {
+    const ashlar_rnn_config *c = &layout->config;
+    const bool has_type = c->dtype != ASHLAR_F64 || c->algorithm == ASHLAR_RNN_PERSIST_DYNAMIC;
+    if (c->algorithm != ASHLAR_RNN_STANDARD &&
+        (c->bias != ASHLAR_RNN_BIAS_DOUBLE || c->projection != 0 || !has_type)) {
+        return ashlar_fail(ASHLAR_ENOTSUP,
+                           "rnn: a persistent algorithm needs ASHLAR_RNN_BIAS_DOUBLE and no "
+                           "projection, and only ASHLAR_RNN_PERSIST_DYNAMIC has ASHLAR_F64; use "
+                           "ASHLAR_RNN_STANDARD");
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status create(ashlar_rnn *rnn) {
+    ashlar_cudnn_state *state;
+    const ashlar_status status = ashlar_cudnn_state_create(rnn, &state);
+    if (status == ASHLAR_OK) {
+        rnn->state = state;
+    }
+    return status;
+}
+
+static void destroy(ashlar_rnn *rnn) {
+    ashlar_cudnn_state_destroy(rnn, rnn->state);
+}
+
+/* Take the handle for this thread, and the context for cuDNN. */
+static ashlar_status lock(const ashlar_rnn *rnn) {
+    pthread_mutex_lock(&state_of(rnn)->lock);
+    const ashlar_status status = ashlar_device_enter(rnn->device);
+    if (status != ASHLAR_OK) {
+        pthread_mutex_unlock(&state_of(rnn)->lock);
+    }
+    return status;
+}
+
+static void unlock(const ashlar_rnn *rnn) {
+    ashlar_device_leave(rnn->device);
+    pthread_mutex_unlock(&state_of(rnn)->lock);
+}
+
+/* ---- sizes ---- */
+
+/*
+ * Behind cuDNN's workspace in training: a dx and a dy, for who has none. cuDNN wants both, the
+ * calls of rnn.h do not; beside the 8 MiB and more that it asks for they are small.
+ *
+ *     work = [cudnn, up to ALIGN | dx, up to ALIGN | dy]
+ */
+typedef struct work_parts {
+    size_t dx, dx_bytes, dy, dy_bytes, bytes;
+} work_parts;
+
+static bool lay_out_work(const ashlar_rnn *rnn, const ashlar_cudnn_sizes *sizes, work_parts *p) {
+    const size_t item = ashlar_dtype_bytes(rnn->layout.config.dtype);
+    *p = (work_parts){.bytes = sizes->work > 0 ? sizes->work : 1};
+    if (!sizes->training) {
+        return true;
+    }
+    return ashlar_mul(sizes->steps * sizes->batch, rnn->layout.config.input * item, &p->dx_bytes) &&
+           ashlar_mul(sizes->steps * sizes->batch, rnn->layout.output * item, &p->dy_bytes) &&
+           ashlar_align_up(sizes->work, ALIGN, &p->dx) && ashlar_add(p->dx, p->dx_bytes, &p->dy) &&
+           ashlar_align_up(p->dy, ALIGN, &p->dy) && ashlar_add(p->dy, p->dy_bytes, &p->bytes);
+}
+
+/* cuDNN's dimensions, and the products that it forms of them, are ints. */
+static ashlar_status check_shape(const ashlar_rnn *rnn, size_t steps, size_t batch) {
+    const size_t width = rnn->layout.output > rnn->layout.config.input ? rnn->layout.output
+                                                                       : rnn->layout.config.input;
+    size_t rows, elements;
+    if (steps == 0 || batch == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "rnn: %zu steps of %zu sequences; each is at least 1",
+                           steps, batch);
+    }
+    if (!ashlar_mul(steps, batch, &rows) || !ashlar_mul(rows, width, &elements) ||
+        rows > INT32_MAX || elements > SIZE_MAX / sizeof(double) ||
+        rnn->layout.parts * batch > INT32_MAX / rnn->layout.config.hidden) {
+        return ashlar_fail(ASHLAR_EOVERFLOW,
+                           "rnn: %zu steps of %zu sequences are too many for "
+                           "cuDNN",
+                           steps, batch);
+    }
+    return ASHLAR_OK;
+}
+
+/* Locked. At full length: shorter ones of the same shape never need more (observed, cuDNN 9.19),
+ * and cuDNN refuses a pass whose buffers are too small. */
+static ashlar_status ask(const ashlar_rnn *rnn, ashlar_cudnn_sizes *sizes) {
+    ashlar_cudnn_state *s = state_of(rnn);
+    int32_t *lengths = ashlar_host_calloc(sizes->batch, sizeof *lengths);
+    if (lengths == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", sizes->batch);
+    }
+    for (size_t b = 0; b < sizes->batch; b++) {
+        lengths[b] = (int32_t)sizes->steps;
+    }
+    const ashlar_status status =
+        ashlar_cudnn_state_describe(rnn, s, sizes->steps, sizes->batch, lengths);
+    ashlar_host_free(lengths);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ASHLAR_CUDNN_TRY(s->cudnn, temp_space_sizes, cudnnGetRNNTempSpaceSizes,
+                     (s->handle, s->rnn,
+                      sizes->training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, s->x,
+                      &sizes->work, &sizes->reserve));
+    if (!sizes->training) {
+        sizes->reserve = 0;
+    }
+    return ASHLAR_OK;
+}
+
+/* PERSIST_DYNAMIC compiles its code for one number of sequences. Locked. */
+static ashlar_status build_for(const ashlar_rnn *rnn, size_t batch) {
+    ashlar_cudnn_state *s = state_of(rnn);
+    if (rnn->layout.config.algorithm != ASHLAR_RNN_PERSIST_DYNAMIC || s->built_batch == batch) {
+        return ASHLAR_OK;
+    }
+    s->built_batch = 0;
+    ASHLAR_CUDNN_TRY(s->cudnn, build_dynamic, cudnnBuildRNNDynamic,
+                     (s->handle, s->rnn, (int)batch));
+    s->built_batch = batch;
+    return ASHLAR_OK;
+}
+
+/* Locked. */
+static ashlar_status find_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
+                                ashlar_cudnn_sizes *out) {
+    ashlar_cudnn_state *s = state_of(rnn);
+    ashlar_status status = build_for(rnn, batch);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (s->newest.steps != steps || s->newest.batch != batch || s->newest.training != training) {
+        ashlar_cudnn_sizes sizes = {.steps = steps, .batch = batch, .training = training};
+        status = ask(rnn, &sizes);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+        s->newest = sizes;
+    }
+    *out = s->newest;
+    return ASHLAR_OK;
+}
+
+static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
+                           size_t *reserve_bytes, size_t *work_bytes) {
+    ashlar_cudnn_sizes found;
+    work_parts parts;
+    ashlar_status status = check_shape(rnn, steps, batch);
+    if (status == ASHLAR_OK) {
+        status = lock(rnn);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = find_sizes(rnn, steps, batch, training, &found);
+    unlock(rnn);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (!lay_out_work(rnn, &found, &parts)) {
+        return ashlar_fail(ASHLAR_EOVERFLOW,
+                           "rnn: the workspace of %zu steps of %zu sequences "
+                           "is too large to address",
+                           steps, batch);
+    }
+    *reserve_bytes = found.reserve;
+    *work_bytes = parts.bytes;
+    return ASHLAR_OK;
+}
+
+/* ---- passes ---- */
+
+/* A pass with what cuDNN wants besides. Locked, as are all functions that take one. */
+typedef struct call {
+    const ashlar_rnn *rnn;
+    ashlar_cudnn_state *state;
+    const ashlar_rnn_batch *batch;
+    const ashlar_rnn_buffers *b;
+    ashlar_stream stream;
+    ashlar_cudnn_sizes sizes;
+    work_parts parts;
+    size_t weight_bytes;
+} call;
+
+static bool is_uniform(const ashlar_rnn_batch *batch) {
+    for (size_t i = 0; i < batch->batch; i++) {
+        if ((size_t)batch->lengths[i] != batch->steps) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Drawing the states anew is work that a capture may not hold. */
+static ashlar_status seed(const call *c) {
+    ashlar_driver *driver = c->rnn->device->driver;
+    unsigned int capture = CU_CAPTURE_NONE;
+    const bool is_wanted = !c->state->is_seeded || c->batch->dropout_restarts;
+    if (c->state->states == NULL || !is_wanted) {
+        return ASHLAR_OK;
+    }
+    const cu_result result = ASHLAR_DRIVER_CALL(driver, stream_is_capturing, (c->stream, &capture));
+    if (result != CU_SUCCESS) {
+        return ashlar_driver_error(driver, "cuStreamIsCapturing", result);
+    }
+    if (capture != CU_CAPTURE_NONE) {
+        return ashlar_fail(ASHLAR_ENOTSUP,
+                           "rnn: the first training forward with dropout may not be "
+                           "captured, nor one with dropout_restarts; run one before");
+    }
+    const ashlar_status status = ashlar_cudnn_state_seed(c->rnn, c->state, c->batch->dropout_seed);
+    c->state->is_seeded = status == ASHLAR_OK;
+    return status;
+}
+
+static ashlar_status forward(const call *c) {
+    const ashlar_cudnn_state *s = c->state;
+    const ashlar_rnn_buffers *b = c->b;
+    const ashlar_status status = c->sizes.training ? seed(c) : ASHLAR_OK;
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ASHLAR_CUDNN_TRY(
+        s->cudnn, forward, cudnnRNNForward,
+        (s->handle, s->rnn, c->sizes.training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
+         NULL, s->x, b->x, s->y, b->y, s->h, b->hx, b->hy, s->c, b->cx, b->cy, c->weight_bytes,
+         b->weights, c->sizes.work, b->work, c->sizes.reserve, b->reserve));
+    return ASHLAR_OK;
+}
+
+static ashlar_status clear(const call *c, void *at, size_t bytes) {
+    ashlar_driver *driver = c->rnn->device->driver;
+    const cu_result result =
+        ASHLAR_DRIVER_CALL(driver, memset_d8_async, (ashlar_ptr_in(at), 0, bytes, c->stream));
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar_driver_error(driver, "cuMemsetD8Async", result);
+}
+
+static ashlar_status backward_data(const call *c) {
+    const ashlar_cudnn_state *s = c->state;
+    const ashlar_rnn_buffers *b = c->b;
+    void *const dx = b->dx != NULL ? b->dx : (char *)b->work + c->parts.dx;
+    const void *dy = b->dy;
+    ashlar_status status = ASHLAR_OK;
+    if (b->dx != NULL && !is_uniform(c->batch)) {
+        /* The fill value of a data descriptor is said to be for y only. */
+        status = clear(c, b->dx, c->parts.dx_bytes);
+    }
+    if (status == ASHLAR_OK && dy == NULL) {
+        dy = (char *)b->work + c->parts.dy;
+        status = clear(c, (char *)b->work + c->parts.dy, c->parts.dy_bytes);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ASHLAR_CUDNN_TRY(s->cudnn, backward_data, cudnnRNNBackwardData_v8,
+                     (s->handle, s->rnn, NULL, s->y, b->y, dy, s->x, dx, s->h, b->hx, b->dhy,
+                      b->dhx, s->c, b->cx, b->dcy, b->dcx, c->weight_bytes, b->weights,
+                      c->sizes.work, b->work, c->sizes.reserve, b->reserve));
+    return ASHLAR_OK;
+}
+
+static ashlar_status backward_weights(const call *c) {
+    const ashlar_cudnn_state *s = c->state;
+    const ashlar_rnn_buffers *b = c->b;
+    ASHLAR_CUDNN_TRY(s->cudnn, backward_weights, cudnnRNNBackwardWeights_v8,
+                     (s->handle, s->rnn, CUDNN_WGRAD_MODE_ADD, NULL, s->x, b->x, s->h, b->hx, s->y,
+                      b->y, c->weight_bytes, b->dweights, c->sizes.work, b->work, c->sizes.reserve,
+                      b->reserve));
+    return ASHLAR_OK;
+}
+
+static ashlar_status run(call *c, ashlar_rnn_pass pass) {
+    static ashlar_status (*const passes[])(const call *) = {
+        [ASHLAR_RNN_FORWARD] = forward,
+        [ASHLAR_RNN_BACKWARD_DATA] = backward_data,
+        [ASHLAR_RNN_BACKWARD_WEIGHTS] = backward_weights,
+    };
+    const ashlar_rnn_batch *batch = c->batch;
+    const bool training = c->b->reserve != NULL;
+    ASHLAR_CUDNN_TRY(c->state->cudnn, set_stream, cudnnSetStream,
+                     (c->state->handle, (cudaStream_t)c->stream));
+    ashlar_status status = find_sizes(c->rnn, batch->steps, batch->batch, training, &c->sizes);
+    if (status == ASHLAR_OK && !lay_out_work(c->rnn, &c->sizes, &c->parts)) {
+        status = ashlar_fail(ASHLAR_EOVERFLOW, "rnn: the workspace is too large to address");
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_cudnn_state_describe(c->rnn, c->state, batch->steps, batch->batch,
+                                             batch->lengths);
+    }
+    return status == ASHLAR_OK ? passes[pass](c) : status;
+}
+
+static ashlar_status queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                           const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                           ashlar_stream stream) {
+    const ashlar_rnn_config *config = &rnn->layout.config;
+    call c = {.rnn = rnn,
+              .state = state_of(rnn),
+              .batch = batch,
+              .b = buffers,
+              .stream = stream,
+              .weight_bytes = rnn->layout.elements * ashlar_dtype_bytes(config->dtype)};
+    if (pass != ASHLAR_RNN_FORWARD && buffers->y == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "rnn: y is NULL; on a CUDA device the backward calls "
+                                          "read the y, hx and cx of forward again");
+    }
+    if (config->algorithm != ASHLAR_RNN_STANDARD && !is_uniform(batch)) {
+        return ashlar_fail(ASHLAR_ENOTSUP, "rnn: a persistent algorithm takes only sequences of "
+                                           "the full length; use ASHLAR_RNN_STANDARD");
+    }
+    ashlar_status status = lock(rnn);
+    if (status == ASHLAR_OK) {
+        status = run(&c, pass);
+        unlock(rnn);
+    }
+    return status;
+}
+
+const ashlar_rnn_backend ashlar_rnn_backend_cudnn = {.name = "cudnn",
+                                                     .check = check,
+                                                     .create = create,
+                                                     .destroy = destroy,
+                                                     .sizes = sizes,
+                                                     .queue = queue,
+                                                     .backward_reads_output = true};

@@ -1,0 +1,15 @@
+/* The back end for CUDA devices, in a build that has none. */
+#include "rnn/layer/backend.h"
+
+#include "allocator/base/error.h"
+
+static ashlar_status refuse(const ashlar_rnn_layout *layout) {
+    (void)layout;
+    return ashlar_fail(ASHLAR_ENOTSUP,
+                       "rnn: this build has no back end for CUDA devices: build with "
+                       "-Dcuda=enabled -Dcudnn=enabled where the headers of CUDA and of cuDNN 9 "
+                       "are, or use the software device, ASHLAR_DEVICE=soft");
+}
+
+/* No rnn is made, so that nothing asks for more. */
+const ashlar_rnn_backend ashlar_rnn_backend_cudnn = {.name = "none", .check = refuse};

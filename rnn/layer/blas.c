@@ -1,0 +1,141 @@
+#include "rnn/layer/blas_impl.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+#include "allocator/base/check_level.h"
+#include "arena/compute/workers.h"
+
+/* Multiplications that are worth waking a thread for: some 25 us. */
+static const size_t PIECE_PRODUCTS = (size_t)1 << 20;
+
+/* A cut falls on whole blocks of rows and panels, except for the last. */
+enum { ROW_UNIT = 12, COLUMN_UNIT = 16 };
+
+/* ---- pieces ---- */
+
+/* c in `rows` x `columns` pieces. */
+typedef struct cut {
+    const ashlar_product *product;
+    ashlar_product_function *compute;
+    size_t rows, columns;
+} cut;
+
+static size_t units(size_t count, size_t unit) {
+    return (count + unit - 1) / unit;
+}
+
+/* Where piece i of `pieces` begins. */
+static size_t cut_at(size_t count, size_t unit, size_t pieces, size_t i) {
+    const size_t at = units(count, unit) * i / pieces * unit;
+    return at < count ? at : count;
+}
+
+static void compute_one(void *context, size_t i) {
+    const cut *const c = context;
+    const ashlar_product *const p = c->product;
+    const size_t row = i / c->columns, column = i % c->columns;
+    const ashlar_piece piece = {
+        .row = cut_at(p->m, ROW_UNIT, c->rows, row),
+        .row_end = cut_at(p->m, ROW_UNIT, c->rows, row + 1),
+        .column = cut_at(p->n, COLUMN_UNIT, c->columns, column),
+        .column_end = cut_at(p->n, COLUMN_UNIT, c->columns, column + 1),
+    };
+    const uint64_t begin = ashlar_blas_clock_begin();
+    c->compute(p, &piece);
+    ashlar_blas_clock_end(begin);
+}
+
+static size_t min_of(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/*
+ * Each piece packs its columns of b, and its rows of a where these are stored transposed: so cut
+ * where nothing is packed twice, and the other way only where that gives too few pieces.
+ */
+static cut make_cut(const ashlar_product *p, ashlar_product_function *compute) {
+    const size_t worth =
+        p->m * p->n / PIECE_PRODUCTS * p->k + p->m * p->n % PIECE_PRODUCTS * p->k / PIECE_PRODUCTS;
+    const size_t pieces = worth < 2 ? 1 : min_of(worth, ashlar_workers_count());
+    const size_t rows = units(p->m, ROW_UNIT), columns = units(p->n, COLUMN_UNIT);
+    cut c = {.product = p, .compute = compute};
+    if (p->trans_a) {
+        c.rows = min_of(pieces, rows);
+        c.columns = min_of(pieces / c.rows, columns);
+    } else {
+        c.columns = min_of(pieces, columns);
+        c.rows = min_of(pieces / c.columns, rows);
+    }
+    return c;
+}
+
+static void compute(const ashlar_product *p, ashlar_product_function *function) {
+    if (p->m > 0 && p->n > 0 && p->k > 0) {
+        cut c = make_cut(p, function);
+        ashlar_workers_run(c.rows * c.columns, compute_one, &c);
+    }
+}
+
+/* ---- by type ---- */
+
+#define real float
+#define REAL(name) name##_f32
+#define FUNCTION f32
+#include "rnn/layer/blas_template.h"
+#undef real
+#undef REAL
+#undef FUNCTION
+
+#define real double
+#define REAL(name) name##_f64
+#define FUNCTION f64
+#include "rnn/layer/blas_template.h"
+#undef real
+#undef REAL
+#undef FUNCTION
+
+/* ---- threads and names ---- */
+
+const char *ashlar_blas_name(void) {
+    return ashlar_blas_best()->name;
+}
+
+void ashlar_blas_set_threads(int n) {
+    ASHLAR_ASSERT(n >= 1);
+    ashlar_workers_set_count(min_of((size_t)n, ASHLAR_WORKERS_MAX));
+}
+
+int ashlar_blas_threads(void) {
+    return (int)ashlar_workers_count();
+}
+
+/* ---- the clock ---- */
+
+static atomic_bool clock_runs;
+static _Atomic uint64_t clock_sum;
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void ashlar_blas_clock_start(bool runs) {
+    atomic_store(&clock_runs, runs);
+    atomic_store(&clock_sum, 0);
+}
+
+uint64_t ashlar_blas_clock_ns(void) {
+    return atomic_load(&clock_sum);
+}
+
+uint64_t ashlar_blas_clock_begin(void) {
+    return atomic_load_explicit(&clock_runs, memory_order_relaxed) ? now_ns() : 0;
+}
+
+void ashlar_blas_clock_end(uint64_t begin) {
+    if (begin != 0) {
+        atomic_fetch_add_explicit(&clock_sum, now_ns() - begin, memory_order_relaxed);
+    }
+}

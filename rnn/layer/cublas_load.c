@@ -1,0 +1,41 @@
+/* cublas_load.c - the table of cuBLAS's functions, and what its refusals mean. */
+#include "rnn/layer/cublas_table.h"
+
+#include "allocator/base/error.h"
+#include "allocator/base/shared_library.h"
+
+static const ashlar_shared_library cublas_library = {
+    .what = "cuBLAS", .variable = "ASHLAR_CUBLAS", .names = {"libcublas.so.13", "libcublas.so.12"}};
+
+static ashlar_status fill(void *functions) {
+    ashlar_cublas *const table = functions;
+    void *library = NULL;
+    ashlar_status status = ashlar_shared_open(&cublas_library, &library);
+#define X(field, symbol)                                                               \
+    if (status == ASHLAR_OK) {                                                         \
+        status = ashlar_shared_find(&cublas_library, library, #symbol, &table->field); \
+    }
+    ASHLAR_CUBLAS_MAP(X)
+#undef X
+    return status;
+}
+
+ashlar_status ashlar_cublas_open(const ashlar_cublas **out) {
+    static ashlar_shared_table once = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    static ashlar_cublas functions;
+    const ashlar_status status = ashlar_shared_fill(&once, fill, &functions);
+    if (status == ASHLAR_OK) {
+        *out = &functions;
+    }
+    return status;
+}
+
+ashlar_status ashlar_cublas_error(const ashlar_cublas *cublas, const char *what,
+                                  cublasStatus_t result) {
+    const ashlar_status status =
+        result == CUBLAS_STATUS_ALLOC_FAILED ? ASHLAR_ENOMEM
+        : result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_ARCH_MISMATCH
+            ? ASHLAR_ENOTSUP
+            : ASHLAR_EDRIVER;
+    return ashlar_fail(status, "%s: %s (%d)", what, cublas->get_status_string(result), (int)result);
+}

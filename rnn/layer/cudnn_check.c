@@ -1,0 +1,116 @@
+/* cudnn_check.c - the packed order of rnn_layout.h against what cuDNN answers, at every creation.
+ */
+#include "rnn/layer/cudnn_state.h"
+
+#include "allocator/base/error.h"
+
+/* Addresses are computed from it and never read. Not NULL, so that absence shows. */
+static char *const base = (char *)(uintptr_t)0x100000;
+
+/* One of cuDNN's linear layers: a gate of one of our tensors, all of whose gates follow each other;
+ * the projection has one gate. */
+typedef struct place {
+    const ashlar_rnn_layout *layout;
+    size_t part, gate, gates;
+} place;
+
+static ashlar_status differs(const place *p, ashlar_rnn_tensor tensor, const char *what,
+                             size_t cudnn, size_t ours) {
+    static const char *const names[ASHLAR_RNN_TENSOR_COUNT] = {
+        [ASHLAR_RNN_W] = "W",   [ASHLAR_RNN_R] = "R",   [ASHLAR_RNN_BW] = "bW",
+        [ASHLAR_RNN_BR] = "bR", [ASHLAR_RNN_WP] = "Wp",
+    };
+    const size_t directions = p->layout->config.directions;
+    return ashlar_fail(ASHLAR_ENOTSUP,
+                       "rnn: %s of layer %zu%s, gate %zu: %s is %zu for this cuDNN, %zu for "
+                       "ashlar; use another cuDNN 9",
+                       names[tensor], p->part / directions,
+                       p->part % directions == 0 ? "" : " reverse", p->gate, what, cudnn, ours);
+}
+
+static ashlar_status check_offset(const place *p, ashlar_rnn_tensor tensor, const void *address) {
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(p->layout, p->part, tensor);
+    if ((address == NULL) != (view.rows == 0)) {
+        return differs(p, tensor, "the number of its tensors", address != NULL, view.rows != 0);
+    }
+    if (address == NULL) {
+        return ASHLAR_OK;
+    }
+    const size_t item = ashlar_dtype_bytes(p->layout->config.dtype);
+    const size_t got = (size_t)((const char *)address - base);
+    const size_t want = (view.offset + p->gate * (view.rows / p->gates) * view.cols) * item;
+    return got == want ? ASHLAR_OK : differs(p, tensor, "its byte", got, want);
+}
+
+/* cuDNN describes a matrix as 1 x rows x columns. */
+static ashlar_status check_shape(const ashlar_cudnn_state *s, const place *p,
+                                 ashlar_rnn_tensor tensor) {
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(p->layout, p->part, tensor);
+    cudnnDataType_t type;
+    int dims = 0, shape[3] = {0}, strides[3] = {0};
+    if (view.rows == 0) {
+        return ASHLAR_OK;
+    }
+    ASHLAR_CUDNN_TRY(s->cudnn, get_tensor, cudnnGetTensorNdDescriptor,
+                     (s->h, 3, &type, &dims, shape, strides));
+    const struct {
+        const char *what;
+        size_t got, want;
+    } all[] = {
+        {"its number of rows", (size_t)shape[1], view.rows / p->gates},
+        {"its number of columns", (size_t)shape[2], view.cols},
+        {"the distance of its rows", (size_t)strides[1], view.cols},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i].got != all[i].want) {
+            return differs(p, tensor, all[i].what, all[i].got, all[i].want);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* Linear layers are numbered: the gates of W, those of R, the projection. */
+static ashlar_status check_linear(const ashlar_rnn_layout *layout, const ashlar_cudnn_state *s,
+                                  size_t part, size_t number) {
+    static const ashlar_rnn_tensor matrices[] = {ASHLAR_RNN_W, ASHLAR_RNN_R, ASHLAR_RNN_WP};
+    static const ashlar_rnn_tensor biases[] = {ASHLAR_RNN_BW, ASHLAR_RNN_BR};
+    const size_t block = number / layout->gates;
+    const place p = {.layout = layout,
+                     .part = part,
+                     .gate = number % layout->gates,
+                     .gates = block < 2 ? layout->gates : 1};
+    void *matrix = NULL, *bias = NULL;
+    ASHLAR_CUDNN_TRY(s->cudnn, weight_params, cudnnGetRNNWeightParams,
+                     (s->handle, s->rnn, (int32_t)part,
+                      layout->elements * ashlar_dtype_bytes(layout->config.dtype), base,
+                      (int32_t)number, s->h, &matrix, s->c, &bias));
+    ashlar_status status = check_offset(&p, matrices[block], matrix);
+    if (status == ASHLAR_OK) {
+        status = check_shape(s, &p, matrices[block]);
+    }
+    return status == ASHLAR_OK && block < 2 ? check_offset(&p, biases[block], bias) : status;
+}
+
+ashlar_status ashlar_cudnn_check_layout(const ashlar_rnn_layout *layout,
+                                        const ashlar_cudnn_state *s) {
+    const size_t want = layout->elements * ashlar_dtype_bytes(layout->config.dtype);
+    const size_t numbers = 2 * layout->gates + (layout->config.cell == ASHLAR_RNN_LSTM);
+    size_t got = 0;
+    ASHLAR_CUDNN_TRY(s->cudnn, weight_space_size, cudnnGetRNNWeightSpaceSize,
+                     (s->handle, s->rnn, &got));
+    if (got != want) {
+        return ashlar_fail(ASHLAR_ENOTSUP,
+                           "rnn: the stack has %zu bytes for this cuDNN, %zu for ashlar; use "
+                           "another cuDNN 9",
+                           got, want);
+    }
+    for (size_t part = 0; part < layout->parts; part++) {
+        for (size_t number = 0; number < numbers; number++) {
+            const ashlar_status status = check_linear(layout, s, part, number);
+            if (status != ASHLAR_OK) {
+                return status;
+            }
+        }
+    }
+    return ASHLAR_OK;
+}

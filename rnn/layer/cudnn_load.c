@@ -1,0 +1,58 @@
+/* cudnn_load.c - the table of cuDNN's functions, and what its refusals mean. */
+#include "rnn/layer/cudnn_table.h"
+
+#include "allocator/base/error.h"
+#include "allocator/base/shared_library.h"
+
+enum { MAJOR = 9, VERSIONS_PER_MAJOR = 10000 };
+
+static const ashlar_shared_library cudnn_library = {
+    .what = "cuDNN 9", .variable = "ASHLAR_CUDNN", .names = {"libcudnn.so.9"}};
+
+static ashlar_status fill(void *functions) {
+    ashlar_cudnn *const table = functions;
+    void *library = NULL;
+    ashlar_status status = ashlar_shared_open(&cudnn_library, &library);
+#define X(field, symbol)                                                              \
+    if (status == ASHLAR_OK) {                                                        \
+        status = ashlar_shared_find(&cudnn_library, library, #symbol, &table->field); \
+    }
+    ASHLAR_CUDNN_MAP(X)
+#undef X
+    if (status == ASHLAR_OK && table->get_version() / VERSIONS_PER_MAJOR != MAJOR) {
+        status = ashlar_fail(ASHLAR_ENOTSUP,
+                             "the cuDNN that was found is version %zu; it must be %d.x: look at "
+                             "ASHLAR_CUDNN and LD_LIBRARY_PATH",
+                             table->get_version(), MAJOR);
+    }
+    return status;
+}
+
+ashlar_status ashlar_cudnn_open(const ashlar_cudnn **out) {
+    static ashlar_shared_table once = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    static ashlar_cudnn functions;
+    const ashlar_status status = ashlar_shared_fill(&once, fill, &functions);
+    if (status == ASHLAR_OK) {
+        *out = &functions;
+    }
+    return status;
+}
+
+static ashlar_status status_of(cudnnStatus_t result) {
+    /* cuDNN numbers its statuses by kind: 2xxx bad parameters, 3xxx what is not supported. */
+    if (result / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000) {
+        return ASHLAR_ENOTSUP;
+    }
+    return result == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ? ASHLAR_ENOMEM
+           : result == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ? ASHLAR_EHOSTMEM
+                                                                          : ASHLAR_EDRIVER;
+}
+
+ashlar_status ashlar_cudnn_error(const ashlar_cudnn *cudnn, const char *what,
+                                 cudnnStatus_t result) {
+    char said[256] = "";
+    cudnn->get_last_error_string(said, sizeof said);
+    said[sizeof said - 1] = '\0';
+    return ashlar_fail(status_of(result), "%s: %s (%d)%s%s", what, cudnn->get_error_string(result),
+                       (int)result, said[0] == '\0' ? "" : ": ", said);
+}

@@ -1,0 +1,241 @@
+#include "rnn/layer/cudnn_state.h"
+
+#include "allocator/device/device_impl.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+cudnnDataType_t ashlar_cudnn_type(ashlar_dtype dtype) {
+    static const cudnnDataType_t types[ASHLAR_DTYPE_COUNT] = {
+        [ASHLAR_F32] = CUDNN_DATA_FLOAT,
+        [ASHLAR_F64] = CUDNN_DATA_DOUBLE,
+        [ASHLAR_F16] = CUDNN_DATA_HALF,
+        [ASHLAR_BF16] = CUDNN_DATA_BFLOAT16,
+    };
+    return types[dtype];
+}
+
+/* Narrow types are made for tensor cores, which FMA_MATH would leave out. */
+static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
+    if (ashlar_dtype_is_narrow(c->dtype)) {
+        return CUDNN_TENSOR_OP_MATH;
+    }
+    return c->math == ASHLAR_RNN_MATH_TF32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+}
+
+/* cuDNN's name for no projection is one as wide as hidden. Sizes fit: the layout is below 2^31. */
+static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_state *s) {
+    static const cudnnRNNMode_t cells[ASHLAR_RNN_CELL_COUNT] = {
+        [ASHLAR_RNN_LSTM] = CUDNN_LSTM,
+        [ASHLAR_RNN_GRU] = CUDNN_GRU,
+        [ASHLAR_RNN_TANH] = CUDNN_RNN_TANH,
+        [ASHLAR_RNN_RELU] = CUDNN_RNN_RELU,
+    };
+    static const cudnnRNNBiasMode_t biases[ASHLAR_RNN_BIAS_COUNT] = {
+        [ASHLAR_RNN_BIAS_DOUBLE] = CUDNN_RNN_DOUBLE_BIAS,
+        [ASHLAR_RNN_BIAS_NONE] = CUDNN_RNN_NO_BIAS,
+        [ASHLAR_RNN_BIAS_INPUT] = CUDNN_RNN_SINGLE_INP_BIAS,
+        [ASHLAR_RNN_BIAS_RECURRENT] = CUDNN_RNN_SINGLE_REC_BIAS,
+    };
+    static const cudnnRNNAlgo_t algorithms[ASHLAR_RNN_ALGORITHM_COUNT] = {
+        [ASHLAR_RNN_STANDARD] = CUDNN_RNN_ALGO_STANDARD,
+        [ASHLAR_RNN_PERSIST_STATIC] = CUDNN_RNN_ALGO_PERSIST_STATIC,
+        [ASHLAR_RNN_PERSIST_DYNAMIC] = CUDNN_RNN_ALGO_PERSIST_DYNAMIC,
+        [ASHLAR_RNN_PERSIST_SMALL] = CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H,
+    };
+    const ashlar_rnn_config *c = &rnn->layout.config;
+    const cudnnDataType_t type = ashlar_cudnn_type(c->dtype);
+    ASHLAR_CUDNN_TRY(s->cudnn, set_rnn, cudnnSetRNNDescriptor_v8,
+                     (s->rnn, algorithms[c->algorithm], cells[c->cell], biases[c->bias],
+                      c->directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL,
+                      CUDNN_LINEAR_INPUT, type,
+                      ashlar_dtype_is_narrow(c->dtype) ? CUDNN_DATA_FLOAT : type, math_type(c),
+                      (int32_t)c->input, (int32_t)c->hidden, (int32_t)rnn->layout.state,
+                      (int32_t)c->layers, s->dropout, CUDNN_RNN_PADDED_IO_ENABLED));
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state *s, uint64_t seed) {
+    const float part = s->states == NULL ? 0 : (float)rnn->layout.config.dropout;
+    ASHLAR_CUDNN_TRY(s->cudnn, set_dropout, cudnnSetDropoutDescriptor,
+                     (s->dropout, s->handle, part, s->states, s->states_bytes, seed));
+    return describe_stack(rnn, s); /* which may have copied what it was told of dropout */
+}
+
+/* ---- a batch ---- */
+
+static ashlar_status describe_padded(const ashlar_cudnn_state *s, cudnnRNNDataDescriptor_t desc,
+                                     ashlar_dtype dtype, size_t steps, size_t batch, size_t width,
+                                     const int32_t *lengths) {
+    double zero = 0; /* of every type, whatever cuDNN reads of it */
+    ASHLAR_CUDNN_TRY(s->cudnn, set_data, cudnnSetRNNDataDescriptor,
+                     (desc, ashlar_cudnn_type(dtype), CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
+                      (int)steps, (int)batch, (int)width, lengths, &zero));
+    return ASHLAR_OK;
+}
+
+static ashlar_status describe_states(const ashlar_cudnn_state *s, cudnnTensorDescriptor_t desc,
+                                     ashlar_dtype dtype, size_t parts, size_t batch, size_t width) {
+    const int shape[] = {(int)parts, (int)batch, (int)width};
+    const int strides[] = {(int)(batch * width), (int)width, 1};
+    ASHLAR_CUDNN_TRY(s->cudnn, set_tensor, cudnnSetTensorNdDescriptor,
+                     (desc, ashlar_cudnn_type(dtype), 3, shape, strides));
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_cudnn_state_describe(const ashlar_rnn *rnn, const ashlar_cudnn_state *s,
+                                          size_t steps, size_t batch, const int32_t *lengths) {
+    const ashlar_rnn_layout *l = &rnn->layout;
+    const ashlar_dtype dtype = l->config.dtype;
+    ashlar_status status = describe_padded(s, s->x, dtype, steps, batch, l->config.input, lengths);
+    if (status == ASHLAR_OK) {
+        status = describe_padded(s, s->y, dtype, steps, batch, l->output, lengths);
+    }
+    if (status == ASHLAR_OK) {
+        status = describe_states(s, s->h, dtype, l->parts, batch, l->state);
+    }
+    if (status == ASHLAR_OK) {
+        status = describe_states(s, s->c, dtype, l->parts, batch, l->config.hidden);
+    }
+    return status;
+}
+
+/* ---- making it ---- */
+
+/* How large dropout's states are depends on the GPU. */
+static ashlar_status take_states(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
+    ashlar_driver *driver = rnn->device->driver;
+    size_t bytes = 0;
+    cu_ptr states = 0;
+    if (rnn->layout.config.dropout == 0 || rnn->layout.config.layers == 1) {
+        return ASHLAR_OK; /* it falls on what goes from layer to layer */
+    }
+    ASHLAR_CUDNN_TRY(s->cudnn, dropout_states_size, cudnnDropoutGetStatesSize, (s->handle, &bytes));
+    const cu_result result = ASHLAR_DRIVER_CALL(driver, mem_alloc, (&states, bytes));
+    if (result != CU_SUCCESS) {
+        return ashlar_driver_error(driver, "rnn: cuMemAlloc for dropout's states", result);
+    }
+    s->states = ashlar_ptr_out(states);
+    s->states_bytes = bytes;
+    return ASHLAR_OK;
+}
+
+/* They are being drawn on the default stream, which not every stream waits for. */
+static ashlar_status wait_for_states(const ashlar_rnn *rnn) {
+    ashlar_driver *driver = rnn->device->driver;
+    const cu_result result = ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
+    return result == CU_SUCCESS ? ASHLAR_OK
+                                : ashlar_driver_error(driver, "cuCtxSynchronize", result);
+}
+
+static ashlar_status build(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
+    const ashlar_cudnn *cudnn = s->cudnn;
+    ASHLAR_CUDNN_TRY(cudnn, create, cudnnCreate, (&s->handle));
+    ASHLAR_CUDNN_TRY(cudnn, create_dropout, cudnnCreateDropoutDescriptor, (&s->dropout));
+    ASHLAR_CUDNN_TRY(cudnn, create_rnn, cudnnCreateRNNDescriptor, (&s->rnn));
+    ASHLAR_CUDNN_TRY(cudnn, create_data, cudnnCreateRNNDataDescriptor, (&s->x));
+    ASHLAR_CUDNN_TRY(cudnn, create_data, cudnnCreateRNNDataDescriptor, (&s->y));
+    ASHLAR_CUDNN_TRY(cudnn, create_tensor, cudnnCreateTensorDescriptor, (&s->h));
+    ASHLAR_CUDNN_TRY(cudnn, create_tensor, cudnnCreateTensorDescriptor, (&s->c));
+    ashlar_status status = take_states(rnn, s);
+    if (status == ASHLAR_OK) {
+        status = ashlar_cudnn_state_seed(rnn, s, 0);
+    }
+    if (status == ASHLAR_OK && s->states != NULL) {
+        status = wait_for_states(rnn);
+    }
+    return status == ASHLAR_OK ? ashlar_cudnn_check_layout(&rnn->layout, s) : status;
+}
+
+/* Inside the device's context. What cannot be destroyed cannot be helped. */
+static void unmake(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
+    const ashlar_cudnn *cudnn = s->cudnn;
+    ashlar_driver *driver = rnn->device->driver;
+    if (s->handle == NULL) {
+        return; /* it is the first to be made */
+    }
+    /* What is queued may still use the handle's memory, and the states. */
+    (void)ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
+    if (s->c != NULL) {
+        (void)cudnn->destroy_tensor(s->c);
+    }
+    if (s->h != NULL) {
+        (void)cudnn->destroy_tensor(s->h);
+    }
+    if (s->y != NULL) {
+        (void)cudnn->destroy_data(s->y);
+    }
+    if (s->x != NULL) {
+        (void)cudnn->destroy_data(s->x);
+    }
+    if (s->rnn != NULL) {
+        (void)cudnn->destroy_rnn(s->rnn);
+    }
+    if (s->dropout != NULL) {
+        (void)cudnn->destroy_dropout(s->dropout);
+    }
+    (void)cudnn->destroy(s->handle);
+    if (s->states != NULL) {
+        (void)ASHLAR_DRIVER_CALL(driver, mem_free, (ashlar_ptr_in(s->states)));
+    }
+}
+
+/* Both take and return device memory, which a capture by another thread must not forbid. */
+static ashlar_status build_in_context(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
+    ashlar_driver *driver = rnn->device->driver;
+    unsigned int mode;
+    ashlar_status status = ashlar_device_enter(rnn->device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const cu_result relaxed = ashlar_driver_relax(driver, &mode);
+    if (relaxed == CU_SUCCESS) {
+        status = build(rnn, s);
+        if (status != ASHLAR_OK) {
+            unmake(rnn, s);
+        }
+        ashlar_driver_unrelax(driver, mode);
+    } else {
+        status = ashlar_driver_error(driver, "cuThreadExchangeStreamCaptureMode", relaxed);
+    }
+    ashlar_device_leave(rnn->device);
+    return status;
+}
+
+ashlar_status ashlar_cudnn_state_create(const ashlar_rnn *rnn, ashlar_cudnn_state **out) {
+    const ashlar_cudnn *cudnn;
+    ashlar_status status = ashlar_cudnn_open(&cudnn);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_cudnn_state *s = ashlar_host_calloc(1, sizeof *s);
+    if (s == NULL || pthread_mutex_init(&s->lock, NULL) != 0) {
+        ashlar_host_free(s);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an rnn of cuDNN");
+    }
+    s->cudnn = cudnn;
+    status = build_in_context(rnn, s);
+    if (status != ASHLAR_OK) {
+        pthread_mutex_destroy(&s->lock);
+        ashlar_host_free(s);
+        return status;
+    }
+    *out = s;
+    return ASHLAR_OK;
+}
+
+void ashlar_cudnn_state_destroy(const ashlar_rnn *rnn, ashlar_cudnn_state *s) {
+    if (s == NULL) {
+        return;
+    }
+    if (ashlar_device_enter(rnn->device) == ASHLAR_OK) {
+        unsigned int mode;
+        const cu_result relaxed = ashlar_driver_relax(rnn->device->driver, &mode);
+        unmake(rnn, s);
+        if (relaxed == CU_SUCCESS) {
+            ashlar_driver_unrelax(rnn->device->driver, mode);
+        }
+        ashlar_device_leave(rnn->device);
+    }
+    pthread_mutex_destroy(&s->lock);
+    ashlar_host_free(s);
+}

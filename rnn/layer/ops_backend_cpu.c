@@ -1,0 +1,70 @@
+#include "rnn/layer/ops_backend.h"
+
+#include "allocator/base/error.h"
+#include "rnn/layer/ops_cpu.h"
+
+static ashlar_status check(ashlar_dtype dtype) {
+    return dtype == ASHLAR_F32 || dtype == ASHLAR_F64
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_ENOTSUP,
+                             "ops: the CPU computes in ASHLAR_F32 and ASHLAR_F64 only; ASHLAR_%s is "
+                             "for GPUs",
+                             ashlar_dtype_name(dtype));
+}
+
+static size_t loss_work_bytes(size_t positions) {
+    (void)positions;
+    return 0;
+}
+
+/* The launch copies the arguments. */
+#define DEFINE_OP(op, kind)                                                                    \
+    static void run_##op##_f32(void *args) {                                                   \
+        ashlar_##op##_f32(args);                                                               \
+    }                                                                                          \
+    static void run_##op##_f64(void *args) {                                                   \
+        ashlar_##op##_f64(args);                                                               \
+    }                                                                                          \
+    static ashlar_status queue_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args,   \
+                                    ashlar_stream stream) {                                    \
+        return ashlar_launch(ops->device, stream,                                              \
+                             ops->dtype == ASHLAR_F32 ? run_##op##_f32 : run_##op##_f64, args, \
+                             sizeof *args);                                                    \
+    }
+
+DEFINE_OP(embedding_forward, embedding)
+DEFINE_OP(embedding_backward, embedding)
+DEFINE_OP(linear_forward, linear)
+DEFINE_OP(linear_backward, linear)
+DEFINE_OP(columns, columns)
+DEFINE_OP(argmax, argmax)
+
+static void run_loss_f32(void *copied) {
+    const ashlar_loss_args *args = copied;
+    *args->loss += ashlar_loss_f32(args);
+}
+
+static void run_loss_f64(void *copied) {
+    const ashlar_loss_args *args = copied;
+    *args->loss += ashlar_loss_f64(args);
+}
+
+static ashlar_status queue_loss(const ashlar_ops *ops, const ashlar_loss_args *args,
+                                ashlar_stream stream) {
+    return ashlar_launch(ops->device, stream,
+                         ops->dtype == ASHLAR_F32 ? run_loss_f32 : run_loss_f64, args,
+                         sizeof *args);
+}
+
+const ashlar_ops_backend ashlar_ops_backend_cpu = {
+    .name = "cpu",
+    .check = check,
+    .loss_work_bytes = loss_work_bytes,
+    .embedding_forward = queue_embedding_forward,
+    .embedding_backward = queue_embedding_backward,
+    .linear_forward = queue_linear_forward,
+    .linear_backward = queue_linear_backward,
+    .loss = queue_loss,
+    .columns = queue_columns,
+    .argmax = queue_argmax,
+};

@@ -1,0 +1,320 @@
+/* ops_backend_cuda.c - a model's operations on CUDA devices: kernels of ops_cuda.cu, and cuBLAS. */
+#include "rnn/layer/ops_backend.h"
+
+#include <pthread.h>
+
+#include "rnn/layer/cublas_table.h"
+#include "arena/compute/cuda_kernels.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "rnn/layer/ops_cuda.h"
+
+extern const unsigned long long ashlar_ops_image[]; /* ops_cuda.cu, compiled */
+
+static const ashlar_cuda_image image = {.what = "ops", .image = ashlar_ops_image};
+
+enum {
+#define X(function, kind) KERNEL_##function,
+    ASHLAR_OPS_KERNEL_MAP(X)
+#undef X
+        KERNEL_loss_sum,
+    KERNEL_COUNT
+};
+
+#define X_F32(function, kind) "ashlar_kernel_" #function "_f32",
+#define X_F64(function, kind) "ashlar_kernel_" #function "_f64",
+#define X_F16(function, kind) "ashlar_kernel_" #function "_f16",
+#define X_BF16(function, kind) "ashlar_kernel_" #function "_bf16",
+static const char *const kernel_names[ASHLAR_DTYPE_COUNT][KERNEL_COUNT] = {
+    [ASHLAR_F32] = {ASHLAR_OPS_KERNEL_MAP(X_F32) "ashlar_kernel_loss_sum"},
+    [ASHLAR_F64] = {ASHLAR_OPS_KERNEL_MAP(X_F64) "ashlar_kernel_loss_sum"},
+    [ASHLAR_F16] = {ASHLAR_OPS_KERNEL_MAP(X_F16) "ashlar_kernel_loss_sum"},
+    [ASHLAR_BF16] = {ASHLAR_OPS_KERNEL_MAP(X_BF16) "ashlar_kernel_loss_sum"},
+};
+
+typedef struct cuda_ops {
+    cu_module module;
+    cu_function kernels[KERNEL_COUNT];
+    const ashlar_cublas *cublas;
+    pthread_mutex_t lock; /* of the handle, which serves one thread at a time */
+    cublasHandle_t handle;
+} cuda_ops;
+
+/* ---- making it ---- */
+
+/* A handle takes device memory, which a capture by another thread must not forbid. */
+static ashlar_status create_handle(const ashlar_ops *ops, cuda_ops *c) {
+    ashlar_driver *driver = ops->device->driver;
+    unsigned int mode;
+    ashlar_status status = ashlar_device_enter(ops->device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const cu_result relaxed = ashlar_driver_relax(driver, &mode);
+    if (relaxed == CU_SUCCESS) {
+        const cublasStatus_t result = c->cublas->create(&c->handle);
+        if (result != CUBLAS_STATUS_SUCCESS) {
+            status = ashlar_cublas_error(c->cublas, "cublasCreate", result);
+        }
+        ashlar_driver_unrelax(driver, mode);
+    } else {
+        status = ashlar_driver_error(driver, "cuThreadExchangeStreamCaptureMode", relaxed);
+    }
+    ashlar_device_leave(ops->device);
+    return status;
+}
+
+static ashlar_status build(const ashlar_ops *ops, cuda_ops *c) {
+    ashlar_status status = ashlar_cublas_open(&c->cublas);
+    if (status == ASHLAR_OK) {
+        status = ashlar_cuda_kernels_load(ops->device, &image, kernel_names[ops->dtype],
+                                          KERNEL_COUNT, &c->module, c->kernels);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = create_handle(ops, c);
+    if (status != ASHLAR_OK) {
+        ashlar_cuda_kernels_unload(ops->device, c->module);
+    }
+    return status;
+}
+
+static ashlar_status open_cuda(ashlar_ops *ops) {
+    cuda_ops *c = ashlar_host_calloc(1, sizeof *c);
+    if (c == NULL || pthread_mutex_init(&c->lock, NULL) != 0) {
+        ashlar_host_free(c);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a model's operations");
+    }
+    const ashlar_status status = build(ops, c);
+    if (status != ASHLAR_OK) {
+        pthread_mutex_destroy(&c->lock);
+        ashlar_host_free(c);
+        return status;
+    }
+    ops->state = c;
+    return ASHLAR_OK;
+}
+
+static void close_cuda(ashlar_ops *ops) {
+    cuda_ops *c = ops->state;
+    ashlar_cuda_kernels_unload(ops->device, c->module); /* waits for the products too */
+    if (ashlar_device_enter(ops->device) == ASHLAR_OK) {
+        (void)c->cublas->destroy(c->handle);
+        ashlar_device_leave(ops->device);
+    }
+    pthread_mutex_destroy(&c->lock);
+    ashlar_host_free(c);
+}
+
+static ashlar_status check(ashlar_dtype dtype) {
+    (void)dtype; /* kernels and cuBLAS have them all */
+    return ASHLAR_OK;
+}
+
+/* ---- kernels ---- */
+
+/* Inside the device's context. */
+static ashlar_status launch(const ashlar_ops *ops, int kernel, size_t blocks, const void *args,
+                            ashlar_stream stream) {
+    const cuda_ops *c = ops->state;
+    return ashlar_cuda_kernels_launch(ops->device, c->kernels[kernel],
+                                      kernel_names[ops->dtype][kernel], blocks, ASHLAR_OPS_THREADS,
+                                      args, stream);
+}
+
+/* The only thing that an operation queues. */
+static ashlar_status launch_alone(const ashlar_ops *ops, int kernel, size_t blocks,
+                                  const void *args, ashlar_stream stream) {
+    ashlar_status status = ashlar_device_enter(ops->device);
+    if (status == ASHLAR_OK) {
+        status = launch(ops, kernel, blocks, args, stream);
+        ashlar_device_leave(ops->device);
+    }
+    return status;
+}
+
+static size_t divide_up(size_t count, size_t by) {
+    return count / by + (count % by != 0);
+}
+
+static ashlar_status embedding_forward(const ashlar_ops *ops, const ashlar_embedding_args *args,
+                                       ashlar_stream stream) {
+    return launch_alone(ops, KERNEL_embedding_forward,
+                        divide_up(args->steps * args->batch * args->width, ASHLAR_OPS_PIECE), args,
+                        stream);
+}
+
+static ashlar_status embedding_backward(const ashlar_ops *ops, const ashlar_embedding_args *args,
+                                        ashlar_stream stream) {
+    return launch_alone(ops, KERNEL_embedding_backward,
+                        args->classes * divide_up(args->width, ASHLAR_OPS_THREADS), args, stream);
+}
+
+static ashlar_status columns(const ashlar_ops *ops, const ashlar_columns_args *args,
+                             ashlar_stream stream) {
+    return launch_alone(ops, KERNEL_columns, divide_up(args->rows * args->width, ASHLAR_OPS_PIECE),
+                        args, stream);
+}
+
+static ashlar_status argmax(const ashlar_ops *ops, const ashlar_argmax_args *args,
+                            ashlar_stream stream) {
+    return launch_alone(ops, KERNEL_argmax, args->rows, args, stream);
+}
+
+static size_t loss_work_bytes(size_t positions) {
+    return positions * sizeof(double);
+}
+
+static ashlar_status loss(const ashlar_ops *ops, const ashlar_loss_args *args,
+                          ashlar_stream stream) {
+    ashlar_status status = ashlar_device_enter(ops->device);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = launch(ops, KERNEL_loss, args->steps * args->batch, args, stream);
+    if (status == ASHLAR_OK) {
+        status = launch(ops, KERNEL_loss_sum, 1, args, stream);
+    }
+    ashlar_device_leave(ops->device);
+    return status;
+}
+
+/* ---- matrix products ---- */
+
+/* A factor, as it is stored: row-major, rows `width` elements apart. */
+typedef struct factor {
+    const void *data;
+    size_t width;
+    bool is_transposed;
+} factor;
+
+/*
+ * c [m, n] = a [m, k] b [k, n], or c += where it adds, all row-major. cuBLAS's order is by columns,
+ * in which each of these is its transpose: so it is asked for c^T = b^T a^T. Locked; inside the
+ * device's context.
+ */
+static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t k, const factor *a,
+                              const factor *b, bool adds, void *out) {
+    static const cudaDataType_t types[ASHLAR_DTYPE_COUNT] = {[ASHLAR_F32] = CUDA_R_32F,
+                                                             [ASHLAR_F64] = CUDA_R_64F,
+                                                             [ASHLAR_F16] = CUDA_R_16F,
+                                                             [ASHLAR_BF16] = CUDA_R_16BF};
+    /* PEDANTIC: in fp32 and not in TF32, whatever the environment says. */
+    static const cublasComputeType_t computes[ASHLAR_DTYPE_COUNT] = {
+        [ASHLAR_F32] = CUBLAS_COMPUTE_32F_PEDANTIC,
+        [ASHLAR_F64] = CUBLAS_COMPUTE_64F,
+        [ASHLAR_F16] = CUBLAS_COMPUTE_32F,
+        [ASHLAR_BF16] = CUBLAS_COMPUTE_32F};
+    static const float one32 = 1, zero32 = 0;
+    static const double one64 = 1, zero64 = 0;
+    const cuda_ops *c = ops->state;
+    const bool is_f64 = ops->dtype == ASHLAR_F64;
+    const void *one = is_f64 ? (const void *)&one64 : &one32;
+    const void *zero = is_f64 ? (const void *)&zero64 : &zero32;
+    const cudaDataType_t type = types[ops->dtype];
+    const cublasStatus_t result = c->cublas->gemm(
+        c->handle, b->is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+        a->is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k, one, b->data, type,
+        (int)b->width, a->data, type, (int)a->width, adds ? one : zero, out, type, (int)n,
+        computes[ops->dtype], CUBLAS_GEMM_DEFAULT);
+    return result == CUBLAS_STATUS_SUCCESS ? ASHLAR_OK
+                                           : ashlar_cublas_error(c->cublas, "cublasGemmEx", result);
+}
+
+/* The handle, for this stream and thread, and the context. */
+static ashlar_status lock(const ashlar_ops *ops, const ashlar_linear_args *args,
+                          ashlar_stream stream) {
+    cuda_ops *c = ops->state;
+    if (args->rows > INT32_MAX || args->in > INT32_MAX || args->out > INT32_MAX) {
+        return ashlar_fail(ASHLAR_EOVERFLOW,
+                           "ops: a linear layer of %zu rows, %zu to %zu, is too "
+                           "large for cuBLAS",
+                           args->rows, args->in, args->out);
+    }
+    pthread_mutex_lock(&c->lock);
+    const ashlar_status status = ashlar_device_enter(ops->device);
+    if (status != ASHLAR_OK) {
+        pthread_mutex_unlock(&c->lock);
+        return status;
+    }
+    const cublasStatus_t result = c->cublas->set_stream(c->handle, (cudaStream_t)stream);
+    if (result != CUBLAS_STATUS_SUCCESS) {
+        ashlar_device_leave(ops->device);
+        pthread_mutex_unlock(&c->lock);
+        return ashlar_cublas_error(c->cublas, "cublasSetStream", result);
+    }
+    return ASHLAR_OK;
+}
+
+static void unlock(const ashlar_ops *ops) {
+    cuda_ops *c = ops->state;
+    ashlar_device_leave(ops->device);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static ashlar_status linear_forward(const ashlar_ops *ops, const ashlar_linear_args *args,
+                                    ashlar_stream stream) {
+    const factor x = {args->x, args->in, false};
+    const factor weight = {args->weight, args->in, true};
+    ashlar_status status = lock(ops, args, stream);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (args->bias != NULL) {
+        status = launch(ops, KERNEL_bias_forward,
+                        divide_up(args->rows * args->out, ASHLAR_OPS_PIECE), args, stream);
+    }
+    if (status == ASHLAR_OK) {
+        status = multiply(ops, args->rows, args->out, args->in, &x, &weight, args->bias != NULL,
+                          args->y);
+    }
+    unlock(ops);
+    return status;
+}
+
+/* Locked. */
+static ashlar_status queue_backward(const ashlar_ops *ops, const ashlar_linear_args *args,
+                                    ashlar_stream stream) {
+    const factor x = {args->x, args->in, false};
+    const factor weight = {args->weight, args->in, false};
+    const factor dy = {args->dy, args->out, false}, dy_transposed = {args->dy, args->out, true};
+    ashlar_status status = ASHLAR_OK;
+    if (args->dx != NULL) {
+        status = multiply(ops, args->rows, args->in, args->out, &dy, &weight, false, args->dx);
+    }
+    if (status == ASHLAR_OK && args->dweight != NULL) {
+        status =
+            multiply(ops, args->out, args->in, args->rows, &dy_transposed, &x, true, args->dweight);
+    }
+    if (status == ASHLAR_OK && args->dbias != NULL) {
+        status = launch(ops, KERNEL_bias_backward, divide_up(args->out, ASHLAR_OPS_COLUMNS), args,
+                        stream);
+    }
+    return status;
+}
+
+static ashlar_status linear_backward(const ashlar_ops *ops, const ashlar_linear_args *args,
+                                     ashlar_stream stream) {
+    ashlar_status status = lock(ops, args, stream);
+    if (status == ASHLAR_OK) {
+        status = queue_backward(ops, args, stream);
+        unlock(ops);
+    }
+    return status;
+}
+
+const ashlar_ops_backend ashlar_ops_backend_cuda = {
+    .name = "cuda",
+    .open = open_cuda,
+    .close = close_cuda,
+    .check = check,
+    .loss_work_bytes = loss_work_bytes,
+    .embedding_forward = embedding_forward,
+    .embedding_backward = embedding_backward,
+    .linear_forward = linear_forward,
+    .linear_backward = linear_backward,
+    .loss = loss,
+    .columns = columns,
+    .argmax = argmax,
+};

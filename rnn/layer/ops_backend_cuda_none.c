@@ -1,0 +1,14 @@
+/* A model's operations on CUDA devices, in a build that has none. */
+#include "rnn/layer/ops_backend.h"
+
+#include "allocator/base/error.h"
+
+static ashlar_status refuse(ashlar_dtype dtype) {
+    (void)dtype;
+    return ashlar_fail(ASHLAR_ENOTSUP,
+                       "ops: this build has no CUDA kernels: build with -Dcuda=enabled where nvcc "
+                       "is on the PATH, or use the software device, ASHLAR_DEVICE=soft");
+}
+
+/* No ops are made, so that nothing asks for more. */
+const ashlar_ops_backend ashlar_ops_backend_cuda = {.name = "none", .check = refuse};

@@ -1,0 +1,43 @@
+/*
+ * ops_cpu.h - the operations of ops.h on plain memory (internal).
+ *
+ * The elements behind the arguments' void pointers are float for _f32 and double for _f64.
+ *
+ * No function here allocates or fails. Threads: any, on distinct outputs. The same arguments give
+ * the same bits (see blas.h): sums run in the order of the rows.
+ */
+#ifndef ASHLAR_OPS_CPU_H
+#define ASHLAR_OPS_CPU_H
+
+#include "rnn/layer/ops.h"
+
+void ashlar_embedding_forward_f32(const ashlar_embedding_args *args);
+void ashlar_embedding_forward_f64(const ashlar_embedding_args *args);
+void ashlar_embedding_backward_f32(const ashlar_embedding_args *args);
+void ashlar_embedding_backward_f64(const ashlar_embedding_args *args);
+void ashlar_linear_forward_f32(const ashlar_linear_args *args);
+void ashlar_linear_forward_f64(const ashlar_linear_args *args);
+void ashlar_linear_backward_f32(const ashlar_linear_args *args);
+void ashlar_linear_backward_f64(const ashlar_linear_args *args);
+void ashlar_columns_f32(const ashlar_columns_args *args);
+void ashlar_columns_f64(const ashlar_columns_args *args);
+void ashlar_argmax_f32(const ashlar_argmax_args *args);
+void ashlar_argmax_f64(const ashlar_argmax_args *args);
+
+/* Returns the loss, and leaves *args->loss alone. */
+double ashlar_loss_f32(const ashlar_loss_args *args);
+double ashlar_loss_f64(const ashlar_loss_args *args);
+
+typedef struct ashlar_softmax_args {
+    size_t rows;        /* N */
+    size_t classes;     /* V, 1.. */
+    double temperature; /* > 0: below 1 sharpens, above 1 flattens */
+    const void *logits; /* [N, V] */
+    void *probs;        /* [N, V], may be logits */
+} ashlar_softmax_args;
+
+/* probs = softmax(logits / temperature), each row sums to 1. */
+void ashlar_softmax_f32(const ashlar_softmax_args *args);
+void ashlar_softmax_f64(const ashlar_softmax_args *args);
+
+#endif /* ASHLAR_OPS_CPU_H */

@@ -1,0 +1,134 @@
+/*
+ * ops_cuda.cu - the kernels of a model's operations for CUDA devices. The same arguments give the
+ * same bits: every sum has an order that depends on nothing but the sizes.
+ *
+ * Kept to what C and C++ have in common: tests compile this file for the CPU as well.
+ */
+#include <math.h>
+
+#include "arena/compute/half.h"
+#include "rnn/layer/ops_cuda.h"
+
+enum { THREADS = ASHLAR_OPS_THREADS, WORD_BITS = 32 };
+
+/* The sum over the block, in the order of a tree; every thread gets it. */
+static __device__ double block_sum(double value) {
+    __shared__ double sums[THREADS];
+    sums[threadIdx.x] = value;
+    for (unsigned left = THREADS / 2; left > 0; left /= 2) {
+        __syncthreads();
+        if (threadIdx.x < left) {
+            sums[threadIdx.x] += sums[threadIdx.x + left];
+        }
+    }
+    __syncthreads();
+    const double sum = sums[0];
+    __syncthreads(); /* the next sum has the same memory */
+    return sum;
+}
+
+/* Whether a position of [T, B] lies before the end of its sequence. */
+static __device__ bool is_inside(size_t position, size_t batch, const int32_t *lengths) {
+    return (long long)(position / batch) < (long long)lengths[position % batch];
+}
+
+/* What one position weighs: given, or 1 / the number of valid ones. */
+static __device__ double position_weight(const ashlar_loss_args *args) {
+    if (args->weight != 0) {
+        return args->weight; /* for all threads alike */
+    }
+    double valid = 0;
+    for (size_t b = threadIdx.x; b < args->batch; b += THREADS) {
+        valid += args->lengths[b];
+    }
+    return 1 / block_sum(valid);
+}
+
+/*
+ * Which of the CHUNK positions from `first` on have the token `class_`: bit i of words[k] is
+ * position first + k * WORD_BITS + i.
+ */
+enum { CHUNK = THREADS * WORD_BITS };
+
+static __device__ void find_token(const ashlar_embedding_args *args, size_t class_, size_t first,
+                                  uint32_t *words) {
+    const size_t positions = args->steps * args->batch;
+    uint32_t word = 0;
+    for (unsigned i = 0; i < WORD_BITS; i++) {
+        const size_t at = first + threadIdx.x * WORD_BITS + i;
+        if (at < positions && is_inside(at, args->batch, args->lengths) &&
+            (size_t)args->tokens[at] == class_) {
+            word |= (uint32_t)1 << i;
+        }
+    }
+    words[threadIdx.x] = word;
+}
+
+/* ---- element types ---- */
+
+#define ASHLAR_STORED float
+#define ASHLAR_REAL float
+#define ASHLAR_NAME(name) name##_f32
+#define ASHLAR_WIDEN(stored) (stored)
+#define ASHLAR_NARROW(real) (real)
+#define ASHLAR_EXP(x) expf(x)
+#include "rnn/layer/ops_cuda_template.h"
+
+#define ASHLAR_STORED double
+#define ASHLAR_REAL double
+#define ASHLAR_NAME(name) name##_f64
+#define ASHLAR_WIDEN(stored) (stored)
+#define ASHLAR_NARROW(real) (real)
+#define ASHLAR_EXP(x) exp(x)
+#include "rnn/layer/ops_cuda_template.h"
+
+#define ASHLAR_STORED uint16_t
+#define ASHLAR_REAL float
+#define ASHLAR_NAME(name) name##_f16
+#define ASHLAR_WIDEN(stored) ashlar_float_from_f16(stored)
+#define ASHLAR_NARROW(real) ashlar_f16_from_float(real)
+#define ASHLAR_EXP(x) expf(x)
+#include "rnn/layer/ops_cuda_template.h"
+
+#define ASHLAR_STORED uint16_t
+#define ASHLAR_REAL float
+#define ASHLAR_NAME(name) name##_bf16
+#define ASHLAR_WIDEN(stored) ashlar_float_from_bf16(stored)
+#define ASHLAR_NARROW(real) ashlar_bf16_from_float(real)
+#define ASHLAR_EXP(x) expf(x)
+#include "rnn/layer/ops_cuda_template.h"
+
+/* ---- kernels ---- */
+
+ASHLAR_BEGIN_DECLS
+
+#define DEFINE_KERNEL(type, function, kind)                                             \
+    __global__ void __launch_bounds__(ASHLAR_OPS_THREADS)                               \
+        ashlar_kernel_##function##_##type(                                              \
+            const __grid_constant__ ashlar_##kind##_args args) {                        \
+        function##_##type(&args);                                                       \
+    }
+#define DEFINE_F32(function, kind) DEFINE_KERNEL(f32, function, kind)
+#define DEFINE_F64(function, kind) DEFINE_KERNEL(f64, function, kind)
+#define DEFINE_F16(function, kind) DEFINE_KERNEL(f16, function, kind)
+#define DEFINE_BF16(function, kind) DEFINE_KERNEL(bf16, function, kind)
+ASHLAR_OPS_KERNEL_MAP(DEFINE_F32)
+ASHLAR_OPS_KERNEL_MAP(DEFINE_F64)
+ASHLAR_OPS_KERNEL_MAP(DEFINE_F16)
+ASHLAR_OPS_KERNEL_MAP(DEFINE_BF16)
+
+__global__ void __launch_bounds__(ASHLAR_OPS_THREADS)
+    ashlar_kernel_loss_sum(const __grid_constant__ ashlar_loss_args args) {
+    const double *parts = (const double *)args.work;
+    const double weight = position_weight(&args);
+    double sum = 0;
+    for (size_t i = threadIdx.x; i < args.steps * args.batch; i += THREADS) {
+        sum += parts[i];
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) {
+        *args.loss += sum * weight;
+    }
+}
+
+ASHLAR_END_DECLS

@@ -1,0 +1,39 @@
+/*
+ * ops_cuda.h - the CUDA kernels of ops.h as their launcher knows them (internal; C and CUDA C).
+ */
+#ifndef ASHLAR_OPS_CUDA_H
+#define ASHLAR_OPS_CUDA_H
+
+#include "rnn/layer/ops.h"
+
+/*
+ * Kernel, arguments. Each is there for every element type, ashlar_kernel_<kernel>_<type> with a
+ * type of f32, f64, f16, bf16, and has one parameter, the arguments, no dynamic shared memory,
+ * and blocks of THREADS. Narrow types are widened to float, computed with, and rounded once.
+ *
+ *   embedding_forward    a block for each PIECE elements of out
+ *   embedding_backward   a block for each class and each THREADS columns of dtable
+ *   bias_forward         a block for each PIECE elements of y: y = bias
+ *   bias_backward        a block for each COLUMNS of dbias: dbias += the sum of dy's rows
+ *   loss                 a block for each position: dlogits, and its part of the loss in work
+ *   columns              a block for each PIECE elements of to
+ *   argmax               a block for each row
+ *
+ * and ashlar_kernel_loss_sum, one block, for all types: loss += the parts in work.
+ */
+#define ASHLAR_OPS_KERNEL_MAP(X)     \
+    X(embedding_forward, embedding)  \
+    X(embedding_backward, embedding) \
+    X(bias_forward, linear)          \
+    X(bias_backward, linear)         \
+    X(loss, loss)                    \
+    X(columns, columns)              \
+    X(argmax, argmax)
+
+enum {
+    ASHLAR_OPS_THREADS = 128,
+    ASHLAR_OPS_PIECE = 8 * ASHLAR_OPS_THREADS,
+    ASHLAR_OPS_COLUMNS = 8,
+};
+
+#endif /* ASHLAR_OPS_CUDA_H */

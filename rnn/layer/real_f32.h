@@ -1,0 +1,87 @@
+/*
+ * real_f32.h - what the templates need to know of float (internal; see also real_f64.h).
+ *
+ * A template's source file includes this or real_f64.h, never both.
+ *
+ * The functions here are branch-free and inline, so that loops over them vectorise; libm's are
+ * calls and would not. Errors, held by tests/rnn/layer/test_real.c over every exponent: exp 2 ulp,
+ * sigmoid and tanh 4 ulp where the result is a normal number. NaN gives NaN.
+ */
+#ifndef ASHLAR_REAL_F32_H
+#define ASHLAR_REAL_F32_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "rnn/layer/blas.h"
+
+typedef float real;
+
+#define REAL(name) name##_f32
+#define REAL_DTYPE ASHLAR_F32
+
+/*
+ * e^x - 1 for the remainder r = x - n ln 2, |r| <= ln(2)/2: the return value; n: through *n.
+ *
+ * n is x/ln 2 rounded by adding 1.5 * 2^23, which leaves the integer in the low bits of the sum.
+ * ln 2 is taken away in two parts, the first with so few bits that n times it is exact.
+ * The polynomial is Taylor's: its first missing term is |r|^8 / 8! < 2^-27 of the result.
+ */
+static inline float real_reduce_expm1(float x, int32_t *n) {
+    const float round = 0x1.8p23f;
+    const float ln2_high = 355.0f / 512.0f;
+    const float ln2_low = -2.12194440054690583e-4f;
+    const float sum = x * 1.44269504088896341f + round;
+    const float whole = sum - round;
+    const float r = (x - whole * ln2_high) - whole * ln2_low;
+    uint32_t sum_bits, round_bits;
+    memcpy(&sum_bits, &sum, sizeof sum_bits);
+    memcpy(&round_bits, &round, sizeof round_bits);
+    *n = (int32_t)(sum_bits - round_bits);
+    const float tail = 1.0f / 24 + r * (1.0f / 120 + r * (1.0f / 720 + r * (1.0f / 5040)));
+    return r + r * r * (1.0f / 2 + r * (1.0f / 6 + r * tail));
+}
+
+/* 2^n, -126 <= n <= 127. Unsigned, so that the nonsense n of a NaN does no harm. */
+static inline float real_power_of_two(int32_t n) {
+    const uint32_t bits = ((uint32_t)n + 127u) << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
+/*
+ * x, or +-limit beyond it. By magnitude, because two comparisons, one after the other, become
+ * branches and keep the loop from vectorising. The one here is false for NaN, which passes.
+ */
+static inline float real_clamp(float x, float limit) {
+    const float size = fabsf(x);
+    return copysignf(size > limit ? limit : size, x);
+}
+
+/* Two factors for 2^n: at the ends of the range (denormals, infinity) one would not do. */
+static inline float real_exp(float x) {
+    int32_t n;
+    const float tail = real_reduce_expm1(real_clamp(x, 104.0f), &n);
+    const int32_t half = n / 2;
+    return (1.0f + tail) * real_power_of_two(half) * real_power_of_two(n - half);
+}
+
+/* Flat beyond +-87, where it is within 2^-125 of 0 or is 1. */
+static inline float real_sigmoid(float x) {
+    int32_t n;
+    const float tail = real_reduce_expm1(real_clamp(-x, 87.0f), &n);
+    return 1.0f / (1.0f + (1.0f + tail) * real_power_of_two(n));
+}
+
+/* From e^2x - 1 and not from e^2x, so that small results keep all their bits. */
+static inline float real_tanh(float x) {
+    int32_t n;
+    const float tail = real_reduce_expm1(real_clamp(2.0f * x, 20.0f), &n);
+    const float power = real_power_of_two(n);
+    const float expm1 = power * tail + (power - 1.0f);
+    return expm1 / (expm1 + 2.0f);
+}
+
+#endif /* ASHLAR_REAL_F32_H */

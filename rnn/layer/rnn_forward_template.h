@@ -1,0 +1,169 @@
+/*
+ * rnn_forward_template.h - the RNN's forward pass over layers, directions and steps, for one
+ * element type (internal; see rnn_rows_template.h).
+ */
+#ifndef ASHLAR_RNN_FORWARD_TEMPLATE_H
+#define ASHLAR_RNN_FORWARD_TEMPLATE_H
+
+#include <string.h>
+
+#include "rnn/layer/cell_gru_template.h"
+#include "rnn/layer/cell_lstm_template.h"
+#include "rnn/layer/cell_plain_template.h"
+#include "allocator/base/check_level.h"
+#include "rnn/layer/rnn_rows_template.h"
+
+static cell_function *const forward_cells[ASHLAR_RNN_CELL_COUNT] = {
+    [ASHLAR_RNN_LSTM] = lstm_forward,
+    [ASHLAR_RNN_GRU] = gru_forward,
+    [ASHLAR_RNN_TANH] = tanh_forward,
+    [ASHLAR_RNN_RELU] = relu_forward,
+};
+
+/* Where a row of R's products, or a row of R's biases, has its column of gates. */
+static size_t recurrent_column(const ashlar_rnn_rows *batch, size_t row) {
+    return row < batch->split ? row : row + batch->gate_rows - batch->split;
+}
+
+/* bias [K]: all that is to be added to each column of gates. */
+static void gather_bias(const ashlar_rnn_rows *batch, const part_view *part, const real *weights,
+                        real *bias) {
+    const ashlar_rnn_view w = part->place[ASHLAR_RNN_BW], r = part->place[ASHLAR_RNN_BR];
+    memset(bias, 0, batch->kept * sizeof(real));
+    for (size_t j = 0; j < w.rows; j++) {
+        bias[j] = weights[w.offset + j];
+    }
+    for (size_t j = 0; j < r.rows; j++) {
+        bias[recurrent_column(batch, j)] += weights[r.offset + j];
+    }
+}
+
+/* A whole part: what all its steps need. */
+typedef struct forward_run {
+    const ashlar_rnn_rows *batch;
+    const part_view *part;
+    const real *bias; /* [K] */
+    real *sums;       /* [B, G*H] */
+    real *full;       /* [B, H], inference with a projection */
+    factor recurrent; /* R^T */
+    factor project;   /* Wp^T, with a projection */
+} forward_run;
+
+static void forward_step(const forward_run *run, some_rows rows, size_t t) {
+    const ashlar_rnn_rows *const batch = run->batch;
+    const part_view *const part = run->part;
+    const size_t hidden = part->hidden, state = part->state, direction = part->direction;
+    const bool has_sums = batch->split < batch->gate_rows;
+    const bool is_projected = run->project.columns > 0;
+    real *const after = part->states + states_after(batch, direction, t) * state;
+    real *const fulls = batch->training ? part->fulls + batch->start[t] * hidden : run->full;
+    const cell_step step = {
+        .hidden = hidden,
+        .bias = run->bias,
+        .gates = part->gates + batch->start[t] * batch->kept,
+        .sums = run->sums,
+        .state = part->states + states_before(batch, direction, t) * state,
+        .cell = part->cells + cells_before(batch, direction, t) * hidden,
+        .next_cell = part->cells + cells_after(batch, direction, t) * hidden,
+        .output = is_projected ? fulls : after,
+    };
+    multiply_some(&run->recurrent, rows, step.state, state, !has_sums,
+                  has_sums ? step.sums : step.gates, has_sums ? batch->gate_rows : batch->kept);
+    forward_cells[batch->layout->config.cell](&step, rows);
+    if (is_projected) {
+        multiply_some(&run->project, rows, fulls, hidden, false, after, state);
+    }
+}
+
+static void forward_strand(void *context, size_t strand) {
+    const forward_run *const run = context;
+    const ashlar_rnn_rows *const batch = run->batch;
+    for (size_t i = 0; i < batch->steps; i++) {
+        const size_t t = run->part->direction == 0 ? i : batch->steps - 1 - i;
+        const some_rows rows = {strand, batch->strands, ashlar_rnn_rows_active(batch, t)};
+        if (count_rows(rows) > 0) {
+            forward_step(run, rows, t);
+        }
+    }
+}
+
+/* One part, from its layer's input [N, in] to its last states. */
+static void forward_part(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                         const part_view *part, const real *input) {
+    const real *const weights = args->weights;
+    real *const bias = in_work(args, batch->map.bias);
+    /* First of all: in inference the states about to be written may be this input. */
+    REAL(ashlar_gemm)
+    (false, true, batch->row_count, batch->gate_rows, part->input, 1, input, part->input,
+     weights + part->place[ASHLAR_RNN_W].offset, part->input, 0, part->gates, batch->kept);
+    gather_bias(batch, part, weights, bias);
+    read_first_states(batch, args, part);
+    forward_run run = {
+        .batch = batch,
+        .part = part,
+        .bias = bias,
+        .sums = in_work(args, batch->map.sums),
+        .full = in_work(args, batch->map.full),
+        .recurrent = open_factor(batch, weights, part->place[ASHLAR_RNN_R], true,
+                                 in_work(args, batch->map.recurrent)),
+        .project = open_factor(batch, weights, part->place[ASHLAR_RNN_WP], true,
+                               in_work(args, batch->map.project)),
+    };
+    ashlar_workers_run(batch->strands, forward_strand, &run);
+    write_last_states(batch, args, part);
+}
+
+/* The input of layer l > 0 where it is a copy; in inference all of them share one. */
+static real *joined_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args, size_t l) {
+    char *const reserve = args->reserve;
+    return batch->training
+               ? (real *)(void *)(reserve + batch->map.inputs + (l - 1) * batch->map.input_bytes)
+               : in_work(args, batch->map.rows);
+}
+
+static uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args) {
+    return (uint64_t *)(void *)((char *)args->reserve + batch->map.seed);
+}
+
+/* The input of layer l > 0, made from the outputs of layer l - 1. */
+static const real *make_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                              size_t l) {
+    if (!batch->is_joined) {
+        const part_view below = open_part(batch, args, l - 1, 0);
+        return forward_outputs(batch, &below);
+    }
+    real *const input = joined_input(batch, args, l);
+    for (size_t d = 0; d < batch->layout->config.directions; d++) {
+        const part_view below = open_part(batch, args, l - 1, d);
+        join_outputs(batch, &below, input);
+    }
+    if (batch->is_dropping) {
+        drop_rows(batch, args->dropout_seed, l, input);
+    }
+    return input;
+}
+
+static void forward_pass(const ashlar_rnn_cpu_args *args) {
+    ASHLAR_ASSERT(args->layout->config.dtype == REAL_DTYPE);
+    const ashlar_rnn_rows batch = ashlar_rnn_rows_open(args, args->reserve != NULL);
+    const ashlar_rnn_config *config = &args->layout->config;
+    real *const rows = in_work(args, batch.map.rows);
+    const real *input = rows;
+    pack_rows(&batch, args->x, config->input, rows);
+    if (batch.is_dropping) {
+        *kept_seed(&batch, args) = args->dropout_seed;
+    }
+    for (size_t l = 0; l < config->layers; l++) {
+        input = l == 0 ? input : make_input(&batch, args, l);
+        for (size_t d = 0; d < config->directions; d++) {
+            const part_view part = open_part(&batch, args, l, d);
+            forward_part(&batch, args, &part, input);
+        }
+    }
+    for (size_t d = 0; d < config->directions; d++) {
+        const part_view part = open_part(&batch, args, config->layers - 1, d);
+        write_outputs(&batch, &part, args->y);
+    }
+}
+
+#endif /* ASHLAR_RNN_FORWARD_TEMPLATE_H */

@@ -1,0 +1,193 @@
+/*
+ * rnn_layout.c - offsets of the weights of an RNN stack in cuDNN's packed order.
+ */
+#include <ashlar/rnn_layout.h>
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+
+static const size_t ELEMENT_LIMIT = (size_t)1 << 31;
+
+#define CELL_GATES(name, gates, text) gates,
+#define CELL_TEXT(name, gates, text) text,
+#define CELL_LIST(name, gates, text) " " text
+static const size_t cell_gates[ASHLAR_RNN_CELL_COUNT] = {ASHLAR_RNN_CELL_MAP(CELL_GATES)};
+static const char *const cell_texts[ASHLAR_RNN_CELL_COUNT] = {ASHLAR_RNN_CELL_MAP(CELL_TEXT)};
+
+const char *ashlar_rnn_cell_name(ashlar_rnn_cell cell) {
+    return (unsigned)cell < ASHLAR_RNN_CELL_COUNT ? cell_texts[cell] : NULL;
+}
+
+ashlar_status ashlar_rnn_cell_parse(const char *name, ashlar_rnn_cell *out) {
+    for (int cell = 0; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
+        if (strcmp(name, cell_texts[cell]) == 0) {
+            *out = (ashlar_rnn_cell)cell;
+            return ASHLAR_OK;
+        }
+    }
+    return ashlar_fail(ASHLAR_EINVAL,
+                       "\"%.40s\" is no cell; there are" ASHLAR_RNN_CELL_MAP(CELL_LIST), name);
+}
+
+/* ---- checks ---- */
+
+static ashlar_status check_sizes(const ashlar_rnn_config *c) {
+    if (c->input == 0 || c->hidden == 0 || c->layers == 0) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "rnn: input %zu, hidden %zu, layers %zu; each must be at least 1",
+                           c->input, c->hidden, c->layers);
+    }
+    if (c->directions > 2) {
+        return ashlar_fail(ASHLAR_EINVAL, "rnn: %zu directions; there are 1 and 2", c->directions);
+    }
+    if (c->projection != 0 && (c->cell != ASHLAR_RNN_LSTM || c->projection >= c->hidden)) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "rnn: a projection to %zu with hidden %zu and cell %s; it must be below "
+                           "hidden, and the cell lstm",
+                           c->projection, c->hidden, ashlar_rnn_cell_name(c->cell));
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status check_config(const ashlar_rnn_config *c) {
+    if (ashlar_dtype_bytes(c->dtype) == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "rnn: dtype %d is no element type, such as ASHLAR_F32",
+                           (int)c->dtype);
+    }
+    if ((unsigned)c->cell >= ASHLAR_RNN_CELL_COUNT || (unsigned)c->bias >= ASHLAR_RNN_BIAS_COUNT) {
+        return ashlar_fail(ASHLAR_EINVAL, "rnn: cell %d, bias %d: there is no such one",
+                           (int)c->cell, (int)c->bias);
+    }
+    if ((unsigned)c->math >= ASHLAR_RNN_MATH_COUNT ||
+        (unsigned)c->algorithm >= ASHLAR_RNN_ALGORITHM_COUNT) {
+        return ashlar_fail(ASHLAR_EINVAL, "rnn: math %d, algorithm %d: there is no such one",
+                           (int)c->math, (int)c->algorithm);
+    }
+    if (!(c->dropout >= 0 && c->dropout < 1)) {
+        return ashlar_fail(ASHLAR_EINVAL, "rnn: dropout %g; it must be at least 0 and below 1",
+                           c->dropout);
+    }
+    return check_sizes(c);
+}
+
+/* ---- the formula ---- */
+
+static bool has_input_bias(const ashlar_rnn_config *c) {
+    return c->bias == ASHLAR_RNN_BIAS_DOUBLE || c->bias == ASHLAR_RNN_BIAS_INPUT;
+}
+
+static bool has_recurrent_bias(const ashlar_rnn_config *c) {
+    return c->bias == ASHLAR_RNN_BIAS_DOUBLE || c->bias == ASHLAR_RNN_BIAS_RECURRENT;
+}
+
+/* N_b*G*H */
+static size_t bias_elements(const ashlar_rnn_layout *l) {
+    const size_t count = (size_t)has_input_bias(&l->config) + has_recurrent_bias(&l->config);
+    return count * l->gates * l->config.hidden;
+}
+
+static size_t layer_input(const ashlar_rnn_layout *l, size_t layer) {
+    return layer == 0 ? l->config.input : l->output;
+}
+
+static size_t projection_elements(const ashlar_rnn_layout *l) {
+    return l->config.projection * l->config.hidden;
+}
+
+/* Elements of the matrices of one part. */
+static size_t matrix_elements(const ashlar_rnn_layout *l, size_t layer) {
+    const size_t rows = l->gates * l->config.hidden;
+    return rows * (layer_input(l, layer) + l->state) + projection_elements(l);
+}
+
+/* base(part) of the header's formula. Layers above the first are all of one size. */
+static size_t matrix_base(const ashlar_rnn_layout *l, size_t part) {
+    const size_t layer = part / l->config.directions;
+    const size_t first = layer == 0 ? part : l->config.directions;
+    return first * matrix_elements(l, 0) + (part - first) * matrix_elements(l, 1);
+}
+
+/* Add `count` parts of a layer to *total; false when one of them reaches the limit. */
+static bool add_parts(const ashlar_rnn_layout *l, size_t layer, size_t count, size_t *total) {
+    size_t products, all;
+    if (!ashlar_mul(l->gates * l->config.hidden, layer_input(l, layer) + l->state, &products) ||
+        products >= ELEMENT_LIMIT) {
+        return false;
+    }
+    return ashlar_mul(count, matrix_elements(l, layer) + bias_elements(l), &all) &&
+           ashlar_add(*total, all, total);
+}
+
+/* Elements of the whole stack; false when they reach the limit. */
+static bool count_elements(ashlar_rnn_layout *l) {
+    const ashlar_rnn_config *c = &l->config;
+    if (c->input >= ELEMENT_LIMIT || c->hidden >= ELEMENT_LIMIT || c->layers >= ELEMENT_LIMIT) {
+        return false; /* below it, sums and products with gates and directions cannot wrap */
+    }
+    size_t total = 0;
+    if (!add_parts(l, 0, c->directions, &total) ||
+        (c->layers > 1 && !add_parts(l, 1, l->parts - c->directions, &total)) ||
+        total >= ELEMENT_LIMIT) {
+        return false;
+    }
+    l->elements = total;
+    return true;
+}
+
+ashlar_status ashlar_rnn_layout_init(ashlar_rnn_layout *layout, const ashlar_rnn_config *config) {
+    const ashlar_status status = check_config(config);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_rnn_layout l = {.config = *config, .gates = cell_gates[config->cell]};
+    l.config.directions = config->directions == 2 ? 2 : 1;
+    l.state = config->projection != 0 ? config->projection : config->hidden;
+    l.output = l.config.directions * l.state;
+    l.parts = config->layers * l.config.directions;
+    if (!count_elements(&l)) {
+        return ashlar_fail(ASHLAR_EOVERFLOW,
+                           "rnn: input %zu, hidden %zu, layers %zu need 2^31 weights or more; "
+                           "lower hidden or layers",
+                           config->input, config->hidden, config->layers);
+    }
+    *layout = l;
+    return ASHLAR_OK;
+}
+
+static ashlar_rnn_view view_of(size_t offset, size_t rows, size_t cols) {
+    return (ashlar_rnn_view){.offset = offset, .rows = rows, .cols = cols};
+}
+
+ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout, size_t part,
+                                       ashlar_rnn_tensor tensor) {
+    const ashlar_rnn_config *config = &layout->config;
+    ASHLAR_ASSERT(part < layout->parts && (unsigned)tensor < ASHLAR_RNN_TENSOR_COUNT);
+    const ashlar_rnn_view none = {0};
+    const size_t rows = layout->gates * config->hidden;
+    const size_t input = layer_input(layout, part / config->directions);
+    const size_t base = matrix_base(layout, part);
+    const size_t bias = matrix_base(layout, layout->parts) + part * bias_elements(layout);
+    switch (tensor) {
+    case ASHLAR_RNN_W:
+        return view_of(base, rows, input);
+    case ASHLAR_RNN_R:
+        return view_of(base + rows * input, rows, layout->state);
+    case ASHLAR_RNN_BW:
+        return has_input_bias(config) ? view_of(bias, rows, 1) : none;
+    case ASHLAR_RNN_BR:
+        return !has_recurrent_bias(config)
+                   ? none
+                   : view_of(has_input_bias(config) ? bias + rows : bias, rows, 1);
+    case ASHLAR_RNN_WP:
+        return config->projection == 0
+                   ? none
+                   : view_of(base + rows * (input + layout->state), layout->state, config->hidden);
+    case ASHLAR_RNN_TENSOR_COUNT:
+        break;
+    }
+    return none;
+}

@@ -1,0 +1,212 @@
+/*
+ * rnn_rows.c - the sizes of an RNN call and the order of its batch; no arithmetic on elements.
+ */
+#include "rnn/layer/rnn_rows.h"
+
+#include <stdint.h>
+
+#include "rnn/layer/blas.h"
+#include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "arena/compute/workers.h"
+
+/* One cache line, so that rows of different buffers never share one; no panel is wider. */
+enum { BUFFER_ALIGN = 64 };
+
+/* Packing reads R once and writes it: in so few steps it would cost more than it saves. */
+enum { PACKED_STEPS = 4 };
+
+/* What is worth a thread: sequences of its own, in all, or multiplications of one step. */
+enum { STRAND_ROWS = 4, STRAND_PRODUCTS = 1 << 20, PIECE_PRODUCTS = 1 << 16 };
+
+/* Buffers placed one after the other; once one does not fit, nothing does. */
+typedef struct room {
+    size_t used;
+    bool fits;
+} room;
+
+/* Place rows * cols items of `item` bytes at the end; 0 rows take no room. */
+static size_t place(room *r, size_t rows, size_t cols, size_t item) {
+    const size_t offset = r->used;
+    size_t bytes, end;
+    r->fits = r->fits && ashlar_mul(rows, cols, &bytes) && ashlar_mul(bytes, item, &bytes) &&
+              ashlar_add(r->used, bytes, &end) && ashlar_align_up(end, BUFFER_ALIGN, &end);
+    r->used = r->fits ? end : r->used;
+    return offset;
+}
+
+/* What follows from the layout alone. */
+static ashlar_rnn_rows describe(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
+                                bool training) {
+    const ashlar_rnn_config *c = &layout->config;
+    const size_t gate_rows = layout->gates * c->hidden;
+    const size_t split = c->cell == ASHLAR_RNN_GRU ? 2 * c->hidden : gate_rows;
+    const bool is_dropping = training && c->dropout > 0 && c->layers > 1;
+    return (ashlar_rnn_rows){
+        .layout = layout,
+        .training = training,
+        .is_dropping = is_dropping,
+        .is_packed = steps >= PACKED_STEPS,
+        .is_joined = is_dropping || c->directions > 1,
+        .gate_rows = gate_rows,
+        .split = split,
+        .kept = 2 * gate_rows - split,
+        .steps = steps,
+        .batch = batch,
+    };
+}
+
+/* Rows of the states of a batch: the first ones, and what each step leaves. */
+static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
+    const ashlar_rnn_config *c = &b->layout->config;
+    const size_t item = ashlar_dtype_bytes(c->dtype), state = b->layout->state;
+    const size_t cell_rows = b->training ? state_rows : 2 * b->batch; /* 2B <= B + T*B */
+    const size_t projected = b->training && c->projection > 0 ? rows : 0;
+    ashlar_rnn_map *map = &b->map;
+    room slice = {.fits = true};
+    map->gates = place(&slice, rows, b->kept, item);
+    map->states = place(&slice, state_rows, state, item);
+    map->cells = place(&slice, c->cell == ASHLAR_RNN_LSTM ? cell_rows : 0, c->hidden, item);
+    map->fulls = place(&slice, projected, c->hidden, item);
+    map->doutputs = place(&slice, projected, state, item);
+    map->slice_bytes = slice.used;
+    return slice.fits;
+}
+
+/*
+ * Room for the panels of a matrix and of its transpose. Both, whatever the pass, and for the widest
+ * panels, whatever the set of instructions: sizes are the same everywhere.
+ */
+static size_t place_panels(room *r, size_t rows, size_t cols, size_t item) {
+    const size_t wide = BUFFER_ALIGN / item;
+    const size_t plain = (cols + wide - 1) / wide * wide * rows; /* of less than 2^31 weights */
+    const size_t transposed = (rows + wide - 1) / wide * wide * cols;
+    return place(r, plain > transposed ? plain : transposed, 1, item);
+}
+
+static bool map_work(ashlar_rnn_rows *b, size_t rows, size_t width) {
+    const ashlar_rnn_config *c = &b->layout->config;
+    const size_t item = ashlar_dtype_bytes(c->dtype), batch = b->batch;
+    const bool has_cells = c->cell == ASHLAR_RNN_LSTM;
+    ashlar_rnn_map *map = &b->map;
+    room work = {.fits = true};
+    map->order = place(&work, batch, 1, sizeof(size_t));
+    map->start = place(&work, b->steps + 1, 1, sizeof(size_t));
+    map->rows = place(&work, rows, width, item);
+    map->bias = place(&work, b->kept, 1, item);
+    map->sums = place(&work, b->split < b->gate_rows ? batch : 0, b->gate_rows, item);
+    map->full = place(&work, c->projection > 0 ? batch : 0, c->hidden, item);
+    map->recurrent = place_panels(&work, b->is_packed ? b->gate_rows : 0, b->layout->state, item);
+    map->project = place_panels(&work, b->is_packed ? c->projection : 0, c->hidden, item);
+    map->dh = place(&work, b->training ? batch : 0, b->layout->state, item);
+    map->dc = place(&work, b->training && has_cells ? batch : 0, c->hidden, item);
+    map->slices = place(&work, b->training ? 0 : c->directions, map->slice_bytes, 1);
+    map->work_bytes = work.used;
+    return work.fits;
+}
+
+static bool map_reserve(ashlar_rnn_rows *b, size_t rows) {
+    const ashlar_rnn_config *c = &b->layout->config;
+    const size_t item = ashlar_dtype_bytes(c->dtype);
+    ashlar_rnn_map *map = &b->map;
+    if (!b->training) {
+        return true;
+    }
+    room reserve = {.fits = true}, input = {.fits = true};
+    (void)place(&input, b->is_joined ? rows : 0, b->layout->output, item);
+    map->input_bytes = input.used;
+    map->seed = place(&reserve, b->is_dropping, 1, sizeof(uint64_t));
+    map->reserve_slices = place(&reserve, b->layout->parts, map->slice_bytes, 1);
+    map->inputs = place(&reserve, c->layers - 1, map->input_bytes, 1);
+    map->reserve_bytes = reserve.used;
+    return reserve.fits && input.fits;
+}
+
+static bool map_buffers(ashlar_rnn_rows *b) {
+    const size_t input = b->layout->config.input, output = b->layout->output;
+    const size_t width = input > output ? input : output;
+    size_t rows, state_rows;
+    return ashlar_mul(b->steps, b->batch, &rows) && ashlar_add(rows, b->batch, &state_rows) &&
+           map_slice(b, rows, state_rows) && map_work(b, rows, width) && map_reserve(b, rows);
+}
+
+ashlar_status ashlar_rnn_cpu_sizes(const ashlar_rnn_layout *layout, size_t steps, size_t batch,
+                                   bool training, size_t *reserve_bytes, size_t *work_bytes) {
+    if (steps == 0 || batch == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "rnn: steps %zu, batch %zu; each must be at least 1",
+                           steps, batch);
+    }
+    ashlar_rnn_rows b = describe(layout, steps, batch, training);
+    if (!map_buffers(&b)) {
+        return ashlar_fail(ASHLAR_EOVERFLOW,
+                           "rnn: %zu steps of %zu sequences, hidden %zu, are more than can be "
+                           "counted; lower steps or batch",
+                           steps, batch, layout->config.hidden);
+    }
+    *reserve_bytes = b.map.reserve_bytes;
+    *work_bytes = b.map.work_bytes;
+    return ASHLAR_OK;
+}
+
+/* T passes over B lengths: less than one pass over the rows themselves, and stable. */
+static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
+    size_t placed = 0;
+    for (size_t length = batch->steps; length > 0; length--) {
+        for (size_t b = 0; b < batch->batch; b++) {
+            if ((size_t)lengths[b] == length) {
+                batch->order[placed++] = b;
+            }
+        }
+    }
+    ASHLAR_ASSERT(placed == batch->batch); /* every length in 1..T */
+    size_t active = batch->batch;
+    batch->start[0] = 0;
+    for (size_t t = 0; t < batch->steps; t++) {
+        while (active > 0 && (size_t)lengths[batch->order[active - 1]] <= t) {
+            active--;
+        }
+        batch->start[t + 1] = batch->start[t] + active;
+    }
+    batch->row_count = batch->start[batch->steps];
+}
+
+/* Strands, where there are sequences and work enough for them. */
+static size_t count_strands(const ashlar_rnn_rows *batch) {
+    const size_t threads = ashlar_workers_count(), most = batch->batch / STRAND_ROWS;
+    const size_t each = batch->gate_rows * batch->layout->state; /* row */
+    if (most < threads || batch->row_count < STRAND_PRODUCTS / each * threads) {
+        return 1;
+    }
+    return threads;
+}
+
+size_t ashlar_rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights) {
+    const size_t threads = ashlar_workers_count();
+    const size_t worth = weights / PIECE_PRODUCTS * batch->batch;
+    if (batch->strands > 1 || worth < 2) {
+        return 1;
+    }
+    return worth < threads ? worth : threads;
+}
+
+ashlar_rnn_rows ashlar_rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training) {
+    ashlar_rnn_rows batch = describe(args->layout, args->steps, args->batch, training);
+    const bool fits = args->steps > 0 && args->batch > 0 && map_buffers(&batch);
+    ASHLAR_ASSERT(fits);
+    (void)fits;
+    char *const work = args->work;
+    batch.order = (size_t *)(void *)(work + batch.map.order);
+    batch.start = (size_t *)(void *)(work + batch.map.start);
+    sort_lengths(&batch, args->lengths);
+    batch.strands = count_strands(&batch);
+    return batch;
+}
+
+char *ashlar_rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                            size_t part) {
+    const ashlar_rnn_map *map = &batch->map;
+    return batch->training ? (char *)args->reserve + map->reserve_slices + part * map->slice_bytes
+                           : (char *)args->work + map->slices +
+                                 part % batch->layout->config.directions * map->slice_bytes;
+}

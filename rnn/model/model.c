@@ -1,0 +1,286 @@
+#include "rnn/model/model.h"
+
+#include <math.h>
+
+#include "allocator/base/checked.h"
+#include "arena/compute/convert.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/base/random.h"
+
+enum { STATE_ALIGN = 256 }; /* of a set of states, and of its cells */
+
+/* The arena's tensor numbers of the model's parts. */
+typedef struct tensors {
+    size_t embedding, stack, weight, bias;
+} tensors;
+
+static ashlar_status declare(ashlar_model *model, tensors *t) {
+    const ashlar_model_config *c = &model->config;
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
+    ashlar_arena *arena = model->arena;
+    ashlar_status status = ashlar_arena_add(arena, "embedding.weight", c->dtype, 2,
+                                            (size_t[]){c->classes, c->embedding}, &t->embedding);
+    if (status == ASHLAR_OK) {
+        status = ashlar_rnn_declare(arena, ashlar_rnn_cell_name(c->cell), layout, &t->stack);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_add(arena, "linear.weight", c->dtype, 2,
+                                  (size_t[]){c->classes, layout->output}, &t->weight);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_add(arena, "linear.bias", c->dtype, 1, &c->classes, &t->bias);
+    }
+    return status;
+}
+
+static ashlar_status bind(ashlar_arena *arena, ashlar_region region, const tensors *t,
+                          ashlar_model_views *views) {
+    const struct {
+        size_t tensor;
+        void **pointer;
+    } all[] = {
+        {t->embedding, &views->embedding},
+        {t->stack, &views->stack},
+        {t->weight, &views->weight},
+        {t->bias, &views->bias},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const ashlar_status status =
+            ashlar_arena_bind(arena, region, all[i].tensor, all[i].pointer);
+        if (status != ASHLAR_OK) {
+            return status;
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status build(ashlar_model *model, unsigned regions) {
+    const ashlar_rnn_config rnn = {.input = model->config.embedding,
+                                   .hidden = model->config.hidden,
+                                   .layers = model->config.layers,
+                                   .cell = model->config.cell,
+                                   .projection = model->config.projection,
+                                   .dropout = model->config.dropout,
+                                   .dtype = model->config.dtype};
+    tensors t;
+    ashlar_status status = ashlar_rnn_create(model->device, &rnn, &model->rnn);
+    if (status == ASHLAR_OK) {
+        status = ashlar_ops_create(model->device, model->config.dtype, &model->ops);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_create(&model->arena);
+    }
+    if (status == ASHLAR_OK) {
+        status = declare(model, &t);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_commit(model->arena, model->allocator, model->stream, regions);
+    }
+    if (status == ASHLAR_OK) {
+        status = bind(model->arena, ASHLAR_REGION_PARAMETERS, &t, &model->parameters);
+    }
+    if (status == ASHLAR_OK && (regions & ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS)) != 0) {
+        status = bind(model->arena, ASHLAR_REGION_GRADIENTS, &t, &model->gradients);
+    }
+    return status;
+}
+
+ashlar_status ashlar_model_create(ashlar_allocator *allocator, ashlar_stream stream,
+                                  const ashlar_model_config *config, unsigned regions,
+                                  ashlar_model **out) {
+    ashlar_model *model = ashlar_host_calloc(1, sizeof *model);
+    if (model == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a model");
+    }
+    *model = (ashlar_model){
+        .config = *config,
+        .device = ashlar_allocator_device(allocator),
+        .allocator = allocator,
+        .stream = stream,
+    };
+    const ashlar_status status = build(model, regions);
+    if (status != ASHLAR_OK) {
+        ashlar_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return ASHLAR_OK;
+}
+
+void ashlar_model_destroy(ashlar_model *model) {
+    if (model == NULL) {
+        return;
+    }
+    ashlar_arena_destroy(model->arena);
+    ashlar_ops_destroy(model->ops);
+    ashlar_rnn_destroy(model->rnn);
+    ashlar_host_free(model);
+}
+
+/* Half the width of the uniform distribution that a tensor starts from. */
+static double init_bound(const ashlar_model *model, size_t tensor) {
+    const void *view = ashlar_arena_view(model->arena, ASHLAR_REGION_PARAMETERS, tensor);
+    if (view == model->parameters.embedding) {
+        return sqrt(3.0); /* standard deviation 1 */
+    }
+    const bool is_linear = view == model->parameters.weight || view == model->parameters.bias;
+    return 1.0 / sqrt((double)(is_linear ? ashlar_rnn_layout_of(model->rnn)->output
+                                         : model->config.hidden));
+}
+
+/* Add to an element of the image, which is of the model's type. */
+static void add(const ashlar_model *model, void *image, size_t element, double value) {
+    const ashlar_dtype dtype = model->config.dtype;
+    void *place = (char *)image + element * ashlar_dtype_bytes(dtype);
+    double sum = 0;
+    ashlar_convert(ASHLAR_F64, &sum, dtype, place, 1);
+    sum += value;
+    ashlar_convert(dtype, place, ASHLAR_F64, &sum, 1);
+}
+
+/* Raise the forget gates' half of an LSTM's biases, so that cells remember from the start. */
+static void raise_forget_bias(const ashlar_model *model, void *image, size_t stack) {
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(model->rnn);
+    const size_t hidden = model->config.hidden;
+    if (model->config.cell != ASHLAR_RNN_LSTM) {
+        return;
+    }
+    for (size_t layer = 0; layer < model->config.layers; layer++) {
+        const ashlar_rnn_view bias = ashlar_rnn_layout_view(layout, layer, ASHLAR_RNN_BW);
+        const size_t forget = stack + bias.offset + hidden; /* gates i f g o */
+        for (size_t j = forget; j < forget + hidden; j++) {
+            add(model, image, j, 1);
+        }
+    }
+}
+
+ashlar_status ashlar_model_init_weights(ashlar_model *model, uint64_t seed) {
+    const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
+    const size_t item = ashlar_dtype_bytes(model->config.dtype);
+    void *image = ashlar_host_calloc(bytes, 1); /* padding stays zero */
+    if (image == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu bytes of weights", bytes);
+    }
+    ashlar_random random;
+    ashlar_random_init(&random, seed);
+    const size_t stack_offset = (size_t)((char *)model->parameters.stack -
+                                         (char *)ashlar_arena_region(model->arena,
+                                                                     ASHLAR_REGION_PARAMETERS));
+    for (size_t i = 0; i < ashlar_arena_tensor_count(model->arena); i++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(model->arena, i, &info);
+        const size_t first = info.offset[ASHLAR_LAYOUT_STORAGE] / item;
+        const double bound = init_bound(model, i);
+        for (size_t j = 0; j < info.elements; j++) {
+            add(model, image, first + j, bound * (2 * ashlar_random_uniform(&random) - 1));
+        }
+    }
+    raise_forget_bias(model, image, stack_offset / item);
+    ashlar_status status =
+        ashlar_copy_to_device(model->device,
+                              ashlar_arena_region(model->arena, ASHLAR_REGION_PARAMETERS), image,
+                              bytes, model->stream);
+    if (status == ASHLAR_OK) {
+        status = ashlar_stream_synchronize(model->device, model->stream);
+    }
+    ashlar_host_free(image);
+    return status;
+}
+
+static bool product(size_t a, size_t b, size_t c, size_t d, size_t *out) {
+    return ashlar_mul(a, b, out) && ashlar_mul(*out, c, out) && ashlar_mul(*out, d, out);
+}
+
+/* h of all layers, then c where there are cells. */
+static bool size_states(const ashlar_model *model, size_t batch, ashlar_step_sizes *s) {
+    const ashlar_model_config *c = &model->config;
+    const size_t item = ashlar_dtype_bytes(c->dtype);
+    size_t cells = 0;
+    return product(c->layers, batch, ashlar_rnn_layout_of(model->rnn)->state, item, &s->cells) &&
+           ashlar_align_up(s->cells, STATE_ALIGN, &s->cells) &&
+           (c->cell != ASHLAR_RNN_LSTM || product(c->layers, batch, c->hidden, item, &cells)) &&
+           ashlar_align_up(cells, STATE_ALIGN, &cells) &&
+           ashlar_add(s->cells, cells, &s->state);
+}
+
+static ashlar_status fail_large(size_t steps, size_t batch) {
+    return ashlar_fail(ASHLAR_EOVERFLOW, "a step of %zu x %zu is too large to address", steps,
+                       batch);
+}
+
+ashlar_status ashlar_model_sizes(const ashlar_model *model, size_t steps, size_t batch,
+                                 ashlar_step_sizes *sizes) {
+    const ashlar_model_config *c = &model->config;
+    const size_t output = ashlar_rnn_layout_of(model->rnn)->output;
+    const size_t item = ashlar_dtype_bytes(c->dtype);
+    ashlar_step_sizes s = {0};
+    if (!product(steps, batch, c->embedding, item, &s.x) ||
+        !product(steps, batch, output, item, &s.y) ||
+        !product(steps, batch, c->classes, item, &s.logits) || !size_states(model, batch, &s)) {
+        return fail_large(steps, batch);
+    }
+    s.keeps_y = ashlar_rnn_backward_reads_output(model->rnn);
+    s.loss_work = ashlar_ops_loss_work_bytes(model->ops, steps * batch);
+    const ashlar_status status =
+        ashlar_rnn_sizes(model->rnn, steps, batch, true, &s.reserve, &s.work);
+    if (status == ASHLAR_OK) {
+        *sizes = s;
+    }
+    return status;
+}
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* Raise to what a chunk of so many steps takes, also where it is run for its states only. */
+static ashlar_status raise_to_chunk(const ashlar_model *model, size_t steps, size_t batch,
+                                    ashlar_step_sizes *s) {
+    ashlar_step_sizes one;
+    size_t reserve = 0, work = 0;
+    ashlar_status status = ashlar_model_sizes(model, steps, batch, &one);
+    if (status == ASHLAR_OK) {
+        status = ashlar_rnn_sizes(model->rnn, steps, batch, false, &reserve, &work);
+    }
+    if (status == ASHLAR_OK) {
+        s->reserve = larger(s->reserve, one.reserve);
+        s->work = larger(s->work, larger(one.work, work));
+        s->loss_work = larger(s->loss_work, one.loss_work);
+    }
+    return status;
+}
+
+/* Borders have states, and of their gradients two are there at a time. */
+static ashlar_status size_borders(size_t steps, size_t batch, size_t chunk, ashlar_step_sizes *s) {
+    const size_t borders = (steps - 1) / chunk;
+    size_t sets;
+    if (borders > 0 &&
+        (!ashlar_add(borders, 2, &sets) || !ashlar_mul(sets, s->state, &s->states))) {
+        return fail_large(steps, batch);
+    }
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_model_chunk_sizes(const ashlar_model *model, size_t steps, size_t batch,
+                                       size_t chunk, ashlar_step_sizes *sizes) {
+    ashlar_step_sizes s;
+    if (chunk == 0 || steps == 0) {
+        return ashlar_model_sizes(model, steps, batch, sizes);
+    }
+    const size_t longest = chunk < steps ? chunk : steps;
+    ashlar_status status = ashlar_model_sizes(model, longest, batch, &s);
+    if (status == ASHLAR_OK) {
+        status = raise_to_chunk(model, longest, batch, &s);
+    }
+    if (status == ASHLAR_OK && steps % longest != 0) { /* a back end may ask for more for fewer */
+        status = raise_to_chunk(model, steps % longest, batch, &s);
+    }
+    if (status == ASHLAR_OK) {
+        status = size_borders(steps, batch, longest, &s);
+    }
+    if (status == ASHLAR_OK) {
+        *sizes = s;
+    }
+    return status;
+}

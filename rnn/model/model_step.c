@@ -1,0 +1,372 @@
+/* A step of the model: which buffers it takes when, what it queues, what it gives back. */
+#include "rnn/model/model.h"
+
+/* A step's buffers in device memory; NULL where not taken yet, or given back. T: of a chunk. */
+typedef struct buffers {
+    void *x;      /* [T, B, E] */
+    void *y;      /* [T, B, P] */
+    void *logits; /* [T, B, V], then their gradient */
+    void *dy;     /* [T, B, P] */
+    void *dx;     /* [T, B, E] */
+    void *reserve;
+    void *work;
+    void *loss_work;
+    void *states; /* sets: behind each chunk but the last, then two of gradients */
+} buffers;
+
+/* What is run in one go: the window, or a chunk of it. Sets of states are NULL where zero, or not
+ * wanted. */
+typedef struct chunk {
+    size_t steps;
+    const int32_t *inputs, *targets, *lengths; /* device */
+    const int32_t *rnn_lengths;                /* host */
+    uint64_t dropout_seed;
+    const void *before;
+    void *behind;
+    const void *dbehind;
+    void *dbefore;
+} chunk;
+
+typedef struct step {
+    ashlar_model *model;
+    const ashlar_model_window *window;
+    const ashlar_step_sizes *sizes;
+    double *loss;
+    bool is_rehearsal; /* take and give back every buffer, queue nothing */
+    bool keeps;        /* every buffer is held until the end, for one chunk after the other */
+    chunk now;
+    buffers b;
+} step;
+
+/* Leave the function with the first status that is no success. */
+#define TRY(call)                             \
+    do {                                      \
+        const ashlar_status status_ = (call); \
+        if (status_ != ASHLAR_OK) {           \
+            return status_;                   \
+        }                                     \
+    } while (0)
+
+static ashlar_status take(const step *s, size_t bytes, ashlar_tag tag, void **buffer) {
+    if (*buffer != NULL) {
+        return ASHLAR_OK; /* kept from the chunk before */
+    }
+    return ashlar_alloc_tagged(s->model->allocator, bytes, tag, s->model->stream, buffer);
+}
+
+/* Queued work may still use the buffer: the allocator hands it out again in stream order only. */
+static ashlar_status give_back(const step *s, void **buffer) {
+    void *ptr = *buffer;
+    *buffer = NULL;
+    return ashlar_free(s->model->allocator, ptr);
+}
+
+static ashlar_status give(const step *s, void **buffer) {
+    return s->keeps ? ASHLAR_OK : give_back(s, buffer);
+}
+
+static ashlar_embedding_args embedding_args(const step *s) {
+    return (ashlar_embedding_args){
+        .steps = s->now.steps,
+        .batch = s->window->count,
+        .lengths = s->now.lengths,
+        .classes = s->model->config.classes,
+        .width = s->model->config.embedding,
+        .tokens = s->now.inputs,
+        .table = s->model->parameters.embedding,
+        .out = s->b.x,
+        .dout = s->b.dx,
+        .dtable = s->model->gradients.embedding,
+    };
+}
+
+static ashlar_linear_args linear_args(const step *s) {
+    return (ashlar_linear_args){
+        .rows = s->now.steps * s->window->count,
+        .in = ashlar_rnn_layout_of(s->model->rnn)->output,
+        .out = s->model->config.classes,
+        .x = s->b.y,
+        .weight = s->model->parameters.weight,
+        .bias = s->model->parameters.bias,
+        .y = s->b.logits,
+        .dy = s->b.logits,
+        .dx = s->b.dy,
+        .dweight = s->model->gradients.weight,
+        .dbias = s->model->gradients.bias,
+    };
+}
+
+static ashlar_loss_args loss_args(const step *s) {
+    return (ashlar_loss_args){
+        .steps = s->now.steps,
+        .batch = s->window->count,
+        .lengths = s->now.lengths,
+        .classes = s->model->config.classes,
+        .logits = s->b.logits,
+        .targets = s->now.targets,
+        .weight = s->window->weight,
+        .dlogits = s->b.logits,
+        .scale = s->model->loss_scale,
+        .work = s->b.loss_work,
+        .loss = s->loss,
+    };
+}
+
+static size_t chunk_count(const step *s) {
+    const ashlar_model_window *w = s->window;
+    return w->chunk == 0 ? 1 : (w->steps - 1) / w->chunk + 1;
+}
+
+static ashlar_rnn_batch rnn_batch(const step *s) {
+    return (ashlar_rnn_batch){
+        .steps = s->now.steps,
+        .batch = s->window->count,
+        .lengths = s->now.rnn_lengths,
+        .dropout_seed = s->now.dropout_seed,
+        .dropout_restarts = chunk_count(s) > 1, /* all but the last are run twice */
+    };
+}
+
+/* The cells of a set of states. */
+static void *cells_of(const step *s, const void *set) {
+    const bool has_cells = set != NULL && s->model->config.cell == ASHLAR_RNN_LSTM;
+    return has_cells ? (char *)(uintptr_t)set + s->sizes->cells : NULL;
+}
+
+static ashlar_rnn_buffers rnn_buffers(const step *s) {
+    return (ashlar_rnn_buffers){
+        .reserve = s->b.reserve,
+        .work = s->b.work,
+        .x = s->b.x,
+        .hx = s->now.before,
+        .cx = cells_of(s, s->now.before),
+        .weights = s->model->parameters.stack,
+        .y = s->b.y,
+        .hy = s->now.behind,
+        .cy = cells_of(s, s->now.behind),
+        .dy = s->b.dy,
+        .dhy = s->now.dbehind,
+        .dcy = cells_of(s, s->now.dbehind),
+        .dx = s->b.dx,
+        .dhx = s->now.dbefore,
+        .dcx = cells_of(s, s->now.dbefore),
+        .dweights = s->model->gradients.stack,
+    };
+}
+
+typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
+                                  const ashlar_rnn_buffers *, ashlar_stream);
+
+/* One pass of the RNN, with a workspace for just that long. */
+static ashlar_status run_rnn(step *s, rnn_pass pass) {
+    TRY(take(s, s->sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
+    if (!s->is_rehearsal) {
+        const ashlar_rnn_batch batch = rnn_batch(s);
+        const ashlar_rnn_buffers all = rnn_buffers(s);
+        TRY(pass(s->model->rnn, &batch, &all, s->model->stream));
+    }
+    return give(s, &s->b.work);
+}
+
+/* From y to the loss and the gradient of the logits. */
+static ashlar_status run_loss(step *s) {
+    const ashlar_model *m = s->model;
+    if (s->sizes->loss_work > 0) {
+        TRY(take(s, s->sizes->loss_work, ASHLAR_TAG_WORKSPACE, &s->b.loss_work));
+    }
+    if (!s->is_rehearsal) {
+        const ashlar_linear_args linear = linear_args(s);
+        const ashlar_loss_args loss = loss_args(s);
+        TRY(ashlar_ops_linear_forward(m->ops, &linear, m->stream));
+        TRY(ashlar_ops_loss(m->ops, &loss, m->stream));
+    }
+    return give(s, &s->b.loss_work);
+}
+
+static ashlar_status forward(step *s) {
+    const ashlar_model *m = s->model;
+    TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
+    if (!s->is_rehearsal) {
+        const ashlar_embedding_args embedding = embedding_args(s);
+        TRY(ashlar_ops_embedding_forward(m->ops, &embedding, m->stream));
+    }
+    TRY(take(s, s->sizes->reserve, ASHLAR_TAG_RESERVE, &s->b.reserve));
+    TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
+    /*
+     * The logits are taken before the RNN needs its workspace: so they lie beside y, backward
+     * gives both back at once, and its workspace fits into the one hole they leave. It does not
+     * raise the peak, which is reached when dy takes the place of this workspace.
+     */
+    TRY(take(s, s->sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
+    TRY(run_rnn(s, ashlar_rnn_forward));
+    return run_loss(s);
+}
+
+static ashlar_status backward(step *s) {
+    const ashlar_model *m = s->model;
+    TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
+    if (!s->is_rehearsal) {
+        const ashlar_linear_args linear = linear_args(s);
+        TRY(ashlar_ops_linear_backward(m->ops, &linear, m->stream));
+    }
+    TRY(give(s, &s->b.logits));
+    if (!ashlar_rnn_backward_reads_output(m->rnn)) {
+        TRY(give(s, &s->b.y));
+    }
+    TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
+    TRY(run_rnn(s, ashlar_rnn_backward_data));
+    TRY(give(s, &s->b.dy));
+    TRY(run_rnn(s, ashlar_rnn_backward_weights));
+    TRY(give(s, &s->b.y));
+    if (s->is_rehearsal) {
+        return ASHLAR_OK;
+    }
+    const ashlar_embedding_args embedding = embedding_args(s);
+    return ashlar_ops_embedding_backward(m->ops, &embedding, m->stream);
+}
+
+/* ---- chunks -------------------------------------------------------------------------------- */
+
+/* An odd number, as the trainer has one for steps: each chunk drops its own outputs. */
+static const uint64_t CHUNK_STRIDE = UINT64_C(0xd1342543de82ef95);
+
+static void *set_at(const step *s, size_t index) {
+    return (char *)s->b.states + index * s->sizes->state;
+}
+
+/* Chunk c of n: the states of border i are set i; of the gradients, chunk c writes n-1 + c%2. */
+static void go_to_chunk(step *s, size_t index) {
+    const ashlar_model_window *w = s->window;
+    const size_t last = chunk_count(s) - 1, first_step = index * w->chunk;
+    const size_t rest = w->steps - first_step, at = first_step * w->count;
+    const bool is_first = index == 0, is_last = index == last;
+    s->now = (chunk){
+        .steps = is_last ? rest : w->chunk,
+        .inputs = w->inputs + at,
+        .targets = w->targets + at,
+        .lengths = w->lengths + index * w->count,
+        .rnn_lengths = w->rnn_lengths + index * w->count,
+        .dropout_seed = s->model->dropout_seed + index * CHUNK_STRIDE,
+        .before = is_first ? w->first : set_at(s, index - 1),
+        .behind = is_last ? w->last : NULL,
+        .dbehind = is_last ? NULL : set_at(s, last + (index + 1) % 2),
+        .dbefore = is_first ? NULL : set_at(s, last + index % 2),
+    };
+}
+
+/*
+ * The states at the border behind a chunk, and nothing else of it. With dropout only a forward pass
+ * with a reserve drops, so one is written that nobody reads.
+ */
+static ashlar_status run_to_border(step *s, size_t index) {
+    const ashlar_model *m = s->model;
+    go_to_chunk(s, index);
+    s->now.behind = set_at(s, index);
+    const bool drops = m->config.dropout > 0 && m->config.layers > 1;
+    const ashlar_rnn_batch batch = rnn_batch(s);
+    const ashlar_embedding_args embedding = embedding_args(s);
+    ashlar_rnn_buffers all = rnn_buffers(s);
+    all.reserve = drops ? all.reserve : NULL;
+    TRY(ashlar_ops_embedding_forward(m->ops, &embedding, m->stream));
+    return ashlar_rnn_forward(m->rnn, &batch, &all, m->stream);
+}
+
+/* In an order that does not depend on the number of chunks; with one, the last is left out. */
+static ashlar_status take_all(step *s) {
+    const ashlar_step_sizes *sizes = s->sizes;
+    TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
+    TRY(take(s, sizes->reserve, ASHLAR_TAG_RESERVE, &s->b.reserve));
+    TRY(take(s, sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
+    TRY(take(s, sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
+    TRY(take(s, sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
+    TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.dx));
+    TRY(take(s, sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
+    if (sizes->loss_work > 0) {
+        TRY(take(s, sizes->loss_work, ASHLAR_TAG_WORKSPACE, &s->b.loss_work));
+    }
+    return sizes->states > 0 ? take(s, sizes->states, ASHLAR_TAG_ACTIVATIONS, &s->b.states)
+                             : ASHLAR_OK;
+}
+
+/* Forward to the last border; then from the last chunk to the first, forward again and back. */
+static ashlar_status run_chunks(step *s) {
+    TRY(take_all(s));
+    if (s->is_rehearsal) {
+        return ASHLAR_OK;
+    }
+    const size_t count = chunk_count(s);
+    for (size_t i = 0; i + 1 < count; i++) {
+        TRY(run_to_border(s, i));
+    }
+    for (size_t i = count; i-- > 0;) {
+        go_to_chunk(s, i);
+        TRY(forward(s));
+        TRY(backward(s));
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status run_at_once(step *s) {
+    if (!s->is_rehearsal) {
+        go_to_chunk(s, 0);
+    }
+    TRY(forward(s));
+    return backward(s);
+}
+
+/* Give back all that is still held, after success and failure alike. */
+static ashlar_status give_all(const step *s, buffers *b) {
+    void **const all[] = {&b->x,       &b->y,    &b->logits,    &b->dy,    &b->dx,
+                          &b->reserve, &b->work, &b->loss_work, &b->states};
+    ashlar_status first = ASHLAR_OK;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const ashlar_status status = give_back(s, all[i]);
+        first = first == ASHLAR_OK ? status : first;
+    }
+    return first;
+}
+
+static ashlar_status run(step *s) {
+    const ashlar_status status = s->keeps ? run_chunks(s) : run_at_once(s);
+    const ashlar_status given = give_all(s, &s->b);
+    return status == ASHLAR_OK ? given : status;
+}
+
+ashlar_status ashlar_model_step(ashlar_model *model, const ashlar_model_window *window,
+                                const ashlar_step_sizes *sizes, double *loss) {
+    step s = {.model = model,
+              .window = window,
+              .sizes = sizes,
+              .loss = loss,
+              .keeps = window->chunk != 0};
+    return run(&s);
+}
+
+/* A plan places blocks at multiples of this; see plan.h. */
+enum { BLOCK_ALIGN = 512 };
+
+static uint64_t block(size_t bytes) {
+    return ((uint64_t)bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+uint64_t ashlar_model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes) {
+    const uint64_t x = block(sizes->x), y = block(sizes->y), logits = block(sizes->logits);
+    const uint64_t work = block(sizes->work), loss = block(sizes->loss_work);
+    const uint64_t always = x + block(sizes->reserve);
+    if (in_chunks) {
+        return always + x + 2 * y + logits + work + loss + block(sizes->states);
+    }
+    const uint64_t forward = y + logits + larger(work, larger(loss, y));
+    const uint64_t kept = sizes->keeps_y ? y : 0;
+    return always + larger(forward, x + y + kept + work); /* y is dy's too */
+}
+
+ashlar_status ashlar_model_rehearse(ashlar_model *model, bool in_chunks,
+                                    const ashlar_step_sizes *sizes) {
+    step s = {.model = model, .sizes = sizes, .is_rehearsal = true, .keeps = in_chunks};
+    return run(&s);
+}

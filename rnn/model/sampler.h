@@ -1,0 +1,39 @@
+/*
+ * sampler.h - text from a model, one symbol at a time, in constant memory (internal).
+ */
+#ifndef ASHLAR_SAMPLER_H
+#define ASHLAR_SAMPLER_H
+
+#include "rnn/model/choice.h"
+#include "rnn/model/model.h"
+
+typedef struct ashlar_sampler ashlar_sampler;
+
+typedef struct ashlar_sampler_config {
+    ashlar_choice_config choice;
+    uint64_t seed;
+} ashlar_sampler_config;
+
+/*
+ * Take the buffers of one inference step, once; no call after this one takes any. The model has
+ * just read the mark at a record's begin.
+ *
+ * Ownership: *out is the caller's; the model must outlive it.
+ * Errors:    ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_create(ashlar_model *model,
+                                                      const ashlar_sampler_config *config,
+                                                      ashlar_sampler **out);
+void ashlar_sampler_destroy(ashlar_sampler *sampler); /* NULL is allowed */
+
+/* Let the model read one symbol as if it had written it. Errors: those of ashlar_launch(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_feed(ashlar_sampler *sampler, int32_t symbol);
+
+/*
+ * Draw the next symbol and feed it. ASHLAR_BATCHER_MARK says that a record has ended, and the
+ * next one begins. Waits for the device. Errors: those of ashlar_launch(); ASHLAR_EFORMAT (weights
+ * that are no numbers).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_sampler_next(ashlar_sampler *sampler, int32_t *symbol);
+
+#endif /* ASHLAR_SAMPLER_H */

@@ -1,0 +1,234 @@
+/* ashlar-sample: write text with a model that ashlar-train saved. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <ashlar/checkpoint.h>
+
+#include "rnn/data/batcher.h"
+#include "rnn/layer/blas.h"
+#include "allocator/base/error.h"
+#include "allocator/base/file_read.h"
+#include "allocator/base/host.h"
+#include "rnn/programs/options.h"
+#include "rnn/programs/program.h"
+#include "rnn/programs/text.h"
+
+static const char program[] = "ashlar-sample";
+
+/* The command line; the initial values are the defaults. */
+typedef struct command {
+    const char *model;
+    const char *prime;
+    const char *prime_file;
+    const char *device;
+    const char *json;
+    ashlar_text_config text;
+    bool wants_help;
+} command;
+
+static command defaults(void) {
+    return (command){
+        .text = {.sampler = {.choice = {.temperature = 0.7, .top_p = 1}, .seed = 1}, .bytes = 1000},
+    };
+}
+
+enum { OPTION_COUNT = 11 };
+
+static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
+    ashlar_choice_config *choice = &c->text.sampler.choice;
+    const ashlar_option all[OPTION_COUNT] = {
+        {"model", "FILE", ASHLAR_OPTION_TEXT, &c->model, 0, 0,
+         "weights saved by ashlar-train --save"},
+        {"bytes", "N", ASHLAR_OPTION_COUNT, &c->text.bytes, 1, 1e12, "how much to write"},
+        {"temperature", "X", ASHLAR_OPTION_REAL, &choice->temperature, 0, 100,
+         "below 1: more likely text, 0: the likeliest"},
+        {"top-k", "N", ASHLAR_OPTION_COUNT, &choice->top_k, 0, ASHLAR_BATCHER_SYMBOLS,
+         "draw from the so many likeliest, 0: from all"},
+        {"top-p", "X", ASHLAR_OPTION_REAL, &choice->top_p, 1e-6, 1,
+         "draw from the likeliest with this share"},
+        {"prime", "TEXT", ASHLAR_OPTION_TEXT, &c->prime, 0, 0, "text to begin with"},
+        {"prime-file", "FILE", ASHLAR_OPTION_TEXT, &c->prime_file, 0, 0, "or a file's text"},
+        {"seed", "N", ASHLAR_OPTION_SEED, &c->text.sampler.seed, 0, 0,
+         "the same seed writes the same text"},
+        {"device", "NAME", ASHLAR_OPTION_TEXT, &c->device, 0, 0,
+         "auto, soft, soft:N, cuda, cuda:N"},
+        {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write speed and memory there"},
+        {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
+    };
+    memcpy(options, all, sizeof all);
+}
+
+static void print_help(void) {
+    command fresh = defaults();
+    ashlar_option options[OPTION_COUNT];
+    list_options(&fresh, options);
+    printf("Usage: %s --model FILE [OPTION]...\nWrite text with a trained model.\n\n", program);
+    ashlar_options_print(stdout, options, OPTION_COUNT);
+    printf("\nA line of a single %% stands between records. --top-p is a share of what --top-k\n"
+           "left. Exit status: 0, 1 on failure, 2 on a bad option or environment value.\n");
+}
+
+/* One whole number of the file's metadata, within what ashlar-train would accept. */
+static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, size_t min,
+                                size_t max, size_t *out) {
+    const char *text = ashlar_checkpoint_metadata(file, key);
+    char *end = NULL;
+    const unsigned long long value =
+        text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+    if (end == NULL || value < min || value > max || *end != '\0') {
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "the model file has no good %s (%zu to %zu); is it one that "
+                           "ashlar-train saved?",
+                           key, min, max);
+    }
+    *out = value;
+    return ASHLAR_OK;
+}
+
+/* What a model of the first versions, an LSTM, did not write. */
+static ashlar_status read_kind(const ashlar_checkpoint *file, ashlar_model_config *config) {
+    const char *cell = ashlar_checkpoint_metadata(file, ASHLAR_METADATA_CELL);
+    if (cell != NULL && ashlar_rnn_cell_parse(cell, &config->cell) != ASHLAR_OK) {
+        return ashlar_fail(ASHLAR_EFORMAT, "the model file has cells \"%.40s\", which this version "
+                           "does not know", cell);
+    }
+    return ashlar_checkpoint_metadata(file, ASHLAR_METADATA_PROJECTION) == NULL
+               ? ASHLAR_OK
+               : read_count(file, ASHLAR_METADATA_PROJECTION, 0, 16384, &config->projection);
+}
+
+static ashlar_status read_config(const ashlar_checkpoint *file, ashlar_model_config *config) {
+    *config = (ashlar_model_config){.classes = ASHLAR_BATCHER_SYMBOLS};
+    ashlar_status status = read_count(file, ASHLAR_METADATA_LAYERS, 1, 64, &config->layers);
+    if (status == ASHLAR_OK) {
+        status = read_count(file, ASHLAR_METADATA_HIDDEN, 1, 16384, &config->hidden);
+    }
+    if (status == ASHLAR_OK) {
+        status = read_count(file, ASHLAR_METADATA_EMBEDDING, 1, 16384, &config->embedding);
+    }
+    return status == ASHLAR_OK ? read_kind(file, config) : status;
+}
+
+/* The model with its weights, from an open file. */
+static ashlar_status load(const ashlar_checkpoint *file, ashlar_allocator *allocator,
+                          ashlar_model **out) {
+    ashlar_model_config config;
+    ashlar_model *model = NULL;
+    ashlar_status status = read_config(file, &config);
+    if (status == ASHLAR_OK) {
+        status = ashlar_model_create(allocator, NULL, &config, ASHLAR_REGIONS_INFERENCE, &model);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_checkpoint_load(model->arena, file, ASHLAR_CHECKPOINT_CONVERT,
+                                        model->stream);
+    }
+    if (status != ASHLAR_OK) {
+        ashlar_model_destroy(model);
+        return status;
+    }
+    *out = model;
+    return ASHLAR_OK;
+}
+
+/* Write the text of a model that is there, and the report of it. */
+static ashlar_status write_text(const command *c, ashlar_model *model,
+                                const ashlar_text_config *text) {
+    ashlar_text_report report;
+    ashlar_status status = ashlar_text_write(model, stdout, text, &report);
+    if (status == ASHLAR_OK && c->json != NULL) {
+        status = ashlar_text_report_write(c->json, model, text, &report);
+    }
+    return status;
+}
+
+static ashlar_status sample(const command *c, ashlar_device *device,
+                            const ashlar_text_config *text) {
+    ashlar_checkpoint *file = NULL;
+    ashlar_allocator *allocator = NULL;
+    ashlar_model *model = NULL;
+    ashlar_status status = ashlar_checkpoint_open(c->model, &file);
+    if (status == ASHLAR_OK) {
+        status = ashlar_allocator_create(device, &allocator);
+    }
+    if (status == ASHLAR_OK) {
+        ashlar_program_print_reports(allocator);
+        status = load(file, allocator, &model);
+    }
+    if (status == ASHLAR_OK) {
+        status = write_text(c, model, text);
+    }
+    ashlar_model_destroy(model);
+    ashlar_allocator_destroy(allocator);
+    ashlar_checkpoint_close(file);
+    return status;
+}
+
+/* With the prime, wherever it comes from. What cannot be written is found before, not after. */
+static ashlar_status run(const command *c, ashlar_device *device) {
+    ashlar_text_config text = c->text;
+    char *prime = NULL;
+    ashlar_status status = ashlar_program_check_writable(c->json);
+    if (status == ASHLAR_OK && c->prime_file != NULL) {
+        status = ashlar_file_read(c->prime_file, &prime, &text.prime_bytes);
+        text.prime = prime;
+    } else if (c->prime != NULL) {
+        text.prime = c->prime;
+        text.prime_bytes = strlen(c->prime);
+    }
+    if (status == ASHLAR_OK) {
+        status = sample(c, device, &text);
+    }
+    ashlar_host_free(prime);
+    return status;
+}
+
+/* What no single option can be blamed for. */
+static ashlar_status check_command(const command *c) {
+    if (c->model == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "--model: no weights given; train some with "
+                                          "ashlar-train --save FILE");
+    }
+    if (c->prime != NULL && c->prime_file != NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "--prime and --prime-file: leave out one of them");
+    }
+    const struct {
+        const char *option;
+        const char *path; /* NULL: not given */
+    } inputs[] = {{"model", c->model}, {"prime-file", c->prime_file}};
+    for (size_t i = 0; c->json != NULL && i < sizeof inputs / sizeof inputs[0]; i++) {
+        if (inputs[i].path != NULL && ashlar_program_is_same_file(c->json, inputs[i].path)) {
+            return ashlar_fail(ASHLAR_EINVAL,
+                               "--json and --%s: both name %s; give each its own file",
+                               inputs[i].option, c->json);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static int run_command(int argc, char **argv) {
+    command c = defaults();
+    ashlar_option options[OPTION_COUNT];
+    list_options(&c, options);
+    if (ashlar_options_parse(options, OPTION_COUNT, argc, argv) != ASHLAR_OK ||
+        (!c.wants_help && check_command(&c) != ASHLAR_OK)) {
+        return ashlar_program_fail(program, ASHLAR_EXIT_USAGE);
+    }
+    if (c.wants_help) {
+        print_help();
+        return 0;
+    }
+    ashlar_blas_set_threads(1); /* products of one row: a second thread would only wait */
+    ashlar_device *device = NULL;
+    const int exit_status = ashlar_program_open_device(program, c.device, &device);
+    if (exit_status != 0) {
+        return exit_status;
+    }
+    const ashlar_status status = run(&c, device);
+    ashlar_device_close(device);
+    return status == ASHLAR_OK ? 0 : ashlar_program_fail(program, ASHLAR_EXIT_FAILED);
+}
+
+int main(int argc, char **argv) {
+    ashlar_program_init();
+    return ashlar_program_finish(program, run_command(argc, argv));
+}

@@ -1,0 +1,110 @@
+#include "rnn/programs/program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <ashlar/rnn.h>
+
+#include "allocator/base/file.h"
+#include "rnn/layer/ops.h"
+
+void ashlar_program_init(void) {
+    /*
+     * A closed 0, 1 or 2 would be given to the next open(), to the device's memory say, and what
+     * is printed would go there. The wrong direction is meant: using it fails, as it did before.
+     */
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            const int opened = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+            (void)opened; /* the lowest free one, which is fd */
+        }
+    }
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static void print_report(const char *line, void *unused) {
+    (void)unused;
+    fprintf(stderr, "ashlar: %s\n", line);
+}
+
+void ashlar_program_print_reports(ashlar_allocator *allocator) {
+    ashlar_allocator_on_report(allocator, print_report, NULL);
+}
+
+int ashlar_program_finish(const char *program, int exit_status) {
+    if (exit_status == 0 && (fflush(stdout) != 0 || ferror(stdout) != 0)) {
+        fprintf(stderr, "%s: standard output could not be written\n", program);
+        return ASHLAR_EXIT_FAILED;
+    }
+    return exit_status;
+}
+
+int ashlar_program_fail(const char *program, int exit_status) {
+    fprintf(stderr, "%s: %s\n", program, ashlar_error_detail());
+    return exit_status;
+}
+
+ashlar_status ashlar_program_check_writable(const char *path) {
+    ashlar_file *file = NULL;
+    if (path == NULL) {
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = ashlar_file_create(path, &file);
+    if (status == ASHLAR_OK) {
+        ashlar_file_abort(file);
+    }
+    return status;
+}
+
+bool ashlar_program_is_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    if (stat(a, &x) == 0 && stat(b, &y) == 0) {
+        return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    }
+    return strcmp(a, b) == 0;
+}
+
+double ashlar_program_now_s(void) {
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time); /* cannot fail on Linux */
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Whether this build, and the libraries that are here, can compute there; the detail says why not.
+ */
+static ashlar_status check_compute(ashlar_device *device) {
+    const ashlar_rnn_config smallest = {.input = 1, .hidden = 1, .layers = 1};
+    ashlar_rnn *rnn = NULL;
+    ashlar_ops *ops = NULL;
+    ashlar_status status = ashlar_rnn_create(device, &smallest, &rnn);
+    if (status == ASHLAR_OK) {
+        status = ashlar_ops_create(device, ASHLAR_F32, &ops);
+    }
+    ashlar_ops_destroy(ops);
+    ashlar_rnn_destroy(rnn);
+    return status;
+}
+
+int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out) {
+    const char *asked = name != NULL ? name : getenv("ASHLAR_DEVICE");
+    const bool chose_itself = asked == NULL || *asked == '\0' || strcmp(asked, "auto") == 0;
+    ashlar_device *device = NULL;
+    ashlar_status status = ashlar_device_open(name, &device);
+    if (status == ASHLAR_OK && chose_itself && check_compute(device) == ASHLAR_ENOTSUP) {
+        fprintf(stderr, "%s: using the software device: %s\n", program, ashlar_error_detail());
+        ashlar_device_close(device);
+        status = ashlar_device_open("soft", &device);
+    }
+    if (status != ASHLAR_OK) {
+        return ashlar_program_fail(program, status == ASHLAR_EINVAL ? ASHLAR_EXIT_USAGE
+                                                                    : ASHLAR_EXIT_FAILED);
+    }
+    *out = device;
+    return 0;
+}

@@ -1,0 +1,57 @@
+/*
+ * program.h - what both programs do the same way around their own work (internal).
+ */
+#ifndef ASHLAR_PROGRAM_H
+#define ASHLAR_PROGRAM_H
+
+#include <stdbool.h>
+
+#include "rnn/model/model.h"
+
+/* Exit statuses besides 0. */
+enum {
+    ASHLAR_EXIT_FAILED = 1,
+    ASHLAR_EXIT_USAGE = 2, /* an option or an environment value */
+};
+
+/*
+ * Before anything else: make sure that descriptors 0 to 2 are open, and let a write to a closed
+ * pipe be an error instead of the program's end.
+ */
+void ashlar_program_init(void);
+
+/* Print "PROGRAM: DETAIL" of the last failure as one line on stderr, and return `exit_status`. */
+int ashlar_program_fail(const char *program, int exit_status);
+
+/* Last of all: `exit_status`, or a failure, said on stderr, where standard output was lost. */
+int ashlar_program_finish(const char *program, int exit_status);
+
+/* Fail now if `path` (NULL: none) could not be written later. Errors: of ashlar_file_create(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_program_check_writable(const char *path);
+
+/* Whether two paths lead to one file, or would. */
+bool ashlar_program_is_same_file(const char *a, const char *b);
+
+/*
+ * Open the device that `name` (NULL: the environment) asks for. "auto" that finds a CUDA device
+ * which this build, or what is installed, cannot compute on takes the software device instead, and
+ * says so on stderr.
+ * On failure prints it and returns the exit status; 0 on success.
+ */
+int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out);
+
+/* Seconds by a clock that only moves on, from no particular moment. */
+double ashlar_program_now_s(void);
+
+/* Have what the allocator reports, damage and leaks, printed on stderr. */
+void ashlar_program_print_reports(ashlar_allocator *allocator);
+
+/* Keys of a checkpoint's metadata that the model is built from. */
+#define ASHLAR_METADATA_LAYERS "ashlar.layers"
+#define ASHLAR_METADATA_CELL "ashlar.cell"             /* absent: lstm */
+#define ASHLAR_METADATA_PROJECTION "ashlar.projection" /* absent: none */
+#define ASHLAR_METADATA_DROPOUT "ashlar.dropout"       /* of its training */
+#define ASHLAR_METADATA_HIDDEN "ashlar.hidden"
+#define ASHLAR_METADATA_EMBEDDING "ashlar.embedding"
+
+#endif /* ASHLAR_PROGRAM_H */

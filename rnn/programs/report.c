@@ -1,0 +1,183 @@
+#include "rnn/programs/report.h"
+
+#include "rnn/layer/blas.h"
+#include "rnn/programs/report_memory.h"
+
+static double mib(uint64_t bytes) {
+    return (double)bytes / (1024.0 * 1024.0);
+}
+
+static void print_step_memory(FILE *out, const ashlar_step_memory *m) {
+    fprintf(out,
+            "\nBeside what outlives it, a step needs %.2f MiB at its peak and has %.2f MiB (%.3f x)",
+            mib(m->bound_bytes), mib(m->reserved_bytes),
+            (double)m->reserved_bytes / (double)m->bound_bytes);
+    if (!m->is_planned) {
+        fprintf(out, ",\nwithout a plan.\n");
+        return;
+    }
+    fprintf(out,
+            ".\nThe plan, %.2f MiB and %.2f %% above that peak, served %llu blocks of %llu steps and\n"
+            "missed %llu.\n",
+            mib(m->plan_bytes), 100 * m->gap, (unsigned long long)m->hits,
+            (unsigned long long)m->steps_replayed, (unsigned long long)m->misses);
+}
+
+/* What each option is good for, if there are any. */
+static void print_savings(FILE *out, const ashlar_train_report *r) {
+    for (size_t i = 0; i < r->savings_count; i++) {
+        const ashlar_task_saving *s = &r->savings[i];
+        fprintf(out, "Without --%s %zu it would need %.2f MiB (%.2f x).\n", s->option, s->value,
+                mib(s->bytes), (double)s->bytes / (double)r->step_bytes);
+    }
+}
+
+static void print_calls(FILE *out, const ashlar_train_report *r) {
+    const struct {
+        const char *phase;
+        const ashlar_phase_calls *calls;
+    } rows[] = {
+        {"set-up", &r->setup}, {"warm-up", &r->warmup}, {"training, after it", &r->training}};
+    fprintf(out, "\nCalls into the driver      memory, streams   copies, launches   host waits\n");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        fprintf(out, "  %-24s %15llu   %16llu   %10llu\n", rows[i].phase,
+                (unsigned long long)rows[i].calls->management,
+                (unsigned long long)rows[i].calls->work, (unsigned long long)rows[i].calls->wait);
+    }
+}
+
+void ashlar_report_print(FILE *out, const ashlar_train_report *r) {
+    const ashlar_stats *stats = &r->stats;
+    const char *unit = r->unit != NULL ? r->unit : "symbol";
+    char resumed[32];
+    (void)snprintf(resumed, sizeof resumed, " after %zu", r->resumed);
+    fprintf(out,
+            "\n%zu steps%s on %s (%s:%d), %llu %ss in %.1f s: %.0f per second.\n"
+            "The loss went from %.4f to %.4f nats per %s.\n",
+            r->steps, r->resumed > 0 ? resumed : "", r->device.name,
+            r->device.kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda",
+            r->device.ordinal, (unsigned long long)r->tokens, unit, r->seconds, r->tokens_per_s,
+            r->loss_first, r->loss_last, unit);
+    fprintf(
+        out,
+        "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one step of %zu,\n"
+        "and after it the process asked the driver for memory, streams or facts %llu times (calls\n"
+        "of the allocator: %llu).\n",
+        r->batch, r->lengths_distinct, r->max_length, r->warmed_length,
+        (unsigned long long)r->training.management, (unsigned long long)stats->driver_calls_sealed);
+    fprintf(out, "The %zu parameters %s.\n", r->parameters,
+            r->weights_contiguous ? "lie in one contiguous range, every view where it was placed"
+                                  : "are NOT where the arena placed them");
+    ashlar_report_print_memory(out, &r->stats);
+    print_step_memory(out, &r->step_memory);
+    print_savings(out, r);
+    print_calls(out, r);
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        ashlar_report_print_growth(out, (ashlar_tag)tag, &r->growth[tag]);
+    }
+}
+
+static void put_config(ashlar_json_writer *w, const ashlar_task *task,
+                       const ashlar_train_config *c) {
+    ashlar_json_put_key(w, "config");
+    ashlar_json_open_object(w);
+    task->table->put_config(task, w);
+    ashlar_json_add_string(w, "optimizer", ashlar_optimizer_name(c->optimizer.kind));
+    ashlar_json_add_double(w, "learning_rate", c->optimizer.learning_rate);
+    ashlar_json_add_double(w, "weight_decay", c->optimizer.weight_decay);
+    ashlar_json_add_double(w, "clip_norm", c->optimizer.clip_norm);
+    ashlar_json_add_uint64(w, "seed", c->seed);
+    ashlar_json_add_uint64(w, "buckets", c->buckets);
+    ashlar_json_add_bool(w, "plan", !c->without_plan);
+    ashlar_json_add_string(w, "blas", ashlar_blas_name());
+    ashlar_json_add_uint64(w, "threads", (uint64_t)ashlar_blas_threads());
+    ashlar_json_close_object(w);
+}
+
+static void put_training(ashlar_json_writer *w, const ashlar_train_report *r) {
+    ashlar_json_add_uint64(w, "steps", r->steps);
+    ashlar_json_add_uint64(w, "resumed", r->resumed);
+    ashlar_json_add_uint64(w, "steps_skipped", r->steps_skipped);
+    ashlar_json_add_uint64(w, "parameters", r->parameters);
+    ashlar_json_add_double(w, "loss_first", r->loss_first);
+    ashlar_json_add_double(w, "loss_last", r->loss_last);
+    ashlar_json_add_uint64(w, "tokens", r->tokens);
+    ashlar_json_add_double(w, "epochs", r->epochs);
+    ashlar_json_add_double(w, "seconds", r->seconds);
+    ashlar_json_add_double(w, "tokens_per_s", r->tokens_per_s);
+    ashlar_json_add_uint64(w, "sequences", r->sequences);
+    ashlar_json_add_uint64(w, "lengths_distinct", r->lengths_distinct);
+    ashlar_json_add_uint64(w, "max_length", r->max_length);
+}
+
+static void put_calls(ashlar_json_writer *w, const ashlar_train_report *r) {
+    ashlar_json_add_uint64(w, "driver_calls_setup", r->setup.management);
+    ashlar_json_add_uint64(w, "driver_calls_warmup", r->warmup.management);
+    ashlar_json_add_uint64(w, "driver_calls_after_warmup", r->training.management);
+    ashlar_json_add_uint64(w, "allocator_driver_calls_after_warmup", r->stats.driver_calls_sealed);
+    ashlar_json_add_uint64(w, "work_calls_after_warmup", r->training.work);
+    ashlar_json_add_uint64(w, "wait_calls_after_warmup", r->training.wait);
+}
+
+static void put_step_memory(ashlar_json_writer *w, const ashlar_step_memory *m) {
+    ashlar_json_add_uint64(w, "step_reserved_bytes", m->reserved_bytes);
+    ashlar_json_add_uint64(w, "bound_bytes", m->bound_bytes);
+    ashlar_json_add_uint64(w, "plan_count", m->plan_count);
+    ashlar_json_add_uint64(w, "plan_bytes", m->plan_bytes);
+    ashlar_json_add_double(w, "plan_gap", m->gap);
+    ashlar_json_add_uint64(w, "plan_hits", m->hits);
+    ashlar_json_add_uint64(w, "plan_misses", m->misses);
+    ashlar_json_add_uint64(w, "steps_replayed", m->steps_replayed);
+}
+
+static void put_savings(ashlar_json_writer *w, const ashlar_train_report *r) {
+    ashlar_json_add_uint64(w, "step_bytes", r->step_bytes);
+    ashlar_json_put_key(w, "step_bytes_without");
+    ashlar_json_open_object(w);
+    for (size_t i = 0; i < r->savings_count; i++) {
+        ashlar_json_add_uint64(w, r->savings[i].option, r->savings[i].bytes);
+    }
+    ashlar_json_close_object(w);
+}
+
+static void put_memory(ashlar_json_writer *w, const ashlar_train_report *r) {
+    const ashlar_stats *s = &r->stats;
+    ashlar_json_add_uint64(w, "bytes_live_peak", s->live_peak_bytes);
+    ashlar_json_add_uint64(w, "bytes_reserved_peak", s->reserved_peak_bytes);
+    ashlar_json_add_uint64(w, "allocations", s->alloc_count);
+    ashlar_json_add_uint64(w, "allocations_served_without_driver",
+                           s->served_planned + s->served_cached + s->served_same_stream +
+                               s->served_idle);
+    ashlar_json_add_bool(w, "weights_contiguous", r->weights_contiguous);
+    ashlar_report_put_memory(w, s, r->growth);
+}
+
+void ashlar_report_put_device(ashlar_json_writer *w, const ashlar_device_info *device) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "%s:%d", device->kind == ASHLAR_DEVICE_SOFT ? "soft" : "cuda",
+                   device->ordinal);
+    ashlar_json_add_string(w, "device", name);
+    ashlar_json_add_string(w, "device_name", device->name);
+}
+
+ashlar_status ashlar_report_write(const char *path, const ashlar_task *task,
+                                  const ashlar_train_config *config,
+                                  const ashlar_train_report *report) {
+    ashlar_json_writer w;
+    ashlar_json_writer_init(&w, 2);
+    ashlar_json_open_object(&w);
+    ashlar_report_put_device(&w, &report->device);
+    put_training(&w, report);
+    put_calls(&w, report);
+    put_memory(&w, report);
+    put_step_memory(&w, &report->step_memory);
+    put_savings(&w, report);
+    if (task->table->put_results != NULL) {
+        task->table->put_results(task, &w);
+    }
+    put_config(&w, task, config);
+    ashlar_json_close_object(&w);
+    const ashlar_status status = ashlar_json_writer_save(&w, path);
+    ashlar_json_writer_finish(&w);
+    return status;
+}

@@ -1,0 +1,59 @@
+/*
+ * text.h - text that a model writes, of any length, and what writing it took (internal).
+ */
+#ifndef ASHLAR_TEXT_H
+#define ASHLAR_TEXT_H
+
+#include <stdio.h>
+
+#include "rnn/model/sampler.h"
+
+typedef struct ashlar_text_config {
+    ashlar_sampler_config sampler;
+    const char *prime; /* [prime_bytes], text to begin with: the model reads it first */
+    size_t prime_bytes;
+    size_t bytes; /* to write after it; the mark between records counts as one */
+} ashlar_text_config;
+
+/* From here on a text of any length must take no memory: the report compares with the end. */
+enum { ASHLAR_TEXT_EARLY_BYTES = 1000 };
+
+typedef struct ashlar_text_memory {
+    uint64_t live_bytes;
+    uint64_t reserved_bytes;
+    uint64_t alloc_count; /* successful allocations so far */
+} ashlar_text_memory;
+
+/* The start is where the prime has been read. */
+typedef struct ashlar_text_report {
+    size_t bytes; /* written since the start */
+    double seconds;
+    ashlar_text_memory start;
+    ashlar_text_memory early; /* after byte ASHLAR_TEXT_EARLY_BYTES, if there is one */
+    ashlar_text_memory end;
+    ashlar_driver_counts calls; /* since the start */
+} ashlar_text_report;
+
+/*
+ * Write the prime and the symbols that the model draws after it; the mark becomes a line of %.
+ * A terminal gets no control characters but tabs and ends of lines.
+ *
+ * report   NULL: not wanted; written only on success
+ *
+ * Errors: those of the sampler; ASHLAR_EIO (`out` takes no more; its error flag is set).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_text_write(ashlar_model *model, FILE *out,
+                                                  const ashlar_text_config *config,
+                                                  ashlar_text_report *report);
+
+/*
+ * Write a report as one JSON object, whole or not at all. The model is the one that wrote the text.
+ *
+ * Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_text_report_write(const char *path,
+                                                         const ashlar_model *model,
+                                                         const ashlar_text_config *config,
+                                                         const ashlar_text_report *report);
+
+#endif /* ASHLAR_TEXT_H */

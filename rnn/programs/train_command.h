@@ -1,0 +1,49 @@
+/*
+ * train_command.h - the command line of ashlar-train: its options, their defaults, and what of them
+ * does not go together (internal).
+ */
+#ifndef ASHLAR_TRAIN_COMMAND_H
+#define ASHLAR_TRAIN_COMMAND_H
+
+#include "rnn/programs/options.h"
+#include "rnn/train/train_rule.h"
+#include "rnn/programs/train_tags.h"
+
+typedef struct ashlar_train_command {
+    ashlar_option_list data;
+    const char *model;
+    bool is_tagger; /* which the model is */
+    ashlar_train_config train;
+    ashlar_tags_options tags;
+    ashlar_train_rule rule;
+    const char *cell;
+    const char *dtype;
+    const char *recompute;
+    const char *device;
+    const char *json;
+    const char *losses;
+    const char *snapshot;
+    bool wants_map;
+    bool wants_memory;
+    size_t sample_bytes;
+    size_t threads;
+    bool is_quiet;
+    bool wants_help;
+} ashlar_train_command;
+
+/*
+ * Read the command line; what it does not say has its default. The texts are those of argv.
+ *
+ * Errors: ASHLAR_EINVAL, which names the option. Help may be asked for with whatever else.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_train_command_read(int argc, char **argv,
+                                                          ashlar_train_command *out);
+
+/* Print the options of a model, with `program` as its name. */
+void ashlar_train_command_print_help(FILE *out, const char *program, bool is_tagger);
+
+/* Whether every file that is to be written can be: before hours of training, not after. Errors:
+ * those of ashlar_program_check_writable(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_train_command_check_writable(const ashlar_train_command *c);
+
+#endif /* ASHLAR_TRAIN_COMMAND_H */

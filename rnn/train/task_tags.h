@@ -1,0 +1,59 @@
+/*
+ * task_tags.h - the tagger on sentences, as a task for the training loop, and its test on those
+ * that were held out (internal).
+ */
+#ifndef ASHLAR_TASK_TAGS_H
+#define ASHLAR_TASK_TAGS_H
+
+#include "rnn/data/tag_corpus.h"
+#include "rnn/model/tagger_account.h"
+#include "rnn/train/train.h"
+
+/* What a tagger has beside what ashlar_train_config says of every model. */
+typedef struct ashlar_tags_config {
+    size_t character_embedding; /* width of a character's vector */
+    size_t character_hidden;    /* width of the characters' layer, of each direction */
+    size_t label_embedding;     /* width of the vector of the label before; 0: it is not fed back */
+    bool is_one_way;            /* both layers read forward only */
+} ashlar_tags_config;
+
+/*
+ * A task of the configurations' model and batches; its supply is ready, its model is not built.
+ * Of `config` it reads layers, hidden, embedding (of words), cell, projection, dropout, batch and
+ * seed. Each step takes the buffers of its number of words and of the longest word there is, so
+ * that it is what was rehearsed. With labels fed back a step's allocations grow in number with its
+ * words: then config->buckets is best max_length, a plan for each number.
+ *
+ * Ownership: *out is the caller's, until a trainer has it; the corpus must outlive it.
+ * Errors:    ASHLAR_EOVERFLOW (a batch that is too large), those of ashlar_supply_create().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_task_tags_create(const ashlar_tag_corpus *corpus,
+                                                        const ashlar_train_config *config,
+                                                        const ashlar_tags_config *tags,
+                                                        ashlar_task **out);
+
+/* The tagger of such a task, while it is open. */
+ashlar_tagger *ashlar_task_tags_tagger(ashlar_task *task);
+
+/* What held-out sentences say of a training; all 0 where there are none. */
+typedef struct ashlar_tags_test {
+    size_t words;
+    size_t right; /* of them: the predicted label is the one there */
+    double loss;  /* mean, nats per word */
+    uint64_t management_calls; /* of the driver, beside copies, launches and waits */
+} ashlar_tags_test;
+
+/*
+ * Predict the labels of all held-out sentences, on the plans of the trainer, after its run. The
+ * task keeps the outcome, for its part of the report.
+ *
+ * Stream: waits for it.  Errors: those of ashlar_tagger_predict().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_task_tags_test(ashlar_trainer *trainer,
+                                                      ashlar_tags_test *out);
+
+/* What the largest step of an open task needs. Errors: those of ashlar_tagger_account_make(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_task_tags_account(ashlar_task *task,
+                                                         ashlar_tagger_account *out);
+
+#endif /* ASHLAR_TASK_TAGS_H */

@@ -1,0 +1,246 @@
+/* train.c - a trainer: its making, its phases and what it says of them. */
+#include "rnn/train/train_impl.h"
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "rnn/programs/program.h"
+#include "rnn/train/train_file.h"
+
+/* No weight decay for tensors of one dimension. */
+static ashlar_status spare_biases(ashlar_arena *arena) {
+    const ashlar_tensor_options options = {.has_no_decay = true};
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < ashlar_arena_tensor_count(arena) && status == ASHLAR_OK; i++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(arena, i, &info);
+        if (info.rank == 1) {
+            status = ashlar_arena_set_options(arena, i, &options);
+        }
+    }
+    return status;
+}
+
+/* Where losses are added up in device memory, and where they go in the host's. */
+static ashlar_status take_results(ashlar_trainer *t) {
+    const size_t losses_bytes = t->task->max_parts * sizeof *t->losses;
+    void *losses = NULL;
+    t->outcome_bytes = sizeof(ashlar_train_outcome) + losses_bytes;
+    ashlar_status status =
+        ashlar_alloc_tagged(t->allocator, losses_bytes, ASHLAR_TAG_WORKSPACE, t->stream, &losses);
+    t->losses = losses;
+    if (status == ASHLAR_OK) {
+        status =
+            ashlar_device_host_alloc(t->device, ASHLAR_TASK_SLOTS * t->outcome_bytes, &t->outcomes);
+    }
+    return status;
+}
+
+static ashlar_status build_model(ashlar_trainer *t) {
+    ashlar_status status = ashlar_growth_create(&t->growth);
+    if (status == ASHLAR_OK) {
+        status = ashlar_allocator_create(t->device, &t->allocator);
+    }
+    if (status == ASHLAR_OK) {
+        ashlar_program_print_reports(t->allocator);
+        status = ashlar_stream_create(t->device, &t->stream);
+    }
+    if (status == ASHLAR_OK) {
+        status = t->task->table->open(t->task, t->allocator, t->stream,
+                                      ashlar_optimizer_regions(&t->config.optimizer));
+    }
+    if (status == ASHLAR_OK && t->config.without_bias_decay) {
+        status = spare_biases(t->task->arena);
+    }
+    if (status == ASHLAR_OK) {
+        status =
+            ashlar_optimizer_create(t->task->arena, &t->config.optimizer, t->stream, &t->optimizer);
+    }
+    if (status == ASHLAR_OK) {
+        t->task->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
+        status = take_results(t);
+    }
+    return status == ASHLAR_OK ? ashlar_feed_init(&t->feed, t->device, t->task, t->stream) : status;
+}
+
+static ashlar_train_parts parts_of(const ashlar_trainer *t) {
+    return (ashlar_train_parts){&t->config, t->task, t->stream};
+}
+
+static ashlar_status build(ashlar_trainer *t) {
+    ashlar_device_counts_read(t->device, &t->at_start);
+    ashlar_status status = ashlar_schedule_check(&t->config.schedule);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const size_t lengths = t->task->max_length + 1;
+    t->seen_lengths = ashlar_host_calloc(lengths, sizeof *t->seen_lengths);
+    if (t->seen_lengths == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %zu lengths", lengths);
+    }
+    status = build_model(t);
+    if (status == ASHLAR_OK && t->config.resume_file != NULL) {
+        const ashlar_train_parts parts = parts_of(t);
+        status = ashlar_train_file_load(t->config.resume_file, &parts, &t->state);
+        if (status == ASHLAR_OK) {
+            status = ashlar_optimizer_write(t->optimizer, &t->state.optimizer, t->stream);
+        }
+    }
+    return status;
+}
+
+ashlar_status ashlar_trainer_create(ashlar_device *device, ashlar_task *task,
+                                    const ashlar_train_config *config, ashlar_trainer **out) {
+    ashlar_trainer *t = ashlar_host_calloc(1, sizeof *t);
+    if (t == NULL) {
+        task->table->destroy(task);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a trainer");
+    }
+    t->config = *config;
+    t->device = device;
+    t->task = task;
+    const ashlar_status status = build(t);
+    if (status != ASHLAR_OK) {
+        ashlar_trainer_destroy(t);
+        return status;
+    }
+    *out = t;
+    return ASHLAR_OK;
+}
+
+void ashlar_trainer_destroy(ashlar_trainer *t) {
+    if (t == NULL) {
+        return;
+    }
+    ashlar_feed_finish(&t->feed); /* waits: page-locked memory was in use until now */
+    ashlar_optimizer_destroy(t->optimizer);
+    t->task->table->close(t->task);
+    if (t->losses != NULL) {
+        const ashlar_status unused = ashlar_free(t->allocator, t->losses);
+        (void)unused; /* a block of this allocator, and nobody to tell */
+    }
+    ashlar_allocator_destroy(t->allocator); /* waits for the stream */
+    ashlar_stream_destroy(t->device, t->stream);
+    ashlar_device_host_free(t->device, t->outcomes);
+    t->task->table->destroy(t->task);
+    ashlar_host_free(t->seen_lengths);
+    ashlar_growth_destroy(t->growth);
+    ashlar_host_free(t);
+}
+
+ashlar_status ashlar_trainer_save(ashlar_trainer *t, const char *path) {
+    const ashlar_train_parts parts = parts_of(t);
+    return ashlar_train_file_save(path, &parts, &t->state);
+}
+
+ashlar_task *ashlar_trainer_task(ashlar_trainer *t) {
+    return t->task;
+}
+
+ashlar_allocator *ashlar_trainer_allocator(ashlar_trainer *t) {
+    return t->allocator;
+}
+
+uint64_t ashlar_trainer_key(const ashlar_trainer *t, size_t length) {
+    return ashlar_warmup_key(&t->warmup, length);
+}
+
+/*
+ * What was asked of the driver since *last, which moves on to now. Events of the feed are queued
+ * like copies, and are counted as such; those of the allocator would be its own management.
+ */
+static ashlar_phase_calls end_phase(ashlar_trainer *t, ashlar_driver_counts *last) {
+    const ashlar_driver_counts before = *last;
+    const uint64_t points = t->feed.points - t->points_before;
+    t->points_before = t->feed.points;
+    ashlar_device_counts_read(t->device, last);
+    return (ashlar_phase_calls){
+        .management = last->memory - before.memory + last->order - before.order + last->query -
+                      before.query - points,
+        .work = last->work - before.work + points,
+        .wait = last->wait - before.wait,
+    };
+}
+
+/* --- the warm-up ---------------------------------------------------------------------------- */
+
+enum { FINGERPRINT_BYTES = 256 };
+
+static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
+    char fingerprint[FINGERPRINT_BYTES];
+    t->task->table->fingerprint(t->task, fingerprint, sizeof fingerprint);
+    t->warmup = (ashlar_warmup_options){.stream = t->stream,
+                                        .min_length = 1,
+                                        .max_length = t->task->max_part_length,
+                                        .bucket_count = t->config.buckets,
+                                        .without_plan = t->config.without_plan,
+                                        .step = ashlar_train_warm_step,
+                                        .rehearse = ashlar_train_rehearse,
+                                        .user = t,
+                                        .plan_file = t->config.plan_file,
+                                        .fingerprint = fingerprint};
+    const ashlar_status status = ashlar_warmup(t->allocator, &t->warmup, report);
+    t->warmup.fingerprint = NULL; /* it ends here */
+    return status;
+}
+
+/* --- the run -------------------------------------------------------------------------------- */
+
+/* `warm`: what the warm-up said. */
+static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
+                                           const ashlar_warmup_report *warm,
+                                           const ashlar_stats *stats) {
+    ashlar_plan_stats plan;
+    ashlar_plan_read(t->allocator, &plan);
+    if (!warm->is_planned) {
+        return (ashlar_step_memory){.reserved_bytes = stats->reserved_bytes - stats->block_bytes,
+                                    .bound_bytes = stats->live_peak_bytes - stats->live_bytes};
+    }
+    return (ashlar_step_memory){
+        .is_planned = true,
+        .plan_count = plan.plan_count,
+        .reserved_bytes = plan.region_bytes,
+        .bound_bytes = plan.bound_bytes,
+        .plan_bytes = plan.plan_bytes,
+        .gap = warm->gap,
+        .hits = plan.hits - warm->plan.hits,
+        .misses = ashlar_plan_miss_total(&plan) - ashlar_plan_miss_total(&warm->plan),
+        .steps_replayed = plan.steps_replayed - warm->plan.steps_replayed,
+    };
+}
+
+ashlar_status ashlar_trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
+                                 ashlar_train_report *out) {
+    ashlar_train_report report = {.steps = t->config.steps - t->state.step,
+                                  .resumed = t->state.step,
+                                  .parameters = ashlar_arena_elements(t->task->arena),
+                                  .batch = t->task->batch,
+                                  .max_length = t->task->max_length,
+                                  .warmed_length = t->task->max_part_length,
+                                  .sequences = t->task->sequences,
+                                  .unit = t->task->unit};
+    ashlar_warmup_report warm;
+    ashlar_driver_counts last = t->at_start;
+    ashlar_device_info_read(t->device, &report.device);
+    report.setup = end_phase(t, &last);
+    ashlar_status status = warm_up(t, &warm);
+    report.warmup = end_phase(t, &last);
+    if (status == ASHLAR_OK) {
+        status = ashlar_train_loop(t, show, context, &report);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    report.training = end_phase(t, &last);
+    ashlar_stats_read(t->allocator, &report.stats);
+    report.step_memory = read_step_memory(t, &warm, &report.stats);
+    if (t->task->table->savings != NULL) {
+        status = t->task->table->savings(t->task, &report.step_bytes, report.savings,
+                                         &report.savings_count);
+    }
+    report.weights_contiguous = ashlar_arena_check(t->task->arena) == ASHLAR_OK &&
+                                ashlar_arena_check_padding(t->task->arena, t->stream) == ASHLAR_OK;
+    if (status == ASHLAR_OK) {
+        *out = report;
+    }
+    return status;
+}

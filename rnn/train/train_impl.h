@@ -1,0 +1,59 @@
+/*
+ * train_impl.h - what the files of train.h share (internal).
+ *
+ *   train.c        making, warming up, the phases and their report
+ *   train_step.c   one step, queued on the stream
+ *   train_loop.c   step after step
+ */
+#ifndef ASHLAR_TRAIN_IMPL_H
+#define ASHLAR_TRAIN_IMPL_H
+
+#include "rnn/train/train.h"
+
+#include <ashlar/warmup.h>
+
+#include "rnn/train/feed.h"
+#include "rnn/train/train_file.h"
+
+/* What the host reads back of a step: page-locked, one for each slot. */
+typedef struct ashlar_train_outcome {
+    ashlar_optimizer_state optimizer;
+    double losses[]; /* [parts] */
+} ashlar_train_outcome;
+
+struct ashlar_trainer {
+    ashlar_train_config config;
+    ashlar_device *device;
+    ashlar_driver_counts at_start;
+    ashlar_task *task;
+    ashlar_allocator *allocator;
+    ashlar_stream stream;
+    ashlar_feed feed;
+    uint64_t points_before;       /* the feed's, at the end of the last phase */
+    ashlar_warmup_options warmup; /* lengths, and the keys of their steps */
+    ashlar_optimizer *optimizer;
+    double *losses; /* device, [max_parts] */
+    void *outcomes; /* of both slots */
+    size_t outcome_bytes;
+    bool *seen_lengths;       /* [max length + 1] */
+    ashlar_train_state state; /* after the last step that was waited for */
+    ashlar_growth *growth;    /* of what is held between the steps */
+};
+
+/* As ashlar_warmup() calls them: forward and backward of a made-up batch, without an update. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_train_warm_step(void *trainer, size_t length);
+ASHLAR_MUST_CHECK ashlar_status ashlar_train_rehearse(void *trainer, size_t length);
+
+/* One step on the batch that was drawn for it. Its outcome is there when it was waited for. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_train_queue_step(ashlar_trainer *trainer, size_t step);
+
+/* What came of a step: the optimizer's state, and the mean loss over the batch's tokens. */
+const ashlar_optimizer_state *ashlar_train_outcome_of(const ashlar_trainer *trainer, size_t step);
+double ashlar_train_loss_of(const ashlar_trainer *trainer, size_t step);
+
+/* All steps that are left. As ashlar_trainer_run(), of which the report has this part filled in. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_train_loop(ashlar_trainer *trainer,
+                                                  ashlar_train_show_fn show, void *context,
+                                                  ashlar_train_report *report);
+
+#endif /* ASHLAR_TRAIN_IMPL_H */

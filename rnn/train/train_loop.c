@@ -1,0 +1,143 @@
+/* train_loop.c - step after step: drawn, queued, waited for one behind, accounted and shown. */
+#include "rnn/train/train_impl.h"
+
+#include <math.h>
+
+#include "allocator/base/error.h"
+#include "rnn/programs/program.h"
+
+typedef struct run {
+    ashlar_trainer *trainer;
+    ashlar_train_show_fn show;
+    void *context;
+    ashlar_train_report *report;
+    double start;
+    uint64_t skipped; /* before this run */
+    unsigned found;   /* tags that grow, not shown yet */
+} run;
+
+/* With loss scaling a gradient that is no number is a step to skip, not the end. */
+static bool is_lost(const ashlar_trainer *t, double loss, const ashlar_optimizer_state *optimizer) {
+    return !isfinite(loss) || (t->config.optimizer.loss_scale <= 0 && !isfinite(optimizer->norm));
+}
+
+/* Of the last few steps, so that it does not jump with every batch. */
+static double recent_loss(const ashlar_train_state *s) {
+    double nats = 0, tokens = 0;
+    for (size_t i = 0; i < ASHLAR_TRAIN_RECENT; i++) {
+        nats += s->nats[i];
+        tokens += s->tokens[i];
+    }
+    return nats / tokens;
+}
+
+/* Take one step into the state and the report. */
+static void account(run *r, size_t step, double loss, const ashlar_task_batch *batch) {
+    ashlar_trainer *t = r->trainer;
+    ashlar_train_report *report = r->report;
+    const size_t recent = step % ASHLAR_TRAIN_RECENT;
+    t->state.step = step;
+    t->state.tokens[recent] = (double)batch->tokens;
+    t->state.nats[recent] = loss * (double)batch->tokens;
+    t->state.optimizer = *ashlar_train_outcome_of(t, step);
+    report->steps_skipped = t->state.optimizer.skipped - r->skipped;
+    report->loss_first = step == report->resumed + 1 ? loss : report->loss_first;
+    report->loss_last = recent_loss(&t->state);
+    report->tokens += batch->tokens;
+    report->epochs = batch->epoch;
+    report->lengths_distinct += !t->seen_lengths[batch->length];
+    t->seen_lengths[batch->length] = true;
+    report->seconds = ashlar_program_now_s() - r->start;
+    report->tokens_per_s = (double)report->tokens / report->seconds;
+}
+
+/* Wait for a step, and look at what it was. */
+static ashlar_status finish_step(run *r, size_t step) {
+    ashlar_trainer *t = r->trainer;
+    const ashlar_status status = ashlar_feed_wait(&t->feed, step);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    const double loss = ashlar_train_loss_of(t, step);
+    if (is_lost(t, loss, ashlar_train_outcome_of(t, step))) {
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "step %zu: the loss is no number any more; use a smaller "
+                           "--learning-rate",
+                           step);
+    }
+    const ashlar_task_batch *batch = &t->feed.batches[ashlar_feed_slot(step)];
+    account(r, step, loss, batch);
+    if (r->show != NULL) {
+        r->show(r->context, &(ashlar_train_progress){.step = step,
+                                                     .steps = t->config.steps,
+                                                     .resumed = r->report->resumed,
+                                                     .loss = r->report->loss_last,
+                                                     .loss_step = loss,
+                                                     .epoch = batch->epoch,
+                                                     .length = batch->length,
+                                                     .tokens_per_s = r->report->tokens_per_s,
+                                                     .seconds = r->report->seconds,
+                                                     .found = r->found,
+                                                     .growth = r->report->growth});
+    }
+    r->found = 0;
+    return ASHLAR_OK;
+}
+
+/* The last step is left to whoever saves the end: it would be written twice. */
+static bool is_save_due(const ashlar_trainer *t, size_t step) {
+    const ashlar_train_config *c = &t->config;
+    return c->save_file != NULL && c->save_every != 0 && step % c->save_every == 0 &&
+           step != c->steps;
+}
+
+/* Behind a queued step: look at the one before, or where this one is to be saved, at both. */
+static ashlar_status follow(run *r, size_t step) {
+    ashlar_trainer *t = r->trainer;
+    const bool is_due = is_save_due(t, step), is_last = step == t->config.steps;
+    ashlar_status status = ASHLAR_OK;
+    if (t->state.step + 1 < step) {
+        status = finish_step(r, step - 1);
+    }
+    if (status == ASHLAR_OK && (is_due || is_last)) {
+        status = finish_step(r, step);
+    }
+    return status == ASHLAR_OK && is_due ? ashlar_trainer_save(t, t->config.save_file) : status;
+}
+
+/* What is held now that all of a step is queued, and its buffers are given back. */
+static ashlar_status watch_growth(run *r, size_t step) {
+    ashlar_trainer *t = r->trainer;
+    ashlar_stats stats;
+    unsigned found = 0;
+    ashlar_stats_read(t->allocator, &stats);
+    const ashlar_status status = ashlar_growth_add(t->growth, step, &stats, &found);
+    ashlar_growth_read(t->growth, r->report->growth);
+    r->found |= found;
+    return status;
+}
+
+ashlar_status ashlar_train_loop(ashlar_trainer *t, ashlar_train_show_fn show, void *context,
+                                ashlar_train_report *report) {
+    const size_t first = t->state.step + 1;
+    run r = {.trainer = t,
+             .show = show,
+             .context = context,
+             .report = report,
+             .start = ashlar_program_now_s(),
+             .skipped = t->state.optimizer.skipped};
+    ashlar_status status = watch_growth(&r, first - 1);
+    for (size_t step = first; step <= t->config.steps && status == ASHLAR_OK; step++) {
+        status = ashlar_feed_draw(&t->feed, step);
+        if (status == ASHLAR_OK) {
+            status = ashlar_train_queue_step(t, step);
+        }
+        if (status == ASHLAR_OK) {
+            status = watch_growth(&r, step);
+        }
+        if (status == ASHLAR_OK) {
+            status = follow(&r, step);
+        }
+    }
+    return status;
+}

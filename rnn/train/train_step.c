@@ -1,0 +1,95 @@
+/* train_step.c - one step of a training, queued on its stream, and what came of it. */
+#include "rnn/train/train_impl.h"
+
+/* Odd numbers, so that each of 2^64 steps has a seed of its own, far from other trainings'. */
+static const uint64_t STEP_STRIDE = UINT64_C(0x9e3779b97f4a7c15);
+static const uint64_t PART_STRIDE = UINT64_C(0xc2b2ae3d27d4eb4f);
+
+/* Every back end adds gradients, and losses, to what is there. */
+static ashlar_status clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
+    const ashlar_status status =
+        part > 0 ? ASHLAR_OK
+                 : ashlar_fill(t->device, t->losses, 0, parts * sizeof *t->losses, t->stream);
+    return status == ASHLAR_OK
+               ? ashlar_arena_zero(t->task->arena, ASHLAR_REGION_GRADIENTS, t->stream)
+               : status;
+}
+
+/* From the batch's part to updated weights. */
+static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
+    const size_t slot = ashlar_feed_slot(step);
+    const uint64_t seed = t->config.seed + step * STEP_STRIDE + part * PART_STRIDE;
+    ashlar_status status = clear_sums(t, part, t->feed.batches[slot].parts);
+    if (status == ASHLAR_OK) {
+        status = t->task->table->step(t->task, slot, part, seed, t->losses + part);
+    }
+    if (status == ASHLAR_OK) {
+        const double rate = ashlar_schedule_rate(&t->config.schedule, step);
+        status = ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
+    }
+    return status;
+}
+
+/* The same on the plan of its length. */
+static ashlar_status queue_on_plan(ashlar_trainer *t, size_t step, size_t part) {
+    const size_t length = t->task->table->part(t->task, ashlar_feed_slot(step), part).length;
+    ashlar_status status =
+        ashlar_step_begin(t->allocator, t->stream, ashlar_trainer_key(t, length));
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    status = queue_part(t, step, part);
+    const ashlar_status ended = ashlar_step_end(t->allocator);
+    return status == ASHLAR_OK ? ended : status;
+}
+
+static ashlar_train_outcome *outcome_of(const ashlar_trainer *t, size_t step) {
+    return (ashlar_train_outcome *)(void *)((char *)t->outcomes +
+                                            ashlar_feed_slot(step) * t->outcome_bytes);
+}
+
+ashlar_status ashlar_train_queue_step(ashlar_trainer *t, size_t step) {
+    ashlar_train_outcome *out = outcome_of(t, step);
+    const size_t parts = t->feed.batches[ashlar_feed_slot(step)].parts;
+    ashlar_status status = ashlar_feed_begin_step(&t->feed, step);
+    for (size_t part = 0; part < parts && status == ASHLAR_OK; part++) {
+        status = t->config.without_plan ? queue_part(t, step, part) : queue_on_plan(t, step, part);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_optimizer_read(t->optimizer, &out->optimizer, t->stream);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_copy_to_host(t->device, out->losses, t->losses, parts * sizeof *t->losses,
+                                     t->stream);
+    }
+    return status == ASHLAR_OK ? ashlar_feed_end_step(&t->feed, step) : status;
+}
+
+const ashlar_optimizer_state *ashlar_train_outcome_of(const ashlar_trainer *t, size_t step) {
+    return &outcome_of(t, step)->optimizer;
+}
+
+double ashlar_train_loss_of(const ashlar_trainer *t, size_t step) {
+    const size_t slot = ashlar_feed_slot(step), parts = t->feed.batches[slot].parts;
+    const ashlar_train_outcome *out = outcome_of(t, step);
+    double nats = 0;
+    for (size_t part = 0; part < parts && parts > 1; part++) {
+        nats += out->losses[part] * (double)t->task->table->part(t->task, slot, part).tokens;
+    }
+    return parts > 1 ? nats / (double)t->feed.batches[slot].tokens : out->losses[0];
+}
+
+ashlar_status ashlar_train_warm_step(void *user, size_t length) {
+    ashlar_trainer *t = user;
+    t->task->table->make_up(t->task, 0, length);
+    ashlar_status status = t->task->table->upload(t->task, 0, t->stream);
+    if (status == ASHLAR_OK) {
+        status = clear_sums(t, 0, 1);
+    }
+    return status == ASHLAR_OK ? t->task->table->step(t->task, 0, 0, 0, t->losses) : status;
+}
+
+ashlar_status ashlar_train_rehearse(void *user, size_t length) {
+    ashlar_trainer *t = user;
+    return t->task->table->rehearse(t->task, length);
+}

@@ -1,0 +1,60 @@
+/*
+ * file_fixture.h - a folder of the test's own and one file in it, for tests.
+ */
+#ifndef ASHLAR_FILE_FIXTURE_H
+#define ASHLAR_FILE_FIXTURE_H
+
+#include "tests/check.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { FILE_MAX_BYTES = 4096 };
+
+static char folder[] = "/tmp/ashlar-file-XXXXXX";
+static char path[64]; /* the one file that the cases write */
+
+static inline bool make_folder(void) {
+    if (mkdtemp(folder) == NULL) {
+        perror(folder);
+        return false;
+    }
+    (void)snprintf(path, sizeof path, "%s/file", folder);
+    return true;
+}
+
+static inline void remove_folder(void) {
+    (void)unlink(path);
+    (void)rmdir(folder);
+}
+
+static inline size_t read_bytes(unsigned char *bytes) {
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        return 0;
+    }
+    const size_t got = fread(bytes, 1, FILE_MAX_BYTES, file);
+    (void)fclose(file);
+    return got;
+}
+
+static inline void write_bytes(const void *bytes, size_t count) {
+    FILE *file = fopen(path, "wb");
+    if (file == NULL || fwrite(bytes, 1, count, file) != count || fclose(file) != 0) {
+        perror(path);
+        exit(99);
+    }
+}
+
+static inline int names_in_folder(void) {
+    int count = 0;
+    DIR *dir = opendir(folder);
+    while (dir != NULL && readdir(dir) != NULL) {
+        count++;
+    }
+    (void)closedir(dir);
+    return count - 2; /* "." and ".." */
+}
+
+#endif /* ASHLAR_FILE_FIXTURE_H */

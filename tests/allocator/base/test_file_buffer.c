@@ -1,0 +1,157 @@
+/*
+ * test_file_buffer.c - that small writes arrive, whole and in order, or nothing does.
+ */
+#include "allocator/base/file_buffer.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "tests/allocator/base/file_fixture.h"
+#include "allocator/base/host.h"
+
+enum { LINES = 30000 }; /* several times what is kept in memory */
+
+static ashlar_file_buffer *begin(void) {
+    ashlar_file_buffer *buffer = NULL;
+    CHECK(ashlar_file_buffer_create(path, &buffer) == ASHLAR_OK);
+    return buffer;
+}
+
+static void small_writes_arrive_in_order(void) {
+    ashlar_file_buffer *buffer = begin();
+    REQUIRE(buffer != NULL);
+    for (int i = 0; i < LINES; i++) {
+        if (i % 2 == 0) {
+            ashlar_file_buffer_print(buffer, "%d\n", i);
+        } else {
+            char line[16];
+            ashlar_file_buffer_put(buffer, line, (size_t)sprintf(line, "%d\n", i));
+        }
+    }
+    CHECK(ashlar_file_buffer_commit(buffer) == ASHLAR_OK);
+    FILE *file = fopen(path, "r");
+    REQUIRE(file != NULL);
+    int value = -1, wrong = 0;
+    for (int i = 0; i < LINES; i++) {
+        wrong += fscanf(file, "%d", &value) != 1 || value != i;
+    }
+    CHECK(wrong == 0 && fgetc(file) == '\n' && fgetc(file) == EOF);
+    (void)fclose(file);
+    CHECK(names_in_folder() == 1);
+}
+
+static void a_write_longer_than_the_buffer_arrives(void) {
+    static char text[300000];
+    static char got[sizeof text + 3];
+    for (size_t i = 0; i < sizeof text; i++) {
+        text[i] = (char)(i * 31 + i / 1000);
+    }
+    ashlar_file_buffer *buffer = begin();
+    REQUIRE(buffer != NULL);
+    ashlar_file_buffer_put(buffer, "a", 1);
+    ashlar_file_buffer_put(buffer, text, sizeof text);
+    ashlar_file_buffer_put(buffer, text, 0);
+    ashlar_file_buffer_put(buffer, "z", 1);
+    CHECK(ashlar_file_buffer_commit(buffer) == ASHLAR_OK);
+    FILE *file = fopen(path, "rb");
+    REQUIRE(file != NULL);
+    CHECK_ZU(fread(got, 1, sizeof got, file), sizeof text + 2);
+    CHECK(got[0] == 'a' && got[sizeof text + 1] == 'z');
+    CHECK(memcmp(got + 1, text, sizeof text) == 0);
+    (void)fclose(file);
+}
+
+static void nothing_and_the_longest_line_are_written(void) {
+    unsigned char bytes[FILE_MAX_BYTES];
+    ashlar_file_buffer *buffer = begin();
+    REQUIRE(buffer != NULL);
+    CHECK(ashlar_file_buffer_commit(buffer) == ASHLAR_OK);
+    CHECK_ZU(read_bytes(bytes), 0);
+    REQUIRE((buffer = begin()) != NULL);
+    ashlar_file_buffer_print(buffer, "%*d", ASHLAR_FILE_BUFFER_PRINT_BYTES - 1, 7);
+    CHECK(ashlar_file_buffer_commit(buffer) == ASHLAR_OK);
+    CHECK_ZU(read_bytes(bytes), ASHLAR_FILE_BUFFER_PRINT_BYTES - 1);
+    CHECK(bytes[ASHLAR_FILE_BUFFER_PRINT_BYTES - 2] == '7');
+}
+
+static void a_disk_that_fills_is_told_by_the_commit(void) {
+    unsigned char bytes[FILE_MAX_BYTES];
+    struct rlimit before;
+    write_bytes("old", 3);
+    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const struct rlimit small = {200000, before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    /* In the middle, and with what is left at the end. */
+    for (int lines = 1; lines <= 1000000; lines += 999999) {
+        const struct rlimit limit = {lines == 1 ? 2 : small.rlim_cur, before.rlim_max};
+        ashlar_file_buffer *buffer = begin();
+        REQUIRE(buffer != NULL);
+        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+        for (int i = 0; i < lines; i++) {
+            ashlar_file_buffer_print(buffer, "line\n");
+        }
+        const ashlar_status status = ashlar_file_buffer_commit(buffer);
+        CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+        CHECK(status == ASHLAR_EIO);
+        CHECK_HAS(ashlar_error_detail(), path);
+        CHECK(read_bytes(bytes) == 3 && memcmp(bytes, "old", 3) == 0);
+        CHECK(names_in_folder() == 1);
+    }
+    (void)signal(SIGXFSZ, handler);
+}
+
+/* Only the first of two writes fails, which a later one must not hide. */
+static void the_first_failure_is_not_forgotten(void) {
+    struct rlimit before;
+    static const char text[1 << 17];
+    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const struct rlimit small = {100, before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    ashlar_file_buffer *buffer = begin();
+    REQUIRE(buffer != NULL);
+    CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    ashlar_file_buffer_put(buffer, text, sizeof text);
+    CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    (void)signal(SIGXFSZ, handler);
+    ashlar_file_buffer_put(buffer, text, sizeof text);
+    CHECK(ashlar_file_buffer_commit(buffer) == ASHLAR_EIO);
+}
+
+static void an_abort_leaves_the_old_file(void) {
+    unsigned char bytes[FILE_MAX_BYTES];
+    write_bytes("old", 3);
+    ashlar_file_buffer *buffer = begin();
+    REQUIRE(buffer != NULL);
+    ashlar_file_buffer_print(buffer, "new text");
+    ashlar_file_buffer_abort(buffer);
+    ashlar_file_buffer_abort(NULL);
+    CHECK(read_bytes(bytes) == 3 && names_in_folder() == 1);
+}
+
+static void no_host_memory_or_no_folder_is_a_failure(void) {
+    ashlar_file_buffer *buffer = NULL;
+    for (unsigned long n = 1; n <= 2; n++) {
+        ashlar_host_fail_at(n);
+        CHECK(ashlar_file_buffer_create(path, &buffer) == ASHLAR_EHOSTMEM);
+        ashlar_host_fail_at(0);
+        CHECK_HAS(ashlar_error_detail(), path);
+        CHECK(buffer == NULL && names_in_folder() == 1);
+    }
+    CHECK(ashlar_file_buffer_create("/nowhere/at/all", &buffer) == ASHLAR_EIO);
+    CHECK(buffer == NULL);
+}
+
+int main(void) {
+    if (!make_folder()) {
+        return 99;
+    }
+    RUN(small_writes_arrive_in_order);
+    RUN(a_write_longer_than_the_buffer_arrives);
+    RUN(nothing_and_the_longest_line_are_written);
+    RUN(a_disk_that_fills_is_told_by_the_commit);
+    RUN(the_first_failure_is_not_forgotten);
+    RUN(an_abort_leaves_the_old_file);
+    RUN(no_host_memory_or_no_folder_is_a_failure);
+    remove_folder();
+    return check_report();
+}

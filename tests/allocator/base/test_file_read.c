@@ -1,0 +1,62 @@
+/*
+ * test_file_read.c - that a file is read as it is, and what is none is named.
+ */
+#include "allocator/base/file_read.h"
+
+#include <sys/stat.h>
+
+#include <ashlar/status.h>
+
+#include "tests/allocator/base/file_fixture.h"
+#include "allocator/base/host.h"
+
+static char *text;
+static size_t bytes;
+
+static void a_file_is_read_whole_and_ended_by_0(void) {
+    static const char all[] = "a\0b\n\xff";
+    write_bytes(all, sizeof all - 1);
+    REQUIRE(ashlar_file_read(path, &text, &bytes) == ASHLAR_OK);
+    CHECK(bytes == sizeof all - 1 && memcmp(text, all, sizeof all) == 0);
+    ashlar_host_free(text);
+    write_bytes("", 0);
+    REQUIRE(ashlar_file_read(path, &text, &bytes) == ASHLAR_OK);
+    CHECK(bytes == 0 && text[0] == '\0');
+    ashlar_host_free(text);
+}
+
+static void what_is_no_file_is_named(void) {
+    text = NULL;
+    bytes = 7;
+    (void)unlink(path);
+    CHECK(ashlar_file_read(path, &text, &bytes) == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK(ashlar_file_read(folder, &text, &bytes) == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), "no regular file");
+    REQUIRE(mkfifo(path, 0600) == 0); /* whose writer nobody waits for */
+    CHECK(ashlar_file_read(path, &text, &bytes) == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), "no regular file");
+    CHECK(text == NULL && bytes == 7);
+    (void)unlink(path);
+}
+
+static void no_host_memory_is_a_failure(void) {
+    write_bytes("abc", 3);
+    text = NULL;
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_file_read(path, &text, &bytes) == ASHLAR_EHOSTMEM);
+    ashlar_host_fail_at(0);
+    CHECK_HAS(ashlar_error_detail(), "the 3 bytes of ");
+    CHECK(text == NULL);
+}
+
+int main(void) {
+    if (!make_folder()) {
+        return 99;
+    }
+    RUN(a_file_is_read_whole_and_ended_by_0);
+    RUN(what_is_no_file_is_named);
+    RUN(no_host_memory_is_a_failure);
+    remove_folder();
+    return check_report();
+}

@@ -1,0 +1,203 @@
+/*
+ * test_json_read.c - what the JSON reader takes and what it refuses.
+ */
+#include "allocator/base/json.h"
+
+#include <stdlib.h>
+
+#include "tests/check.h"
+
+/* Parse a copy without a terminator, so that a sanitizer sees any read past the end. */
+static ashlar_status parse(const char *text, size_t bytes, ashlar_json **out) {
+    char *copy = malloc(bytes > 0 ? bytes : 1);
+    memcpy(copy, text, bytes);
+    const ashlar_status status = ashlar_json_parse(copy, bytes, out);
+    free(copy);
+    return status;
+}
+
+static void a_document_becomes_a_tree(void) {
+    static const char text[] = " { \"a\" : [ 1 , -2.5e1 , \"x\\u00e4\\n\" ] ,\t\"b\":{} ,\r\n"
+                               "\"c\":null,\"d\":true,\"e\":false,\"\":\"\" } ";
+    ashlar_json *json = NULL;
+    REQUIRE(parse(text, sizeof text - 1, &json) == ASHLAR_OK);
+    CHECK(json->kind == ASHLAR_JSON_OBJECT && json->key == NULL && json->next == NULL);
+    CHECK_ZU(json->count, 6);
+    const ashlar_json *a = ashlar_json_member(json, "a");
+    REQUIRE(a != NULL && a->kind == ASHLAR_JSON_ARRAY && a->count == 3);
+    CHECK(a->item->number == 1 && a->item->next->number == -25);
+    CHECK(!a->item->next->is_integer && a->item->key == NULL);
+    const ashlar_json *text_item = a->item->next->next;
+    REQUIRE(text_item->kind == ASHLAR_JSON_STRING && text_item->next == NULL);
+    CHECK(strcmp(text_item->text, "x\xc3\xa4\n") == 0 && text_item->count == 4);
+    CHECK(ashlar_json_member(json, "b")->kind == ASHLAR_JSON_OBJECT);
+    CHECK(ashlar_json_member(json, "b")->item == NULL);
+    CHECK(ashlar_json_member(json, "c")->kind == ASHLAR_JSON_NULL);
+    CHECK(ashlar_json_member(json, "d")->boolean);
+    CHECK(ashlar_json_member(json, "e")->kind == ASHLAR_JSON_BOOL);
+    CHECK(!ashlar_json_member(json, "e")->boolean);
+    CHECK_ZU(ashlar_json_member(json, "")->count, 0);
+    CHECK(ashlar_json_member(json, "f") == NULL);
+    CHECK(ashlar_json_member(a, "a") == NULL && ashlar_json_member(NULL, "a") == NULL);
+    ashlar_json_free(json);
+}
+
+static void escapes_are_decoded(void) {
+    static const char text[] =
+        "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u007f\\u0080"
+        "\\u07FF\\u0800\\uFFFF\\uD83d\\uDE00\\u0000.\"";
+    static const char want[] =
+        "\"\\/\b\f\n\r\tA\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xef\xbf\xbf\xf0\x9f\x98\x80\0.";
+    ashlar_json *json = NULL;
+    REQUIRE(parse(text, sizeof text - 1, &json) == ASHLAR_OK);
+    CHECK_ZU(json->count, sizeof want - 1);
+    CHECK(memcmp(json->text, want, sizeof want) == 0);
+    ashlar_json_free(json);
+}
+
+static void integers_are_exact(void) {
+    static const struct {
+        const char *text;
+        bool is_unsigned, is_signed;
+        uint64_t u;
+        int64_t s;
+    } cases[] = {
+        {"0", true, true, 0, 0},
+        {"-0", true, true, 0, 0},
+        {"18446744073709551615", true, false, UINT64_MAX, 0},
+        {"18446744073709551616", false, false, 0, 0},
+        {"9223372036854775807", true, true, INT64_MAX, INT64_MAX},
+        {"9223372036854775808", true, false, UINT64_C(1) << 63, 0},
+        {"-9223372036854775808", false, true, 0, INT64_MIN},
+        {"-9223372036854775809", false, false, 0, 0},
+        {"-1", false, true, 0, -1},
+        {"1.0", false, false, 0, 0},
+        {"1e2", false, false, 0, 0},
+        {"\"1\"", false, false, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ashlar_json *json = NULL;
+        uint64_t u = 0;
+        int64_t s = 0;
+        REQUIRE(parse(cases[i].text, strlen(cases[i].text), &json) == ASHLAR_OK);
+        CHECK(ashlar_json_get_uint64(json, &u) == cases[i].is_unsigned && u == cases[i].u);
+        CHECK(ashlar_json_get_int64(json, &s) == cases[i].is_signed && s == cases[i].s);
+        ashlar_json_free(json);
+    }
+    uint64_t u = 0;
+    int64_t s = 0;
+    ashlar_json *json = NULL;
+    REQUIRE(parse("[123,4]", 7, &json) == ASHLAR_OK); /* a shorter one after a longer one */
+    CHECK(ashlar_json_get_uint64(json->item->next, &u) && u == 4);
+    ashlar_json_free(json);
+    CHECK(!ashlar_json_get_uint64(NULL, &u) && !ashlar_json_get_int64(NULL, &s));
+}
+
+/* Text, and the byte that the message must name. */
+static const struct {
+    const char *text;
+    size_t at;
+} refused[] = {
+    {"", 0},           {" ", 1},          {"nul", 0},        {"nulll", 4},
+    {"True", 0},       {"[1,]", 3},       {"[1 2]", 3},      {"[1", 2},
+    {"[", 1},          {"]", 0},          {"[,", 1},         {"{", 1},
+    {"{\"a\"}", 4},    {"{\"a\":}", 5},   {"{\"a\":1,}", 7}, {"{a:1}", 1},
+    {"{\"a\":1 \"b\":2}", 7},             {"{1:1}", 1},      {"[1}", 2},
+    {"01", 1},         {"-", 1},          {"+1", 0},         {".5", 0},
+    {"1.", 2},         {"1.e5", 2},       {"1e", 2},         {"1e+", 3},
+    {"-a", 1},         {"0x10", 1},       {"1e999", 0},      {"NaN", 0},
+    {"\"", 0},         {"\"abc", 0},      {"\"\\", 2},       {"\"\\x\"", 2},
+    {"\"\t\"", 1},     {"\"\\u12g4\"", 5},{"\"\\u12", 5},    {"\"\\ud800\"", 3},
+    {"\"\\ud800\\u0041\"", 3},            {"\"\\udc00\"", 3},{"\"\xff\"", 1},
+    {"\"\xc3\"", 1},   {"\"\xed\xa0\x80\"", 1},              {"1 1", 2},
+    {"\xef\xbb\xbf""1", 0},               {"'a'", 0},        {"/**/1", 0},
+    {"\"\\udc00\\udc00\"", 3},            {"\"\\ud800\\xdc00\"", 3},
+    {"\"\\ud800\\ue000\"", 3},            {"\"\\ud800xx0041\"", 3},
+};
+
+static void what_the_grammar_lacks_is_refused_at_its_byte(void) {
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        ashlar_json *json = NULL;
+        char byte[32];
+        (void)snprintf(byte, sizeof byte, "byte %zu:", refused[i].at);
+        CHECK(parse(refused[i].text, strlen(refused[i].text), &json) == ASHLAR_EFORMAT);
+        CHECK_HAS(ashlar_error_detail(), byte);
+        CHECK(json == NULL);
+    }
+    ashlar_json *json = NULL;
+    CHECK(parse("1\0", 2, &json) == ASHLAR_EFORMAT);
+    CHECK(parse("\"\0\"", 3, &json) == ASHLAR_EFORMAT);
+    CHECK(parse("\"\\\0\"", 4, &json) == ASHLAR_EFORMAT);
+}
+
+static void nesting_has_a_limit(void) {
+    char text[4 * ASHLAR_JSON_DEPTH];
+    for (size_t depth = ASHLAR_JSON_DEPTH; depth <= ASHLAR_JSON_DEPTH + 1; depth++) {
+        ashlar_json *json = NULL;
+        memset(text, '[', depth);
+        memset(text + depth, ']', depth);
+        const ashlar_status status = parse(text, 2 * depth, &json);
+        CHECK((status == ASHLAR_OK) == (depth == ASHLAR_JSON_DEPTH));
+        ashlar_json_free(json);
+    }
+    CHECK_HAS(ashlar_error_detail(), "nested too deep");
+    /* Depth, not number: as many empty arrays side by side. */
+    ashlar_json *json = NULL;
+    text[0] = '[';
+    for (size_t i = 0; i <= ASHLAR_JSON_DEPTH; i++) {
+        memcpy(text + 1 + 3 * i, "[],", 3);
+    }
+    text[3 * (ASHLAR_JSON_DEPTH + 1)] = ']';
+    CHECK(parse(text, 3 * (ASHLAR_JSON_DEPTH + 1) + 1, &json) == ASHLAR_OK);
+    ashlar_json_free(json);
+}
+
+/* Every damage of one byte and every length: no crash, no read outside (under a sanitizer). */
+static void damage_never_crashes_the_reader(void) {
+    static const char text[] = "{\"a\":[1,-2.5e1,\"x\\u00e4\\ud83d\\ude00\"],\"b\":{},\"c\":null}";
+    char copy[sizeof text];
+    int accepted = 0;
+    for (size_t i = 0; i < sizeof text - 1; i++) {
+        ashlar_json *json = NULL;
+        CHECK(parse(text, i, &json) == ASHLAR_EFORMAT);
+        for (int byte = 0; byte < 256; byte++) {
+            memcpy(copy, text, sizeof text);
+            copy[i] = (char)byte;
+            if (parse(copy, sizeof text - 1, &json) == ASHLAR_OK) {
+                accepted++;
+                ashlar_json_free(json);
+            }
+        }
+    }
+    CHECK(accepted > 0);
+}
+
+static void a_writer_and_a_reader_agree_on_every_text(void) {
+    char text[128];
+    for (size_t i = 0; i < sizeof text; i++) {
+        text[i] = (char)i;
+    }
+    ashlar_json_writer writer;
+    const char *document;
+    size_t bytes;
+    ashlar_json *json = NULL;
+    ashlar_json_writer_init(&writer, 0);
+    ashlar_json_put_text(&writer, text, sizeof text);
+    REQUIRE(ashlar_json_writer_text(&writer, &document, &bytes) == ASHLAR_OK);
+    REQUIRE(parse(document, bytes, &json) == ASHLAR_OK);
+    CHECK_ZU(json->count, sizeof text);
+    CHECK(memcmp(json->text, text, sizeof text) == 0);
+    ashlar_json_free(json);
+    ashlar_json_writer_finish(&writer);
+}
+
+int main(void) {
+    RUN(a_document_becomes_a_tree);
+    RUN(escapes_are_decoded);
+    RUN(integers_are_exact);
+    RUN(what_the_grammar_lacks_is_refused_at_its_byte);
+    RUN(nesting_has_a_limit);
+    RUN(damage_never_crashes_the_reader);
+    RUN(a_writer_and_a_reader_agree_on_every_text);
+    return check_report();
+}

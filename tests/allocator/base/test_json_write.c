@@ -1,0 +1,315 @@
+/*
+ * test_json_write.c - what the JSON writer writes, and that its numbers survive the reader.
+ */
+#include "allocator/base/json.h"
+
+#include <float.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "allocator/base/host.h"
+
+/* The document is finished and is `want`. Finishes the writer. */
+static void check_text(ashlar_json_writer *writer, const char *want) {
+    const char *text = NULL;
+    size_t bytes = 0;
+    CHECK(ashlar_json_writer_text(writer, &text, &bytes) == ASHLAR_OK);
+    CHECK(text != NULL && strcmp(text, want) == 0);
+    CHECK_ZU(bytes, strlen(want));
+    if (text != NULL && strcmp(text, want) != 0) {
+        printf("# got %s\n", text);
+    }
+    ashlar_json_writer_finish(writer);
+}
+
+static void write_sample(ashlar_json_writer *writer) {
+    ashlar_json_open_object(writer);
+    ashlar_json_put_key(writer, "a");
+    ashlar_json_open_array(writer);
+    ashlar_json_put_int64(writer, INT64_MIN);
+    ashlar_json_put_uint64(writer, UINT64_MAX);
+    ashlar_json_open_object(writer);
+    ashlar_json_close_object(writer);
+    ashlar_json_open_array(writer);
+    ashlar_json_close_array(writer);
+    ashlar_json_close_array(writer);
+    ashlar_json_put_key(writer, "b");
+    ashlar_json_put_bool(writer, true);
+    ashlar_json_put_key(writer, "c");
+    ashlar_json_put_bool(writer, false);
+    ashlar_json_put_key(writer, "d\"");
+    ashlar_json_put_null(writer);
+    ashlar_json_close_object(writer);
+}
+
+static void objects_and_arrays_nest(void) {
+    ashlar_json_writer writer;
+    ashlar_json_writer_init(&writer, 0);
+    write_sample(&writer);
+    check_text(&writer, "{\"a\":[-9223372036854775808,18446744073709551615,{},[]],\"b\":true,"
+                        "\"c\":false,\"d\\\"\":null}");
+}
+
+static void an_indented_document_has_one_item_a_line(void) {
+    ashlar_json_writer writer;
+    ashlar_json_writer_init(&writer, 2);
+    write_sample(&writer);
+    check_text(&writer, "{\n  \"a\": [\n    -9223372036854775808,\n    18446744073709551615,\n"
+                        "    {},\n    []\n  ],\n  \"b\": true,\n  \"c\": false,\n"
+                        "  \"d\\\"\": null\n}");
+}
+
+static void strings_are_escaped(void) {
+    ashlar_json_writer writer;
+    ashlar_json_writer_init(&writer, 0);
+    ashlar_json_put_text(&writer, "\"\\/\b\f\n\r\t\x01\x1f\0\x7f\xc3\xa4\xf0\x9f\x98\x80", 18);
+    check_text(&writer, "\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\\u0000\x7f\xc3\xa4"
+                        "\xf0\x9f\x98\x80\"");
+}
+
+#define FFFD "\xef\xbf\xbd"
+
+static void bytes_that_are_not_utf8_are_replaced(void) {
+    ashlar_json_writer writer;
+    ashlar_json_writer_init(&writer, 0);
+    ashlar_json_open_array(&writer);
+    ashlar_json_put_string(&writer, "a\xff" "b\x80");
+    ashlar_json_put_string(&writer, "\xc0\xaf");         /* overlong */
+    ashlar_json_put_string(&writer, "\xed\xa0\x80");     /* a surrogate */
+    ashlar_json_put_string(&writer, "\xe2\x82");         /* cut short */
+    ashlar_json_put_string(&writer, "\xf4\x90\x80\x80"); /* beyond U+10FFFF */
+    ashlar_json_close_array(&writer);
+    check_text(&writer, "[\"a" FFFD "b" FFFD "\",\"" FFFD FFFD "\",\"" FFFD FFFD FFFD
+                        "\",\"" FFFD FFFD "\",\"" FFFD FFFD FFFD FFFD "\"]");
+}
+
+static void utf8_is_measured_at_its_borders(void) {
+    static const struct {
+        const char *text;
+        size_t left;
+        size_t bytes;
+    } cases[] = {
+        {"a", 1, 1},
+        {"\x7f", 1, 1},
+        {"\x80", 1, 0},
+        {"\xc1\xbf", 2, 0},
+        {"\xc2\x80", 2, 2},
+        {"\xc2\x80", 1, 0},
+        {"\xdf\xbf", 2, 2},
+        {"\xe0\x9f\xbf", 3, 0},
+        {"\xe0\xa0\x80", 3, 3},
+        {"\xe0\xa0\x41", 3, 0},
+        {"\xed\x9f\xbf", 3, 3},
+        {"\xed\xa0\x80", 3, 0},
+        {"\xee\x80\x80", 3, 3},
+        {"\xf0\x8f\xbf\xbf", 4, 0},
+        {"\xf0\x90\x80\x80", 4, 4},
+        {"\xf0\x90\x80\x80", 3, 0},
+        {"\xf4\x8f\xbf\xbf", 4, 4},
+        {"\xf4\x90\x80\x80", 4, 0},
+        {"\xf5\x80\x80\x80", 4, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        CHECK_ZU(ashlar_json_utf8_bytes(cases[i].text, cases[i].left), cases[i].bytes);
+    }
+}
+
+/* Write a double, compare its text, parse it and compare its bits. `want` may be NULL. */
+static void check_double(double value, const char *want) {
+    ashlar_json_writer writer;
+    ashlar_json *json = NULL;
+    const char *text;
+    size_t bytes;
+    ashlar_json_writer_init(&writer, 0);
+    ashlar_json_put_double(&writer, value);
+    REQUIRE(ashlar_json_writer_text(&writer, &text, &bytes) == ASHLAR_OK);
+    CHECK(want == NULL || strcmp(text, want) == 0);
+    REQUIRE(ashlar_json_parse(text, bytes, &json) == ASHLAR_OK);
+    CHECK(json->kind == ASHLAR_JSON_NUMBER);
+    CHECK(memcmp(&json->number, &value, sizeof value) == 0);
+    ashlar_json_free(json);
+    ashlar_json_writer_finish(&writer);
+}
+
+static void doubles_are_short_and_survive(void) {
+    check_double(0.1, "0.1");
+    check_double(-0.0, "-0");
+    check_double(3, "3");
+    check_double(0.1 + 0.2, "0.30000000000000004");
+    check_double(DBL_MAX, NULL);
+    check_double(DBL_MIN, NULL);
+    check_double(DBL_TRUE_MIN, NULL);
+    check_double(1.0 / 3, NULL);
+    uint64_t bits = 1;
+    for (int i = 0; i < 2000; i++) {
+        double value;
+        bits = bits * UINT64_C(6364136223846793005) + 1442695040888963407;
+        memcpy(&value, &bits, sizeof value);
+        if (isfinite(value)) {
+            check_double(value, NULL);
+        }
+    }
+}
+
+static void what_is_not_finite_is_null(void) {
+    ashlar_json_writer writer;
+    ashlar_json_writer_init(&writer, 0);
+    ashlar_json_open_array(&writer);
+    ashlar_json_put_double(&writer, (double)INFINITY);
+    ashlar_json_put_double(&writer, -(double)INFINITY);
+    ashlar_json_put_double(&writer, (double)NAN);
+    ashlar_json_close_array(&writer);
+    check_text(&writer, "[null,null,null]");
+}
+
+static void a_decimal_comma_of_the_locale_does_not_matter(void) {
+    if (setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL) {
+        SKIP("the locale de_DE.UTF-8 is not installed");
+    }
+    check_double(1.5, "1.5");
+    check_double(0.1 + 0.2, "0.30000000000000004");
+    char text[8];
+    (void)snprintf(text, sizeof text, "%.1f", 1.5);
+    CHECK(strcmp(text, "1,5") == 0); /* the program's own locale is as it was */
+    CHECK(setlocale(LC_NUMERIC, "C") != NULL);
+}
+
+/* --- misuse --------------------------------------------------------------------------------- */
+
+static void value_without_key(ashlar_json_writer *writer) {
+    ashlar_json_open_object(writer);
+    ashlar_json_put_null(writer);
+}
+static void key_outside_an_object(ashlar_json_writer *writer) {
+    ashlar_json_put_key(writer, "k");
+}
+static void key_in_an_array(ashlar_json_writer *writer) {
+    ashlar_json_open_array(writer);
+    ashlar_json_put_key(writer, "k");
+}
+static void two_keys(ashlar_json_writer *writer) {
+    ashlar_json_open_object(writer);
+    ashlar_json_put_key(writer, "k");
+    ashlar_json_put_key(writer, "k");
+}
+static void key_without_value(ashlar_json_writer *writer) {
+    ashlar_json_open_object(writer);
+    ashlar_json_put_key(writer, "k");
+    ashlar_json_close_object(writer);
+}
+static void wrong_bracket(ashlar_json_writer *writer) {
+    ashlar_json_open_object(writer);
+    ashlar_json_close_array(writer);
+}
+static void close_too_many(ashlar_json_writer *writer) {
+    ashlar_json_close_array(writer);
+}
+static void second_value(ashlar_json_writer *writer) {
+    ashlar_json_put_null(writer);
+    ashlar_json_put_null(writer);
+}
+static void too_deep(ashlar_json_writer *writer) {
+    for (int i = 0; i <= ASHLAR_JSON_DEPTH; i++) {
+        ashlar_json_open_array(writer);
+    }
+}
+static void text_of_an_open_array(ashlar_json_writer *writer) {
+    const char *text;
+    size_t bytes;
+    ashlar_json_open_array(writer);
+    (void)!ashlar_json_writer_text(writer, &text, &bytes);
+}
+static void text_of_nothing(ashlar_json_writer *writer) {
+    const char *text;
+    size_t bytes;
+    (void)!ashlar_json_writer_text(writer, &text, &bytes);
+}
+static void no_misuse(ashlar_json_writer *writer) {
+    for (int i = 0; i < ASHLAR_JSON_DEPTH; i++) {
+        ashlar_json_open_array(writer);
+    }
+}
+
+static bool aborts(void (*misuse)(ashlar_json_writer *writer)) {
+    (void)fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit none = {0, 0}; /* no core file */
+        (void)setrlimit(RLIMIT_CORE, &none);
+        if (freopen("/dev/null", "w", stderr) == NULL) {
+            _exit(1);
+        }
+        ashlar_json_writer writer;
+        ashlar_json_writer_init(&writer, 0);
+        misuse(&writer);
+        _exit(0);
+    }
+    int status = 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status);
+}
+
+static void misuse_is_an_assertion(void) {
+    CHECK(!aborts(no_misuse));
+    if (ASHLAR_DEBUG < 1) {
+        SKIP("built without assertions");
+    }
+    CHECK(aborts(value_without_key));
+    CHECK(aborts(key_outside_an_object));
+    CHECK(aborts(key_in_an_array));
+    CHECK(aborts(two_keys));
+    CHECK(aborts(key_without_value));
+    CHECK(aborts(wrong_bracket));
+    CHECK(aborts(close_too_many));
+    CHECK(aborts(second_value));
+    CHECK(aborts(too_deep));
+    CHECK(aborts(text_of_an_open_array));
+    CHECK(aborts(text_of_nothing));
+}
+
+/* --- host memory ---------------------------------------------------------------------------- */
+
+static void no_host_memory_at_any_call_leaks_nothing(void) {
+    unsigned long n = 0;
+    ashlar_status status = ASHLAR_EHOSTMEM;
+    while (status == ASHLAR_EHOSTMEM && n < 100) {
+        ashlar_json_writer writer;
+        const char *text;
+        size_t bytes;
+        ashlar_json *json = NULL;
+        ashlar_json_writer_init(&writer, 0);
+        ashlar_host_fail_at(++n);
+        ashlar_json_open_array(&writer);
+        for (int i = 0; i < 1000; i++) {
+            ashlar_json_put_int64(&writer, i);
+        }
+        ashlar_json_close_array(&writer);
+        status = ashlar_json_writer_text(&writer, &text, &bytes);
+        if (status == ASHLAR_OK) {
+            status = ashlar_json_parse(text, bytes, &json);
+            CHECK((status == ASHLAR_OK) == (json != NULL));
+        }
+        ashlar_host_fail_at(0);
+        ashlar_json_free(json);
+        ashlar_json_writer_finish(&writer);
+    }
+    CHECK(status == ASHLAR_OK);
+    CHECK(n > 3);
+}
+
+int main(void) {
+    RUN(objects_and_arrays_nest);
+    RUN(an_indented_document_has_one_item_a_line);
+    RUN(strings_are_escaped);
+    RUN(bytes_that_are_not_utf8_are_replaced);
+    RUN(utf8_is_measured_at_its_borders);
+    RUN(doubles_are_short_and_survive);
+    RUN(what_is_not_finite_is_null);
+    RUN(a_decimal_comma_of_the_locale_does_not_matter);
+    RUN(misuse_is_an_assertion);
+    RUN(no_host_memory_at_any_call_leaks_nothing);
+    return check_report();
+}

@@ -1,0 +1,98 @@
+/*
+ * test_status.c - names, sentences and the thread's detail line.
+ */
+#include "tests/check.h"
+
+#include <pthread.h>
+
+#include <ashlar/status.h>
+
+#include "allocator/base/error.h"
+
+static void the_detail_is_empty_before_the_first_failure(void) {
+    CHECK(strcmp(ashlar_error_detail(), "") == 0);
+}
+
+static void every_status_has_its_own_name_and_sentence(void) {
+    static const struct {
+        ashlar_status status;
+        const char *name, *text;
+    } rows[] = {
+#define X(name, text) {ASHLAR_##name, "ASHLAR_" #name, text},
+        ASHLAR_STATUS_MAP(X)
+#undef X
+    };
+    CHECK_ZU(sizeof rows / sizeof *rows, ASHLAR_STATUS_COUNT);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        CHECK_ZU(rows[i].status, i);
+        CHECK(strcmp(ashlar_status_name(rows[i].status), rows[i].name) == 0);
+        CHECK(strcmp(ashlar_status_text(rows[i].status), rows[i].text) == 0);
+    }
+    CHECK(ASHLAR_OK == 0);
+    CHECK(strcmp(ashlar_status_name(ASHLAR_ENOMEM), "ASHLAR_ENOMEM") == 0);
+    CHECK(strcmp(ashlar_status_text(ASHLAR_ENOMEM), "no device memory left") == 0);
+}
+
+static void a_value_that_is_no_status_is_called_unknown(void) {
+    const int values[] = {ASHLAR_STATUS_COUNT, ASHLAR_STATUS_COUNT + 1, -1};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        CHECK(strcmp(ashlar_status_name((ashlar_status)values[i]), "ASHLAR_UNKNOWN") == 0);
+        CHECK(strcmp(ashlar_status_text((ashlar_status)values[i]), "unknown status") == 0);
+    }
+}
+
+static void a_failure_returns_its_status_and_leaves_its_text(void) {
+    CHECK(ashlar_fail(ASHLAR_EIO, "%s:%d", "file", 7) == ASHLAR_EIO);
+    CHECK(strcmp(ashlar_error_detail(), "file:7") == 0);
+    CHECK(ashlar_fail(ASHLAR_EFORMAT, "x") == ASHLAR_EFORMAT);
+    CHECK(strcmp(ashlar_error_detail(), "x") == 0);
+}
+
+static void other_libraries_set_the_detail_as_it_is(void) {
+    CHECK(ashlar_error_set(ASHLAR_EIO, "100%s of it") == ASHLAR_EIO);
+    CHECK(strcmp(ashlar_error_detail(), "100%s of it") == 0);
+}
+
+static void the_old_detail_may_be_an_argument_of_the_new(void) {
+    (void)ashlar_fail(ASHLAR_EIO, "inner");
+    (void)ashlar_fail(ASHLAR_EIO, "outer, because %s", ashlar_error_detail());
+    CHECK(strcmp(ashlar_error_detail(), "outer, because inner") == 0);
+}
+
+static void a_long_detail_is_cut_and_terminated(void) {
+    char text[3 * ASHLAR_DETAIL_BYTES];
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = '\0';
+    (void)ashlar_fail(ASHLAR_EIO, "%s", text);
+    CHECK_ZU(strlen(ashlar_error_detail()), ASHLAR_DETAIL_BYTES - 1);
+    text[ASHLAR_DETAIL_BYTES - 1] = '\0';
+    CHECK(strcmp(ashlar_error_detail(), text) == 0);
+}
+
+static void *fail_elsewhere(void *is_empty_at_first) {
+    *(bool *)is_empty_at_first = ashlar_error_detail()[0] == '\0';
+    (void)ashlar_fail(ASHLAR_EIO, "elsewhere");
+    return NULL;
+}
+
+static void each_thread_has_its_own_detail(void) {
+    pthread_t thread;
+    bool is_empty_at_first = false;
+    (void)ashlar_fail(ASHLAR_EIO, "here");
+    REQUIRE(pthread_create(&thread, NULL, fail_elsewhere, &is_empty_at_first) == 0);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    CHECK(is_empty_at_first);
+    CHECK(strcmp(ashlar_error_detail(), "here") == 0);
+}
+
+int main(void) {
+    RUN(the_detail_is_empty_before_the_first_failure);
+    RUN(every_status_has_its_own_name_and_sentence);
+    RUN(a_value_that_is_no_status_is_called_unknown);
+    RUN(a_failure_returns_its_status_and_leaves_its_text);
+    RUN(other_libraries_set_the_detail_as_it_is);
+    RUN(the_old_detail_may_be_an_argument_of_the_new);
+    RUN(a_long_detail_is_cut_and_terminated);
+    RUN(each_thread_has_its_own_detail);
+    return check_report();
+}

@@ -1,0 +1,33 @@
+/*
+ * hit_fixture.h - allocators with thread caches, and calls that look into no other thread's cache.
+ */
+#ifndef ASHLAR_HIT_FIXTURE_H
+#define ASHLAR_HIT_FIXTURE_H
+
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include "allocator/core/allocator_impl.h"
+#include "allocator/base/barrier.h"
+
+#define ROOM (8 * MIB) /* of a cache, where a case does not try its limits */
+
+/* Where there can be no caches there is nothing to test. */
+#define SET_UP(spec, cache_bytes)                 \
+    if (!ashlar_barrier_init()) {                 \
+        SKIP("this kernel has no membarrier(2)"); \
+    }                                             \
+    atomic_store(&payload_bad_count, 0);          \
+    REQUIRE(set_up_cached(spec, cache_bytes))
+
+/* As take() and give(), without the check that looks into every cache. */
+static inline unsigned char *take_only(size_t bytes, ashlar_stream stream) {
+    void *ptr = NULL;
+    CHECK(ashlar_alloc(allocator, bytes, stream, &ptr) == ASHLAR_OK);
+    return ptr;
+}
+
+static inline void give_only(void *ptr) {
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+}
+
+#endif /* ASHLAR_HIT_FIXTURE_H */

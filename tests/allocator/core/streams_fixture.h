@@ -1,0 +1,96 @@
+/*
+ * streams_fixture.h - for tests of the order between streams: calls counted by function, and
+ * blocks that show who wrote them last.
+ *
+ * Everything runs in adversarial mode: nothing that is queued runs before the host waits for it,
+ * and then only what the wait needs.
+ */
+#ifndef ASHLAR_STREAMS_FIXTURE_H
+#define ASHLAR_STREAMS_FIXTURE_H
+
+#include "tests/allocator/core/allocator_fixture.h"
+#include "allocator/core/allocator_impl.h"
+
+#define BIG (4 * MIB) /* blocks of whole mappings: no fresh memory is left over */
+
+typedef struct order_calls {
+    size_t created, recorded, queried, waited, synchronized;
+} order_calls;
+
+static inline order_calls order_calls_now(void) {
+    return (order_calls){
+        .created = CALLS(event_create),
+        .recorded = CALLS(event_record),
+        .queried = CALLS(event_query),
+        .waited = CALLS(stream_wait_event),
+        .synchronized = CALLS(event_synchronize),
+    };
+}
+
+/* Since `before`, exactly so many calls were made; and `before` begins anew. */
+static inline void check_calls(order_calls *before, order_calls want) {
+    const order_calls now = order_calls_now();
+    CHECK_ZU(now.created - before->created, want.created);
+    CHECK_ZU(now.recorded - before->recorded, want.recorded);
+    CHECK_ZU(now.queried - before->queried, want.queried);
+    CHECK_ZU(now.waited - before->waited, want.waited);
+    CHECK_ZU(now.synchronized - before->synchronized, want.synchronized);
+    *before = now;
+}
+
+static inline bool set_up_streams(const char *memory) {
+    char spec[64];
+    (void)snprintf(spec, sizeof spec, "mode=adversarial,seed=3,memory=%s", memory);
+    atomic_store(&payload_bad_count, 0);
+    return set_up(spec);
+}
+
+/* Queue on `stream` what a user does with a block: write all of it, and find it unchanged. */
+static inline void use(ashlar_stream stream, unsigned char *ptr, size_t bytes,
+                       unsigned char value) {
+    queue_write(stream, ptr, bytes, value);
+    queue_verify(stream, ptr, bytes, value);
+}
+
+/*
+ * `ptr` is `stream`'s alone from now on: writes of earlier users that still come would show. The
+ * other streams are run to their ends in between.
+ */
+static inline void check_owned(ashlar_stream stream, unsigned char *ptr, size_t bytes) {
+    queue_write(stream, ptr, bytes, 0xC3);
+    wait_for(stream);
+    for (int i = 0; i < STREAMS; i++) {
+        wait_for(streams[i]);
+    }
+    queue_verify(stream, ptr, bytes, 0xC3);
+    wait_for(stream);
+    CHECK(atomic_load(&payload_bad_count) == 0);
+}
+
+/* Records of streams, and of pools. */
+static inline size_t order_count(void) {
+    size_t count = 0;
+    for (const ashlar_order *order = allocator->orders; order != NULL; order = order->next) {
+        count++;
+    }
+    return count;
+}
+
+/* Have an event of each stream recorded and seen to be over, as it is later in a program's life. */
+static inline void see_recordings(void) {
+    unsigned char *ptrs[STREAMS];
+    for (int i = 0; i < STREAMS; i++) {
+        ptrs[i] = take(2 * MIB, streams[i]);
+    }
+    for (int i = 0; i < STREAMS; i++) {
+        give(ptrs[i]);
+    }
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    for (int i = 0; i < STREAMS; i++) {
+        wait_for(streams[i]);
+    }
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(stats_now().reserved_bytes == 0 && stats_now().events_recorded == STREAMS);
+}
+
+#endif /* ASHLAR_STREAMS_FIXTURE_H */

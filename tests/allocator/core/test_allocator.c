@@ -1,0 +1,324 @@
+/*
+ * test_allocator.c - sizes, statistics, tags, coalescing and the seal, on one stream.
+ */
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include "allocator/core/allocator_impl.h"
+#include "allocator/heap/size_class.h"
+
+static uint64_t memory_calls(void) {
+    return ashlar_driver_calls(driver, ASHLAR_DRIVER_MEMORY);
+}
+
+static void a_new_allocator_has_taken_no_memory(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    ashlar_stats expected = {.driver_calls = 3}; /* attribute, granularity, reservation */
+    const ashlar_stats stats = stats_now();
+    CHECK(memcmp(&stats, &expected, sizeof stats) == 0);
+    CHECK_ZU(free_memory_of(device), 16 * MIB);
+    CHECK(ashlar_allocator_device(allocator) == device);
+    ashlar_allocator_destroy(NULL);
+    tear_down();
+}
+
+static void every_size_gets_its_block_size_and_alignment(void) {
+    static const size_t sizes[] = {1,       2,       511,     512,     513,    4096,    4097,
+                                   4608,    5000,    65536,   65537,   1048575, 1048576, 1048577,
+                                   3000000, 8388608};
+    REQUIRE(set_up("memory=32MiB"));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t block_bytes = 0;
+        const ashlar_stats before = stats_now();
+        unsigned char *ptr = take(sizes[i], streams[0]);
+        const ashlar_stats after = stats_now();
+        REQUIRE(ptr != NULL);
+        CHECK(ashlar_block_bytes(sizes[i], &block_bytes));
+        CHECK_ZU((uintptr_t)ptr % 512, 0);
+        CHECK_ZU(after.live_bytes - before.live_bytes, sizes[i]);
+        CHECK_ZU(after.block_bytes - before.block_bytes, block_bytes);
+        queue_write(streams[0], ptr, sizes[i], 1); /* all of it is there */
+        give(ptr);
+    }
+    tear_down();
+}
+
+static void blocks_that_are_live_together_do_not_overlap(void) {
+    enum { COUNT = 200 };
+    unsigned char *ptrs[COUNT];
+    REQUIRE(set_up("memory=32MiB"));
+    atomic_store(&payload_bad_count, 0);
+    for (size_t i = 0; i < COUNT; i++) {
+        ptrs[i] = take(1 + i * i, streams[0]);
+        queue_write(streams[0], ptrs[i], 1 + i * i, (unsigned char)i);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        queue_verify(streams[0], ptrs[i], 1 + i * i, (unsigned char)i);
+    }
+    CHECK(atomic_load(&payload_bad_count) == 0);
+    for (size_t i = 0; i < COUNT; i++) {
+        give(ptrs[i]);
+    }
+    tear_down();
+}
+
+static void everything_freed_becomes_one_block_again(void) {
+    enum { COUNT = 64 };
+    unsigned char *ptrs[COUNT];
+    REQUIRE(set_up("memory=16MiB"));
+    for (size_t i = 0; i < COUNT; i++) {
+        ptrs[i] = take(100 + 3000 * i, streams[0]);
+    }
+    const size_t reserved = stats_now().reserved_bytes;
+    for (size_t i = 0; i < COUNT; i++) {
+        give(ptrs[i * 27 % COUNT]); /* 27 has no divisor in common with 64 */
+    }
+    CHECK(allocator->heap.first != NULL && allocator->heap.first == allocator->heap.last);
+    CHECK_ZU(allocator->heap.first->bytes, reserved);
+    const uint64_t calls = memory_calls();
+    unsigned char *whole = take(reserved, streams[0]);
+    CHECK(memory_calls() == calls);
+    CHECK(stats_now().served_same_stream > 0);
+    give(whole);
+    tear_down();
+}
+
+static void no_more_is_reserved_than_the_peak_needs(void) {
+    REQUIRE(set_up("memory=64MiB"));
+    unsigned char *a = take(3 * MIB, streams[0]); /* 4 MiB in granules of 2 */
+    CHECK_ZU(stats_now().reserved_bytes, 4 * MIB);
+    unsigned char *b = take(MIB, streams[0]); /* from what is left of the 4 */
+    CHECK_ZU(stats_now().reserved_bytes, 4 * MIB);
+    unsigned char *c = take(5 * MIB, streams[0]);
+    CHECK_ZU(stats_now().reserved_bytes, 10 * MIB);
+    give(a);
+    give(c);
+    unsigned char *d = take(5 * MIB, streams[0]);
+    CHECK(d == c);
+    give(d);
+    unsigned char *e = take(8 * MIB, streams[0]); /* 6 are free at the top: 2 more do */
+    CHECK(e == c);
+    const ashlar_stats stats = stats_now();
+    CHECK_ZU(stats.reserved_bytes, 12 * MIB);
+    CHECK_ZU(stats.reserved_peak_bytes, 12 * MIB);
+    CHECK_ZU(free_memory_of(device), 52 * MIB);
+    give(b);
+    give(e);
+    CHECK_ZU(stats_now().reserved_bytes, 12 * MIB); /* kept, for the next ones */
+    tear_down();
+}
+
+static void the_smallest_hole_that_fits_is_used(void) {
+    REQUIRE(set_up("memory=64MiB"));
+    unsigned char *large = take(6 * MIB, streams[0]), *wall = take(2 * MIB, streams[0]);
+    unsigned char *small = take(4 * MIB, streams[0]), *top = take(2 * MIB, streams[0]);
+    give(large);
+    give(small);
+    CHECK(take(3 * MIB, streams[0]) == small);
+    CHECK(take(5 * MIB, streams[0]) == large);
+    give(small);
+    give(large);
+    give(wall);
+    give(top);
+    tear_down();
+}
+
+static void counters_say_what_happened(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    unsigned char *a = take(1000, streams[0]);
+    ashlar_stats s = stats_now();
+    CHECK(s.served_mapped == 1 && s.alloc_count == 1 && s.live_blocks == 1);
+    CHECK(s.live_bytes == 1000 && s.block_bytes == 1024 && s.live_peak_bytes == 1000);
+    CHECK(s.driver_calls == 7); /* and asked for the stream, created, mapped, opened */
+    unsigned char *b = take(500, streams[0]); /* fresh memory, which no work has touched */
+    s = stats_now();
+    CHECK(s.served_idle == 1 && s.alloc_count == 2 && s.live_bytes == 1500);
+    give(a);
+    s = stats_now();
+    CHECK(s.free_count == 1 && s.live_blocks == 1 && s.live_bytes == 500 && s.block_bytes == 512);
+    CHECK(s.live_peak_bytes == 1500);
+    unsigned char *c = take(700, streams[0]);
+    CHECK(c == a);
+    s = stats_now();
+    CHECK(s.served_same_stream == 1 && s.alloc_count == 3 && s.live_peak_bytes == 1500);
+    CHECK(s.served_completed + s.served_waited + s.served_after_sync + s.events_recorded == 0);
+    CHECK(s.driver_calls == 7);
+    CHECK(!s.is_sealed && s.driver_calls_sealed == 0);
+    give(NULL);
+    give_on(NULL, streams[1]);
+    CHECK(stats_now().free_count == 1);
+    give(b);
+    give(c);
+    CHECK(stats_now().live_bytes == 0 && stats_now().block_bytes == 0);
+    tear_down();
+}
+
+static void *take_tagged(size_t bytes, ashlar_tag tag) {
+    void *ptr = NULL;
+    CHECK(ashlar_alloc_tagged(allocator, bytes, tag, streams[0], &ptr) == ASHLAR_OK);
+    return ptr;
+}
+
+static void each_tag_has_its_own_account(void) {
+    void *ptrs[ASHLAR_TAG_COUNT];
+    REQUIRE(set_up("memory=16MiB"));
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        ptrs[tag] = take_tagged((size_t)(tag + 1) * 1000, (ashlar_tag)tag);
+    }
+    ashlar_stats s = stats_now();
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        CHECK_ZU(s.tags[tag].live_bytes, (size_t)(tag + 1) * 1000);
+        CHECK(ashlar_free(allocator, ptrs[tag]) == ASHLAR_OK);
+    }
+    s = stats_now();
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        CHECK_ZU(s.tags[tag].live_bytes, 0);
+        CHECK_ZU(s.tags[tag].peak_bytes, (size_t)(tag + 1) * 1000);
+    }
+    give(take(10, streams[0]));
+    CHECK_ZU(stats_now().tags[ASHLAR_TAG_USER].peak_bytes, 1000); /* a take() without a tag */
+    tear_down();
+}
+
+static void tags_at_peak_are_those_of_the_highest_moment(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    void *weights = take_tagged(5000, ASHLAR_TAG_WEIGHTS);
+    CHECK_ZU(stats_now().tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 5000);
+    void *batch = take_tagged(3000, ASHLAR_TAG_BATCH);
+    ashlar_stats s = stats_now(); /* read at the peak itself */
+    CHECK_ZU(s.live_peak_bytes, 8000);
+    CHECK_ZU(s.tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 5000);
+    CHECK_ZU(s.tags[ASHLAR_TAG_BATCH].at_peak_bytes, 3000);
+    give(weights);
+    void *moments = take_tagged(4999, ASHLAR_TAG_MOMENTS); /* one byte below the peak */
+    s = stats_now();
+    CHECK_ZU(s.live_peak_bytes, 8000);
+    CHECK_ZU(s.tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 5000);
+    CHECK_ZU(s.tags[ASHLAR_TAG_BATCH].at_peak_bytes, 3000);
+    CHECK_ZU(s.tags[ASHLAR_TAG_MOMENTS].at_peak_bytes, 0);
+    CHECK_ZU(s.tags[ASHLAR_TAG_MOMENTS].peak_bytes, 4999);
+    give(batch);
+    give(moments);
+    moments = take_tagged(8000, ASHLAR_TAG_MOMENTS); /* the same height: the first one counts */
+    give(moments);
+    CHECK_ZU(stats_now().tags[ASHLAR_TAG_MOMENTS].at_peak_bytes, 0);
+    moments = take_tagged(8001, ASHLAR_TAG_MOMENTS);
+    give(moments);
+    s = stats_now();
+    CHECK_ZU(s.tags[ASHLAR_TAG_MOMENTS].at_peak_bytes, 8001);
+    CHECK_ZU(s.tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 0);
+    tear_down();
+}
+
+static void the_usable_bytes_are_the_blocks(void) {
+    size_t bytes = 77;
+    REQUIRE(set_up("memory=16MiB"));
+    unsigned char *ptr = take(4097, streams[0]);
+    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
+    CHECK_ZU(bytes, 4608);
+    bytes = 77;
+    CHECK(ashlar_usable_bytes(allocator, ptr + 512, &bytes) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), ": 512 bytes inside a block");
+    give(ptr);
+    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), "freed before");
+    CHECK(ashlar_usable_bytes(allocator, NULL, &bytes) == ASHLAR_EPOINTER);
+    CHECK_ZU(bytes, 77);
+    tear_down();
+}
+
+static void every_tag_has_a_name(void) {
+    static const char *const names[] = {
+#define X(name, text) text,
+        ASHLAR_TAG_MAP(X)
+#undef X
+    };
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        CHECK(strcmp(ashlar_tag_name((ashlar_tag)tag), names[tag]) == 0);
+    }
+    CHECK(strcmp(ashlar_tag_name(ASHLAR_TAG_WEIGHTS), "weights") == 0);
+    CHECK(strcmp(ashlar_tag_name(ASHLAR_TAG_COUNT), "unknown") == 0);
+    CHECK(strcmp(ashlar_tag_name((ashlar_tag)-1), "unknown") == 0);
+}
+
+static void the_seal_counts_driver_calls_from_then_on(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    unsigned char *a = take(1000, streams[0]);
+    CHECK(stats_now().driver_calls_sealed == 0);
+    ashlar_allocator_seal(allocator);
+    ashlar_stats s = stats_now();
+    CHECK(s.is_sealed && s.driver_calls_sealed == 0 && s.driver_calls == 7);
+    give(a);
+    give(take(900, streams[0]));
+    CHECK(stats_now().driver_calls_sealed == 0);
+    unsigned char *b = take(3 * MIB, streams[0]);
+    s = stats_now();
+    CHECK(s.driver_calls_sealed == 3 && s.driver_calls == 10);
+    ashlar_allocator_seal(allocator);
+    CHECK(stats_now().is_sealed && stats_now().driver_calls_sealed == 0);
+    give(b);
+    tear_down();
+}
+
+static void destroying_returns_live_blocks_too(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    (void)take(5 * MIB, streams[0]);
+    (void)take(1000, streams[1]);
+    CHECK_ZU(free_memory_of(device), 10 * MIB);
+    tear_down();
+}
+
+static atomic_int run_count;
+
+static void count_run(void *unused) {
+    (void)unused;
+    atomic_fetch_add(&run_count, 1);
+}
+
+static void destroying_waits_for_the_device(void) {
+    REQUIRE(set_up("memory=16MiB,mode=adversarial"));
+    for (int i = 0; i < STREAMS; i++) {
+        unsigned char *ptr = take(1000, streams[i]);
+        queue_write(streams[i], ptr, 1000, 1);
+        CHECK(ashlar_launch(device, streams[i], count_run, NULL, 0) == ASHLAR_OK);
+    }
+    CHECK(atomic_load(&run_count) == 0);
+    tear_down();
+    CHECK(atomic_load(&run_count) == STREAMS);
+}
+
+static void two_allocators_on_one_device_keep_apart(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    ashlar_allocator *other = NULL;
+    void *ptr = NULL;
+    unsigned char *mine = take(1000, streams[0]);
+    REQUIRE(ashlar_allocator_create(device, &other) == ASHLAR_OK);
+    CHECK(ashlar_alloc(other, 1000, streams[0], &ptr) == ASHLAR_OK);
+    CHECK(ptr != mine);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
+    CHECK(ashlar_free(other, mine) == ASHLAR_EPOINTER);
+    CHECK(ashlar_free(other, ptr) == ASHLAR_OK);
+    CHECK(stats_now().alloc_count == 1);
+    ashlar_allocator_destroy(other);
+    queue_write(streams[0], mine, 1000, 1);
+    give(mine);
+    tear_down();
+}
+
+int main(void) {
+    RUN(a_new_allocator_has_taken_no_memory);
+    RUN(every_size_gets_its_block_size_and_alignment);
+    RUN(blocks_that_are_live_together_do_not_overlap);
+    RUN(everything_freed_becomes_one_block_again);
+    RUN(no_more_is_reserved_than_the_peak_needs);
+    RUN(the_smallest_hole_that_fits_is_used);
+    RUN(counters_say_what_happened);
+    RUN(each_tag_has_its_own_account);
+    RUN(tags_at_peak_are_those_of_the_highest_moment);
+    RUN(the_usable_bytes_are_the_blocks);
+    RUN(every_tag_has_a_name);
+    RUN(the_seal_counts_driver_calls_from_then_on);
+    RUN(destroying_returns_live_blocks_too);
+    RUN(destroying_waits_for_the_device);
+    RUN(two_allocators_on_one_device_keep_apart);
+    return check_report();
+}

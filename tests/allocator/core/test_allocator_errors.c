@@ -1,0 +1,305 @@
+/*
+ * test_allocator_errors.c - what a caller's mistake, a full device and a broken index are told.
+ */
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include "allocator/core/allocator_impl.h"
+#include "allocator/soft/soft_state.h"
+
+/* A free that is refused with `part` in the detail, and changes nothing. */
+static void check_refused(void *ptr, const char *part) {
+    const ashlar_stats before = stats_now();
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), part);
+    CHECK(ashlar_free_on(allocator, ptr, streams[1]) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), part);
+    const ashlar_stats after = stats_now();
+    CHECK(memcmp(&before, &after, sizeof before) == 0);
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+}
+
+static void a_foreign_pointer_is_refused(void) {
+    static char elsewhere[16];
+    char text[64];
+    REQUIRE(set_up("memory=16MiB"));
+    check_refused(elsewhere, "not a block of this allocator"); /* nothing is mapped yet */
+    unsigned char *ptr = take(1000, streams[0]);
+    unsigned char *base = ashlar_ptr_out(allocator->heap.range.base);
+    (void)snprintf(text, sizeof text, "%p: not a block of this allocator", (void *)elsewhere);
+    check_refused(elsewhere, text);
+    check_refused((void *)512, "not a block of this allocator");
+    check_refused(base - 1, "not a block of this allocator");
+    check_refused(base - 512, "not a block of this allocator");
+    check_refused(base + 2 * MIB, "not a block of this allocator"); /* reserved, not mapped */
+    check_refused(base + 64 * MIB, "not a block of this allocator");
+    check_refused(base + 2 * MIB - 1, "freed before, or never handed out");
+    give(ptr);
+    tear_down();
+}
+
+static void a_pointer_inside_a_block_is_refused_with_its_distance(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    unsigned char *low = take(512, streams[0]), *ptr = take(4 * MIB, streams[0]);
+    check_refused(ptr + 1, ": 1 bytes inside a block; use the block's own address");
+    check_refused(ptr + 512, ": 512 bytes inside a block");
+    check_refused(ptr + 2 * MIB, ": 2097152 bytes inside a block");
+    check_refused(ptr + 4 * MIB - 1, ": 4194303 bytes inside a block");
+    check_refused(low + 511, ": 511 bytes inside a block");
+    give(ptr);
+    give(low);
+    tear_down();
+}
+
+static void a_pointer_freed_twice_is_refused(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    unsigned char *low = take(512, streams[0]), *ptr = take(512, streams[0]);
+    unsigned char *high = take(512, streams[0]);
+    char text[64];
+    give(ptr);
+    (void)snprintf(text, sizeof text, "%p: freed before, or never handed out", (void *)ptr);
+    check_refused(ptr, text);
+    give(low);
+    check_refused(ptr, text); /* inside a larger free block now */
+    check_refused(low, "freed before, or never handed out");
+    give(high);
+    tear_down();
+}
+
+static void an_argument_outside_its_range_is_named(void) {
+    void *out = &out;
+    REQUIRE(set_up("memory=16MiB"));
+    CHECK(ashlar_alloc(allocator, 0, streams[0], &out) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "bytes: a block of 0 bytes");
+    CHECK(ashlar_alloc_tagged(allocator, 1, ASHLAR_TAG_COUNT, streams[0], &out) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "tag: 8 is no ashlar_tag");
+    CHECK(ashlar_alloc_tagged(allocator, 1, (ashlar_tag)-1, streams[0], &out) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "tag: -1 is no ashlar_tag");
+    CHECK(out == &out);
+    CHECK(stats_now().alloc_count == 0);
+    tear_down();
+}
+
+static void a_full_device_is_reported_with_its_numbers(void) {
+    void *out = &out;
+    REQUIRE(set_up("memory=16MiB"));
+    unsigned char *a = take(3 * MIB, streams[0]), *b = take(9 * MIB, streams[1]);
+    unsigned char *c = take(500000, streams[0]);
+    give(a);
+    /* From the bottom: 3 MiB free, 9 live, about 1/2 live, 1 1/2 idle, 2 not mapped yet. */
+    CHECK(ashlar_alloc_tagged(allocator, 5 * MIB, ASHLAR_TAG_BATCH, streams[0], &out) ==
+          ASHLAR_ENOMEM);
+    CHECK(out == &out);
+    CHECK_HAS(ashlar_error_detail(), "out of memory on soft:0: 5242880 bytes asked for (batch), "
+                                     "9937184 live in 2 blocks (user 9937184), 0 cached, ");
+    CHECK_HAS(ashlar_error_detail(),
+              "14680064 reserved of the device's 16777216, largest hole 3145728; make the batch");
+    CHECK(stats_now().alloc_count == 3);
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    unsigned char *d = take(3 * MIB, streams[0]); /* what is there is still served */
+    CHECK(d == a);
+    give(d);
+    give(b);
+    give(c);
+    tear_down();
+}
+
+static void the_advice_fits_what_the_block_is_for(void) {
+    void *out = NULL;
+    REQUIRE(set_up("memory=16MiB"));
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        const bool is_model =
+            tag == ASHLAR_TAG_WEIGHTS || tag == ASHLAR_TAG_GRADIENTS || tag == ASHLAR_TAG_MOMENTS;
+        CHECK(ashlar_alloc_tagged(allocator, 17 * MIB, (ashlar_tag)tag, streams[0], &out) ==
+              ASHLAR_ENOMEM);
+        CHECK_HAS(ashlar_error_detail(), is_model ? "; make the model smaller, or free blocks"
+                                                  : "; make the batch or the sequences smaller");
+    }
+    tear_down();
+}
+
+static void a_request_beyond_the_device_is_refused_without_a_call(void) {
+    static const size_t sizes[] = {16777217, SIZE_MAX, SIZE_MAX - 511};
+    REQUIRE(set_up("memory=16MiB"));
+    void *out = &out;
+    const uint64_t calls = stats_now().driver_calls;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        CHECK(ashlar_alloc(allocator, sizes[i], streams[0], &out) == ASHLAR_ENOMEM);
+        CHECK_HAS(ashlar_error_detail(),
+                  "(user), 0 live in 0 blocks, 0 cached, 0 reserved of the device's");
+        CHECK_HAS(ashlar_error_detail(), "largest hole 0");
+    }
+    CHECK(out == &out);
+    CHECK(stats_now().driver_calls == calls);
+    give(take(16 * MIB, streams[0])); /* the whole device can be had */
+    tear_down();
+}
+
+static void the_largest_hole_may_be_any_streams(void) {
+    void *out;
+    REQUIRE(set_up("memory=16MiB,mode=adversarial"));
+    unsigned char *blocks[4];
+    for (int i = 0; i < 4; i++) {
+        blocks[i] = take(4 * MIB, streams[i]);
+    }
+    /* Where the driver runs out before the host may wait, the holes are still the streams'. */
+    for (int i = 0; i < 4; i++) {
+        give(blocks[i]);
+        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_OUT_OF_MEMORY);
+        CHECK(ashlar_alloc(allocator, 6 * MIB, streams[0], &out) == ASHLAR_ENOMEM);
+        CHECK_HAS(ashlar_error_detail(), "largest hole 4194304;");
+        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        CHECK(take(4 * MIB, streams[i]) == blocks[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        give(blocks[i]);
+    }
+    tear_down();
+}
+
+static void creation_without_host_memory_leaves_nothing(void) {
+    REQUIRE(set_up_device("memory=16MiB"));
+    allocator = NULL;
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_allocator_create(device, &allocator) == ASHLAR_EHOSTMEM);
+    CHECK_HAS(ashlar_error_detail(), "no host memory for an allocator");
+    int refused = 0;
+    for (unsigned long n = 1; n < 16; n++) { /* the software device's own memory is among them */
+        ashlar_host_fail_at(n);
+        const ashlar_status status = ashlar_allocator_create(device, &allocator);
+        ashlar_host_fail_at(0);
+        if (status == ASHLAR_OK) { /* the failure was not met, or the address space tried again */
+            ashlar_allocator_destroy(allocator);
+            allocator = NULL;
+        } else {
+            CHECK(status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
+            refused++;
+        }
+        CHECK(allocator == NULL);
+        CHECK_ZU(ashlar_soft_state.reservations.count, 0);
+    }
+    CHECK(refused >= 2 && refused < 8);
+    tear_down_device();
+}
+
+/* ---- the walker ---- */
+
+static void check_broken(const char *part) {
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), part);
+}
+
+/* Break one counter by `by`, see it found, and mend it. */
+static void check_counter(uint64_t *counter, uint64_t by, const char *part) {
+    *counter += by;
+    check_broken(part);
+    *counter -= by;
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+}
+
+static void the_walker_compares_the_counters_with_the_blocks(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    unsigned char *ptr = take(1000, streams[0]), *other = take(2000, streams[0]);
+    ashlar_stats *stats = &allocator->stats;
+    check_counter(&stats->tags[ASHLAR_TAG_BATCH].live_bytes, 1, "batch is counted as 1, found 0");
+    check_counter(&stats->tags[ASHLAR_TAG_USER].live_bytes, (uint64_t)-1,
+                  "user is counted as 2999, found 3000");
+    check_counter(&stats->live_bytes, (uint64_t)-1, "live bytes is counted as 2999, found 3000");
+    stats->alloc_count++; /* counters that agree with each other, but not with the blocks */
+    stats->served_idle++;
+    check_broken("live blocks is counted as 3, found 2");
+    stats->alloc_count--;
+    stats->served_idle--;
+    allocator->heap.free_bytes++;
+    check_broken("heap check: ");
+    allocator->heap.free_bytes--;
+    /* A page-map entry where no block starts, and bins with a stray block. */
+    REQUIRE(ashlar_page_map_reserve_page(&allocator->heap.map, 512) == ASHLAR_OK);
+    ashlar_page_map_set(&allocator->heap.map, 512, allocator->heap.first);
+    check_broken("blocks in the page map is counted as 3, found 2");
+    ashlar_page_map_set(&allocator->heap.map, 512, NULL);
+    ashlar_block stray = {.offset = 4 * MIB, .bytes = 512};
+    ashlar_free_bins_insert(&allocator->heap.idle, &stray);
+    check_broken("free blocks in bins is counted as 2, found 1");
+    ashlar_free_bins_remove(&allocator->heap.idle, &stray);
+    ashlar_free_bins_insert(&allocator->orders->free, &stray);
+    check_broken("free blocks in bins is counted as 2, found 1");
+    ashlar_free_bins_remove(&allocator->orders->free, &stray);
+    check_counter(&allocator->orders->completed, 1, "ahead of its recordings");
+    check_counter(&allocator->orders->last_tick, 1, "ahead of its recordings");
+    give(ptr);
+    give(other);
+    tear_down();
+}
+
+static void the_walker_compares_the_counters_with_each_other(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    ashlar_stats *stats = &allocator->stats;
+    unsigned char *ptr = take(1000, streams[0]), *other = take(2000, streams[0]);
+    check_counter(&stats->live_peak_bytes, 1,
+                  "the bytes at the peak is counted as 3000, found 3001");
+    check_counter(&stats->live_peak_bytes, (uint64_t)-1, "a peak is below its value");
+    check_counter(&stats->reserved_peak_bytes, (uint64_t)-1, "a peak is below its value");
+    check_counter(&stats->tags[ASHLAR_TAG_USER].peak_bytes, (uint64_t)-1, "the peak of a tag");
+    check_counter(&stats->free_count, 1, "live blocks is counted as 1, found 2");
+    check_counter(&stats->alloc_count, 1, "live blocks is counted as 3, found 2");
+    check_counter(&stats->served_same_stream, 1, "the number of allocations");
+    check_counter(&stats->served_idle, 1, "the number of allocations");
+    check_counter(&stats->served_completed, 1, "the number of allocations");
+    check_counter(&stats->served_waited, 1, "the number of allocations");
+    check_counter(&stats->served_mapped, 1, "the number of allocations");
+    check_counter(&stats->served_after_sync, 1, "the number of allocations");
+    check_counter(&stats->served_cached, 1, "the number of allocations");
+    check_counter(&stats->served_drained, 1, "the number of allocations");
+    check_counter(&stats->served_reclaimed, 1, "the number of allocations");
+    check_counter(&stats->served_gathered, 1, "the number of allocations");
+    give(ptr);
+    check_counter(&stats->tags[ASHLAR_TAG_USER].at_peak_bytes, (uint64_t)-1,
+                  "the bytes at the peak");
+    give(other);
+    tear_down();
+}
+
+static void a_blocks_size_can_be_asked_for(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    unsigned char *ptr = take(4097, streams[0]);
+    size_t bytes = 7;
+    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
+    CHECK_ZU(bytes, 4608); /* the next multiple of 512 */
+    bytes = 7;
+    CHECK(ashlar_usable_bytes(allocator, ptr + 512, &bytes) == ASHLAR_EPOINTER);
+    give(ptr);
+    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
+    CHECK_ZU(bytes, 7);
+    tear_down();
+}
+
+static void a_handle_that_names_no_stream_is_refused(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const ashlar_stream nothing = (ashlar_stream)(uintptr_t)0x7777;
+    void *out = &out;
+    CHECK(ashlar_alloc(allocator, 512, nothing, &out) == ASHLAR_EDRIVER);
+    CHECK_HAS(ashlar_error_detail(), "cuStreamGetId");
+    CHECK(out == &out);
+    unsigned char *ptr = take(512, streams[0]);
+    CHECK(ashlar_free_on(allocator, ptr, nothing) == ASHLAR_EDRIVER);
+    CHECK(stats_now().live_blocks == 1);
+    give(ptr);
+    tear_down();
+}
+
+int main(void) {
+    RUN(a_foreign_pointer_is_refused);
+    RUN(a_pointer_inside_a_block_is_refused_with_its_distance);
+    RUN(a_pointer_freed_twice_is_refused);
+    RUN(an_argument_outside_its_range_is_named);
+    RUN(a_full_device_is_reported_with_its_numbers);
+    RUN(the_advice_fits_what_the_block_is_for);
+    RUN(a_request_beyond_the_device_is_refused_without_a_call);
+    RUN(the_largest_hole_may_be_any_streams);
+    RUN(creation_without_host_memory_leaves_nothing);
+    RUN(the_walker_compares_the_counters_with_the_blocks);
+    RUN(the_walker_compares_the_counters_with_each_other);
+    RUN(a_blocks_size_can_be_asked_for);
+    RUN(a_handle_that_names_no_stream_is_refused);
+    return check_report();
+}

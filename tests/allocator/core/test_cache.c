@@ -1,0 +1,507 @@
+/*
+ * test_cache.c - one thread's cache: its lists and limits, and how it is given up, shut and parted
+ * with.
+ */
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "allocator/core/allocator_impl.h"
+#include "allocator/base/barrier.h"
+
+enum { BLOCKS = ASHLAR_CACHE_PENDING_MAX + 2 };
+
+/* A cache that belongs to no allocator, and blocks that are in no heap. */
+static ashlar_cache cache;
+static ashlar_magazines magazines;
+static ashlar_order order;
+static ashlar_block blocks[BLOCKS];
+
+static void set_up_alone(size_t limit_small, size_t limit_large) {
+    cache = (ashlar_cache){.limit = {limit_small, limit_large}, .magazines = &magazines};
+    magazines = (ashlar_magazines){.order = &order};
+}
+
+static ashlar_block *shape(size_t idx, size_t bytes) {
+    blocks[idx] = (ashlar_block){.bytes = bytes,
+                                 .order = &order,
+                                 .state = ASHLAR_BLOCK_USED,
+                                 .list = (uint16_t)ashlar_cache_list(bytes)};
+    return &blocks[idx];
+}
+
+static bool push(size_t idx, size_t bytes) {
+    return ashlar_cache_push(&cache, &magazines, shape(idx, bytes));
+}
+
+static ashlar_block *pop(size_t bytes) {
+    return ashlar_cache_pop(&cache, &magazines, bytes);
+}
+
+/* ---- lists and limits ---- */
+
+static void a_list_gives_the_newest_block_of_its_class(void) {
+    set_up_alone(MIB, 0);
+    CHECK(push(0, 4096) && push(1, 4096) && push(2, 512));
+    CHECK_ZU(cache.weight[0], 2 * ashlar_cache_weight(4096) + ashlar_cache_weight(512));
+    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    CHECK(pop(4097) == NULL && pop(3584) == NULL);
+    CHECK(pop(4096) == &blocks[1]);
+    CHECK(pop(3585) == &blocks[0]);
+    CHECK(pop(4096) == NULL);
+    CHECK(pop(1) == &blocks[2]);
+    CHECK_ZU(cache.weight[0], 0);
+    CHECK(ashlar_cache_is_empty(&cache));
+    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+}
+
+static void each_class_has_a_list_of_its_own(void) {
+    set_up_alone(4 * MIB, 0);
+    for (uint16_t i = 0; i < ASHLAR_SC_COUNT; i++) {
+        const size_t bytes = ashlar_sc_bytes((ashlar_sc){i});
+        CHECK(push(0, bytes));
+        CHECK(magazines.lists[i] == &blocks[0]);
+        CHECK(pop(bytes + 1) == NULL);
+        CHECK(i == 0 || pop(ashlar_sc_bytes((ashlar_sc){(uint16_t)(i - 1)})) == NULL);
+        CHECK(pop(bytes) == &blocks[0]);
+    }
+}
+
+static void a_size_that_there_is_not_finds_nothing(void) {
+    set_up_alone(MIB, MIB);
+    CHECK(push(0, 512));
+    CHECK(pop(0) == NULL);
+    CHECK(pop(SIZE_MAX) == NULL && pop(SIZE_MAX - 511) == NULL);
+    CHECK_ZU(cache.weight[0], ashlar_cache_weight(512));
+}
+
+static void the_limits_bind_to_the_byte(void) {
+    const size_t most = ASHLAR_SC_MAX_BYTES;
+    set_up_alone(ashlar_cache_weight(512) + ashlar_cache_weight(most),
+                 ashlar_cache_weight(2 * MIB));
+    CHECK(push(0, most) && push(1, 512));
+    CHECK(!push(2, 512));
+    CHECK(push(3, 2 * MIB)); /* of the large ones' own limit */
+    CHECK(!push(4, most + 512));
+    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    CHECK(pop(2 * MIB) == &blocks[3]);
+    CHECK(!push(5, 2 * MIB + 512));
+    CHECK(pop(512) == &blocks[1]);
+    CHECK(!push(2, 1024));
+    CHECK(push(2, 512));
+}
+
+static void one_large_block_is_kept_for_its_own_size(void) {
+    set_up_alone(0, 64 * MIB);
+    CHECK(push(0, 2 * MIB));
+    CHECK(!push(1, 2 * MIB) && !push(1, 3 * MIB)); /* of any stream, one at most */
+    CHECK(pop(2 * MIB + 1) == NULL && pop(2 * MIB - 512) == NULL && pop(0) == NULL);
+    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    CHECK(pop(2 * MIB - 511) == &blocks[0]);
+    CHECK_ZU(cache.weight[1], 0);
+    CHECK(pop(2 * MIB) == NULL);
+    CHECK(push(1, 3 * MIB) && pop(3 * MIB) == &blocks[1]);
+}
+
+static void a_few_blocks_wait_beside_a_full_cache(void) {
+    set_up_alone(0, 0);
+    cache.limit[1] = ASHLAR_CACHE_PENDING_MAX * (size_t)512;
+    for (size_t i = 0; i < ASHLAR_CACHE_PENDING_MAX; i++) {
+        CHECK(ashlar_cache_defer(&cache, shape(i, 512)));
+    }
+    CHECK_ZU(cache.pending_count, ASHLAR_CACHE_PENDING_MAX);
+    CHECK_ZU(ashlar_cache_bytes(&cache), ASHLAR_CACHE_PENDING_MAX * (size_t)512);
+    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    cache.limit[1] *= 2;
+    CHECK(!ashlar_cache_defer(&cache, shape(BLOCKS - 1, 512))); /* too many */
+    set_up_alone(0, 2048);
+    CHECK(ashlar_cache_defer(&cache, shape(0, 1024)));
+    CHECK(!ashlar_cache_defer(&cache, shape(1, 1536))); /* too large */
+    CHECK(ashlar_cache_defer(&cache, shape(1, 1024)));
+    CHECK_ZU(cache.pending_bytes, 2048);
+}
+
+static void the_bytes_are_those_of_all_streams_and_of_the_waiting(void) {
+    static ashlar_magazines second;
+    set_up_alone(MIB, 4 * MIB);
+    second = (ashlar_magazines){.order = &order};
+    magazines.next = &second;
+    CHECK_ZU(ashlar_cache_bytes(&cache), 0);
+    CHECK(push(0, 4096) && push(1, 2 * MIB));
+    CHECK(ashlar_cache_push(&cache, &second, shape(2, 1024)));
+    CHECK(ashlar_cache_defer(&cache, shape(3, 512)));
+    CHECK_ZU(ashlar_cache_bytes(&cache), 4096 + 2 * MIB + 1024 + 512);
+}
+
+/* ---- checks ---- */
+
+static void check_broken(const char *part) {
+    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), part);
+}
+
+static void the_walker_finds_what_is_broken(void) {
+    ashlar_order other = {0};
+    set_up_alone(MIB, MIB);
+    CHECK(push(0, 4096));
+    CHECK(ashlar_cache_defer(&cache, shape(1, 512)));
+    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    blocks[0].order = &other;
+    check_broken("wrong magazine");
+    blocks[0].order = &order;
+    blocks[0].requested = 1;
+    check_broken("wrong magazine");
+    blocks[0].requested = 0;
+    blocks[0].state = ASHLAR_BLOCK_FREE;
+    check_broken("wrong magazine");
+    blocks[0].state = ASHLAR_BLOCK_USED;
+    blocks[0].list++;
+    check_broken("wrong magazine");
+    blocks[0].list--;
+    blocks[0].bytes -= 512;
+    check_broken("wrong magazine");
+    blocks[0].bytes += 512;
+    blocks[1].requested = 1;
+    check_broken("not marked as cached");
+    blocks[1].requested = 0;
+    blocks[1].order = &other; /* blocks of all streams wait together */
+    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+    cache.weight[0]++;
+    check_broken("miscounted");
+    cache.weight[0]--;
+    cache.weight[1]++;
+    check_broken("miscounted");
+    cache.weight[1]--;
+    cache.pending_count++;
+    check_broken("miscounted");
+    cache.pending_count--;
+    cache.pending_bytes++;
+    check_broken("miscounted");
+    cache.pending_bytes--;
+    cache.limit[0] = ashlar_cache_weight(4096) - 1;
+    check_broken("more than its limits");
+    cache.limit[0]++;
+    CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
+}
+
+/* ---- with an allocator ---- */
+
+static ashlar_stats own_stats(void) {
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    return stats_now();
+}
+
+/* Two small blocks, a large one, and on another stream a small one: all freed. */
+static void fill_own(void) {
+    unsigned char *ptrs[4] = {take(4096, streams[0]), take(4096, streams[0]),
+                              take(2 * MIB, streams[0]), take(1024, streams[1])};
+    for (size_t i = 0; i < 4; i++) {
+        give(ptrs[i]);
+    }
+}
+
+static void flush(void (*how)(ashlar_cache *)) {
+    pthread_mutex_lock(&allocator->lock);
+    how(ashlar_cache_recent);
+    pthread_mutex_unlock(&allocator->lock);
+}
+
+static void a_flush_gives_all_blocks_to_the_heap(void) {
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    fill_own();
+    CHECK_ZU(own_stats().cached_bytes, 2 * 4096 + 2 * MIB + 1024);
+    flush(ashlar_cache_flush_large_locked);
+    CHECK_ZU(own_stats().cached_bytes, 2 * 4096 + 1024);
+    flush(ashlar_cache_flush_locked);
+    CHECK_ZU(own_stats().cached_bytes, 0);
+    CHECK(ashlar_cache_is_empty(ashlar_cache_recent));
+    CHECK_ZU(allocator->heap.used_bytes, 0);
+    tear_down();
+}
+
+/* It would keep memory of a size that hardly any request has from all others. */
+static void a_miss_gives_up_the_large_block_alone(void) {
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    unsigned char *rest = take(4 * MIB, streams[0]); /* nothing like the end of a step */
+    unsigned char *small = take(4096, streams[0]), *large = take(2 * MIB, streams[0]);
+    give(small);
+    give(large);
+    CHECK_ZU(own_stats().cached_bytes, 4096 + 2 * MIB);
+    unsigned char *ptr = take(1024, streams[0]);
+    CHECK_ZU(own_stats().cached_bytes, 4096);
+    give(ptr);
+    give(rest);
+    tear_down();
+}
+
+/* A block in each list, then in each but one: none may be overlooked. */
+static void a_flush_finds_the_blocks_of_every_class(void) {
+    REQUIRE(set_up_cached("memory=256MiB", 512 * MIB));
+    unsigned char *ptrs[ASHLAR_SC_COUNT];
+    for (size_t without = ASHLAR_SC_COUNT; without > 0; without = without < 5 ? 0 : without - 5) {
+        for (unsigned i = 0; i < ASHLAR_SC_COUNT; i++) {
+            ptrs[i] = take(ashlar_sc_bytes((ashlar_sc){.idx = (uint16_t)i}), streams[0]);
+        }
+        ashlar_cache *own = ashlar_cache_recent;
+        own->limit[0] = SIZE_MAX;
+        for (size_t i = 0; i < ASHLAR_SC_COUNT; i++) {
+            if (i != without) {
+                give(ptrs[i]);
+            }
+        }
+        CHECK(own->pending_count == 0 && own->weight[0] > 0);
+        flush(ashlar_cache_flush_locked);
+        CHECK(ashlar_cache_is_empty(own));
+        if (without < ASHLAR_SC_COUNT) {
+            give(ptrs[without]);
+            flush(ashlar_cache_flush_locked);
+        }
+        CHECK_ZU(allocator->heap.used_bytes, 0);
+    }
+    tear_down();
+}
+
+static ashlar_order *order_of(ashlar_stream stream) {
+    ashlar_order *found = allocator->orders;
+    while (found != NULL && found->stream != stream) {
+        found = found->next;
+    }
+    return found;
+}
+
+/* Where an event was to be recorded, and the stream was not there any more. */
+static void a_miss_does_not_take_a_stream_that_is_gone_for_its_own(void) {
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    for (int i = 0; i < 2; i++) { /* the second time it is the recent stream */
+        give(take(4096, streams[0]));
+    }
+    flush(ashlar_cache_flush_locked);
+    ashlar_order *gone = order_of(streams[0]);
+    CHECK(gone != NULL && ashlar_cache_recent->recent->order == gone);
+    gone->recorded = gone->completed = gone->last_tick + 1;
+    gone->is_gone = true;
+    unsigned char *ptr = take(4096, streams[0]);
+    CHECK(order_of(streams[0]) != gone);
+    CHECK(allocator->heap.first->order == order_of(streams[0]));
+    give(ptr);
+    tear_down();
+}
+
+/* An event recorded while a block was in a cache need not come after its last use. */
+static void a_flushed_block_is_stamped_with_the_present_tick(void) {
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    give(take(4096, streams[0]));
+    ashlar_order *of_first = order_of(streams[0]);
+    REQUIRE(of_first != NULL);
+    ashlar_block *block = ashlar_page_map_get(&allocator->heap.map, 0);
+    REQUIRE(block != NULL && block->bytes == 4096);
+    pthread_mutex_lock(&allocator->lock);
+    CHECK(ashlar_order_cover(of_first, &allocator->caller, of_first->recorded,
+                             &allocator->stats.events_recorded) == ASHLAR_OK);
+    pthread_mutex_unlock(&allocator->lock);
+    unsigned char *ptr = take(4096, streams[0]); /* used again, after the event */
+    CHECK_ZU(stats_now().served_cached, 1);
+    give(ptr);
+    flush(ashlar_cache_flush_locked);
+    const ashlar_block *first = allocator->heap.first;
+    CHECK(first->order == of_first && of_first->recorded == 1);
+    CHECK_ZU(first->tick, 1);
+    CHECK_ZU(of_first->last_tick, 1);
+    tear_down();
+}
+
+/* What a hit writes, on lines where no other thread's hit writes. */
+static void nothing_that_a_hit_writes_shares_a_line(void) {
+    enum { LINE = ASHLAR_CACHE_LINE };
+    CHECK(offsetof(ashlar_cache, is_busy) >= LINE);
+    CHECK(sizeof(ashlar_cache) - offsetof(ashlar_cache, thread) > LINE);
+    CHECK(offsetof(ashlar_magazines, lists) >= LINE);
+    CHECK(sizeof(ashlar_magazines) - sizeof magazines.lists >= 2 * (size_t)LINE);
+    CHECK(offsetof(ashlar_block, older) < LINE && offsetof(ashlar_block, link) == LINE);
+    CHECK(offsetof(ashlar_block, prev) > LINE && offsetof(ashlar_block, next) > LINE);
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    unsigned char *ptr = take(4096, streams[0]);
+    for (const ashlar_block *block = allocator->heap.first; block != NULL; block = block->next) {
+        CHECK((uintptr_t)block % LINE == 0);
+    }
+    give(ptr);
+    tear_down();
+}
+
+static void one_streams_blocks_may_be_forgotten_alone(void) {
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    fill_own();
+    unsigned char *held = take(4096, streams[0]); /* makes that stream the recent one */
+    pthread_mutex_lock(&allocator->lock);
+    ashlar_cache_forget_locked(ashlar_cache_recent, order_of(streams[0]));
+    pthread_mutex_unlock(&allocator->lock);
+    CHECK(ashlar_cache_recent->recent == &ashlar_no_magazines);
+    CHECK(ashlar_cache_recent->stream != streams[0]);
+    CHECK_ZU(own_stats().cached_bytes, 1024);
+    const uint64_t served = own_stats().served_cached;
+    unsigned char *other = take(1024, streams[1]); /* still there */
+    CHECK_ZU(own_stats().served_cached, served + 1);
+    unsigned char *again = take(4096, streams[0]); /* not from magazines that are no more */
+    CHECK_ZU(own_stats().served_cached, served + 1);
+    give(held);
+    give(other);
+    give(again);
+    tear_down();
+}
+
+static void a_thread_keeps_one_cache_of_each_allocator(void) {
+    ashlar_allocator *second = NULL;
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    REQUIRE(ashlar_allocator_create(device, &second) == ASHLAR_OK);
+    ashlar_cache *of_first = ashlar_cache_get(allocator);
+    ashlar_cache *of_second = ashlar_cache_get(second);
+    REQUIRE(of_first != NULL && of_second != NULL);
+    CHECK(of_first != of_second && ashlar_cache_recent == of_second);
+    CHECK(ashlar_cache_get(allocator) == of_first && ashlar_cache_recent == of_first);
+    CHECK(of_first->allocator == allocator && allocator->caches == of_first);
+    CHECK_ZU(of_first->limit[0], ashlar_cache_weight(MIB)); /* nothing is mapped yet */
+    CHECK_ZU(of_first->limit[1], ashlar_cache_weight(4 * MIB));
+    /* 1/32 of the device, where nobody says. */
+    CHECK_ZU(of_second->limit[0], ashlar_cache_weight(512 * KIB));
+    ashlar_allocator_destroy(second);
+    CHECK(of_second->allocator == NULL);
+    CHECK(ashlar_cache_get(allocator) == of_first);
+    /* The next one made frees those that no allocator has. */
+    REQUIRE(ashlar_allocator_create(device, &second) == ASHLAR_OK);
+    CHECK(ashlar_cache_get(second) != NULL);
+    CHECK(ashlar_cache_get(second)->next_of_thread == of_first);
+    CHECK(of_first->next_of_thread == NULL);
+    ashlar_allocator_destroy(second);
+    tear_down();
+}
+
+static void an_allocator_without_caches_gives_none(void) {
+    REQUIRE(set_up("memory=32MiB"));
+    CHECK(ashlar_cache_get(allocator) == NULL);
+    give(take(4096, streams[0]));
+    give(take(4096, streams[0]));
+    CHECK(allocator->caches == NULL);
+    CHECK_ZU(stats_now().served_cached, 0);
+    CHECK_ZU(stats_now().cached_bytes, 0);
+    tear_down();
+}
+
+/* Without host memory for a cache, or for a stream's magazines, all works as without caches. */
+static void no_host_memory_means_no_cache(void) {
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_cache_get(allocator) == NULL);
+    CHECK(allocator->caches == NULL);
+    unsigned char *ptr = take(4096, streams[0]); /* makes the cache now */
+    CHECK(allocator->caches != NULL);
+    ashlar_host_fail_at(1);
+    give(ptr); /* there are no magazines for the stream */
+    CHECK_ZU(stats_now().cached_bytes, 0);
+    give(take(4096, streams[0]));
+    CHECK_ZU(stats_now().cached_bytes, 4096);
+    tear_down();
+}
+
+/* ---- shutting out ---- */
+
+static void an_owner_that_is_shut_out_may_not_enter(void) {
+    set_up_alone(MIB, MIB);
+    CHECK(ashlar_cache_enter(&cache));
+    CHECK(atomic_load(&cache.is_busy) == 1);
+    ashlar_cache_leave(&cache);
+    CHECK(atomic_load(&cache.is_busy) == 0);
+    atomic_store(&cache.attention, ASHLAR_CACHE_CLAIMED);
+    CHECK(!ashlar_cache_enter(&cache));
+    CHECK(atomic_load(&cache.is_busy) == 0); /* or the claimer would wait forever */
+    atomic_store(&cache.attention, ASHLAR_CACHE_WATCHED);
+    CHECK(!ashlar_cache_enter(&cache));
+}
+
+enum { SHUT_OUT = 1, NOT_SHUT_OUT };
+static atomic_bool is_claimed, is_owner_inside, owner_may_end;
+static atomic_int owner_found;
+
+/* Enter, wait until the claim has begun, and stay a little: the claim must not end before. */
+static void *stay_inside(void *unused) {
+    enum { YIELDS = 200 };
+    ashlar_cache *mine = ashlar_cache_get(allocator);
+    (void)unused;
+    if (mine == NULL || !ashlar_cache_enter(mine)) {
+        return NULL;
+    }
+    atomic_store(&is_owner_inside, true);
+    while (atomic_load(&mine->attention) == 0 && !atomic_load(&is_claimed)) {
+        sched_yield();
+    }
+    bool is_shut = true;
+    for (int i = 0; i < YIELDS; i++) {
+        is_shut = is_shut && !atomic_load(&is_claimed);
+        sched_yield();
+    }
+    ashlar_cache_leave(mine);
+    while (!atomic_load(&is_claimed)) {
+        sched_yield();
+    }
+    is_shut = is_shut && !ashlar_cache_enter(mine);
+    atomic_store(&owner_found, is_shut ? SHUT_OUT : NOT_SHUT_OUT);
+    while (!atomic_load(&owner_may_end)) {
+        sched_yield();
+    }
+    return ashlar_cache_enter(mine) ? mine : NULL;
+}
+
+static void a_claim_waits_for_an_owner_that_is_inside(void) {
+    pthread_t owner;
+    void *entered = NULL;
+    REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
+    if (!ashlar_barrier_init()) {
+        tear_down();
+        SKIP("this kernel has no membarrier(2)");
+    }
+    REQUIRE(pthread_create(&owner, NULL, stay_inside, NULL) == 0);
+    while (!atomic_load(&is_owner_inside)) {
+        sched_yield();
+    }
+    ashlar_cache *own = ashlar_cache_get(allocator); /* the newer one: first of the list */
+    REQUIRE(own != NULL && own->next != NULL);
+    pthread_mutex_lock(&allocator->lock);
+    ashlar_caches_claim_locked(allocator, own);
+    atomic_store(&is_claimed, true);
+    CHECK(atomic_load(&own->attention) == 0); /* not shut out of its own */
+    while (atomic_load(&owner_found) == 0) {
+        sched_yield();
+    }
+    ashlar_caches_release_locked(allocator, own);
+    pthread_mutex_unlock(&allocator->lock);
+    atomic_store(&owner_may_end, true);
+    REQUIRE(pthread_join(owner, &entered) == 0);
+    CHECK(entered != NULL);
+    CHECK(atomic_load(&owner_found) == SHUT_OUT);
+    CHECK(allocator->caches == own && own->next == NULL); /* the other one went with its thread */
+    tear_down();
+}
+
+int main(void) {
+    RUN(a_list_gives_the_newest_block_of_its_class);
+    RUN(each_class_has_a_list_of_its_own);
+    RUN(a_size_that_there_is_not_finds_nothing);
+    RUN(the_limits_bind_to_the_byte);
+    RUN(one_large_block_is_kept_for_its_own_size);
+    RUN(a_few_blocks_wait_beside_a_full_cache);
+    RUN(the_bytes_are_those_of_all_streams_and_of_the_waiting);
+    RUN(the_walker_finds_what_is_broken);
+    RUN(a_flush_gives_all_blocks_to_the_heap);
+    RUN(a_miss_gives_up_the_large_block_alone);
+    RUN(a_flush_finds_the_blocks_of_every_class);
+    RUN(a_miss_does_not_take_a_stream_that_is_gone_for_its_own);
+    RUN(a_flushed_block_is_stamped_with_the_present_tick);
+    RUN(nothing_that_a_hit_writes_shares_a_line);
+    RUN(one_streams_blocks_may_be_forgotten_alone);
+    RUN(a_thread_keeps_one_cache_of_each_allocator);
+    RUN(an_allocator_without_caches_gives_none);
+    RUN(no_host_memory_means_no_cache);
+    RUN(an_owner_that_is_shut_out_may_not_enter);
+    RUN(a_claim_waits_for_an_owner_that_is_inside);
+    return check_report();
+}

@@ -1,0 +1,391 @@
+/* test_config.c - the options of an allocator: defaults, the line, the environment, help. */
+#include "tests/check.h"
+
+#include <stdlib.h>
+
+#include <ashlar/ashlar.h>
+
+#include "tests/allocator/base/locale_fixture.h"
+
+#define GIB ((uint64_t)1 << 30)
+#define DEFAULT_LINE \
+    "limit=0,fraction=1,reserve=0,cache=auto,trace=0,seal=count,guard=off,vmm=on,leaks=off"
+
+enum { LINE_BYTES = 512 };
+
+static bool is_same(const ashlar_config *a, const ashlar_config *b) {
+    return a->limit_bytes == b->limit_bytes && a->limit_fraction == b->limit_fraction &&
+           a->reserve_bytes == b->reserve_bytes && a->cache_bytes == b->cache_bytes &&
+           a->trace_events == b->trace_events && a->seal == b->seal && a->guard == b->guard &&
+           a->virtual_memory == b->virtual_memory && a->report_leaks == b->report_leaks;
+}
+
+/* No field has its default. */
+static const ashlar_config other = {
+    .limit_bytes = 3 * GIB,
+    .limit_fraction = 0.75,
+    .reserve_bytes = 5 * GIB,
+    .cache_bytes = 7 << 20,
+    .trace_events = 11,
+    .seal = ASHLAR_SEAL_WARN,
+    .guard = ASHLAR_GUARD_FILL,
+    .virtual_memory = false,
+    .report_leaks = true,
+};
+
+static void the_defaults_change_nothing_that_was_not_asked_for(void) {
+    ashlar_config config = other;
+    ashlar_config_init(&config);
+    CHECK(config.limit_bytes == 0 && config.limit_fraction == 1 && config.reserve_bytes == 0);
+    CHECK(config.cache_bytes == ASHLAR_CACHE_AUTO && config.trace_events == 0);
+    CHECK(config.seal == ASHLAR_SEAL_COUNT && config.guard == ASHLAR_GUARD_OFF);
+    CHECK(config.virtual_memory && !config.report_leaks);
+    CHECK(ashlar_config_check(&config) == ASHLAR_OK);
+}
+
+static void every_key_sets_its_field_and_no_other(void) {
+    static const char *const texts[] = {"limit=3GiB",    "fraction=0.75", "reserve=5120MiB",
+                                        "cache=7168KiB", "trace=11",      "seal=warn",
+                                        "guard=fill",    "vmm=off",       "leaks=on"};
+    enum { COUNT = sizeof texts / sizeof texts[0] };
+    CHECK_ZU(COUNT, ASHLAR_CONFIG_COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        ashlar_config want[COUNT], config;
+        ashlar_config_init(&config);
+        for (size_t k = 0; k < COUNT; k++) {
+            want[k] = config;
+        }
+        want[0].limit_bytes = other.limit_bytes;
+        want[1].limit_fraction = other.limit_fraction;
+        want[2].reserve_bytes = other.reserve_bytes;
+        want[3].cache_bytes = other.cache_bytes;
+        want[4].trace_events = other.trace_events;
+        want[5].seal = other.seal;
+        want[6].guard = other.guard;
+        want[7].virtual_memory = other.virtual_memory;
+        want[8].report_leaks = other.report_leaks;
+        CHECK(ashlar_config_parse(&config, texts[i], "a test") == ASHLAR_OK);
+        CHECK(is_same(&config, &want[i]));
+    }
+}
+
+static void what_the_line_does_not_name_stays(void) {
+    ashlar_config config = other, want = other;
+    CHECK(ashlar_config_parse(&config, "", "a test") == ASHLAR_OK);
+    CHECK(is_same(&config, &other));
+    CHECK(ashlar_config_parse(&config, "seal=error,limit=2MiB", "a test") == ASHLAR_OK);
+    want.seal = ASHLAR_SEAL_ERROR;
+    want.limit_bytes = 2 << 20;
+    CHECK(is_same(&config, &want));
+    CHECK(ashlar_config_parse(&config, DEFAULT_LINE, "a test") == ASHLAR_OK);
+    ashlar_config_init(&want);
+    CHECK(is_same(&config, &want));
+}
+
+static void both_ends_of_every_range_are_in_it(void) {
+    static const char *const good[] = {
+        "limit=0",       "limit=0B",       "limit=2MiB",      "limit=2097152B", "limit=64TiB",
+        "fraction=1",    "fraction=1.0",   "fraction=1e-300", "reserve=0",      "reserve=1B",
+        "reserve=64TiB", "cache=0",        "cache=1B",        "cache=64TiB",    "cache=auto",
+        "trace=0",       "trace=67108864", "seal=count",      "seal=error",     "guard=off",
+        "guard=unmap",   "vmm=on",         "leaks=off",
+    };
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        ashlar_config config = other;
+        CHECK(ashlar_config_parse(&config, good[i], "a test") == ASHLAR_OK);
+        CHECK(ashlar_config_check(&config) == ASHLAR_OK);
+    }
+}
+
+static void mistakes_name_the_source_the_key_the_value_and_what_is_allowed(void) {
+    static const struct {
+        const char *text, *pair, *allowed;
+    } bad[] = {
+        {"limit=1MiB", "limit=1MiB;", "0, or 2MiB to 64TiB"},
+        {"limit=2097151B", "limit=2097151B;", "give 0, or 2MiB"},
+        {"limit=65TiB", "limit=65TiB;", "64TiB"},
+        {"limit=70368744177665B", "limit=70368744177665B;", "64TiB"},
+        {"limit=18446744073709551615B", "limit=", "64TiB"},
+        {"limit=18446744073709551616B", "limit=", "64TiB"},
+        {"limit=4", "limit=4;", "a unit B, KiB, MiB, GiB or TiB"},
+        {"limit=4GB", "limit=4GB;", "GiB"},
+        {"limit=-4GiB", "limit=-4GiB;", "GiB"},
+        {"limit= 4GiB", "limit= 4GiB;", "GiB"},
+        {"limit=", "limit=;", "2MiB"},
+        {"limit", "limit=;", "2MiB"},
+        {"limit=auto", "limit=auto;", "2MiB"},
+        {"fraction=0", "fraction=0;", "give a number above 0, at most 1"},
+        {"fraction=1e-999", "fraction=1e-999;", "above 0"},
+        {"fraction=1.0000001", "fraction=1.0000001;", "at most 1"},
+        {"fraction=-0.5", "fraction=-0.5;", "above 0"},
+        {"fraction=nan", "fraction=nan;", "above 0"},
+        {"fraction=.5", "fraction=.5;", "above 0"},
+        {"fraction=", "fraction=;", "above 0"},
+        {"reserve=65TiB", "reserve=65TiB;", "give 0 to 64TiB"},
+        {"reserve=auto", "reserve=auto;", "64TiB"},
+        {"cache=65TiB", "cache=65TiB;", "give auto, or 0 to 64TiB"},
+        {"cache=18446744073709551615B", "cache=18446744073709551615B;", "auto"},
+        {"cache=Auto", "cache=Auto;", "auto"},
+        {"trace=67108865", "trace=67108865;", "give 0 to 67108864"},
+        {"trace=1KiB", "trace=1KiB;", "67108864"},
+        {"trace=-1", "trace=-1;", "67108864"},
+        {"seal=fail", "seal=fail;", "give count|warn|error"},
+        {"seal=1", "seal=1;", "count|warn|error"},
+        {"seal=", "seal=;", "count|warn|error"},
+        {"seal=count|warn", "seal=count|warn;", "count|warn|error"},
+        {"guard=fil", "guard=fil;", "give off|fill|unmap"},
+        {"guard=fills", "guard=fills;", "off|fill|unmap"},
+        {"vmm=true", "vmm=true;", "give off|on"},
+        {"leaks=ON", "leaks=ON;", "give off|on"},
+        {"leaks=on=on", "leaks=on=on;", "off|on"},
+        {"trace=1,trace=2", "trace=2", "each key once"},
+        {"trace=1,seal=warn,trace=1", "trace=1", "each key once"},
+        {"limt=4GiB", "unknown key \"limt\" (value \"4GiB\")", "limit, fraction, reserve, cache,"},
+        {"Limit=4GiB", "unknown key \"Limit\"", "trace, seal, guard, vmm, leaks"},
+        {"limit_bytes=4GiB", "unknown key \"limit_bytes\"", "leaks"},
+        {"=4", "unknown key \"\" (value \"4\")", "leaks"},
+        {"seal=warn,", "unknown key \"\"", "leaks"},
+        {",", "unknown key \"\"", "leaks"},
+        {"seal=warn,,vmm=on", "unknown key \"\"", "leaks"},
+        {"seal=warn vmm=on", "seal=warn vmm=on;", "count|warn|error"},
+        {"seal=warn;vmm=on", "seal=warn;vmm=on;", "count|warn|error"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ashlar_config config = other;
+        CHECK(ashlar_config_parse(&config, bad[i].text, "the job's file") == ASHLAR_EINVAL);
+        CHECK(strncmp(ashlar_error_detail(), "the job's file: ", 16) == 0);
+        CHECK_HAS(ashlar_error_detail(), bad[i].pair);
+        CHECK_HAS(ashlar_error_detail(), bad[i].allowed);
+        CHECK(is_same(&config, &other));
+    }
+}
+
+static void a_mistake_behind_good_options_changes_nothing(void) {
+    ashlar_config config = other;
+    CHECK(ashlar_config_parse(&config, DEFAULT_LINE ",speed=1", "a test") == ASHLAR_EINVAL);
+    CHECK(is_same(&config, &other));
+}
+
+static void a_message_shows_no_control_characters_and_little_of_a_long_value(void) {
+    ashlar_config config = other;
+    char text[2000];
+    CHECK(ashlar_config_parse(&config, "seal=\x1b[2J\x80", "a test") == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "seal=?[2J?;");
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    CHECK(ashlar_config_parse(&config, text, "a test") == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "leaks");
+    memcpy(text, "seal=", 5);
+    CHECK(ashlar_config_parse(&config, text, "a test") == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "count|warn|error");
+}
+
+static void the_environment_comes_over_what_is_there(void) {
+    ashlar_config config = other, want = other;
+    unsetenv("ASHLAR_CONF");
+    CHECK(ashlar_config_read_env(&config) == ASHLAR_OK && is_same(&config, &other));
+    setenv("ASHLAR_CONF", "", 1);
+    CHECK(ashlar_config_read_env(&config) == ASHLAR_OK && is_same(&config, &other));
+    setenv("ASHLAR_CONF", "trace=5,vmm=on", 1);
+    want.trace_events = 5;
+    want.virtual_memory = true;
+    CHECK(ashlar_config_read_env(&config) == ASHLAR_OK && is_same(&config, &want));
+    setenv("ASHLAR_CONF", "vmm=maybe", 1);
+    CHECK(ashlar_config_read_env(&config) == ASHLAR_EINVAL && is_same(&config, &want));
+    CHECK(strncmp(ashlar_error_detail(), "ASHLAR_CONF: vmm=maybe", 22) == 0);
+    unsetenv("ASHLAR_CONF");
+}
+
+/* ---- writing ---- */
+
+static void all_options_are_written_in_one_line(void) {
+    char line[LINE_BYTES];
+    size_t needed = 0;
+    ashlar_config config;
+    ashlar_config_init(&config);
+    CHECK(ashlar_config_format(&config, line, sizeof line, &needed) == ASHLAR_OK);
+    CHECK(strcmp(line, DEFAULT_LINE) == 0);
+    CHECK_ZU(needed, sizeof DEFAULT_LINE);
+    CHECK(ashlar_config_format(&other, line, sizeof line, NULL) == ASHLAR_OK);
+    CHECK(strcmp(line, "limit=3GiB,fraction=0.75,reserve=5GiB,cache=7MiB,trace=11,seal=warn,"
+                       "guard=fill,vmm=off,leaks=on") == 0);
+}
+
+static void the_buffer_is_never_overrun_and_its_size_can_be_asked_for(void) {
+    char line[sizeof DEFAULT_LINE + 1];
+    size_t needed = 0;
+    ashlar_config config;
+    ashlar_config_init(&config);
+    CHECK(ashlar_config_format(&config, NULL, 0, &needed) == ASHLAR_OK);
+    CHECK_ZU(needed, sizeof DEFAULT_LINE);
+    for (size_t bytes = 1; bytes < needed; bytes++) {
+        size_t untouched = 7;
+        memset(line, '#', sizeof line);
+        CHECK(ashlar_config_format(&config, line, bytes, &untouched) == ASHLAR_EINVAL);
+        CHECK(line[0] == '#' && untouched == 7);
+    }
+    char want[32];
+    (void)snprintf(want, sizeof want, "give at least %zu", needed);
+    CHECK_HAS(ashlar_error_detail(), want);
+    CHECK(ashlar_config_format(&config, line, needed, &needed) == ASHLAR_OK);
+    CHECK(strcmp(line, DEFAULT_LINE) == 0 && line[needed] == '#');
+}
+
+static uint64_t random_state = 1;
+
+/* SplitMix64. */
+static uint64_t draw(uint64_t below) {
+    uint64_t mixed = random_state += 0x9e3779b97f4a7c15u;
+    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
+    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+    return (mixed ^ mixed >> 31) % below;
+}
+
+/* Any magnitude, often a whole number of units, often an end of the range. */
+static uint64_t draw_bytes(uint64_t low) {
+    const uint64_t ends[] = {low, ASHLAR_CONFIG_BYTES_MAX};
+    const uint64_t bytes = (draw(ASHLAR_CONFIG_BYTES_MAX + 1) >> draw(46)) << draw(47);
+    return draw(8) != 0 && bytes >= low && bytes <= ASHLAR_CONFIG_BYTES_MAX ? bytes : ends[draw(2)];
+}
+
+static double draw_fraction(void) {
+    const uint64_t bits = 1 + draw(UINT64_C(0x3ff0000000000000)); /* every double in (0, 1] */
+    double fraction;
+    memcpy(&fraction, &bits, sizeof fraction);
+    return draw(2) != 0 ? fraction : 1.0 / (double)(1 + draw(1000));
+}
+
+static ashlar_config draw_config(void) {
+    static const ashlar_seal_policy seals[] = {ASHLAR_SEAL_COUNT, ASHLAR_SEAL_WARN,
+                                               ASHLAR_SEAL_ERROR};
+    static const ashlar_guard guards[] = {ASHLAR_GUARD_OFF, ASHLAR_GUARD_FILL, ASHLAR_GUARD_UNMAP};
+    return (ashlar_config){
+        .limit_bytes = draw(4) == 0 ? 0 : draw_bytes(ASHLAR_CONFIG_BYTES_MIN),
+        .limit_fraction = draw_fraction(),
+        .reserve_bytes = draw_bytes(0),
+        .cache_bytes = draw(4) == 0 ? ASHLAR_CACHE_AUTO : draw_bytes(0),
+        .trace_events = draw(ASHLAR_CONFIG_EVENTS_MAX + 1) >> draw(27),
+        .seal = seals[draw(3)],
+        .guard = guards[draw(3)],
+        .virtual_memory = draw(2) != 0,
+        .report_leaks = draw(2) != 0,
+    };
+}
+
+/* Written, and read over both of two configurations that differ in every field. */
+static bool is_read_back(const ashlar_config *config) {
+    char line[LINE_BYTES];
+    size_t needed = 0;
+    ashlar_config got, got_over_other = other;
+    ashlar_config_init(&got);
+    return ashlar_config_format(config, line, sizeof line, &needed) == ASHLAR_OK &&
+           needed == strlen(line) + 1 && ashlar_config_parse(&got, line, "a test") == ASHLAR_OK &&
+           is_same(&got, config) &&
+           ashlar_config_parse(&got_over_other, line, "a test") == ASHLAR_OK &&
+           is_same(&got_over_other, config);
+}
+
+static void every_configuration_is_read_back_from_its_line(void) {
+    CHECK(is_read_back(&other));
+    for (int i = 0; i < 20000; i++) {
+        const ashlar_config config = draw_config();
+        REQUIRE(is_read_back(&config));
+    }
+}
+
+static void a_decimal_comma_of_the_locale_does_not_matter(void) {
+    if (!enter_comma_locale()) {
+        SKIP("localedef makes no locale here");
+    }
+    const bool is_good = is_read_back(&other);
+    leave_comma_locale();
+    CHECK(is_good);
+}
+
+/* ---- fields that a program has filled in ---- */
+
+static void fields_outside_their_range_are_named(void) {
+    struct {
+        ashlar_config config;
+        const char *field, *allowed;
+    } bad[] = {
+        {other, "limit_bytes is 2097151B;", "2MiB"},
+        {other, "limit_bytes is 65TiB;", "0, or 2MiB to 64TiB"},
+        {other, "limit_fraction is 0;", "above 0"},
+        {other, "limit_fraction is 1.5;", "at most 1"},
+        {other, "limit_fraction is ", "at most 1"},
+        {other, "reserve_bytes is 65TiB;", "0 to 64TiB"},
+        {other, "cache_bytes is 18446744073709551614B;", "auto, or 0 to 64TiB"},
+        {other, "trace_events is 67108865;", "67108864"},
+        {other, "seal is 3;", "count|warn|error"},
+        {other, "guard is 3;", "off|fill|unmap"},
+    };
+    bad[0].config.limit_bytes = ASHLAR_CONFIG_BYTES_MIN - 1;
+    bad[1].config.limit_bytes = (uint64_t)65 << 40;
+    bad[2].config.limit_fraction = 0;
+    bad[3].config.limit_fraction = 1.5;
+    bad[4].config.limit_fraction = (double)NAN;
+    bad[5].config.reserve_bytes = (uint64_t)65 << 40;
+    bad[6].config.cache_bytes = ASHLAR_CACHE_AUTO - 1;
+    bad[7].config.trace_events = ASHLAR_CONFIG_EVENTS_MAX + 1;
+    bad[8].config.seal = (ashlar_seal_policy)3;
+    bad[9].config.guard = (ashlar_guard)3;
+    CHECK(ashlar_config_check(&other) == ASHLAR_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char line[LINE_BYTES] = "untouched";
+        size_t needed = 7;
+        CHECK(ashlar_config_check(&bad[i].config) == ASHLAR_EINVAL);
+        CHECK_HAS(ashlar_error_detail(), bad[i].field);
+        CHECK_HAS(ashlar_error_detail(), bad[i].allowed);
+        CHECK(ashlar_config_format(&bad[i].config, line, sizeof line, &needed) == ASHLAR_EINVAL);
+        CHECK(strcmp(line, "untouched") == 0 && needed == 7);
+    }
+}
+
+/* ---- help ---- */
+
+static void every_option_is_described_by_what_it_takes(void) {
+    static const struct {
+        const char *key, *initial, *allowed;
+    } want[] = {
+        {"limit", "0", "0, or 2MiB to 64TiB, with a unit B, KiB, MiB, GiB or TiB"},
+        {"fraction", "1", "a number above 0, at most 1"},
+        {"reserve", "0", "0 to 64TiB, with a unit B, KiB, MiB, GiB or TiB"},
+        {"cache", "auto", "auto, or 0 to 64TiB, with a unit B, KiB, MiB, GiB or TiB"},
+        {"trace", "0", "0 to 67108864"},
+        {"seal", "count", "count|warn|error"},
+        {"guard", "off", "off|fill|unmap"},
+        {"vmm", "on", "off|on"},
+        {"leaks", "off", "off|on"},
+    };
+    ashlar_config_option option = {0};
+    for (size_t i = 0; i < ASHLAR_CONFIG_COUNT; i++) {
+        CHECK(ashlar_config_describe(i, &option) == ASHLAR_OK);
+        CHECK(strcmp(option.key, want[i].key) == 0);
+        CHECK(strcmp(option.initial, want[i].initial) == 0);
+        CHECK(strcmp(option.allowed, want[i].allowed) == 0);
+        CHECK(strlen(option.text) > 10 && option.text != want[i].allowed);
+    }
+    CHECK_HAS(option.text, "live blocks");
+    CHECK(ashlar_config_describe(ASHLAR_CONFIG_COUNT, &option) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "9; give 0 to 8");
+    CHECK(strcmp(option.key, "leaks") == 0);
+}
+
+int main(void) {
+    RUN(the_defaults_change_nothing_that_was_not_asked_for);
+    RUN(every_key_sets_its_field_and_no_other);
+    RUN(what_the_line_does_not_name_stays);
+    RUN(both_ends_of_every_range_are_in_it);
+    RUN(mistakes_name_the_source_the_key_the_value_and_what_is_allowed);
+    RUN(a_mistake_behind_good_options_changes_nothing);
+    RUN(a_message_shows_no_control_characters_and_little_of_a_long_value);
+    RUN(the_environment_comes_over_what_is_there);
+    RUN(all_options_are_written_in_one_line);
+    RUN(the_buffer_is_never_overrun_and_its_size_can_be_asked_for);
+    RUN(every_configuration_is_read_back_from_its_line);
+    RUN(a_decimal_comma_of_the_locale_does_not_matter);
+    RUN(fields_outside_their_range_are_named);
+    RUN(every_option_is_described_by_what_it_takes);
+    return check_report();
+}

@@ -1,0 +1,372 @@
+/*
+ * test_guard_fill.c - guard=fill: what is written outside live blocks is found and told, once, and
+ * nothing else is; no host wait; the quarantine and its bounds.
+ */
+#include "tests/allocator/core/guard_fixture.h"
+
+#define EAGER "memory=16MiB"
+#define LATE "memory=16MiB,mode=adversarial,seed=11"
+
+static void expect_damage(ashlar_status status, const char *part) {
+    CHECK(status == ASHLAR_EDAMAGE);
+    CHECK_HAS(ashlar_error_detail(), part);
+    CHECK(report_count > 0 && strcmp(reports[report_count - 1], ashlar_error_detail()) == 0);
+}
+
+static void run_all(void) {
+    for (int i = 0; i < STREAMS; i++) {
+        wait_for(streams[i]);
+    }
+}
+
+/* Free so many blocks that every older one leaves the quarantine. */
+static ashlar_status push_out_quarantine(void) {
+    ashlar_status status = ASHLAR_OK;
+    for (int i = 0; i < ASHLAR_QUARANTINE_BLOCKS; i++) {
+        void *ptr = NULL;
+        CHECK(ashlar_alloc(allocator, 1, streams[3], &ptr) == ASHLAR_OK);
+        const ashlar_status freed = ashlar_free(allocator, ptr);
+        status = freed != ASHLAR_OK ? freed : status;
+    }
+    return status;
+}
+
+static void what_stays_inside_its_block_is_not_reported(void) {
+    static const size_t sizes[] = {1, 511, 512, 513, 4096, 5000, 300000, 2 * MIB};
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+    for (int round = 0; round < 40; round++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            unsigned char *ptr = take(sizes[i], streams[i % STREAMS]);
+            queue_write(streams[i % STREAMS], ptr, sizes[i], 0x11);
+            give(ptr);
+        }
+    }
+    CHECK(stats_now().served_cached == 0);
+    tear_down();
+    CHECK(report_count == 0);
+}
+
+static void a_write_behind_the_end_is_told_with_its_place(void) {
+    static const size_t offsets[] = {0, 1, 511, 535};
+    char text[256];
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
+        void *ptr = NULL;
+        CHECK(ashlar_alloc_tagged(allocator, 1000, ASHLAR_TAG_BATCH, streams[2], &ptr) ==
+              ASHLAR_OK);
+        poke(streams[2], (unsigned char *)ptr + 1000 + offsets[i], 0);
+        (void)snprintf(text, sizeof text,
+                       "%p: written to behind its end, first at offset %zu; a block of 1000 bytes "
+                       "(batch, stream %p)",
+                       ptr, 1000 + offsets[i], (void *)streams[2]);
+        expect_damage(ashlar_free(allocator, ptr), text);
+        CHECK(stats_now().live_blocks == 0);                   /* it is freed all the same */
+        CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK); /* told once */
+    }
+    CHECK(report_count == 4);
+    tear_down();
+    CHECK(report_count == 4);
+}
+
+static void of_several_damaged_bytes_the_first_is_told(void) {
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+    unsigned char *ptr = take(600, streams[0]);
+    poke(streams[0], ptr + 900, 0);
+    poke(streams[0], ptr + 700, 0);
+    expect_damage(ashlar_free(allocator, ptr), "first at offset 700;");
+    CHECK(report_count == 1);
+    tear_down();
+}
+
+static void damage_is_told_when_the_streams_work_has_run(void) {
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
+    unsigned char *one = take(600, streams[0]), *two = take(700, streams[1]);
+    unsigned char *three = take(1, streams[2]);
+    poke(streams[0], one + 600, 0);
+    poke(streams[1], two + 701, 0);
+    give(one);
+    give(two);
+    wait_for(streams[1]);
+    expect_damage(ashlar_allocator_check(allocator), "first at offset 701;");
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    wait_for(streams[0]);
+    expect_damage(ashlar_free(allocator, three), "first at offset 600;");
+    expect_damage(ASHLAR_EDAMAGE, "a block of 600 bytes");
+    CHECK(report_count == 2);
+    tear_down();
+}
+
+static void several_findings_are_told_one_by_one_in_their_order(void) {
+    unsigned char *blocks[3], *other;
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
+    other = take(1, streams[1]);
+    for (size_t i = 0; i < 3; i++) {
+        blocks[i] = take(100 + i, streams[0]);
+        poke(streams[0], blocks[i] + 100 + i, 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        give(blocks[i]);
+    }
+    wait_for(streams[0]);
+    expect_damage(ashlar_allocator_check(allocator), "a block of 100 bytes");
+    expect_damage(ashlar_free_on(allocator, other, streams[1]), "of 101 bytes");
+    CHECK(ashlar_free(allocator, blocks[2]) == ASHLAR_EPOINTER); /* a finding hides no mistake, */
+    expect_damage(ashlar_allocator_check(allocator), "a block of 102 bytes"); /* nor a mistake it */
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    tear_down();
+}
+
+static void the_host_never_waits(void) {
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
+    const size_t waits = CALLS(stream_synchronize) + CALLS(ctx_synchronize) +
+                         CALLS(event_synchronize) + CALLS(event_query);
+    unsigned char *ptr = take(600, streams[0]);
+    queue_write(streams[0], ptr, 600, 0x22);
+    queue_verify(streams[0], ptr, 600, 0x33);
+    atomic_store(&payload_bad_count, 0);
+    give(ptr);
+    CHECK(push_out_quarantine() == ASHLAR_OK);
+    CHECK(CALLS(stream_synchronize) + CALLS(ctx_synchronize) + CALLS(event_synchronize) +
+              CALLS(event_query) ==
+          waits);
+    CHECK(atomic_load(&payload_bad_count) == 0); /* its work has not even run yet */
+    wait_for(streams[0]);
+    CHECK(atomic_load(&payload_bad_count) == 1);
+    tear_down();
+}
+
+static void the_last_use_on_another_stream_is_waited_for_in_order(void) {
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
+    unsigned char *ptr = take(600, streams[0]);
+    wait_for(streams[0]);
+    poke(streams[1], ptr + 650, 0);
+    give_on(ptr, streams[1]);
+    wait_for(streams[0]);
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    wait_for(streams[1]);
+    expect_damage(ashlar_allocator_check(allocator), "first at offset 650;");
+    tear_down();
+}
+
+static void freed_memory_is_compared_on_the_stream_of_the_free(void) {
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
+    unsigned char *ptr = take(600, streams[0]);
+    wait_for(streams[0]);
+    give_on(ptr, streams[1]);
+    CHECK(push_out_quarantine() == ASHLAR_OK);
+    wait_for(streams[0]); /* with the fill still queued on the other */
+    run_all();
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    tear_down();
+}
+
+static void freed_memory_is_filled_whole(void) {
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+    unsigned char *ptr = take(600, streams[0]);
+    queue_write(streams[0], ptr, 600, 0x22);
+    give(ptr);
+    size_t wrong = 0;
+    for (size_t i = 0; i < 1536; i++) {
+        wrong += ptr[i] != ASHLAR_FREED_VALUE;
+    }
+    CHECK_ZU(wrong, 0);
+    tear_down();
+}
+
+static void a_write_after_the_free_is_told_with_the_place_of_the_free(void) {
+    char text[256];
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+    void *ptr = NULL;
+    CHECK(ashlar_alloc_tagged(allocator, 600, ASHLAR_TAG_WORKSPACE, streams[0], &ptr) == ASHLAR_OK);
+    give(ptr);
+    poke(streams[0], (unsigned char *)ptr + 100, 0);
+    (void)snprintf(text, sizeof text,
+                   "%p: written to after it was freed, first at offset 100; a block of 600 bytes "
+                   "(workspace, stream %p), freed by thread ",
+                   ptr, (void *)streams[0]);
+    expect_damage(push_out_quarantine(), text);
+    CHECK_HAS(ashlar_error_detail(), "in test_guard_fill+0x");
+    CHECK(report_count == 1);
+    tear_down();
+}
+
+/* The red zone's bytes too, and pieces behind the first. */
+static void every_byte_of_freed_memory_is_compared(void) {
+    static const size_t offsets[] = {0, 299999, 300000, 300543, 262143, 262144};
+    REQUIRE(set_up_guarded("memory=64MiB", ASHLAR_GUARD_FILL));
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
+        char text[64];
+        unsigned char *ptr = take(300000, streams[0]);
+        give(ptr);
+        poke(streams[0], ptr + offsets[i], 0);
+        (void)snprintf(text, sizeof text, "freed, first at offset %zu;", offsets[i]);
+        expect_damage(push_out_quarantine(), text);
+    }
+    unsigned char *ptr = take(300000, streams[0]);
+    give(ptr);
+    poke(streams[0], ptr + 1000, 0); /* in both pieces: the first is told, once */
+    poke(streams[0], ptr + 290000, 0);
+    expect_damage(push_out_quarantine(), "first at offset 1000;");
+    CHECK(report_count == 7);
+    tear_down();
+}
+
+static void the_quarantine_is_bounded_in_blocks_and_bytes(void) {
+    unsigned char *blocks[ASHLAR_QUARANTINE_BLOCKS + 1];
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+    for (int i = 0; i <= ASHLAR_QUARANTINE_BLOCKS; i++) {
+        blocks[i] = take(512, streams[0]);
+    }
+    for (int i = 0; i <= ASHLAR_QUARANTINE_BLOCKS; i++) {
+        give(blocks[i]);
+    }
+    CHECK_ZU(stats_now().cached_bytes, ASHLAR_QUARANTINE_BLOCKS * 1024);
+    CHECK(take(512, streams[0]) == blocks[0]); /* the only one that may be used again */
+    for (int i = 0; i < 3; i++) {
+        blocks[i] = take(MIB / 2 - 512, streams[0]);
+    }
+    for (int i = 0; i < 3; i++) {
+        give(blocks[i]);
+    }
+    CHECK_ZU(stats_now().cached_bytes, MIB); /* 1/16 of the device */
+    give(take(2 * MIB, streams[0]));
+    CHECK_ZU(stats_now().cached_bytes, MIB); /* too large to be kept, and none left for it */
+    tear_down();
+}
+
+static void memory_that_is_out_comes_from_the_quarantine(void) {
+    unsigned char *blocks[32];
+    void *out = NULL;
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+    for (int i = 0; i < 32; i++) {
+        blocks[i] = take(MIB / 2 - 512, streams[0]);
+    }
+    CHECK(ashlar_alloc(allocator, 1, streams[0], &out) == ASHLAR_ENOMEM);
+    give(blocks[4]);
+    give(blocks[5]);
+    CHECK_ZU(stats_now().cached_bytes, MIB);
+    CHECK(take(MIB - 512, streams[1]) == blocks[4]);
+    CHECK(stats_now().served_drained == 1 && stats_now().cached_bytes == 0);
+    tear_down();
+}
+
+static void a_request_whose_red_zone_does_not_fit_is_refused(void) {
+    void *out = NULL;
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+    CHECK(ashlar_alloc(allocator, 16 * MIB, streams[0], &out) == ASHLAR_ENOMEM);
+    CHECK(ashlar_alloc(allocator, SIZE_MAX, streams[0], &out) == ASHLAR_ENOMEM);
+    give(take(16 * MIB - 512, streams[0]));
+    tear_down();
+}
+
+static void the_end_compares_live_blocks_and_the_quarantine(void) {
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
+    unsigned char *live = take(600, streams[0]), *freed = take(700, streams[1]);
+    poke(streams[0], live + 611, 0);
+    give(freed);
+    poke(streams[1], freed + 7, 0);
+    ashlar_allocator_destroy(allocator);
+    CHECK(report_count == 2);
+    const bool live_first = strstr(reports[0], "behind its end") != NULL;
+    CHECK_HAS(reports[!live_first], "behind its end, first at offset 611;");
+    CHECK_HAS(reports[live_first], "after it was freed, first at offset 7;");
+    tear_down_device();
+}
+
+static void without_a_callback_findings_are_returned_all_the_same(void) {
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+    ashlar_allocator_on_report(allocator, NULL, NULL);
+    unsigned char *ptr = take(600, streams[0]);
+    poke(streams[0], ptr + 600, 0);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EDAMAGE);
+    CHECK(report_count == 0);
+    tear_down();
+}
+
+static void a_block_has_the_bytes_asked_for(void) {
+    size_t bytes = 0;
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+    unsigned char *ptr = take(4097, streams[0]);
+    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
+    CHECK_ZU(bytes, 4097);
+    CHECK_ZU(stats_now().block_bytes, 5120);
+    give(ptr);
+    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
+    tear_down();
+}
+
+/* Random work on four streams, whole blocks written and verified, memory out now and then. */
+static void random_work_is_never_reported(void) {
+    enum { SLOTS = 24, OPS = 3000 };
+    unsigned char *slots[SLOTS] = {NULL};
+    size_t bytes[SLOTS];
+    int owner[SLOTS];
+    uint64_t random = 5;
+    REQUIRE(set_up_guarded("memory=8MiB,mode=adversarial,seed=9", ASHLAR_GUARD_FILL));
+    atomic_store(&payload_bad_count, 0);
+    for (int op = 0; op < OPS; op++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const size_t i = (size_t)(random >> 33) % SLOTS;
+        const unsigned char value = (unsigned char)(i + 1);
+        if (slots[i] != NULL) {
+            queue_verify(streams[owner[i]], slots[i], bytes[i], value);
+            CHECK(ashlar_free(allocator, slots[i]) == ASHLAR_OK);
+            slots[i] = NULL;
+            continue;
+        }
+        void *ptr = NULL;
+        bytes[i] = 1 + (size_t)(random >> 40) % (op % 7 == 0 ? 800000 : 5000);
+        owner[i] = (int)(random >> 60) % STREAMS;
+        if (ashlar_alloc(allocator, bytes[i], streams[owner[i]], &ptr) == ASHLAR_OK) {
+            slots[i] = ptr;
+            queue_write(streams[owner[i]], ptr, bytes[i], value);
+        }
+    }
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    CHECK(stats_now().alloc_count > 1000);
+    run_all();
+    CHECK(atomic_load(&payload_bad_count) == 0);
+    tear_down();
+    CHECK(report_count == 0);
+}
+
+static void the_walker_knows_the_quarantine(void) {
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
+    give(take(600, streams[0]));
+    unsigned char *live = take(600, streams[0]);
+    CHECK(take(600, streams[0]) != NULL);
+    allocator->fill->bytes += 512;
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
+    allocator->fill->bytes -= 512;
+    ashlar_block *freed = allocator->fill->quarantine[0].block;
+    allocator->fill->quarantine[0].block = freed->next;
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), "a block in quarantine is in use");
+    allocator->fill->quarantine[0].block = freed;
+    give(live);
+    tear_down();
+}
+
+int main(void) {
+    RUN(what_stays_inside_its_block_is_not_reported);
+    RUN(a_write_behind_the_end_is_told_with_its_place);
+    RUN(of_several_damaged_bytes_the_first_is_told);
+    RUN(damage_is_told_when_the_streams_work_has_run);
+    RUN(several_findings_are_told_one_by_one_in_their_order);
+    RUN(the_host_never_waits);
+    RUN(the_last_use_on_another_stream_is_waited_for_in_order);
+    RUN(freed_memory_is_compared_on_the_stream_of_the_free);
+    RUN(freed_memory_is_filled_whole);
+    RUN(a_write_after_the_free_is_told_with_the_place_of_the_free);
+    RUN(every_byte_of_freed_memory_is_compared);
+    RUN(the_quarantine_is_bounded_in_blocks_and_bytes);
+    RUN(memory_that_is_out_comes_from_the_quarantine);
+    RUN(a_request_whose_red_zone_does_not_fit_is_refused);
+    RUN(the_end_compares_live_blocks_and_the_quarantine);
+    RUN(without_a_callback_findings_are_returned_all_the_same);
+    RUN(a_block_has_the_bytes_asked_for);
+    RUN(random_work_is_never_reported);
+    RUN(the_walker_knows_the_quarantine);
+    return check_report();
+}

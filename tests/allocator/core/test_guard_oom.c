@@ -1,0 +1,172 @@
+/*
+ * test_guard_oom.c - a fixed workload in both guard modes, in which the n-th call of each driver
+ * function, or the n-th host allocation, fails: for every n. Nothing is lost, the next call works,
+ * nothing is reported that is not so, and the device has its memory back.
+ */
+#include "tests/allocator/core/guard_fixture.h"
+
+enum { SLOTS = 6, ATTEMPTS = 3 };
+
+/* The largest block is to be had only once everything else was given back. */
+typedef struct workload {
+    ashlar_guard guard;
+    const char *device;
+    size_t large, largest; /* bytes of blocks */
+} workload;
+
+static const workload workloads[] = {
+    {ASHLAR_GUARD_FILL, "memory=4MiB,mode=adversarial,seed=5", 80000, 4 * MIB - 512},
+    {ASHLAR_GUARD_UNMAP, "memory=16MiB,mode=adversarial,seed=5", 300000, 12 * MIB},
+};
+static ashlar_status allowed; /* the status of a refusal, besides ENOMEM */
+static unsigned refusals;
+
+static void check_refusal(ashlar_status status, const ashlar_stats *before) {
+    ashlar_stats after;
+    ashlar_stats_read(allocator, &after);
+    refusals++;
+    CHECK(status == allowed || status == ASHLAR_ENOMEM);
+    CHECK(strstr(ashlar_error_detail(), "this free") == NULL); /* no pointer is to blame */
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    CHECK(after.alloc_count == before->alloc_count && after.free_count == before->free_count);
+    CHECK(after.live_bytes == before->live_bytes);
+}
+
+static void *take_at_last(size_t bytes, ashlar_stream stream) {
+    ashlar_stats before;
+    void *ptr = NULL;
+    ashlar_stats_read(allocator, &before);
+    for (int i = 0; i < ATTEMPTS && ptr == NULL; i++) {
+        const ashlar_status status = ashlar_alloc(allocator, bytes, stream, &ptr);
+        CHECK((status == ASHLAR_OK) == (ptr != NULL));
+        if (status != ASHLAR_OK) {
+            check_refusal(status, &before);
+        }
+    }
+    CHECK(ptr != NULL);
+    return ptr;
+}
+
+static void give_at_last(void *ptr, ashlar_stream *stream) {
+    ashlar_stats before;
+    ashlar_status status = ASHLAR_EDRIVER;
+    ashlar_stats_read(allocator, &before);
+    for (int i = 0; i < ATTEMPTS && status != ASHLAR_OK; i++) {
+        status =
+            stream != NULL ? ashlar_free_on(allocator, ptr, *stream) : ashlar_free(allocator, ptr);
+        if (status != ASHLAR_OK) {
+            check_refusal(status, &before);
+        }
+    }
+    CHECK(status == ASHLAR_OK);
+}
+
+/* The whole life of an allocator: more than the quarantine holds, and more than the device. */
+static void run_script(const workload *w) {
+    void *slots[SLOTS];
+    allocator = NULL;
+    refusals = 0;
+    for (int i = 0; i < ATTEMPTS && allocator == NULL; i++) {
+        const ashlar_status status = make_guarded(w->guard, true);
+        refusals += status != ASHLAR_OK;
+        CHECK((status == ASHLAR_OK) == (allocator != NULL));
+    }
+    CHECK(allocator != NULL);
+    if (allocator == NULL) {
+        return;
+    }
+    ashlar_allocator_on_report(allocator, keep_report, &report_count);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < SLOTS; i++) {
+            slots[i] = take_at_last(i % 3 == 0 ? w->large : 1000, streams[i % 2]);
+        }
+        for (int i = 0; i < SLOTS; i++) {
+            give_at_last(slots[i], i % 4 == 0 ? &streams[i % 2] : NULL);
+        }
+    }
+    void *most = take_at_last(w->largest, streams[2]);
+    give_at_last(most, NULL);
+    (void)take_at_last(5, streams[0]); /* left to the end */
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    CHECK(report_count == 0);
+    ashlar_allocator_destroy(allocator);
+    CHECK(report_count == 2 || report_count == 1); /* the leak, and the line that lists it */
+    report_count = 0;
+}
+
+static bool set_up_script(const workload *w) {
+    report_count = 0;
+    return set_up_device(w->device);
+}
+
+static bool returns_memory(int fn) {
+    return fn == ASHLAR_DRIVER_FN_mem_unmap || fn == ASHLAR_DRIVER_FN_mem_release ||
+           fn == ASHLAR_DRIVER_FN_mem_address_free;
+}
+
+/* True where the armed call came. */
+static bool run_with_failing_call(const workload *w, int fn, uint64_t n, cu_result result) {
+    const bool is_set_up = set_up_script(w);
+    CHECK(is_set_up);
+    if (!is_set_up) {
+        return false;
+    }
+    allowed = result == CU_OUT_OF_MEMORY ? ASHLAR_ENOMEM : ASHLAR_EDRIVER;
+    ashlar_driver_fail_at(driver, fn, n, result);
+    run_script(w);
+    const bool has_fired = atomic_load(&driver->fail_countdown) == 0;
+    ashlar_driver_fail_at(driver, fn, 0, CU_SUCCESS);
+    if (has_fired && returns_memory(fn)) {
+        ashlar_device_close(device);
+    } else {
+        tear_down_device();
+    }
+    return has_fired;
+}
+
+static void every_driver_call_may_fail(void) {
+    static const cu_result results[] = {CU_OUT_OF_MEMORY, CU_UNKNOWN};
+    static const ashlar_driver_fn must_come[2][4] = {
+        {ASHLAR_DRIVER_FN_memset_d8_async, ASHLAR_DRIVER_FN_memcpy_dtoh_async,
+         ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_mem_host_alloc},
+        {ASHLAR_DRIVER_FN_event_record, ASHLAR_DRIVER_FN_event_synchronize,
+         ASHLAR_DRIVER_FN_mem_unmap, ASHLAR_DRIVER_FN_mem_create},
+    };
+    for (size_t g = 0; g < 2; g++) {
+        uint64_t reached[ASHLAR_DRIVER_FN_COUNT] = {0};
+        for (size_t i = 0; i < 2; i++) {
+            for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
+                uint64_t n = 1;
+                while (run_with_failing_call(&workloads[g], fn, n, results[i])) {
+                    n++;
+                }
+                reached[fn] = n - 1;
+            }
+        }
+        for (size_t i = 0; i < 4; i++) {
+            CHECK(reached[must_come[g][i]] > 0);
+        }
+    }
+}
+
+static void every_host_allocation_may_fail(void) {
+    for (size_t g = 0; g < 2; g++) {
+        unsigned long n = 0, seen = 0;
+        for (bool is_over = false; !is_over;) {
+            REQUIRE(set_up_script(&workloads[g]));
+            allowed = ASHLAR_EHOSTMEM;
+            ashlar_host_fail_at(++n);
+            run_script(&workloads[g]);
+            is_over = is_still_armed(n);
+            seen += refusals;
+            tear_down_device();
+        }
+        CHECK(n > 30 && seen > 10);
+    }
+}
+
+int main(void) {
+    RUN(every_driver_call_may_fail);
+    RUN(every_host_allocation_may_fail);
+    return check_report();
+}

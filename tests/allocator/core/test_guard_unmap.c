@@ -1,0 +1,367 @@
+/*
+ * test_guard_unmap.c - guard=unmap: pages of one block alone, unmapped once its last use is over
+ * and not before; late accesses fault; addresses come back late; the quarantine is bounded.
+ */
+#include "tests/allocator/core/guard_fixture.h"
+
+#include <ashlar/trace.h>
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAGE (2 * MIB)
+#define EAGER "memory=16MiB"
+#define LATE "memory=16MiB,mode=adversarial,seed=11"
+
+/* Whether touching the byte ends a process. A child's memory is this one's, mapped the same way. */
+static bool faults(volatile unsigned char *at) {
+    int status = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)freopen("/dev/null", "w", stderr); /* a sanitizer's report of what is meant to be */
+        *at = *at;
+        _exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void a_freed_block_faults_and_a_live_one_does_not(void) {
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
+    unsigned char *low = take(1000, streams[0]), *ptr = take(1000, streams[0]);
+    CHECK(!faults(ptr) && !faults(ptr + 999));
+    give(ptr);
+    CHECK(faults(ptr) && faults(ptr + 999));
+    CHECK(!faults(low));
+    CHECK(ashlar_fill(device, ptr, 0, 1000, streams[0]) == ASHLAR_EDRIVER);
+    give(low);
+    tear_down();
+}
+
+static void an_access_behind_the_end_faults(void) {
+    static const size_t sizes[] = {1, 512, 513, PAGE - 1, PAGE, PAGE + 1};
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned char *ptr = take(sizes[i], streams[0]);
+        const size_t end = (sizes[i] + 511) / 512 * 512;
+        CHECK_ZU((uintptr_t)ptr % 512, 0);
+        CHECK(!faults(ptr + end - 1) && faults(ptr + end) && faults(ptr + end + PAGE - 1));
+    }
+    tear_down();
+}
+
+static void queued_work_may_still_use_a_freed_block(void) {
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+    atomic_store(&payload_bad_count, 0);
+    unsigned char *ptr = take(1000, streams[0]), *other = take(1, streams[1]);
+    queue_write(streams[0], ptr, 1000, 0x21);
+    queue_verify(streams[0], ptr, 1000, 0x21);
+    give(ptr);
+    CHECK_ZU(stats_now().reserved_bytes, 2 * PAGE);
+    wait_for(streams[0]);
+    CHECK(atomic_load(&payload_bad_count) == 0);
+    CHECK_ZU(stats_now().reserved_bytes, 2 * PAGE); /* only asked for at later calls */
+    for (int i = 0; i < 2 && stats_now().reserved_bytes != PAGE; i++) {
+        give(take(1, streams[1]));
+        wait_for(streams[1]);
+    }
+    CHECK(faults(ptr));
+    give(other);
+    tear_down();
+}
+
+static void the_last_use_is_that_of_the_stream_named_at_the_free(void) {
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+    atomic_store(&payload_bad_count, 0);
+    unsigned char *ptr = take(1000, streams[0]);
+    wait_for(streams[0]);
+    queue_write(streams[1], ptr, 1000, 0x21);
+    queue_verify(streams[1], ptr, 1000, 0x22);
+    give_on(ptr, streams[1]);
+    wait_for(streams[0]);
+    CHECK_ZU(stats_now().reserved_bytes, PAGE);
+    wait_for(streams[1]);
+    CHECK(atomic_load(&payload_bad_count) == 1);
+    tear_down();
+}
+
+static void work_that_comes_too_late_is_the_devices_error(void) {
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+    unsigned char *ptr = take(1000, streams[0]);
+    CHECK(ashlar_fill(device, ptr, 1, 1000, streams[1]) == ASHLAR_OK); /* on no proven order */
+    give(ptr);
+    wait_for(streams[0]);
+    give(take(1, streams[0])); /* by now the pages are gone */
+    CHECK(ashlar_stream_synchronize(device, streams[1]) == ASHLAR_EDRIVER);
+    CHECK_HAS(ashlar_error_detail(), "CUDA_ERROR_ILLEGAL_ADDRESS");
+    ashlar_allocator_destroy(allocator);
+    ashlar_device_close(device);
+}
+
+static void addresses_are_used_again_after_the_whole_range_only(void) {
+    enum { LAP = 16 * 16 / 4, LAPS = 3 }; /* MiB reserved, over a block's page and the one behind */
+    unsigned char *seen[LAP * LAPS];
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
+    unsigned char *live = take(1, streams[0]);
+    for (int i = 0; i < LAP * LAPS; i++) {
+        seen[i] = take(1, streams[0]);
+        size_t age = 1;
+        while (i >= (int)age && seen[i - (int)age] != seen[i]) {
+            age++;
+        }
+        CHECK(i < (int)age || age >= LAP - 1);
+        CHECK(i < LAP || i >= (int)age); /* it does come back */
+        CHECK(seen[i] != live);
+        give(seen[i]);
+    }
+    give(live);
+    tear_down();
+}
+
+static void blocks_of_any_size_never_overlap(void) {
+    enum { SLOTS = 6 };
+    unsigned char *slots[SLOTS] = {NULL};
+    size_t bytes[SLOTS] = {0};
+    uint64_t random = 3;
+    REQUIRE(set_up_guarded("memory=32MiB", ASHLAR_GUARD_UNMAP));
+    for (int op = 0; op < 2000; op++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const size_t i = (size_t)(random >> 33) % SLOTS;
+        if (slots[i] != NULL) {
+            for (size_t at = 0; at < bytes[i]; at += 4096) {
+                CHECK(slots[i][at] == (unsigned char)i);
+            }
+            CHECK(ashlar_free(allocator, slots[i]) == ASHLAR_OK);
+            slots[i] = NULL;
+            continue;
+        }
+        void *ptr = NULL;
+        bytes[i] = 1 + (size_t)(random >> 40) % (7 * MIB);
+        allocator->unmap->next_offset *= op % 3 == 0; /* as after a lap: into the holes */
+        if (ashlar_alloc(allocator, bytes[i], streams[i % STREAMS], &ptr) == ASHLAR_OK) {
+            slots[i] = ptr;
+            for (size_t at = 0; at < bytes[i]; at += 4096) {
+                slots[i][at] = (unsigned char)i;
+            }
+        }
+        CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    }
+    tear_down();
+}
+
+static void the_quarantine_is_bounded_in_bytes(void) {
+    unsigned char *blocks[4];
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+    for (int i = 0; i < 4; i++) {
+        blocks[i] = take(1, streams[i]);
+        queue_write(streams[i], blocks[i], 1, 1);
+    }
+    const size_t waits = CALLS(event_synchronize);
+    allocator->device->info.total_bytes *= 4; /* now the bound is 16 MiB */
+    for (int i = 0; i < 4; i++) {
+        CHECK(ashlar_free(allocator, blocks[i]) == ASHLAR_OK);
+    }
+    CHECK(CALLS(event_synchronize) == waits); /* the free never waits */
+    unsigned char *more = take(1, streams[0]);
+    CHECK(CALLS(event_synchronize) == waits);
+    allocator->device->info.total_bytes /= 4; /* and 4 MiB again */
+    unsigned char *last = take(1, streams[0]);
+    CHECK(stats_now().reserved_bytes <= 4 * MIB + 2 * PAGE);
+    give(more);
+    give(last);
+    tear_down();
+}
+
+static cu_result never_ready(cu_event event) {
+    (void)event;
+    return CU_NOT_READY;
+}
+
+static void the_quarantine_is_bounded_in_blocks(void) {
+    enum { BLOCKS = ASHLAR_UNMAP_QUARANTINE_BLOCKS + 2 };
+    static void *blocks[BLOCKS];
+    void *out = NULL;
+    REQUIRE(set_up_guarded("memory=4GiB", ASHLAR_GUARD_UNMAP));
+    for (int i = 0; i < BLOCKS; i++) {
+        CHECK(ashlar_alloc(allocator, 1, streams[0], &blocks[i]) == ASHLAR_OK);
+    }
+    cu_result (*const query)(cu_event) = driver->table.event_query;
+    driver->table.event_query = never_ready;
+    for (int i = 0; i < BLOCKS; i++) {
+        CHECK(ashlar_free(allocator, blocks[i]) == ASHLAR_OK);
+    }
+    CHECK_ZU(allocator->unmap->quarantine_count, BLOCKS);
+    CHECK(ashlar_alloc(allocator, 1, streams[1], &out) == ASHLAR_OK);
+    CHECK_ZU(allocator->unmap->quarantine_count, ASHLAR_UNMAP_QUARANTINE_BLOCKS);
+    driver->table.event_query = query;
+    tear_down();
+}
+
+static void memory_that_is_out_is_waited_for(void) {
+    unsigned char *blocks[8];
+    void *out = NULL;
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+    for (int i = 0; i < 8; i++) {
+        blocks[i] = take(PAGE - 100, streams[i % STREAMS]);
+        queue_write(streams[i % STREAMS], blocks[i], 100, 1);
+    }
+    CHECK(ashlar_alloc(allocator, 1, streams[0], &out) == ASHLAR_ENOMEM);
+    CHECK_HAS(ashlar_error_detail(), "16776416 live in 8 blocks");
+    CHECK_HAS(ashlar_error_detail(), "16777216 reserved of the device's 16777216");
+    CHECK_HAS(ashlar_error_detail(), "cuMemCreate");
+    CHECK(ashlar_alloc(allocator, SIZE_MAX, streams[0], &out) == ASHLAR_ENOMEM);
+    const size_t waits = CALLS(event_synchronize);
+    for (int i = 0; i < 2; i++) {
+        give(blocks[i]);
+    }
+    blocks[0] = take(2 * PAGE, streams[3]);
+    CHECK(CALLS(event_synchronize) > waits || stats_now().reserved_bytes == 16 * MIB);
+    for (int i = 2; i < 8; i++) {
+        give(blocks[i]);
+    }
+    give(blocks[0]);
+    give(take(16 * MIB, streams[0])); /* the whole device can be had */
+    tear_down();
+}
+
+static void a_wrong_pointer_is_told_from_a_freed_one(void) {
+    static unsigned char elsewhere[16];
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
+    unsigned char *ptr = take(1000, streams[0]);
+    CHECK(ashlar_free(allocator, elsewhere) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), "not a block of this allocator");
+    CHECK(ashlar_free(allocator, ptr + 512) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), ": 512 bytes inside a block");
+    CHECK(ashlar_free(allocator, ptr - 512) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), "not a block of this allocator");
+    CHECK(ashlar_free(allocator, ptr + 1024) == ASHLAR_EPOINTER); /* the page behind */
+    CHECK_HAS(ashlar_error_detail(), "not a block of this allocator");
+    size_t bytes = 7;
+    CHECK(ashlar_usable_bytes(allocator, ptr + 1, &bytes) == ASHLAR_EPOINTER && bytes == 7);
+    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
+    CHECK_ZU(bytes, 1000);
+    CHECK(stats_now().live_blocks == 1);
+    give(ptr);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), "freed before; this free: thread ");
+    CHECK_HAS(ashlar_error_detail(), "; the one before: thread ");
+    tear_down();
+}
+
+static void a_block_in_quarantine_is_known_as_freed(void) {
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+    unsigned char *ptr = take(1000, streams[0]);
+    queue_write(streams[0], ptr, 1000, 1);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+    CHECK_ZU(allocator->unmap->quarantine_count, 1);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), ": freed before; this free");
+    tear_down();
+}
+
+static void statistics_are_the_sum_over_the_snapshot(void) {
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+    unsigned char *a = take(1000, streams[0]), *b = take(3 * MIB, streams[1]);
+    queue_write(streams[0], a, 1, 1);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
+    CHECK(ashlar_free(allocator, a) == ASHLAR_OK);
+    const ashlar_stats s = stats_now();
+    CHECK_ZU(s.live_bytes, 3 * MIB);
+    CHECK_ZU(s.block_bytes, 2 * PAGE);
+    CHECK_ZU(s.reserved_bytes, 3 * PAGE);
+    CHECK_ZU(s.reserved_peak_bytes, 3 * PAGE);
+    CHECK(s.cached_bytes == 0 && s.served_mapped == 2 && s.served_cached == 0);
+    ashlar_snapshot *snapshot = NULL;
+    REQUIRE(ashlar_snapshot_take(allocator, &snapshot) == ASHLAR_OK);
+    CHECK(snapshot->segment_count == 2 && snapshot->block_count == 2);
+    uint64_t live = 0, reserved = 0, blocks = 0;
+    for (size_t i = 0; i < snapshot->block_count; i++) {
+        live += snapshot->blocks[i].requested_bytes;
+        reserved += snapshot->segments[i].bytes;
+        blocks += snapshot->blocks[i].state == ASHLAR_SNAPSHOT_LIVE ? snapshot->blocks[i].bytes : 0;
+    }
+    CHECK(live == s.live_bytes && reserved == s.reserved_bytes && blocks == s.block_bytes);
+    ashlar_snapshot_free(snapshot);
+    CHECK(ashlar_snapshot_write(allocator, "/dev/full") != ASHLAR_OK);
+    give(b);
+    tear_down();
+}
+
+static void the_walker_knows_the_pages(void) {
+    REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
+    unsigned char *a = take(1, streams[0]), *b = take(1, streams[0]);
+    ashlar_guard_unmap *unmap = allocator->unmap;
+    size_t *const counts[] = {&unmap->mapped_bytes, &unmap->live_bytes, &unmap->quarantine_count,
+                              &unmap->blocks[1]->offset, &unmap->blocks[0]->bytes};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        *counts[i] -= i == 2 ? (size_t)-1 : 1;
+        CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
+        *counts[i] += i == 2 ? (size_t)-1 : 1;
+        CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    }
+    unmap->blocks[0]->is_live = false;
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), "guard check");
+    unmap->blocks[0]->is_live = true;
+    unmap->blocks[0]->requested++;
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
+    unmap->blocks[0]->requested--;
+    give(a);
+    give(b);
+    tear_down();
+}
+
+static void *take_and_give(void *stream) {
+    for (int i = 0; i < 150; i++) {
+        void *ptr = NULL;
+        if (ashlar_alloc(allocator, PAGE + 1, stream, &ptr) == ASHLAR_OK) {
+            memset(ptr, i, 100);
+            const payload p = {ptr, 100, (unsigned char)i};
+            if (ashlar_launch(device, stream, payload_verify, &p, sizeof p) != ASHLAR_OK ||
+                ashlar_free(allocator, ptr) != ASHLAR_OK) {
+                return stream;
+            }
+        } else {
+            return stream; /* three threads have 12 of 16 MiB at most: the fourth waits for them */
+        }
+    }
+    return NULL;
+}
+
+static void threads_wait_for_each_others_memory(void) {
+    pthread_t threads[3];
+    REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
+    atomic_store(&payload_bad_count, 0);
+    for (int i = 0; i < 3; i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, take_and_give, streams[i]) == 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        void *failed = streams[0];
+        CHECK(pthread_join(threads[i], &failed) == 0 && failed == NULL);
+        wait_for(streams[i]);
+    }
+    CHECK(atomic_load(&payload_bad_count) == 0);
+    CHECK(stats_now().alloc_count == 450 && stats_now().live_blocks == 0);
+    tear_down();
+}
+
+int main(void) {
+    RUN(a_freed_block_faults_and_a_live_one_does_not);
+    RUN(an_access_behind_the_end_faults);
+    RUN(queued_work_may_still_use_a_freed_block);
+    RUN(the_last_use_is_that_of_the_stream_named_at_the_free);
+    RUN(work_that_comes_too_late_is_the_devices_error);
+    RUN(addresses_are_used_again_after_the_whole_range_only);
+    RUN(blocks_of_any_size_never_overlap);
+    RUN(the_quarantine_is_bounded_in_bytes);
+    RUN(the_quarantine_is_bounded_in_blocks);
+    RUN(memory_that_is_out_is_waited_for);
+    RUN(a_wrong_pointer_is_told_from_a_freed_one);
+    RUN(a_block_in_quarantine_is_known_as_freed);
+    RUN(statistics_are_the_sum_over_the_snapshot);
+    RUN(the_walker_knows_the_pages);
+    RUN(threads_wait_for_each_others_memory);
+    return check_report();
+}

@@ -1,0 +1,286 @@
+/* test_limits.c - how much memory an allocator has: limit, reservation, trim and seal. */
+#include "tests/allocator/core/limits_fixture.h"
+
+/* ---- limit ---- */
+
+static void the_limit_binds_at_once_and_exactly(void) {
+    REQUIRE(set_up_limits("memory=32MiB"));
+    CHECK(ashlar_set_limit(allocator, 8 * MIB) == ASHLAR_OK);
+    unsigned char *full = take(8 * MIB, streams[0]);
+    check_refused(1, "of the device's 33554432 (limit 8388608)");
+    CHECK_HAS(ashlar_error_detail(), "raise the limit");
+    CHECK(ashlar_set_limit(allocator, 10 * MIB - 1) == ASHLAR_OK);
+    check_refused(1, "limit");
+    CHECK(ashlar_set_limit(allocator, 10 * MIB) == ASHLAR_OK);
+    unsigned char *more = take(2 * MIB, streams[0]);
+    CHECK_ZU(reserved(), 10 * MIB);
+    give(full);
+    give(more);
+    tear_down();
+}
+
+static void a_limit_below_what_is_in_use_holds_and_says_so(void) {
+    REQUIRE(set_up_limits("memory=32MiB"));
+    unsigned char *used = take_filled(8 * MIB, 0x5A), *rest = take(4 * MIB, streams[0]);
+    give(rest);
+    CHECK(ashlar_set_limit(allocator, 4 * MIB) == ASHLAR_ENOMEM);
+    CHECK_HAS(ashlar_error_detail(), "8388608 bytes are reserved");
+    CHECK_HAS(ashlar_error_detail(), "4194304");
+    CHECK_ZU(reserved(), 8 * MIB); /* what was idle is given back */
+    check_refused(4 * MIB, "limit");
+    check_filled(used, 8 * MIB, 0x5A);
+    give(used);
+    used = take(8 * MIB, streams[0]); /* what is there may be used */
+    give(used);
+    CHECK(ashlar_set_limit(allocator, 4 * MIB) == ASHLAR_OK);
+    CHECK(reserved() <= 4 * MIB);
+    check_refused(4 * MIB + 1, "limit");
+    give(take(4 * MIB, streams[0]));
+    tear_down();
+}
+
+static void no_limit_and_one_above_the_device_mean_the_device(void) {
+    REQUIRE(set_up_limits("memory=32MiB"));
+    const size_t values[] = {0, 64 * MIB, SIZE_MAX};
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(ashlar_set_limit(allocator, 2 * MIB) == ASHLAR_OK);
+        CHECK(ashlar_set_limit(allocator, values[i]) == ASHLAR_OK);
+        give(take(32 * MIB, streams[0]));
+        check_refused(32 * MIB + 1, "more than there is");
+        CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    }
+    tear_down();
+}
+
+static void the_smaller_of_two_limits_binds(void) {
+    const struct {
+        size_t bytes;
+        double fraction;
+        size_t binding;
+    } cases[] = {
+        {10 * MIB, 1, 10 * MIB}, {10 * MIB, 0.5, 10 * MIB}, {10 * MIB, 0.25, 8 * MIB},
+        {0, 0.5, 16 * MIB},      {0, 1, 32 * MIB},
+    };
+    REQUIRE(set_up_options("memory=32MiB"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        options.limit_bytes = cases[i].bytes;
+        options.limit_fraction = cases[i].fraction;
+        REQUIRE(open_allocator());
+        check_refused(cases[i].binding + 1, "asked for");
+        give(take(cases[i].binding, streams[0]));
+        ashlar_allocator_destroy(allocator);
+    }
+    tear_down_device();
+}
+
+/* ---- reserve ---- */
+
+static void a_reservation_is_one_growth_and_serves_without_a_call(void) {
+    REQUIRE(set_up_limits("memory=32MiB"));
+    size_t calls = taking_calls();
+    CHECK(ashlar_reserve(allocator, 20 * MIB) == ASHLAR_OK);
+    CHECK_ZU(taking_calls() - calls, 1);
+    CHECK_ZU(reserved(), 20 * MIB);
+    CHECK_ZU((size_t)stats_now().reserved_peak_bytes, 20 * MIB);
+    calls = taking_calls();
+    CHECK(ashlar_reserve(allocator, 20 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_reserve(allocator, 0) == ASHLAR_OK);
+    unsigned char *all = take(20 * MIB, streams[2]);
+    CHECK_ZU(taking_calls() - calls, 0);
+    CHECK(stats_now().served_idle == 1);
+    CHECK(ashlar_reserve(allocator, 21 * MIB) == ASHLAR_OK);
+    CHECK_ZU(reserved(), 22 * MIB);
+    give(all);
+    tear_down();
+}
+
+static void a_reservation_beyond_the_limit_changes_nothing(void) {
+    REQUIRE(set_up_limits("memory=32MiB"));
+    CHECK(ashlar_set_limit(allocator, 10 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_reserve(allocator, 11 * MIB) == ASHLAR_ENOMEM);
+    CHECK_HAS(ashlar_error_detail(), "limit");
+    CHECK_ZU(reserved(), 0);
+    CHECK(ashlar_reserve(allocator, 10 * MIB) == ASHLAR_OK);
+    tear_down();
+}
+
+static void memory_can_be_reserved_at_creation(void) {
+    REQUIRE(set_up_options("memory=32MiB"));
+    options.reserve_bytes = 6 * MIB;
+    REQUIRE(open_allocator());
+    CHECK_ZU(reserved(), 6 * MIB);
+    ashlar_allocator_destroy(allocator);
+    options.limit_bytes = 4 * MIB;
+    ashlar_allocator *none = NULL;
+    CHECK(ashlar_allocator_create_with(device, &options, &none) == ASHLAR_ENOMEM && none == NULL);
+    tear_down_device();
+}
+
+/* ---- trim ---- */
+
+enum { PIECES = 6 };
+
+static void trim_goes_to_the_target_and_leaves_live_blocks(void) {
+    unsigned char *pieces[PIECES];
+    REQUIRE(set_up_limits("memory=32MiB"));
+    for (int i = 0; i < PIECES; i++) {
+        pieces[i] = take_filled(4 * MIB, (unsigned char)(i + 1));
+    }
+    for (int i = 0; i < PIECES; i += 2) {
+        give(pieces[i]);
+    }
+    CHECK(ashlar_trim(allocator, 24 * MIB) == ASHLAR_OK);
+    CHECK_ZU(reserved(), 24 * MIB);
+    CHECK(ashlar_trim(allocator, 20 * MIB) == ASHLAR_OK);
+    CHECK_ZU(reserved(), 20 * MIB);
+    CHECK(ashlar_trim(allocator, 13 * MIB) == ASHLAR_OK);
+    CHECK_ZU(reserved(), 12 * MIB);
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK_ZU(reserved(), 12 * MIB);
+    check_all();
+    for (int i = 1; i < PIECES; i += 2) {
+        check_filled(pieces[i], 4 * MIB, (unsigned char)(i + 1));
+        give(pieces[i]);
+    }
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK_ZU(reserved(), 0);
+    tear_down();
+}
+
+static void memory_that_queued_work_touches_stays(void) {
+    REQUIRE(set_up_limits("memory=32MiB,mode=adversarial,seed=4"));
+    unsigned char *on_one = take_filled(4 * MIB, 1), *between = take_filled(4 * MIB, 2);
+    unsigned char *shared = take_filled(4 * MIB, 3);
+    wait_for(streams[0]);
+    queue_write(streams[0], on_one, 4 * MIB, 4);
+    CHECK(ashlar_record_stream(allocator, shared, streams[1]) == ASHLAR_OK);
+    queue_verify(streams[1], shared, 4 * MIB, 3);
+    give(on_one);
+    give(shared);
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK_ZU(reserved(), 12 * MIB);
+    wait_for(streams[0]);
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK_ZU(reserved(), 8 * MIB);
+    for (int i = 0; i < 2; i++) { /* its last stream is asked for an event of its own */
+        wait_for(streams[1]);
+        CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    }
+    CHECK_ZU(reserved(), 4 * MIB);
+    check_filled(between, 4 * MIB, 2);
+    give(between);
+    tear_down();
+}
+
+static void trim_empties_caches(void) {
+    REQUIRE(set_up_options("memory=32MiB"));
+    options.cache_bytes = 16 * MIB;
+    REQUIRE(open_allocator());
+    give(take(2 * MIB, streams[0]));
+    CHECK(stats_now().cached_bytes == 2 * MIB);
+    CHECK(ashlar_trim(allocator, 2 * MIB) == ASHLAR_OK); /* nothing to do */
+    CHECK(stats_now().cached_bytes == 2 * MIB);
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(stats_now().cached_bytes == 0 && reserved() == 0);
+    tear_down();
+}
+
+/* ---- seal ---- */
+
+typedef struct heard {
+    int count;
+    void *inner; /* taken by the callback */
+    char line[160];
+} heard;
+
+static void hear(void *user, const char *line) {
+    heard *h = user;
+    h->count++;
+    (void)snprintf(h->line, sizeof h->line, "%s", line);
+    /* No lock is held: the allocator may be used, from what there is. */
+    if (h->inner == NULL) {
+        CHECK(ashlar_alloc(allocator, 512, streams[1], &h->inner) == ASHLAR_OK);
+    }
+}
+
+static void counting_takes_memory_and_counts_the_calls(void) {
+    heard h = {0};
+    REQUIRE(set_up_limits("memory=32MiB"));
+    ashlar_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, hear, &h);
+    unsigned char *first = take(4 * MIB, streams[0]);
+    ashlar_allocator_seal(allocator);
+    CHECK(stats_now().is_sealed && stats_now().driver_calls_sealed == 0);
+    unsigned char *second = take(4 * MIB, streams[0]);
+    CHECK(stats_now().driver_calls_sealed > 0);
+    ashlar_allocator_seal(allocator);
+    CHECK(stats_now().driver_calls_sealed == 0);
+    CHECK(h.count == 0);
+    give(first);
+    give(second);
+    tear_down();
+}
+
+static void warning_tells_who_needed_memory(void) {
+    heard h = {0};
+    void *ptr = NULL;
+    REQUIRE(set_up_limits("memory=32MiB"));
+    ashlar_set_seal_policy(allocator, ASHLAR_SEAL_WARN, hear, &h);
+    unsigned char *first = take(4 * MIB, streams[0]);
+    CHECK(h.count == 0); /* not sealed */
+    ashlar_allocator_seal(allocator);
+    give(first);
+    first = take(4 * MIB, streams[0]);
+    CHECK(h.count == 0); /* nothing was taken */
+    CHECK(ashlar_alloc_tagged(allocator, 4 * MIB - 1000, ASHLAR_TAG_BATCH, streams[0], &ptr) ==
+          ASHLAR_OK);
+    CHECK(h.count == 1 || h.count == 2); /* the callback's own block may need memory too */
+    CHECK(h.inner != NULL);
+    if (h.count == 1) {
+        CHECK_HAS(h.line, "4193304");
+        CHECK_HAS(h.line, "batch");
+    }
+    give(ptr);
+    give(h.inner);
+    give(first);
+    ashlar_set_seal_policy(allocator, ASHLAR_SEAL_WARN, NULL, NULL);
+    give(take(16 * MIB, streams[0])); /* nobody is told */
+    tear_down();
+}
+
+static void refusing_serves_from_what_there_is(void) {
+    REQUIRE(set_up_options("memory=32MiB"));
+    options.seal = ASHLAR_SEAL_ERROR;
+    REQUIRE(open_allocator());
+    unsigned char *first = take(4 * MIB, streams[0]), *second = take(4 * MIB, streams[0]);
+    give(second);
+    ashlar_allocator_seal(allocator);
+    second = take(4 * MIB, streams[1]);
+    check_refused(512, "sealed");
+    CHECK(ashlar_reserve(allocator, 9 * MIB) == ASHLAR_ENOMEM);
+    CHECK_HAS(ashlar_error_detail(), "sealed");
+    CHECK(ashlar_reserve(allocator, 8 * MIB) == ASHLAR_OK); /* it is there */
+    CHECK_ZU(reserved(), 8 * MIB);
+    ashlar_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, NULL, NULL);
+    unsigned char *third = take(512, streams[0]);
+    give(first);
+    give(second);
+    give(third);
+    tear_down();
+}
+
+int main(void) {
+    RUN_BOTH(the_limit_binds_at_once_and_exactly);
+    RUN_BOTH(a_limit_below_what_is_in_use_holds_and_says_so);
+    RUN_BOTH(no_limit_and_one_above_the_device_mean_the_device);
+    RUN_BOTH(the_smaller_of_two_limits_binds);
+    RUN_BOTH(a_reservation_is_one_growth_and_serves_without_a_call);
+    RUN_BOTH(a_reservation_beyond_the_limit_changes_nothing);
+    RUN_BOTH(memory_can_be_reserved_at_creation);
+    RUN_BOTH(trim_goes_to_the_target_and_leaves_live_blocks);
+    RUN_BOTH(memory_that_queued_work_touches_stays);
+    RUN_BOTH(trim_empties_caches);
+    RUN_BOTH(counting_takes_memory_and_counts_the_calls);
+    RUN_BOTH(warning_tells_who_needed_memory);
+    RUN_BOTH(refusing_serves_from_what_there_is);
+    return check_report();
+}

@@ -1,0 +1,278 @@
+/*
+ * test_reclaim.c - the last steps of the ladder: other threads' caches, the program's callback,
+ * scattered memory; what peers may use; and what is said when all of it was not enough.
+ */
+#include "tests/allocator/core/limits_fixture.h"
+
+#include <pthread.h>
+
+/* ---- the callback ---- */
+
+typedef struct reclaimer {
+    int calls;
+    size_t bytes;
+    void *held;          /* freed by the callback, on a thread of its own */
+    ashlar_status inner; /* of a request that the callback makes */
+    bool answer;
+} reclaimer;
+
+static pthread_barrier_t met;
+
+/* Frees what is held, maybe into this thread's cache; and lives on until it is met. */
+static void *free_held(void *user) {
+    reclaimer *r = user;
+    pthread_barrier_wait(&met);
+    CHECK(ashlar_free(allocator, r->held) == ASHLAR_OK);
+    r->held = NULL;
+    pthread_barrier_wait(&met);
+    pthread_barrier_wait(&met);
+    return NULL;
+}
+
+static bool reclaim(void *user, size_t bytes) {
+    reclaimer *r = user;
+    void *ptr = NULL;
+    r->calls++;
+    r->bytes = bytes;
+    r->inner = ashlar_alloc(allocator, 64 * MIB, streams[0], &ptr);
+    if (r->inner == ASHLAR_OK || r->calls > 1) {
+        return false;
+    }
+    r->inner = ashlar_alloc(allocator, 8 * MIB, streams[0], &ptr);
+    if (r->held != NULL) {
+        pthread_barrier_wait(&met);
+        pthread_barrier_wait(&met);
+    }
+    return r->answer;
+}
+
+static bool start(pthread_t *thread, void *(*run)(void *), void *user) {
+    return pthread_barrier_init(&met, NULL, 2) == 0 && pthread_create(thread, NULL, run, user) == 0;
+}
+
+static void finish(pthread_t thread) {
+    pthread_barrier_wait(&met);
+    (void)pthread_join(thread, NULL);
+    pthread_barrier_destroy(&met);
+}
+
+static void a_callback_frees_blocks_through_another_thread(void) {
+    pthread_t thread;
+    reclaimer r = {.answer = true};
+    REQUIRE(set_up_limits("memory=16MiB"));
+    r.held = take(8 * MIB, streams[0]);
+    REQUIRE(start(&thread, free_held, &r));
+    unsigned char *rest = take_filled(8 * MIB, 0x77);
+    ashlar_set_reclaim(allocator, reclaim, &r);
+    unsigned char *ptr = take(8 * MIB, streams[0]);
+    CHECK(r.calls == 1); /* its own request, which fails, does not call it */
+    CHECK_ZU(r.bytes, 8 * MIB);
+    CHECK(r.inner == ASHLAR_ENOMEM && r.held == NULL);
+    CHECK(stats_now().served_reclaimed == 1);
+    check_filled(rest, 8 * MIB, 0x77);
+    ashlar_set_reclaim(allocator, NULL, NULL);
+    check_refused(512, "asked for");
+    CHECK(r.calls == 1);
+    finish(thread);
+    give(ptr);
+    give(rest);
+    tear_down();
+}
+
+static void a_callback_that_has_nothing_does_not_help(void) {
+    reclaimer r = {.answer = false};
+    REQUIRE(set_up_limits("memory=16MiB"));
+    unsigned char *all = take(16 * MIB, streams[0]);
+    ashlar_set_reclaim(allocator, reclaim, &r);
+    check_refused(8 * MIB, "asked for");
+    CHECK(r.calls == 1);
+    give(all);
+    give(take(16 * MIB, streams[0]));
+    CHECK(r.calls == 1); /* where there is memory it is not called */
+    tear_down();
+}
+
+static void what_a_callback_put_into_a_cache_is_found(void) {
+    pthread_t thread;
+    reclaimer r = {.answer = true};
+    REQUIRE(set_up_options("memory=16MiB"));
+    options.cache_bytes = 64 * MIB;
+    REQUIRE(open_allocator());
+    r.held = take(8 * MIB, streams[1]);
+    REQUIRE(start(&thread, free_held, &r));
+    unsigned char *rest = take(8 * MIB, streams[0]);
+    ashlar_set_reclaim(allocator, reclaim, &r);
+    unsigned char *ptr = take(7 * MIB, streams[0]); /* no hit: another size */
+    CHECK(stats_now().served_reclaimed == 1);
+    finish(thread);
+    give(ptr);
+    give(rest);
+    tear_down();
+}
+
+/* ---- caches of other threads ---- */
+
+/* Leaves two blocks in its own cache, and lives on. */
+static void *hoard(void *unused) {
+    void *a = NULL, *b = NULL;
+    (void)unused;
+    CHECK(ashlar_alloc(allocator, 1 * MIB, streams[1], &a) == ASHLAR_OK);
+    CHECK(ashlar_alloc(allocator, 1 * MIB, streams[1], &b) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, a) == ASHLAR_OK && ashlar_free(allocator, b) == ASHLAR_OK);
+    pthread_barrier_wait(&met);
+    pthread_barrier_wait(&met);
+    return NULL;
+}
+
+static void what_another_thread_hoards_is_drained(void) {
+    pthread_t thread;
+    REQUIRE(set_up_options("memory=2MiB"));
+    options.cache_bytes = 64 * MIB;
+    REQUIRE(open_allocator());
+    CHECK(ashlar_reserve(allocator, 2 * MIB) == ASHLAR_OK);
+    REQUIRE(start(&thread, hoard, NULL));
+    pthread_barrier_wait(&met);
+    const size_t cached = (size_t)stats_now().cached_bytes;
+    unsigned char *all = take(2 * MIB, streams[0]);
+    const ashlar_stats s = stats_now();
+    CHECK(cached > 0 && s.cached_bytes == 0);
+    CHECK(s.served_drained == 1);
+    finish(thread);
+    give(all);
+    tear_down();
+}
+
+/* ---- gathering ---- */
+
+enum { PIECES = 8 };
+
+static void scattered_memory_is_gathered_without_a_copy(void) {
+    unsigned char *pieces[PIECES];
+    REQUIRE(set_up_limits("memory=32MiB"));
+    for (int i = 0; i < PIECES; i++) {
+        pieces[i] = take_filled(4 * MIB, (unsigned char)(i + 1));
+    }
+    for (int i = 0; i < PIECES; i += 2) {
+        give(pieces[i]);
+    }
+    const size_t copies = CALLS(memcpy_dtod_async), created = taking_calls();
+    unsigned char *large = take_filled(16 * MIB, 0xEE);
+    const ashlar_stats s = stats_now();
+    CHECK(s.served_gathered == 1);
+    CHECK_ZU((size_t)s.reserved_bytes, 32 * MIB);
+    CHECK_ZU((size_t)s.reserved_peak_bytes, 32 * MIB);
+    CHECK_ZU(CALLS(memcpy_dtod_async) - copies, 0);
+    CHECK(!use_vmm || taking_calls() - created <= 1); /* the attempt to map more */
+    for (int i = 1; i < PIECES; i += 2) {
+        check_filled(pieces[i], 4 * MIB, (unsigned char)(i + 1));
+        give(pieces[i]);
+    }
+    check_filled(large, 16 * MIB, 0xEE);
+    give(large);
+    tear_down();
+}
+
+/* ---- peers ---- */
+
+static ashlar_device *other;
+
+/* What a fill by the other device comes to. */
+static cu_result fill_from_other(void *ptr, unsigned char value) {
+    CHECK(ashlar_device_enter(other) == ASHLAR_OK);
+    cu_result result = driver->table.memset_d8_async(ashlar_ptr_in(ptr), value, 512, NULL);
+    if (result == CU_SUCCESS) {
+        result = driver->table.ctx_synchronize();
+    }
+    ashlar_device_leave(other);
+    return result;
+}
+
+static void a_peer_may_use_what_there_is_and_what_will_be(void) {
+    REQUIRE(set_up_limits("memory=32MiB,devices=2"));
+    REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
+    unsigned char *early = take(4 * MIB, streams[0]);
+    CHECK(fill_from_other(early, 0x11) == CU_INVALID_VALUE);
+    CHECK(ashlar_allow_peer(allocator, 1) == ASHLAR_OK);
+    unsigned char *late = take(4 * MIB, streams[0]); /* mapped after the permission */
+    CHECK(fill_from_other(early, 0x22) == CU_SUCCESS);
+    CHECK(fill_from_other(late, 0x33) == CU_SUCCESS);
+    check_filled(early, 512, 0x22);
+    check_filled(late, 512, 0x33);
+    CHECK(ashlar_allow_peer(allocator, 1) == ASHLAR_OK); /* again */
+    give(early);
+    unsigned char *gap = take(12 * MIB, streams[0]);
+    CHECK(fill_from_other(gap, 0x44) == CU_SUCCESS);
+    CHECK(fill_from_other(gap + 12 * MIB - 512, 0x44) == CU_SUCCESS);
+    give(gap);
+    give(late);
+    ashlar_device_close(other);
+    tear_down();
+}
+
+static void a_peer_that_cannot_is_refused(void) {
+    REQUIRE(set_up_limits("memory=32MiB,devices=2,peers=off"));
+    CHECK(ashlar_allow_peer(allocator, 1) == ASHLAR_ENOTSUP);
+    CHECK(ashlar_allow_peer(allocator, 7) == ASHLAR_ENOTSUP);
+    give(take(4 * MIB, streams[0]));
+    tear_down();
+}
+
+static void segments_have_no_peers(void) {
+    use_vmm = false;
+    REQUIRE(set_up_limits("memory=32MiB,devices=2"));
+    CHECK(ashlar_allow_peer(allocator, 1) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "virtual memory");
+    tear_down();
+    use_vmm = true;
+}
+
+/* ---- the report ---- */
+
+static void a_refusal_says_who_has_the_memory_and_what_helps(void) {
+    static const struct {
+        size_t bytes;
+        ashlar_tag tag;
+    } wanted[] = {{1 * MIB, ASHLAR_TAG_WEIGHTS},
+                  {6 * MIB, ASHLAR_TAG_BATCH},
+                  {3000, ASHLAR_TAG_USER},
+                  {2 * MIB, ASHLAR_TAG_MOMENTS}};
+    static const char *const parts[] = {
+        "out of memory on soft:0",
+        "12582912 bytes asked for (activations)",
+        "in 4 blocks",
+        "9440184 live",
+        "(batch 6291456, moments 2097152, weights 1048576)",
+        "0 cached",
+        "reserved of the device's 16777216",
+        "largest hole",
+        "make the batch or the sequences",
+    };
+    void *blocks[4] = {0}, *ptr = NULL;
+    REQUIRE(set_up_limits("memory=16MiB"));
+    for (int i = 0; i < 4; i++) {
+        CHECK(ashlar_alloc_tagged(allocator, wanted[i].bytes, wanted[i].tag, streams[0],
+                                  &blocks[i]) == ASHLAR_OK);
+    }
+    CHECK(ashlar_alloc_tagged(allocator, 12 * MIB, ASHLAR_TAG_ACTIVATIONS, streams[0], &ptr) ==
+          ASHLAR_ENOMEM);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        CHECK_HAS(ashlar_error_detail(), parts[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        give(blocks[i]);
+    }
+    tear_down();
+}
+
+int main(void) {
+    RUN_BOTH(a_callback_frees_blocks_through_another_thread);
+    RUN_BOTH(a_callback_that_has_nothing_does_not_help);
+    RUN_BOTH(what_a_callback_put_into_a_cache_is_found);
+    RUN_BOTH(what_another_thread_hoards_is_drained);
+    RUN_BOTH(scattered_memory_is_gathered_without_a_copy);
+    RUN(a_peer_may_use_what_there_is_and_what_will_be);
+    RUN(a_peer_that_cannot_is_refused);
+    RUN(segments_have_no_peers);
+    RUN_BOTH(a_refusal_says_who_has_the_memory_and_what_helps);
+    return check_report();
+}

@@ -1,0 +1,377 @@
+/*
+ * test_snapshot.c - that a snapshot is the allocator's memory and agrees with its statistics, that
+ * a bad one is refused by what is wrong, and what comes into its file or not. The file itself is
+ * shell_snapshot.sh's.
+ */
+#include "allocator/trace/snapshot.h"
+
+#include "tests/allocator/core/allocator_fixture.h"
+#include "allocator/core/allocator_impl.h"
+#include "tests/allocator/base/file_fixture.h"
+#include "tests/allocator/trace/trace_fixture.h"
+
+#define DEVICE "memory=64MiB,mode=adversarial"
+
+/* ---- made by hand ---- */
+
+/* Two segments, one after the other, of two blocks each. */
+static ashlar_snapshot_segment segments[] = {{0x1000, 1024}, {0x1400, 2048}};
+static ashlar_snapshot_block blocks[] = {
+    {.address = 0x1000, .bytes = 512, .requested_bytes = 512, .state = ASHLAR_SNAPSHOT_LIVE},
+    {.address = 0x1200, .bytes = 512, .state = ASHLAR_SNAPSHOT_CACHED},
+    {.address = 0x1400, .bytes = 1536, .requested_bytes = 1, .state = ASHLAR_SNAPSHOT_LIVE},
+    {.address = 0x1a00, .bytes = 512, .state = ASHLAR_SNAPSHOT_PENDING},
+};
+static ashlar_snapshot by_hand = {
+    .segment_count = 2, .block_count = 4, .segments = segments, .blocks = blocks};
+
+static ashlar_status check(void) {
+    return ashlar_snapshot_check(&by_hand);
+}
+
+/* Change one thing, expect a refusal that names it, change it back. */
+#define CHECK_BREAKS(place, value, words)        \
+    do {                                         \
+        const __typeof__(place) was = (place);   \
+        CHECK(check() == ASHLAR_OK);             \
+        (place) = (value);                       \
+        CHECK(check() == ASHLAR_EFORMAT);        \
+        CHECK_HAS(ashlar_error_detail(), words); \
+        (place) = was;                           \
+    } while (0)
+
+static void each_broken_invariant_is_named(void) {
+    CHECK_BREAKS(segments[0].bytes, 0, "segment 0 has no bytes");
+    CHECK_BREAKS(segments[0].bytes, UINT64_MAX, "segment 0 has no bytes, or wraps");
+    CHECK_BREAKS(segments[1].address, 0x13ff, "segment 1 begins before the end");
+    CHECK_BREAKS(segments[1].address, 0x1401, "block 2 does not begin");
+    CHECK_BREAKS(segments[0].bytes, 1023, "block 1 reaches over the end");
+    CHECK_BREAKS(segments[1].bytes, 2049, "segment 1 is not filled");
+    CHECK_BREAKS(by_hand.block_count, 3, "segment 1 is not filled");
+    CHECK_BREAKS(by_hand.segment_count, 1, "block 2 is in no segment");
+    CHECK_BREAKS(blocks[3].bytes, 0, "block 3 has no bytes");
+    CHECK_BREAKS(blocks[3].address, 0x1a01, "block 3 does not begin");
+    CHECK_BREAKS(blocks[0].requested_bytes, 513, "block 0 has requested bytes");
+    CHECK_BREAKS(blocks[0].requested_bytes, 0, "block 0 has requested bytes");
+    CHECK_BREAKS(blocks[1].requested_bytes, 1, "block 1 has requested bytes");
+    CHECK_BREAKS(blocks[3].state, ASHLAR_SNAPSHOT_STATE_COUNT,
+                 "block 3 has an unknown state or tag");
+    CHECK_BREAKS(blocks[3].tag, ASHLAR_TAG_COUNT, "block 3 has an unknown state or tag");
+}
+
+static void a_bad_snapshot_is_not_written(void) {
+    write_bytes("old", 3);
+    segments[1].bytes++;
+    CHECK(ashlar_snapshot_write_pickle(&by_hand, NULL, 0, path) == ASHLAR_EFORMAT);
+    segments[1].bytes--;
+    unsigned char bytes[FILE_MAX_BYTES];
+    CHECK(read_bytes(bytes) == 3 && names_in_folder() == 1);
+    CHECK(ashlar_snapshot_write_pickle(&by_hand, NULL, 0, path) == ASHLAR_OK);
+}
+
+/* ---- of an allocator ---- */
+
+/* Take a snapshot and hold it against the statistics. */
+static ashlar_snapshot *take_snapshot(void) {
+    ashlar_snapshot *snapshot = NULL;
+    CHECK(ashlar_snapshot_take(allocator, &snapshot) == ASHLAR_OK);
+    if (snapshot == NULL) {
+        return NULL;
+    }
+    const ashlar_stats stats = stats_now();
+    const char *difference = snapshot_difference(snapshot, &stats);
+    CHECK(difference == NULL);
+    if (difference != NULL) {
+        printf("# statistics and snapshot disagree: %s\n", difference);
+    }
+    return snapshot;
+}
+
+static const ashlar_snapshot_block *block_at(const ashlar_snapshot *snapshot, const void *ptr) {
+    static const ashlar_snapshot_block none = {.state = ASHLAR_SNAPSHOT_STATE_COUNT};
+    for (size_t i = 0; i < snapshot->block_count; i++) {
+        if (snapshot->blocks[i].address == (uintptr_t)ptr) {
+            return &snapshot->blocks[i];
+        }
+    }
+    return &none;
+}
+
+static void an_allocator_without_memory_has_no_segment(void) {
+    REQUIRE(set_up(DEVICE));
+    ashlar_snapshot *snapshot = take_snapshot();
+    REQUIRE(snapshot != NULL);
+    CHECK(snapshot->segment_count == 0 && snapshot->block_count == 0);
+    ashlar_snapshot_free(snapshot);
+    ashlar_snapshot_free(NULL);
+    CHECK(ashlar_snapshot_write(allocator, path) == ASHLAR_OK);
+    tear_down();
+}
+
+static void each_block_is_there_in_its_state(void) {
+    void *tagged = NULL;
+    REQUIRE(set_up(DEVICE));
+    unsigned char *live = take(1000, streams[0]);
+    unsigned char *pending = take(2000, streams[1]);
+    REQUIRE(ashlar_alloc_tagged(allocator, 5 * MIB, ASHLAR_TAG_WEIGHTS, streams[2], &tagged) ==
+            ASHLAR_OK);
+    queue_write(streams[1], pending, 2000, 1);
+    give(pending);
+    ashlar_snapshot *snapshot = take_snapshot();
+    REQUIRE(snapshot != NULL);
+    const ashlar_snapshot_block *b = block_at(snapshot, live);
+    CHECK(b->state == ASHLAR_SNAPSHOT_LIVE && b->requested_bytes == 1000 && b->bytes == 1024);
+    CHECK(b->stream == streams[0] && b->tag == ASHLAR_TAG_USER);
+    b = block_at(snapshot, tagged);
+    CHECK(b->state == ASHLAR_SNAPSHOT_LIVE && b->bytes == 5 * MIB && b->tag == ASHLAR_TAG_WEIGHTS);
+    CHECK(b->stream == streams[2]);
+    b = block_at(snapshot, pending);
+    CHECK(b->state == ASHLAR_SNAPSHOT_PENDING && b->requested_bytes == 0 &&
+          b->stream == streams[1]);
+    CHECK(b->tag == ASHLAR_TAG_USER);
+    b = &snapshot->blocks[snapshot->block_count - 1]; /* the rest of what was mapped */
+    CHECK(b->state == ASHLAR_SNAPSHOT_IDLE && b->stream == NULL && b->requested_bytes == 0);
+    CHECK(snapshot->device_ordinal == 0);
+    ashlar_snapshot_free(snapshot);
+    wait_for(streams[1]);
+    give(live);
+    give(tagged);
+    tear_down();
+}
+
+static void a_freed_tag_is_forgotten(void) {
+    void *tagged = NULL;
+    REQUIRE(set_up(DEVICE));
+    REQUIRE(ashlar_alloc_tagged(allocator, 512, ASHLAR_TAG_WEIGHTS, streams[2], &tagged) ==
+            ASHLAR_OK);
+    give(tagged);
+    ashlar_snapshot *snapshot = take_snapshot();
+    REQUIRE(snapshot != NULL);
+    CHECK(block_at(snapshot, tagged)->state == ASHLAR_SNAPSHOT_PENDING);
+    CHECK(block_at(snapshot, tagged)->tag == ASHLAR_TAG_USER);
+    ashlar_snapshot_free(snapshot);
+    tear_down();
+}
+
+static void the_statistics_are_the_snapshot_at_every_step(void) {
+    enum { HELD = 40, STEPS = 300 };
+    void *held[HELD] = {NULL};
+    uint64_t random_state = 5;
+    REQUIRE(set_up(DEVICE));
+    for (int step = 0; step < STEPS; step++) {
+        random_state = random_state * UINT64_C(6364136223846793005) + 1442695040888963407;
+        const size_t drawn = (size_t)(random_state >> 33);
+        void **slot = &held[drawn % HELD];
+        if (*slot != NULL) {
+            give(*slot);
+            *slot = NULL;
+        } else {
+            CHECK(ashlar_alloc_tagged(allocator, 1 + drawn / HELD % 100000,
+                                      (ashlar_tag)(drawn % ASHLAR_TAG_COUNT),
+                                      streams[drawn % STREAMS], slot) == ASHLAR_OK);
+        }
+        ashlar_snapshot_free(take_snapshot());
+    }
+    for (int i = 0; i < HELD; i++) {
+        give(held[i]);
+    }
+    tear_down();
+}
+
+/* Trim and growth leave holes; here one is made by hand, of a free block between two others. */
+static void each_run_of_mapped_memory_is_a_segment(void) {
+    REQUIRE(set_up(DEVICE));
+    unsigned char *below = take(2 * MIB, NULL);
+    unsigned char *middle = take(4 * MIB, NULL);
+    unsigned char *above = take(6 * MIB - 1, NULL);
+    give(middle);
+    ashlar_block *hole = allocator->heap.first->next;
+    hole->state = ASHLAR_BLOCK_UNMAPPED;
+    ashlar_snapshot *snapshot = NULL;
+    CHECK(ashlar_snapshot_take(allocator, &snapshot) == ASHLAR_OK);
+    hole->state = ASHLAR_BLOCK_FREE;
+    REQUIRE(snapshot != NULL);
+    CHECK(ashlar_snapshot_check(snapshot) == ASHLAR_OK);
+    REQUIRE(snapshot->segment_count == 2 && snapshot->block_count == 2);
+    CHECK(snapshot->segments[0].address == (uintptr_t)below);
+    CHECK_ZU(snapshot->segments[0].bytes, 2 * MIB);
+    CHECK(snapshot->segments[1].address == (uintptr_t)above);
+    CHECK_ZU(snapshot->segments[1].bytes, 6 * MIB);
+    CHECK(block_at(snapshot, middle)->state == ASHLAR_SNAPSHOT_STATE_COUNT);
+    CHECK_ZU(block_at(snapshot, above)->requested_bytes, 6 * MIB - 1);
+    ashlar_snapshot_free(snapshot);
+    give(below); /* and now the lowest one */
+    allocator->heap.first->state = ASHLAR_BLOCK_UNMAPPED;
+    CHECK(ashlar_snapshot_take(allocator, &snapshot) == ASHLAR_OK);
+    allocator->heap.first->state = ASHLAR_BLOCK_FREE;
+    CHECK(snapshot->segment_count == 1 && snapshot->block_count == 1);
+    CHECK(snapshot->segments[0].address == (uintptr_t)above);
+    ashlar_snapshot_free(snapshot);
+    give(above);
+    tear_down();
+}
+
+static void what_a_cache_keeps_is_in_its_own_state(void) {
+    REQUIRE(set_up_cached(DEVICE, 4 * MIB));
+    unsigned char *kept = take(1000, streams[1]);
+    give(kept);
+    ashlar_snapshot *snapshot = take_snapshot();
+    REQUIRE(snapshot != NULL);
+    const ashlar_snapshot_block *b = block_at(snapshot, kept);
+    CHECK(b->state == ASHLAR_SNAPSHOT_CACHED && b->bytes == 1024 && b->requested_bytes == 0);
+    CHECK(b->stream == streams[1] && b->tag == ASHLAR_TAG_USER);
+    ashlar_snapshot_free(snapshot);
+    tear_down();
+}
+
+/* ---- with a trace ---- */
+
+static uint64_t test_clock(void) {
+    return UINT64_C(5000000000);
+}
+
+/* Of six events the allocator's trace keeps four: three frees without a block, and a live block. */
+static bool set_up_with_events(void) {
+    static const ashlar_trace_event events[] = {TRACE_FREE(0x200, 512, 1, 0),
+                                                TRACE_ALLOC(0x400, 512, 2, 0)};
+    if (!set_up_traced(DEVICE, 0, 4)) {
+        return false;
+    }
+    ashlar_trace *const ring = allocator->caller.trace;
+    ring->now_ns = test_clock;
+    for (int i = 0; i < 5; i++) {
+        ashlar_trace_put(ring, &events[0]);
+    }
+    ashlar_trace_put(ring, &events[1]);
+    return true;
+}
+
+static void a_trace_is_written_in_each_format(void) {
+    unsigned char bytes[FILE_MAX_BYTES] = {0};
+    uint64_t missing = 0;
+    REQUIRE(set_up_with_events());
+    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) == ASHLAR_OK);
+    CHECK(read_bytes(bytes) > 0);
+    CHECK_HAS((const char *)bytes, "Stream\n0,00:00:05.000000,allocate,0x400,2,0x0\n");
+    CHECK_ZU(missing, 2 + 3); /* two are overwritten, three of those left have no ALLOC */
+    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_MINIMALLOC_CSV, path, NULL) == ASHLAR_OK);
+    memset(bytes, 0, sizeof bytes);
+    CHECK(read_bytes(bytes) > 0);
+    CHECK_HAS((const char *)bytes, "size\n0,3,4,512\n");
+    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_SVG, path, &missing) == ASHLAR_OK);
+    CHECK(read_bytes(bytes) > 0 && missing == 2 + 3);
+    CHECK_HAS((const char *)bytes, "<title>#0, user: 512 B at 0, 3 to 4</title>");
+    tear_down();
+}
+
+static void without_a_trace_or_a_format_nothing_is_written(void) {
+    uint64_t missing = 77;
+    REQUIRE(set_up(DEVICE));
+    write_bytes("old", 3);
+    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "trace=N");
+    tear_down();
+    REQUIRE(set_up_with_events());
+    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_FORMAT_COUNT, path, &missing) ==
+          ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "format: 3");
+    CHECK(ashlar_trace_write(allocator, (ashlar_trace_format)-1, path, &missing) == ASHLAR_EINVAL);
+    unsigned char bytes[FILE_MAX_BYTES];
+    CHECK(read_bytes(bytes) == 3 && missing == 77);
+    tear_down();
+}
+
+static void a_snapshot_has_the_trace(void) {
+    unsigned char without[FILE_MAX_BYTES], with[FILE_MAX_BYTES];
+    REQUIRE(set_up_with_events());
+    unsigned char *live = take(1000, streams[0]);
+    CHECK(ashlar_snapshot_write(allocator, path) == ASHLAR_OK);
+    const size_t with_count = read_bytes(with);
+    ashlar_trace *const ring = allocator->caller.trace;
+    allocator->caller.trace = NULL;
+    CHECK(ashlar_snapshot_write(allocator, path) == ASHLAR_OK);
+    allocator->caller.trace = ring;
+    const size_t without_count = read_bytes(without);
+    CHECK(without_count > 0 && with_count > without_count + 4 * 30);
+    give(live);
+    tear_down();
+}
+
+static void a_path_that_cannot_be_written_is_one_clear_line(void) {
+    REQUIRE(set_up_with_events());
+    CHECK(ashlar_snapshot_write(allocator, "/nowhere/at/all") == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
+    CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
+    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_RMM_CSV, folder, NULL) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "not a regular file");
+    tear_down();
+}
+
+/* ---- without host memory ---- */
+
+typedef ashlar_status (*attempt)(void);
+
+static ashlar_status try_take(void) {
+    ashlar_snapshot *snapshot = NULL;
+    const ashlar_status status = ashlar_snapshot_take(allocator, &snapshot);
+    CHECK((status == ASHLAR_OK) == (snapshot != NULL));
+    ashlar_snapshot_free(snapshot);
+    return status;
+}
+
+static ashlar_status try_write_snapshot(void) {
+    return ashlar_snapshot_write(allocator, path);
+}
+
+static ashlar_status try_write_trace(void) {
+    return ashlar_trace_write(allocator, ASHLAR_TRACE_MINIMALLOC_CSV, path, NULL);
+}
+
+static void no_host_memory_at_any_call_leaves_the_old_file(void) {
+    static const struct {
+        attempt act;
+        unsigned long calls;
+    } attempts[] = {{try_take, 3}, {try_write_snapshot, 1 + 3 + 2}, {try_write_trace, 1 + 2 + 2}};
+    REQUIRE(set_up_with_events());
+    unsigned char *live = take(1000, streams[0]);
+    for (size_t i = 0; i < sizeof attempts / sizeof *attempts; i++) {
+        unsigned long n = 0;
+        ashlar_status status = ASHLAR_EHOSTMEM;
+        while (status == ASHLAR_EHOSTMEM && n < 100) {
+            unsigned char bytes[FILE_MAX_BYTES];
+            write_bytes("old", 3);
+            ashlar_host_fail_at(++n);
+            status = attempts[i].act();
+            ashlar_host_fail_at(0);
+            CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
+            CHECK(status == ASHLAR_OK || read_bytes(bytes) == 3);
+            CHECK(names_in_folder() == 1);
+            CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK); /* takes the lock */
+        }
+        CHECK(status == ASHLAR_OK);
+        CHECK_ZU(n, attempts[i].calls + 1);
+    }
+    give(live);
+    tear_down();
+}
+
+int main(void) {
+    if (!make_folder()) {
+        return 99;
+    }
+    RUN(each_broken_invariant_is_named);
+    RUN(a_bad_snapshot_is_not_written);
+    RUN(an_allocator_without_memory_has_no_segment);
+    RUN(each_block_is_there_in_its_state);
+    RUN(a_freed_tag_is_forgotten);
+    RUN(each_run_of_mapped_memory_is_a_segment);
+    RUN(what_a_cache_keeps_is_in_its_own_state);
+    RUN(the_statistics_are_the_snapshot_at_every_step);
+    RUN(a_trace_is_written_in_each_format);
+    RUN(without_a_trace_or_a_format_nothing_is_written);
+    RUN(a_snapshot_has_the_trace);
+    RUN(a_path_that_cannot_be_written_is_one_clear_line);
+    RUN(no_host_memory_at_any_call_leaves_the_old_file);
+    remove_folder();
+    return check_report();
+}

@@ -1,0 +1,269 @@
+/*
+ * test_device_copy.c - copies inside a device, between devices, and many in one call.
+ */
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include "allocator/soft/soft_state.h"
+
+enum { BYTES = 64, SPANS = 5 };
+
+static unsigned char *src, *dst; /* of the case */
+
+/* A device with two buffers of which src holds 0, 1, 2 .. and dst 0xEE. */
+static bool set_up_buffers(const char *spec) {
+    if (!set_up(spec)) {
+        return false;
+    }
+    unsigned char values[BYTES];
+    for (int i = 0; i < BYTES; i++) {
+        values[i] = (unsigned char)i;
+    }
+    src = take(BYTES, streams[0]);
+    dst = take(BYTES, streams[0]);
+    return ashlar_copy_to_device(device, src, values, BYTES, streams[0]) == ASHLAR_OK &&
+           ashlar_fill(device, dst, 0xEE, BYTES, streams[0]) == ASHLAR_OK &&
+           ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK;
+}
+
+static void tear_down_buffers(void) {
+    give(src);
+    give(dst);
+    tear_down();
+}
+
+static void a_copy_runs_in_the_order_of_its_stream(void) {
+    REQUIRE(set_up_buffers("memory=16MiB,mode=adversarial"));
+    CHECK(ashlar_copy(device, dst + 1, src + 10, 3, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_fill(device, src, 0, BYTES, streams[0]) == ASHLAR_OK);
+    wait_for(streams[1]);
+    CHECK(dst[1] == 0xEE);
+    wait_for(streams[0]);
+    CHECK(memcmp(dst, "\xEE\12\13\14\xEE", 5) == 0);
+    tear_down_buffers();
+}
+
+static void a_peer_copy_needs_no_access_and_follows_an_event(void) {
+    REQUIRE(set_up_buffers("devices=2,memory=16MiB,mode=adversarial,peers=off"));
+    ashlar_device *other = NULL;
+    ashlar_allocator *memory = NULL;
+    ashlar_stream stream = NULL;
+    ashlar_event event = NULL;
+    void *ptr = NULL;
+    REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
+    REQUIRE(ashlar_allocator_create(other, &memory) == ASHLAR_OK);
+    REQUIRE(ashlar_stream_create(other, &stream) == ASHLAR_OK);
+    REQUIRE(ashlar_event_create(device, &event) == ASHLAR_OK);
+    REQUIRE(ashlar_alloc(memory, BYTES, stream, &ptr) == ASHLAR_OK);
+    CHECK(ashlar_copy(other, ptr, src, BYTES, stream) == ASHLAR_EDRIVER); /* out of reach */
+    CHECK(ashlar_fill(device, src, 33, 2, streams[2]) == ASHLAR_OK);
+    CHECK(ashlar_event_record(device, event, streams[2]) == ASHLAR_OK);
+    CHECK(ashlar_stream_wait(other, stream, event) == ASHLAR_OK);
+    CHECK(ashlar_copy_peer(other, ptr, device, src, BYTES, stream) == ASHLAR_OK);
+    unsigned char back[BYTES];
+    CHECK(ashlar_copy_to_host(other, back, ptr, BYTES, stream) == ASHLAR_OK);
+    CHECK(back[0] == 33 && back[1] == 33 && back[2] == 2 && back[BYTES - 1] == BYTES - 1);
+    CHECK(ashlar_copy_peer(device, dst, device, src + 1, 2, streams[2]) == ASHLAR_OK);
+    wait_for(streams[2]);
+    CHECK(dst[0] == 33 && dst[1] == 2 && dst[2] == 0xEE);
+    CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
+    CHECK(ashlar_free(memory, ptr) == ASHLAR_OK);
+    ashlar_event_destroy(device, event);
+    ashlar_stream_destroy(other, stream);
+    ashlar_allocator_destroy(memory);
+    ashlar_device_close(other);
+    tear_down_buffers();
+}
+
+static void devices_of_two_kinds_are_no_peers(void) {
+    REQUIRE(set_up_buffers("memory=16MiB"));
+    ashlar_driver cuda = {.name = "cuda"};
+    ashlar_device other = {.driver = &cuda, .context = device->context};
+    CHECK(ashlar_copy_peer(device, dst, &other, src, 1, NULL) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "src_device: a soft device cannot copy from a cuda device");
+    CHECK(ashlar_copy_peer(&other, dst, device, src, 1, NULL) == ASHLAR_EINVAL);
+    CHECK(dst[0] == 0xEE);
+    tear_down_buffers();
+}
+
+/* The bytes 0 .. BYTES - 1 in reverse order of spans, with empty ones between. */
+static void fill_spans(ashlar_copy_span spans[SPANS]) {
+    static const size_t at[SPANS] = {0, 10, 10, 30, 63}, bytes[SPANS] = {10, 0, 20, 33, 1};
+    for (int i = 0; i < SPANS; i++) {
+        spans[i] = (ashlar_copy_span){dst + at[i], src + at[i], bytes[i]};
+    }
+}
+
+/* How one batch of SPANS spans is queued. */
+static ashlar_status copy_spans(ashlar_stream stream) {
+    ashlar_copy_span spans[SPANS];
+    fill_spans(spans);
+    const ashlar_status status = ashlar_copy_batch(device, spans, SPANS, stream);
+    memset(spans, 0xFF, sizeof spans); /* the call keeps nothing of them */
+    return status;
+}
+
+static void check_copied(ashlar_stream stream) {
+    wait_for(stream);
+    CHECK(memcmp(src, dst, BYTES) == 0 && dst[1] == 1);
+}
+
+static void many_copies_are_one_call(void) {
+    REQUIRE(set_up_buffers("memory=16MiB,mode=adversarial"));
+    const size_t batches = CALLS(memcpy_batch_async), singles = CALLS(memcpy_dtod_async);
+    CHECK(copy_spans(streams[0]) == ASHLAR_OK);
+    CHECK(dst[0] == 0xEE);
+    CHECK_ZU(CALLS(memcpy_batch_async), batches + 1);
+    CHECK_ZU(CALLS(memcpy_dtod_async), singles);
+    check_copied(streams[0]);
+    tear_down_buffers();
+}
+
+static void without_batches_there_is_one_call_each(void) {
+    REQUIRE(set_up_buffers("memory=16MiB,mode=adversarial,batch=off"));
+    const size_t singles = CALLS(memcpy_dtod_async);
+    CHECK(copy_spans(streams[0]) == ASHLAR_OK);
+    CHECK_ZU(CALLS(memcpy_dtod_async), singles + SPANS - 1); /* one is empty */
+    check_copied(streams[0]);
+    tear_down_buffers();
+}
+
+/* CUDA has no batches there. */
+static void the_default_stream_gets_one_call_each(void) {
+    REQUIRE(set_up_buffers("memory=16MiB"));
+    static const uintptr_t handles[] = {0, CU_STREAM_LEGACY};
+    for (int i = 0; i < 2; i++) {
+        const size_t batches = CALLS(memcpy_batch_async), asked = CALLS(stream_is_capturing);
+        CHECK(ashlar_fill(device, dst, 0xEE, BYTES, NULL) == ASHLAR_OK);
+        CHECK(copy_spans((ashlar_stream)handles[i]) == ASHLAR_OK);
+        CHECK_ZU(CALLS(memcpy_batch_async), batches);
+        CHECK_ZU(CALLS(stream_is_capturing), asked);
+        check_copied(NULL);
+    }
+    tear_down_buffers();
+}
+
+static void a_captured_batch_is_captured_copy_by_copy(void) {
+    REQUIRE(set_up_buffers("memory=16MiB"));
+    cu_graph graph = NULL;
+    cu_graph_exec exec = NULL;
+    CHECK(ashlar_device_enter(device) == ASHLAR_OK);
+    REQUIRE(driver->table.stream_begin_capture(streams[0], CU_CAPTURE_RELAXED) == CU_SUCCESS);
+    CHECK(copy_spans(streams[0]) == ASHLAR_OK);
+    REQUIRE(driver->table.stream_end_capture(streams[0], &graph) == CU_SUCCESS);
+    REQUIRE(driver->table.graph_instantiate(&exec, graph, 0) == CU_SUCCESS);
+    CHECK(dst[0] == 0xEE);
+    CHECK(driver->table.graph_launch(exec, streams[0]) == CU_SUCCESS);
+    check_copied(streams[0]);
+    CHECK(driver->table.graph_exec_destroy(exec) == CU_SUCCESS);
+    CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
+    ashlar_device_leave(device);
+    tear_down_buffers();
+}
+
+static void one_copy_is_no_batch(void) {
+    REQUIRE(set_up_buffers("memory=16MiB"));
+    const size_t batches = CALLS(memcpy_batch_async), asked = CALLS(stream_is_capturing);
+    const ashlar_copy_span spans[] = {{NULL, NULL, 0}, {dst, src, BYTES}, {NULL, NULL, 0}};
+    CHECK(ashlar_copy_batch(device, spans, 3, streams[0]) == ASHLAR_OK);
+    CHECK_ZU(CALLS(memcpy_batch_async), batches);
+    CHECK_ZU(CALLS(stream_is_capturing), asked);
+    check_copied(streams[0]);
+    tear_down_buffers();
+}
+
+static void nothing_to_copy_is_no_call(void) {
+    REQUIRE(set_up_buffers("memory=16MiB"));
+    const ashlar_copy_span empty[2] = {{dst, src, 0}, {NULL, NULL, 0}};
+    ashlar_driver_counts before, after;
+    ashlar_device_counts_read(device, &before);
+    CHECK(ashlar_copy(device, dst, src, 0, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_copy_peer(device, dst, device, src, 0, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_copy_batch(device, empty, 2, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_copy_batch(device, NULL, 0, streams[0]) == ASHLAR_OK);
+    ashlar_device_counts_read(device, &after);
+    CHECK(memcmp(&before, &after, sizeof before) == 0);
+    tear_down_buffers();
+}
+
+/* ---- failures ---- */
+
+static ashlar_status call_copy(void) {
+    return ashlar_copy(device, dst, src, 1, streams[0]);
+}
+static ashlar_status call_peer(void) {
+    return ashlar_copy_peer(device, dst, device, src, 1, streams[0]);
+}
+static ashlar_status call_batch(void) {
+    return copy_spans(streams[0]);
+}
+static ashlar_status call_each(void) {
+    return copy_spans(NULL);
+}
+
+static void every_refusal_of_the_driver_is_reported_by_name(void) {
+    static const struct {
+        ashlar_driver_fn fn;
+        ashlar_status (*call)(void);
+        uint64_t n;
+        const char *name;
+    } rows[] = {
+        {ASHLAR_DRIVER_FN_memcpy_dtod_async, call_copy, 1, "cuMemcpyDtoDAsync on"},
+        {ASHLAR_DRIVER_FN_memcpy_peer_async, call_peer, 1, "cuMemcpyPeerAsync on"},
+        {ASHLAR_DRIVER_FN_stream_is_capturing, call_batch, 1, "cuStreamIsCapturing on"},
+        {ASHLAR_DRIVER_FN_memcpy_batch_async, call_batch, 1, "cuMemcpyBatchAsync on"},
+        {ASHLAR_DRIVER_FN_memcpy_dtod_async, call_each, 1, "cuMemcpyDtoDAsync on"},
+        {ASHLAR_DRIVER_FN_memcpy_dtod_async, call_each, SPANS - 1, "cuMemcpyDtoDAsync on"},
+    };
+    REQUIRE(set_up_buffers("memory=16MiB"));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ashlar_driver_fail_at(driver, (int)rows[i].fn, rows[i].n, CU_UNKNOWN);
+        CHECK(rows[i].call() == ASHLAR_EDRIVER);
+        CHECK_HAS(ashlar_error_detail(), rows[i].name);
+        ashlar_driver_fail_at(driver, (int)rows[i].fn, rows[i].n, CU_OUT_OF_MEMORY);
+        CHECK(rows[i].call() == ASHLAR_ENOMEM);
+        CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
+        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
+        CHECK(rows[i].call() == ASHLAR_EDRIVER);
+        CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on the soft device");
+        CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
+        CHECK(rows[i].call() == ASHLAR_OK);
+    }
+    tear_down_buffers();
+}
+
+static void copies_behind_a_failed_one_are_not_queued(void) {
+    REQUIRE(set_up_buffers("memory=16MiB"));
+    const size_t before = CALLS(memcpy_dtod_async);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, 2, CU_UNKNOWN);
+    CHECK(call_each() == ASHLAR_EDRIVER);
+    CHECK_ZU(CALLS(memcpy_dtod_async), before + 2);
+    CHECK(dst[0] == 0 && dst[9] == 9 && dst[10] == 0xEE && dst[63] == 0xEE);
+    tear_down_buffers();
+}
+
+static void a_batch_without_host_memory_queues_nothing(void) {
+    REQUIRE(set_up_buffers("memory=16MiB"));
+    ashlar_host_fail_at(1);
+    CHECK(call_batch() == ASHLAR_EHOSTMEM);
+    ashlar_host_fail_at(0);
+    CHECK_HAS(ashlar_error_detail(), "a batch of 4 copies");
+    CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
+    CHECK(dst[0] == 0xEE);
+    tear_down_buffers();
+}
+
+int main(void) {
+    RUN(a_copy_runs_in_the_order_of_its_stream);
+    RUN(a_peer_copy_needs_no_access_and_follows_an_event);
+    RUN(devices_of_two_kinds_are_no_peers);
+    RUN(many_copies_are_one_call);
+    RUN(without_batches_there_is_one_call_each);
+    RUN(the_default_stream_gets_one_call_each);
+    RUN(a_captured_batch_is_captured_copy_by_copy);
+    RUN(one_copy_is_no_batch);
+    RUN(nothing_to_copy_is_no_call);
+    RUN(every_refusal_of_the_driver_is_reported_by_name);
+    RUN(copies_behind_a_failed_one_are_not_queued);
+    RUN(a_batch_without_host_memory_queues_nothing);
+    return check_report();
+}

@@ -1,0 +1,351 @@
+/*
+ * test_device_work.c - streams, copies, fills, launches and page-locked memory of a device.
+ */
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include "allocator/soft/soft_state.h"
+
+static ashlar_driver_counts counts_now(void) {
+    ashlar_driver_counts counts;
+    ashlar_device_counts_read(device, &counts);
+    return counts;
+}
+
+/* No context is left current, and none was taken away. */
+static void check_context_stack(void) {
+    cu_context context;
+    CHECK(driver->table.ctx_pop_current(&context) == CU_INVALID_CONTEXT);
+}
+
+static void the_context_before_is_current_again_after_a_call(void) {
+    ashlar_device *other = NULL;
+    cu_context context = NULL;
+    REQUIRE(set_up_device("devices=2"));
+    REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
+    CHECK(ashlar_device_enter(other) == ASHLAR_OK);
+    wait_for(streams[0]);
+    CHECK(driver->table.ctx_pop_current(&context) == CU_SUCCESS);
+    CHECK(context == other->context);
+    check_context_stack();
+    ashlar_device_close(other);
+    tear_down_device();
+}
+
+static void note_value(void *args) {
+    const struct {
+        int *at, value;
+    } *note = args;
+    *note->at = *note->at * 10 + note->value;
+}
+
+/* note_value on `stream`: the digits say what ran in which order. */
+static ashlar_status queue_note(ashlar_stream stream, int *at, int value) {
+    const struct {
+        int *at, value;
+    } note = {at, value};
+    return ashlar_launch(device, stream, note_value, &note, sizeof note);
+}
+
+static void a_stream_keeps_its_order_and_that_of_the_default_stream(void) {
+    for (int seed = 1; seed <= 16; seed++) {
+        char spec[64];
+        (void)snprintf(spec, sizeof spec, "mode=adversarial,seed=%d", seed);
+        REQUIRE(set_up_device(spec));
+        int seen = 0, other = 0;
+        CHECK(queue_note(streams[0], &seen, 1) == ASHLAR_OK);
+        CHECK(queue_note(streams[1], &other, 9) == ASHLAR_OK);
+        CHECK(queue_note(streams[0], &seen, 2) == ASHLAR_OK);
+        CHECK(seen == 0);
+        wait_for(streams[0]);
+        CHECK(seen == 12 && other == 0);
+        CHECK(queue_note(streams[0], &seen, 3) == ASHLAR_OK);
+        CHECK(queue_note(NULL, &seen, 4) == ASHLAR_OK);
+        wait_for(NULL);
+        CHECK(seen == 1234 && other == 9);
+        tear_down_device();
+    }
+}
+
+static size_t live_streams(void) {
+    size_t count = 0;
+    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+        count++;
+    }
+    return count;
+}
+
+static void destroying_a_stream_gives_it_back(void) {
+    REQUIRE(set_up_device("mode=adversarial"));
+    ashlar_stream stream = NULL;
+    int seen = 0;
+    const size_t before = live_streams();
+    CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+    CHECK_ZU(live_streams(), before + 1);
+    CHECK(queue_note(stream, &seen, 5) == ASHLAR_OK);
+    ashlar_stream_destroy(device, stream);
+    CHECK(ashlar_stream_synchronize(device, stream) == ASHLAR_EDRIVER);
+    CHECK_HAS(ashlar_error_detail(), "cuStreamSynchronize on the soft device");
+    CHECK(queue_note(NULL, &seen, 6) == ASHLAR_OK);
+    wait_for(NULL);
+    CHECK(seen == 56); /* its work was let finish */
+    CHECK_ZU(live_streams(), before);
+    const ashlar_driver_counts counts = counts_now();
+    ashlar_stream_destroy(device, NULL);
+    CHECK(counts_now().order == counts.order);
+    tear_down_device();
+}
+
+static void copies_and_fills_carry_the_bytes(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    unsigned char out[1000], in[1000] = {0};
+    unsigned char *ptr = take(1000, streams[0]);
+    for (size_t i = 0; i < sizeof out; i++) {
+        out[i] = (unsigned char)(i * 7 + 3);
+    }
+    CHECK(ashlar_copy_to_device(device, ptr, out, 1000, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_fill(device, ptr + 10, 0xAB, 20, streams[0]) == ASHLAR_OK);
+    memset(out + 10, 0xAB, 20);
+    CHECK(ashlar_copy_to_host(device, in, ptr, 1000, streams[0]) == ASHLAR_OK);
+    CHECK(memcmp(in, out, 1000) == 0);
+    give(ptr);
+    check_context_stack();
+    tear_down();
+}
+
+static void zero_bytes_are_no_call(void) {
+    REQUIRE(set_up_device(""));
+    const ashlar_driver_counts before = counts_now();
+    CHECK(ashlar_copy_to_device(device, NULL, NULL, 0, NULL) == ASHLAR_OK);
+    CHECK(ashlar_copy_to_host(device, NULL, NULL, 0, NULL) == ASHLAR_OK);
+    CHECK(ashlar_fill(device, NULL, 1, 0, NULL) == ASHLAR_OK);
+    const ashlar_driver_counts after = counts_now();
+    CHECK(memcmp(&before, &after, sizeof before) == 0);
+    tear_down_device();
+}
+
+/* On the stream they name: nothing happens until that stream is waited for. */
+static void work_goes_to_the_stream_it_names(void) {
+    REQUIRE(set_up("memory=16MiB,mode=adversarial"));
+    void *pinned = NULL;
+    REQUIRE(ashlar_device_host_alloc(device, 64, &pinned) == ASHLAR_OK);
+    unsigned char *ptr = take(512, streams[0]), *host = pinned;
+    for (int i = 0; i < STREAMS; i++) {
+        memset(host, i + 1, 64);
+        CHECK(ashlar_fill(device, ptr, 0xEE, 64, streams[i]) == ASHLAR_OK);
+        CHECK(ashlar_copy_to_device(device, ptr, host, 32, streams[i]) == ASHLAR_OK);
+        CHECK(ashlar_copy_to_host(device, host + 32, ptr + 16, 32, streams[i]) == ASHLAR_OK);
+        wait_for(streams[(i + 1) % STREAMS]);
+        CHECK(host[32] == i + 1 && host[63] == i + 1); /* page-locked: not yet */
+        wait_for(streams[i]);
+        CHECK(host[32] == i + 1 && host[47] == i + 1);
+        CHECK(host[48] == 0xEE && host[63] == 0xEE);
+        CHECK(ptr[31] == i + 1 && ptr[32] == 0xEE && ptr[63] == 0xEE);
+    }
+    ashlar_device_host_free(device, pinned);
+    give(ptr);
+    tear_down();
+}
+
+static unsigned char copied_args[3000];
+static bool are_args_aligned;
+
+static void note_args(void *args) {
+    memcpy(copied_args, args, sizeof copied_args);
+    are_args_aligned = (uintptr_t)args % _Alignof(max_align_t) == 0;
+}
+
+static void a_launch_takes_a_copy_of_its_arguments(void) {
+    REQUIRE(set_up_device("mode=adversarial"));
+    unsigned char args[3000];
+    for (size_t i = 0; i < sizeof args; i++) {
+        args[i] = (unsigned char)(i * 13 + 1);
+    }
+    CHECK(ashlar_launch(device, streams[0], note_args, args, sizeof args) == ASHLAR_OK);
+    memset(args, 0, sizeof args);
+    wait_for(streams[0]);
+    size_t wrong = 0;
+    for (size_t i = 0; i < sizeof args; i++) {
+        wrong += copied_args[i] != (unsigned char)(i * 13 + 1);
+    }
+    CHECK_ZU(wrong, 0);
+    CHECK(are_args_aligned);
+    tear_down_device();
+}
+
+static unsigned char copied_byte;
+
+static void note_byte(void *args) {
+    copied_byte = *(const unsigned char *)args;
+}
+
+static void one_byte_of_arguments_is_copied(void) {
+    REQUIRE(set_up_device("mode=adversarial"));
+    unsigned char byte = 77;
+    CHECK(ashlar_launch(device, streams[0], note_byte, &byte, 1) == ASHLAR_OK);
+    byte = 0;
+    wait_for(streams[0]);
+    CHECK(copied_byte == 77);
+    tear_down_device();
+}
+
+static int bare_runs;
+
+static void run_bare(void *unused) {
+    (void)unused;
+    bare_runs++;
+}
+
+static void a_launch_without_arguments_runs(void) {
+    REQUIRE(set_up_device(""));
+    CHECK(ashlar_launch(device, NULL, run_bare, NULL, 0) == ASHLAR_OK);
+    CHECK(bare_runs == 1);
+    tear_down_device();
+}
+
+static void arguments_too_large_to_copy_are_refused(void) {
+    REQUIRE(set_up_device(""));
+    bare_runs = 0;
+    CHECK(ashlar_launch(device, NULL, run_bare, "", SIZE_MAX) == ASHLAR_EHOSTMEM);
+    CHECK_HAS(ashlar_error_detail(), "a launch of 18446744073709551615 bytes of arguments");
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_launch(device, NULL, run_bare, "", 1) == ASHLAR_EHOSTMEM);
+    ashlar_host_fail_at(0);
+    CHECK(bare_runs == 0);
+    tear_down_device();
+}
+
+static cu_result host_alloc_plain(void **ptr, size_t bytes, unsigned int flags) {
+    CHECK(flags == 0);
+    return ashlar_soft_mem_host_alloc(ptr, bytes, flags);
+}
+
+static void page_locked_memory_has_no_special_flags(void) {
+    REQUIRE(set_up_device(""));
+    void *ptr = NULL;
+    const ashlar_driver_table table = driver->table;
+    driver->table.mem_host_alloc = host_alloc_plain;
+    CHECK(ashlar_device_host_alloc(device, 1, &ptr) == ASHLAR_OK);
+    driver->table = table;
+    ashlar_device_host_free(device, ptr);
+    tear_down_device();
+}
+
+static void page_locked_memory_is_usable_and_given_back(void) {
+    REQUIRE(set_up_device("memory=16MiB"));
+    void *ptr = NULL;
+    const ashlar_driver_counts before = counts_now();
+    CHECK(ashlar_device_host_alloc(device, 5000, &ptr) == ASHLAR_OK);
+    REQUIRE(ptr != NULL);
+    memset(ptr, 1, 5000);
+    CHECK_ZU(ashlar_soft_state.host_blocks.count, 1);
+    CHECK(ashlar_soft_state.host_blocks.items[0]->bytes >= 5000);
+    ashlar_device_host_free(device, ptr);
+    CHECK_ZU(ashlar_soft_state.host_blocks.count, 0);
+    ashlar_device_host_free(device, NULL);
+    CHECK(counts_now().memory == before.memory + 2);
+    CHECK(ashlar_device_host_alloc(device, 0, &ptr) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "bytes: 0 bytes of page-locked memory");
+    check_context_stack();
+    tear_down_device();
+}
+
+static void every_call_is_counted_by_its_purpose(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    unsigned char byte = 0, *ptr = take(512, NULL);
+    ashlar_stream stream;
+    ashlar_driver_counts before = counts_now();
+    CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+    ashlar_stream_destroy(device, stream);
+    CHECK(counts_now().order == before.order + 2);
+    CHECK(counts_now().context == before.context + 4);
+    wait_for(NULL);
+    CHECK(counts_now().wait == before.wait + 1);
+    CHECK(ashlar_fill(device, ptr, 1, 1, NULL) == ASHLAR_OK);
+    CHECK(ashlar_copy_to_host(device, &byte, ptr, 1, NULL) == ASHLAR_OK);
+    CHECK(ashlar_copy_to_device(device, ptr, &byte, 1, NULL) == ASHLAR_OK);
+    CHECK(ashlar_launch(device, NULL, run_bare, NULL, 0) == ASHLAR_OK);
+    CHECK(counts_now().work == before.work + 4);
+    CHECK(counts_now().query == before.query && counts_now().memory == before.memory);
+    give(ptr);
+    tear_down();
+}
+
+/* ---- failures ---- */
+
+static unsigned char *target; /* device memory for the calls below */
+
+static ashlar_status call_stream_create(void) {
+    ashlar_stream stream;
+    return ashlar_stream_create(device, &stream);
+}
+static ashlar_status call_synchronize(void) {
+    return ashlar_stream_synchronize(device, NULL);
+}
+static ashlar_status call_to_device(void) {
+    return ashlar_copy_to_device(device, target, "a", 1, NULL);
+}
+static ashlar_status call_to_host(void) {
+    char byte;
+    return ashlar_copy_to_host(device, &byte, target, 1, NULL);
+}
+static ashlar_status call_fill(void) {
+    return ashlar_fill(device, target, 1, 1, NULL);
+}
+static ashlar_status call_launch(void) {
+    return ashlar_launch(device, NULL, run_bare, "a", 1);
+}
+static ashlar_status call_host_alloc(void) {
+    void *ptr;
+    return ashlar_device_host_alloc(device, 1, &ptr);
+}
+
+static void every_refusal_of_the_driver_is_reported_by_name(void) {
+    static const struct {
+        ashlar_driver_fn fn;
+        ashlar_status (*call)(void);
+        const char *name;
+    } rows[] = {
+        {ASHLAR_DRIVER_FN_stream_create, call_stream_create, "cuStreamCreate on"},
+        {ASHLAR_DRIVER_FN_stream_synchronize, call_synchronize, "cuStreamSynchronize on"},
+        {ASHLAR_DRIVER_FN_memcpy_htod_async, call_to_device, "cuMemcpyHtoDAsync on"},
+        {ASHLAR_DRIVER_FN_memcpy_dtoh_async, call_to_host, "cuMemcpyDtoHAsync on"},
+        {ASHLAR_DRIVER_FN_memset_d8_async, call_fill, "cuMemsetD8Async on"},
+        {ASHLAR_DRIVER_FN_launch_host_func, call_launch, "cuLaunchHostFunc on"},
+        {ASHLAR_DRIVER_FN_mem_host_alloc, call_host_alloc, "cuMemHostAlloc on"},
+    };
+    REQUIRE(set_up("memory=16MiB"));
+    target = take(512, NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ashlar_driver_fail_at(driver, (int)rows[i].fn, 1, CU_UNKNOWN);
+        CHECK(rows[i].call() == ASHLAR_EDRIVER);
+        CHECK_HAS(ashlar_error_detail(), rows[i].name);
+        ashlar_driver_fail_at(driver, (int)rows[i].fn, 1, CU_OUT_OF_MEMORY);
+        CHECK(rows[i].call() == ASHLAR_ENOMEM);
+        check_context_stack();
+        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, 1, CU_INVALID_CONTEXT);
+        CHECK(rows[i].call() == ASHLAR_EDRIVER);
+        CHECK_HAS(ashlar_error_detail(), "cuCtxPushCurrent on the soft device");
+        check_context_stack();
+        CHECK(rows[i].call() == ASHLAR_OK);
+    }
+    give(target);
+    tear_down();
+}
+
+int main(void) {
+    RUN(the_context_before_is_current_again_after_a_call);
+    RUN(a_stream_keeps_its_order_and_that_of_the_default_stream);
+    RUN(destroying_a_stream_gives_it_back);
+    RUN(copies_and_fills_carry_the_bytes);
+    RUN(zero_bytes_are_no_call);
+    RUN(work_goes_to_the_stream_it_names);
+    RUN(a_launch_takes_a_copy_of_its_arguments);
+    RUN(one_byte_of_arguments_is_copied);
+    RUN(a_launch_without_arguments_runs);
+    RUN(arguments_too_large_to_copy_are_refused);
+    RUN(page_locked_memory_has_no_special_flags);
+    RUN(page_locked_memory_is_usable_and_given_back);
+    RUN(every_call_is_counted_by_its_purpose);
+    RUN(every_refusal_of_the_driver_is_reported_by_name);
+    return check_report();
+}

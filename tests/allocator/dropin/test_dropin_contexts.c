@@ -1,0 +1,171 @@
+/*
+ * test_dropin_contexts.c - contexts that a program makes: an allocator each, to their end.
+ *
+ * Run with the folder of the fake libcuda.so.1 (cuda/libcuda.c) first in LD_LIBRARY_PATH.
+ */
+#include "tests/check.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/device/device_impl.h"
+#include "allocator/dropin/devices.h"
+#include "allocator/dropin/frees.h"
+#include "allocator/base/host.h"
+
+#define MIB ((size_t)1 << 20)
+
+static ashlar_driver *driver;
+static cu_result (*ctx_create)(cu_context *context, unsigned int flags, cu_device device);
+static cu_result (*ctx_destroy)(cu_context context);
+
+static bool set_up(void) {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *create = library == NULL ? NULL : dlsym(library, "cuCtxCreate_v2");
+    void *destroy = library == NULL ? NULL : dlsym(library, "cuCtxDestroy_v2");
+    if (create == NULL || destroy == NULL || dlsym(library, "ashlar_fake_libcuda") == NULL) {
+        return false;
+    }
+    memcpy(&ctx_create, &create, sizeof create);
+    memcpy(&ctx_destroy, &destroy, sizeof destroy);
+    unsetenv("ASHLAR_DEVICE");
+    setenv("ASHLAR_CONF", "cache=0", 1);
+    ashlar_frees_forget();
+    ashlar_dropin_forget();
+    return ashlar_driver_open_cuda(&driver) == ASHLAR_OK && driver->table.init(0) == CU_SUCCESS;
+}
+
+static bool is_primary_in_use(cu_device device) {
+    unsigned int flags;
+    int is_active = 1;
+    CHECK(driver->table.primary_ctx_get_state(device, &flags, &is_active) == CU_SUCCESS);
+    return is_active != 0;
+}
+
+static size_t free_bytes_now(void) {
+    size_t free_bytes = 0, total_bytes = 0;
+    CHECK(driver->table.mem_get_info(&free_bytes, &total_bytes) == CU_SUCCESS);
+    return free_bytes;
+}
+
+static void each_has_an_allocator_of_its_own(void) {
+    cu_context contexts[2];
+    ashlar_frees *frees[2] = {NULL}, *again = NULL;
+    int places[2];
+    REQUIRE(set_up());
+    for (int i = 0; i < 2; i++) {
+        REQUIRE(ctx_create(&contexts[i], 0, 1) == CU_SUCCESS);
+        CHECK(ashlar_dropin_find_context(contexts[i]) == -1);
+        places[i] = ashlar_dropin_add_context(1, contexts[i]);
+        CHECK(places[i] >= 0 && ashlar_dropin_find_context(contexts[i]) == places[i]);
+        CHECK(ashlar_frees_peek_context(places[i]) == NULL);
+        REQUIRE(ashlar_frees_of_context(places[i], &frees[i]) == ASHLAR_OK);
+        CHECK(ashlar_frees_device(frees[i])->context == contexts[i]);
+        CHECK(ashlar_frees_device(frees[i])->info.ordinal == 1);
+        CHECK(ashlar_frees_of_context(places[i], &again) == ASHLAR_OK && again == frees[i]);
+    }
+    CHECK(places[0] != places[1] && frees[0] != frees[1]);
+    CHECK(ashlar_frees_allocator(frees[0]) != ashlar_frees_allocator(frees[1]));
+    CHECK(!is_primary_in_use(1));
+    int place = 0;
+    CHECK(ashlar_frees_each(&place) == frees[0] && ashlar_frees_each(&place) == frees[1]);
+    CHECK(ashlar_frees_each(&place) == NULL);
+    for (int i = 0; i < 2; i++) {
+        ashlar_frees_drop_context(places[i]);
+        CHECK(ctx_destroy(contexts[i]) == CU_SUCCESS);
+    }
+}
+
+static void what_it_has_goes_with_it(void) {
+    cu_context context, next, primary;
+    ashlar_frees *frees = NULL;
+    void *ptr = NULL;
+    cu_result result;
+    REQUIRE(set_up() && driver->table.primary_ctx_retain(&primary, 0) == CU_SUCCESS);
+    REQUIRE(ctx_create(&context, 0, 0) == CU_SUCCESS);
+    const size_t before = free_bytes_now();
+    const int place = ashlar_dropin_add_context(0, context);
+    REQUIRE(ashlar_frees_of_context(place, &frees) == ASHLAR_OK);
+    CHECK(ashlar_frees_alloc(frees, 4 * MIB, &ptr) == ASHLAR_OK);
+    CHECK(free_bytes_now() < before);
+    CHECK(ashlar_frees_answer((char *)ptr + 512, NULL, &result) && result == CU_INVALID_VALUE);
+    ashlar_frees_drop_context(place);
+    CHECK(free_bytes_now() == before);
+    CHECK(!ashlar_frees_answer(ptr, NULL, &result));
+    CHECK(ashlar_dropin_find_context(context) == -1 && ashlar_frees_peek_context(place) == NULL);
+    CHECK(ctx_destroy(context) == CU_SUCCESS);
+    REQUIRE(ctx_create(&next, 0, 0) == CU_SUCCESS);
+    CHECK(ashlar_dropin_add_context(0, next) == place); /* which is free again */
+    REQUIRE(ashlar_frees_of_context(place, &frees) == ASHLAR_OK);
+    CHECK(ashlar_frees_device(frees)->context == next);
+    ashlar_frees_drop_context(place);
+    CHECK(ctx_destroy(next) == CU_SUCCESS);
+    CHECK(is_primary_in_use(0)); /* the program's */
+    CHECK(driver->table.primary_ctx_release(0) == CU_SUCCESS && !is_primary_in_use(0));
+}
+
+static void one_too_many_has_no_place(void) {
+    static char contexts[ASHLAR_DROPIN_CONTEXTS_MAX + 1];
+    int places[ASHLAR_DROPIN_CONTEXTS_MAX];
+    REQUIRE(set_up());
+    for (int i = 0; i < ASHLAR_DROPIN_CONTEXTS_MAX; i++) {
+        places[i] = ashlar_dropin_add_context(0, (cu_context)(void *)&contexts[i]);
+        CHECK(places[i] >= ASHLAR_DROPIN_CONTEXTS && places[i] < ASHLAR_DROPIN_ALLOCATORS_MAX);
+    }
+    cu_context last = (cu_context)(void *)&contexts[ASHLAR_DROPIN_CONTEXTS_MAX];
+    CHECK(ashlar_dropin_add_context(0, last) == -1 && ashlar_dropin_find_context(last) == -1);
+    ashlar_frees_drop_context(places[7]);
+    CHECK(ashlar_dropin_add_context(0, last) == places[7]);
+    ashlar_dropin_forget();
+    CHECK(ashlar_dropin_find_context(last) == -1);
+}
+
+static void a_software_device_has_none(void) {
+    cu_context context;
+    REQUIRE(set_up() && ctx_create(&context, 0, 0) == CU_SUCCESS);
+    setenv("ASHLAR_DEVICE", "soft", 1);
+    CHECK(ashlar_dropin_add_context(0, context) == -1);
+    unsetenv("ASHLAR_DEVICE");
+    CHECK(ctx_destroy(context) == CU_SUCCESS);
+}
+
+/* `fail` arms the n-th failure, or none for 0. */
+static void check_making(void (*fail)(unsigned long n)) {
+    cu_context context;
+    ashlar_status status = ASHLAR_EDRIVER;
+    unsigned long n = 1;
+    REQUIRE(set_up() && ctx_create(&context, 0, 0) == CU_SUCCESS);
+    const size_t before = free_bytes_now();
+    const int place = ashlar_dropin_add_context(0, context);
+    for (; status != ASHLAR_OK && n < 1000; n++) {
+        ashlar_frees *frees = NULL;
+        fail(n);
+        status = ashlar_frees_of_context(place, &frees);
+        fail(0);
+        CHECK((status == ASHLAR_OK) == (frees != NULL));
+        CHECK(status == ASHLAR_OK || *ashlar_error_detail() != '\0');
+    }
+    CHECK(n > 3 && status == ASHLAR_OK);
+    ashlar_frees_drop_context(place);
+    CHECK(free_bytes_now() == before);
+    CHECK(ctx_destroy(context) == CU_SUCCESS);
+}
+
+static void fail_in_the_driver(unsigned long n) {
+    ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
+}
+
+static void making_it_may_fail_and_is_tried_again(void) {
+    check_making(ashlar_host_fail_at);
+    check_making(fail_in_the_driver);
+}
+
+int main(void) {
+    RUN(each_has_an_allocator_of_its_own);
+    RUN(what_it_has_goes_with_it);
+    RUN(one_too_many_has_no_place);
+    RUN(a_software_device_has_none);
+    RUN(making_it_may_fail_and_is_tried_again);
+    return check_report();
+}

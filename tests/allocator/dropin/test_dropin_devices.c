@@ -1,0 +1,380 @@
+/*
+ * test_dropin_devices.c - one allocator for each device of the process: made once, by whichever
+ * thread, kept to the end, and not there in a forked child.
+ */
+#include "tests/check.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allocator/core/allocator_impl.h"
+#include "allocator/device/device_impl.h"
+#include "allocator/dropin/devices.h"
+#include "allocator/driver/driver.h"
+#include "allocator/base/host.h"
+#include "allocator/soft/soft.h"
+
+enum { THREADS = 8, DEVICES = 2 };
+
+static bool set_up(const char *spec) {
+    setenv("ASHLAR_DEVICE", "soft", 1);
+    unsetenv("ASHLAR_CONF");
+    unsetenv("ASHLAR_REPORT");
+    unsetenv("ASHLAR_PEERS");
+    ashlar_dropin_forget();
+    return ashlar_soft_configure(spec) == ASHLAR_OK;
+}
+
+static void an_allocator_is_made_at_the_first_call_and_kept(void) {
+    ashlar_allocator *a = NULL, *again = NULL;
+    REQUIRE(set_up("devices=2"));
+    CHECK(ashlar_dropin_peek(1) == NULL);
+    REQUIRE(ashlar_dropin_allocator(1, &a) == ASHLAR_OK);
+    CHECK(ashlar_allocator_device(a)->info.ordinal == 1);
+    CHECK(ashlar_allocator_device(a)->info.kind == ASHLAR_DEVICE_SOFT);
+    CHECK(ashlar_dropin_allocator(1, &again) == ASHLAR_OK);
+    CHECK(again == a);
+    CHECK(ashlar_dropin_peek(1) == a);
+    CHECK(ashlar_dropin_peek(0) == NULL);
+}
+
+static void an_ordinal_that_is_none_is_refused(void) {
+    ashlar_allocator *a = NULL;
+    REQUIRE(set_up("devices=2"));
+    CHECK(ashlar_dropin_allocator(-1, &a) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "device -1");
+    CHECK(ashlar_dropin_allocator(ASHLAR_DROPIN_DEVICES_MAX, &a) == ASHLAR_EINVAL);
+    CHECK(ashlar_dropin_allocator(2, &a) == ASHLAR_ENODEVICE);
+    CHECK(ashlar_dropin_allocator(ASHLAR_DROPIN_DEVICES_MAX - 1, &a) == ASHLAR_ENODEVICE);
+    CHECK(a == NULL);
+    CHECK(ashlar_dropin_peek(-1) == NULL);
+    CHECK(ashlar_dropin_peek(ASHLAR_DROPIN_DEVICES_MAX) == NULL);
+}
+
+static void without_the_environments_word_the_device_is_cudas(void) {
+    ashlar_allocator *a = NULL;
+    const char *const names[] = {"", "auto", "cuda", "software", "soft1"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        REQUIRE(set_up(""));
+        setenv("ASHLAR_DEVICE", names[i], 1);
+        setenv("FAKE_CUDA", "nodevice", 1); /* should the tests' libcuda be found */
+        CHECK(ashlar_dropin_allocator(40, &a) == ASHLAR_ENODEVICE);
+        CHECK(strstr(ashlar_error_detail(), "soft:40") == NULL);
+        CHECK(a == NULL);
+    }
+    unsetenv("ASHLAR_DEVICE");
+    CHECK(ashlar_dropin_allocator(40, &a) == ASHLAR_ENODEVICE);
+    CHECK(strstr(ashlar_error_detail(), "soft:40") == NULL);
+    setenv("ASHLAR_DEVICE", "soft:7", 1);
+    CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+}
+
+static void a_block_is_known_to_the_allocator_that_it_came_from(void) {
+    ashlar_allocator *a[DEVICES] = {NULL};
+    void *block[DEVICES];
+    int foreign;
+    REQUIRE(set_up("devices=2,memory=64MiB"));
+    CHECK(ashlar_dropin_owner(&foreign) == NULL);
+    for (int i = 0; i < DEVICES; i++) {
+        REQUIRE(ashlar_dropin_allocator(i, &a[i]) == ASHLAR_OK);
+        REQUIRE(ashlar_alloc(a[i], 5000, NULL, &block[i]) == ASHLAR_OK);
+    }
+    for (int i = 0; i < DEVICES; i++) {
+        CHECK(ashlar_dropin_owner(block[i]) == a[i]);
+        CHECK(ashlar_dropin_owner((char *)block[i] + 1) == NULL);
+        CHECK(ashlar_free(a[i], block[i]) == ASHLAR_OK);
+        CHECK(ashlar_dropin_owner(block[i]) == NULL);
+    }
+    CHECK(ashlar_dropin_owner(&foreign) == NULL);
+}
+
+/* Whether device 1 writes to memory of device 0's allocator: only for a peer that is allowed. */
+static bool is_reached_by_its_peer(void) {
+    ashlar_allocator *a;
+    ashlar_device *other;
+    void *block;
+    if (ashlar_device_open("soft:1", &other) != ASHLAR_OK) {
+        return false;
+    }
+    const bool is_written = ashlar_dropin_allocator(0, &a) == ASHLAR_OK &&
+                            ashlar_alloc(a, 4096, NULL, &block) == ASHLAR_OK &&
+                            ashlar_fill(other, block, 7, 4096, NULL) == ASHLAR_OK &&
+                            ashlar_stream_synchronize(other, NULL) == ASHLAR_OK;
+    ashlar_device_close(other);
+    return is_written;
+}
+
+static void memory_is_open_to_every_peer_unless_told_otherwise(void) {
+    REQUIRE(set_up("devices=3,memory=64MiB"));
+    CHECK(is_reached_by_its_peer());
+    REQUIRE(set_up("devices=3,memory=64MiB"));
+    setenv("ASHLAR_PEERS", "off", 1);
+    CHECK(!is_reached_by_its_peer());
+}
+
+static void devices_without_peers_or_virtual_memory_are_served_too(void) {
+    const char *const specs[] = {"devices=2,peers=off", "devices=2,vmm=off"};
+    for (size_t i = 0; i < 2; i++) {
+        ashlar_allocator *a;
+        void *block;
+        REQUIRE(set_up(specs[i]));
+        setenv("ASHLAR_CONF", i == 1 ? "vmm=off" : "", 1);
+        REQUIRE(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+        CHECK(ashlar_alloc(a, 1000, NULL, &block) == ASHLAR_OK);
+        CHECK(ashlar_free(a, block) == ASHLAR_OK);
+    }
+}
+
+static void a_bad_word_in_the_environment_is_refused_by_name(void) {
+    const char *const names[] = {"ASHLAR_REPORT", "ASHLAR_PEERS"};
+    for (size_t i = 0; i < 2; i++) {
+        ashlar_allocator *a = NULL;
+        REQUIRE(set_up("devices=1"));
+        setenv(names[i], "maybe", 1);
+        CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_EINVAL);
+        CHECK_HAS(ashlar_error_detail(), names[i]);
+        CHECK_HAS(ashlar_error_detail(), "maybe");
+        CHECK(a == NULL);
+        setenv(names[i], "", 1); /* as if it were not there */
+        CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+        ashlar_dropin_forget();
+        setenv(names[i], "off", 1);
+        CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+    }
+    ashlar_allocator *a = NULL;
+    REQUIRE(set_up("devices=1"));
+    setenv("ASHLAR_CONF", "limit=maybe", 1);
+    CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_EINVAL);
+    CHECK(a == NULL);
+}
+
+static void host_memory_that_runs_out_anywhere_is_reported_and_got_over(void) {
+    for (unsigned long n = 1;; n++) {
+        ashlar_allocator *a = NULL;
+        REQUIRE(set_up("devices=2"));
+        ashlar_host_fail_at(n);
+        const ashlar_status status = ashlar_dropin_allocator(0, &a);
+        ashlar_host_fail_at(0);
+        if (status == ASHLAR_OK) {
+            CHECK(n > 2);
+            break;
+        }
+        CHECK(status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM); /* the device's, or ours */
+        CHECK(a == NULL);
+        CHECK(ashlar_dropin_peek(0) == NULL);
+        CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+    }
+}
+
+static void a_driver_call_that_fails_anywhere_is_reported_and_got_over(void) {
+    ashlar_driver *driver;
+    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    for (unsigned n = 1;; n++) {
+        ashlar_allocator *a = NULL;
+        REQUIRE(set_up("devices=2"));
+        ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
+        const ashlar_status status = ashlar_dropin_allocator(0, &a);
+        const bool is_spent = atomic_load(&driver->fail_countdown) == 0;
+        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        if (!is_spent) {
+            CHECK(status == ASHLAR_OK);
+            CHECK(n > 5);
+            break;
+        }
+        if (status != ASHLAR_OK) {
+            CHECK(a == NULL);
+            CHECK(ashlar_dropin_peek(0) == NULL);
+            CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+        }
+    }
+}
+
+/* ---- threads ---- */
+
+static ashlar_allocator *seen[THREADS][DEVICES];
+static pthread_barrier_t together;
+
+static void *ask(void *arg) {
+    const int thread = *(const int *)arg;
+    (void)pthread_barrier_wait(&together);
+    for (int i = 0; i < DEVICES; i++) {
+        const int ordinal = (i + thread) % DEVICES;
+        if (ashlar_dropin_allocator(ordinal, &seen[thread][ordinal]) != ASHLAR_OK) {
+            seen[thread][ordinal] = NULL;
+        }
+    }
+    return NULL;
+}
+
+/* It takes so long to make one that they all come while the first is at it. */
+static void threads_that_ask_at_once_get_the_same(void) {
+    pthread_t threads[THREADS];
+    int numbers[THREADS];
+    REQUIRE(set_up("devices=2,latency=cuDeviceTotalMem:20000000"));
+    REQUIRE(pthread_barrier_init(&together, NULL, THREADS) == 0);
+    for (int i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        REQUIRE(pthread_create(&threads[i], NULL, ask, &numbers[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+    (void)pthread_barrier_destroy(&together);
+    for (int i = 0; i < THREADS; i++) {
+        for (int j = 0; j < DEVICES; j++) {
+            CHECK(seen[i][j] != NULL);
+            CHECK(seen[i][j] == ashlar_dropin_peek(j));
+        }
+    }
+}
+
+/* ---- children ---- */
+
+/* The status with which a child ends that runs `body`, -1 if it does not end by itself. What it
+ * writes to stderr is in `text`. */
+static int in_child(int (*body)(void), char *text, size_t text_bytes) {
+    int ends[2], status = 0;
+    size_t length = 0;
+    fflush(NULL);
+    if (pipe(ends) != 0) {
+        return -1;
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)alarm(20); /* a lock that nobody gives back */
+        (void)dup2(ends[1], STDERR_FILENO);
+        const int result = body();
+        exit(result); /* with all handlers */
+    }
+    (void)close(ends[1]);
+    for (ssize_t got = 1; child > 0 && got > 0 && length + 1 < text_bytes;) {
+        got = read(ends[0], text + length, text_bytes - 1 - length);
+        length += got > 0 ? (size_t)got : 0;
+    }
+    text[length] = '\0';
+    (void)close(ends[0]);
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)
+               ? WEXITSTATUS(status)
+               : -1;
+}
+
+static void *inherited;
+
+static int use_inherited(void) {
+    ashlar_allocator *a = NULL;
+    const ashlar_status status = ashlar_dropin_allocator(0, &a);
+    if (status != ASHLAR_EDRIVER || strstr(ashlar_error_detail(), "forked") == NULL) {
+        return 1;
+    }
+    return a == NULL && ashlar_dropin_is_forked() && ashlar_dropin_peek(0) == NULL &&
+                   ashlar_dropin_owner(inherited) == NULL
+               ? 0
+               : 2;
+}
+
+static void a_forked_child_is_refused_and_reports_nothing(void) {
+    char text[4096];
+    ashlar_allocator *a;
+    REQUIRE(set_up("devices=1"));
+    setenv("ASHLAR_CONF", "leaks=on", 1);
+    setenv("ASHLAR_REPORT", "on", 1);
+    REQUIRE(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+    REQUIRE(ashlar_alloc(a, 1000, NULL, &inherited) == ASHLAR_OK);
+    CHECK(in_child(use_inherited, text, sizeof text) == 0);
+    CHECK(strcmp(text, "") == 0);
+    CHECK(!ashlar_dropin_is_forked());
+    CHECK(ashlar_dropin_owner(inherited) == a);
+    CHECK(ashlar_free(a, inherited) == ASHLAR_OK);
+}
+
+/* As above, with every lock of ours taken at the fork. */
+static void a_child_waits_for_no_lock_that_was_held_at_the_fork(void) {
+    char text[4096];
+    ashlar_allocator *a;
+    REQUIRE(set_up("devices=1"));
+    setenv("ASHLAR_CONF", "leaks=on", 1);
+    setenv("ASHLAR_REPORT", "on", 1);
+    REQUIRE(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
+    REQUIRE(ashlar_alloc(a, 1000, NULL, &inherited) == ASHLAR_OK);
+    pthread_mutex_lock(&a->lock);
+    const int status = in_child(use_inherited, text, sizeof text);
+    pthread_mutex_unlock(&a->lock);
+    CHECK(status == 0);
+    CHECK(strcmp(text, "") == 0);
+    CHECK(ashlar_free(a, inherited) == ASHLAR_OK);
+}
+
+static int use_fresh(void) {
+    ashlar_allocator *a = NULL;
+    void *block;
+    return ashlar_dropin_allocator(0, &a) == ASHLAR_OK &&
+                   ashlar_alloc(a, 1000, NULL, &block) == ASHLAR_OK
+               ? 0
+               : 1;
+}
+
+/* Run first, before this process has a device. */
+static void a_child_of_a_process_without_devices_starts_afresh(void) {
+    char text[4096];
+    REQUIRE(set_up("devices=1"));
+    CHECK(in_child(use_fresh, text, sizeof text) == 0);
+    CHECK(strcmp(text, "") == 0); /* what it leaked is nobody's business */
+    setenv("ASHLAR_CONF", "leaks=on", 1);
+    CHECK(in_child(use_fresh, text, sizeof text) == 0);
+    CHECK(strcmp(text, "") == 0);
+    setenv("ASHLAR_REPORT", "on", 1);
+    CHECK(in_child(use_fresh, text, sizeof text) == 0);
+    CHECK_HAS(text, "ashlar: leak: soft:0: 1 blocks of 1000 bytes are still live\n");
+}
+
+static int fail_and_report(void) {
+    ashlar_allocator *a;
+    const ashlar_status status = ashlar_dropin_allocator(99, &a);
+    ashlar_dropin_report("a trial");
+    return status == ASHLAR_EINVAL ? 0 : 1;
+}
+
+static int report_at_length(void) {
+    char name[ASHLAR_DEVICE_NAME_BYTES];
+    char what[4096];
+    memset(what, 'x', sizeof what - 1);
+    what[sizeof what - 1] = '\0';
+    (void)snprintf(name, sizeof name, "%d", ashlar_error_set(ASHLAR_EIO, what));
+    ashlar_dropin_report(what);
+    return 0;
+}
+
+static void reports_go_to_stderr_only_when_asked_for(void) {
+    char text[4096];
+    REQUIRE(set_up("devices=1"));
+    CHECK(in_child(fail_and_report, text, sizeof text) == 0);
+    CHECK(strcmp(text, "") == 0);
+    setenv("ASHLAR_REPORT", "off", 1);
+    CHECK(in_child(fail_and_report, text, sizeof text) == 0);
+    CHECK(strcmp(text, "") == 0);
+    setenv("ASHLAR_REPORT", "on", 1);
+    CHECK(in_child(fail_and_report, text, sizeof text) == 0);
+    CHECK(strcmp(text, "ashlar: a trial: device 99: ordinals are 0 to 63\n") == 0);
+    CHECK(in_child(report_at_length, text, sizeof text) == 0);
+    CHECK(strlen(text) > 1000 && strlen(text) < 2000 && text[strlen(text) - 1] == '\n');
+}
+
+int main(void) {
+    RUN(a_child_of_a_process_without_devices_starts_afresh);
+    RUN(reports_go_to_stderr_only_when_asked_for);
+    RUN(an_allocator_is_made_at_the_first_call_and_kept);
+    RUN(an_ordinal_that_is_none_is_refused);
+    RUN(without_the_environments_word_the_device_is_cudas);
+    RUN(a_block_is_known_to_the_allocator_that_it_came_from);
+    RUN(memory_is_open_to_every_peer_unless_told_otherwise);
+    RUN(devices_without_peers_or_virtual_memory_are_served_too);
+    RUN(a_bad_word_in_the_environment_is_refused_by_name);
+    RUN(host_memory_that_runs_out_anywhere_is_reported_and_got_over);
+    RUN(a_driver_call_that_fails_anywhere_is_reported_and_got_over);
+    RUN(threads_that_ask_at_once_get_the_same);
+    RUN(a_forked_child_is_refused_and_reports_nothing);
+    RUN(a_child_waits_for_no_lock_that_was_held_at_the_fork);
+    return check_report();
+}

@@ -1,0 +1,470 @@
+/*
+ * test_frees.c - memory freed for all streams: it is given out again only when everything submitted
+ * before the free is over, and the host does not wait for that without need.
+ */
+#include "tests/allocator/dropin/frees_fixture.h"
+
+#include <pthread.h>
+
+enum { THREADS = 8 };
+
+static uint64_t state;
+
+static size_t draw(size_t count) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (size_t)(state >> 33) % count;
+}
+
+/* ---- the promise ---- */
+
+/* A use is queued, and the clocks are told. */
+static void use_noted(void *ptr, size_t bytes, ashlar_stream stream) {
+    CHECK(ashlar_fill(device, ptr, 1, bytes, stream) == ASHLAR_OK);
+    CHECK(ashlar_soft_clock_use(ashlar_ptr_in(ptr), bytes, stream) == ASHLAR_OK);
+}
+
+static bool is_ordered_for(void *ptr, size_t bytes, ashlar_stream stream) {
+    bool is_ordered = false;
+    CHECK(ashlar_soft_clock_own(ashlar_ptr_in(ptr), bytes, stream, &is_ordered) == ASHLAR_OK);
+    return is_ordered;
+}
+
+/* Take, use, free, in any order, with streams that come and go. Returns how often memory was given
+ * out that a stream, any one, might have used too early. */
+static size_t walk(uint64_t seed, bool is_trusting) {
+    enum { LIVE = 4, STEPS = 300 };
+    struct {
+        void *ptr;
+        size_t bytes;
+        size_t only; /* the stream of all its uses; STREAMS: there are several */
+    } live[LIVE] = {{NULL, 0, 0}};
+    size_t early = 0;
+    state = seed;
+    if (is_trusting) {
+        ashlar_frees_trust_all(frees);
+    }
+    for (int step = 0; step < STEPS; step++) {
+        const size_t i = draw(LIVE), s = draw(STREAMS), what = draw(16);
+        if (what == 0 && s < OWN_STREAMS) {
+            end_stream(s);
+            CHECK(make_stream(s));
+            for (int b = 0; b < LIVE; b++) {
+                live[b].only = live[b].only == s ? STREAMS : live[b].only;
+            }
+        } else if (what == 1) {
+            CHECK(ashlar_stream_synchronize(device, streams[s]) == ASHLAR_OK);
+        } else if (live[i].ptr == NULL) {
+            live[i].bytes = (1 + draw(5)) * MIB;
+            const bool is_async = draw(4) == 0;
+            CHECK((is_async ? ashlar_frees_alloc_on(frees, live[i].bytes, streams[s], &live[i].ptr)
+                            : ashlar_frees_alloc(frees, live[i].bytes, &live[i].ptr)) == ASHLAR_OK);
+            early += !is_ordered_for(live[i].ptr, live[i].bytes, streams[s]);
+            live[i].only = s;
+            use_noted(live[i].ptr, live[i].bytes, streams[s]);
+            if (is_async) { /* others come after its taking, as the program sees to */
+                CHECK(ashlar_stream_synchronize(device, streams[s]) == ASHLAR_OK);
+            }
+        } else if (what < 6) {
+            use_noted(live[i].ptr, live[i].bytes, streams[s]);
+            live[i].only = live[i].only == s ? s : STREAMS;
+        } else if (what < 11 && live[i].only < STREAMS) {
+            CHECK(ashlar_free_on(allocator, live[i].ptr, streams[live[i].only]) == ASHLAR_OK);
+            live[i].ptr = NULL;
+        } else {
+            give(live[i].ptr);
+            live[i].ptr = NULL;
+        }
+    }
+    return early;
+}
+
+static void memory_given_out_again_comes_after_every_use_of_before(void) {
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        char spec[96];
+        (void)snprintf(spec, sizeof spec, "memory=32MiB,clocks=on,mode=%s,seed=%d",
+                       seed % 2 == 0 ? "eager" : "adversarial", (int)seed);
+        REQUIRE(set_up(spec, "cache=0"));
+        CHECK_ZU(walk(seed, false), 0);
+        tear_down();
+    }
+}
+
+/* So that the case above could fail. */
+static void without_the_wait_it_does_not(void) {
+    REQUIRE(set_up("memory=32MiB,clocks=on,mode=adversarial", "cache=0"));
+    CHECK(walk(1, true) > 0);
+    tear_down();
+}
+
+/* ---- what it costs ---- */
+
+static void a_free_makes_no_driver_call_and_a_batch_one_event_a_stream(void) {
+    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
+    void *blocks[3];
+    for (int i = 0; i < 3; i++) {
+        blocks[i] = take(8 * MIB);
+        use(blocks[i], 8 * MIB, streams[i]);
+    }
+    const size_t records = CALLS(event_record);
+    const uint64_t calls = ashlar_driver_calls(driver, ASHLAR_DRIVER_MEMORY);
+    for (int i = 0; i < 3; i++) {
+        give(blocks[i]);
+    }
+    CHECK(stats_now().shared_bytes == 24 * MIB && stats_now().live_blocks == 0);
+    CHECK_ZU(CALLS(event_record), records);
+    (void)take(4 * MIB);
+    /* Two that are known, and the legacy one for all the rest. */
+    CHECK_ZU(CALLS(event_record), records + 3);
+    CHECK(ashlar_driver_calls(driver, ASHLAR_DRIVER_MEMORY) > calls); /* nothing was over yet */
+    CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+    const size_t mapped = CALLS(mem_create), waits = CALLS(ctx_synchronize);
+    CHECK(take(20 * MIB) != NULL);
+    CHECK_ZU(CALLS(mem_create), mapped);
+    CHECK_ZU(CALLS(ctx_synchronize), waits);
+    CHECK(stats_now().shared_bytes == 0);
+    tear_down();
+}
+
+static void while_memory_is_free_no_event_is_recorded(void) {
+    REQUIRE(set_up("memory=64MiB", "cache=0,reserve=32MiB"));
+    void *first = take(MIB);
+    give(first);
+    const size_t records = CALLS(event_record);
+    void *second = take(MIB);
+    CHECK(second != first);
+    CHECK_ZU(CALLS(event_record), records);
+    tear_down();
+}
+
+static void many_small_waits_make_no_more_batches_than_help(void) {
+    REQUIRE(set_up("memory=512MiB,mode=adversarial", "cache=0"));
+    const size_t records = CALLS(event_record);
+    for (int i = 0; i < 12; i++) {
+        void *ptr = take(16 * MIB);
+        use(ptr, MIB, streams[0]);
+        give(ptr);
+    }
+    CHECK_ZU(CALLS(event_record), records + (size_t)8 * 3);
+    tear_down();
+}
+
+static void memory_that_is_out_is_waited_for(void) {
+    REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
+    void *ptr = NULL;
+    for (int i = 0; i < OWN_STREAMS; i++) {
+        void *most = take(24 * MIB);
+        use(most, 24 * MIB, streams[i]);
+        give(most);
+    }
+    CHECK(ashlar_frees_alloc_on(frees, 24 * MIB, streams[0], &ptr) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+    ptr = NULL;
+    CHECK(ashlar_frees_alloc(frees, 40 * MIB, &ptr) == ASHLAR_ENOMEM);
+    CHECK(ptr == NULL);
+    tear_down();
+}
+
+/* ---- captures ---- */
+
+static void during_a_capture_frees_wait_and_nothing_is_spoiled(void) {
+    for (size_t i = 1; i < 3; i++) { /* not blocking, blocking */
+        cu_graph graph = NULL;
+        REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
+        void *ptr = take(8 * MIB);
+        ashlar_frees_begin_capture(frees);
+        CHECK(driver->table.stream_begin_capture(streams[i], CU_CAPTURE_GLOBAL) == CU_SUCCESS);
+        give(ptr);
+        CHECK(take(8 * MIB) != ptr);
+        end_stream(0);
+        CHECK(driver->table.stream_end_capture(streams[i], &graph) == CU_SUCCESS);
+        ashlar_frees_end_capture(frees);
+        CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
+        CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+        CHECK(take(8 * MIB) == ptr);
+        tear_down();
+    }
+}
+
+/* By a way that is not watched. */
+static void a_capture_that_is_not_told_of_is_seen(void) {
+    for (size_t i = 1; i < 3; i++) {
+        cu_graph graph = NULL;
+        REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
+        void *ptr = take(8 * MIB);
+        CHECK(driver->table.stream_begin_capture(streams[i], CU_CAPTURE_RELAXED) == CU_SUCCESS);
+        give(ptr);
+        const size_t records = CALLS(event_record);
+        CHECK(take(8 * MIB) != ptr);
+        CHECK_ZU(CALLS(event_record), records);
+        CHECK(driver->table.stream_end_capture(streams[i], &graph) == CU_SUCCESS);
+        CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
+        tear_down();
+    }
+}
+
+/* ---- streams that are not known ---- */
+
+static void without_the_streams_the_host_waits_once_a_batch(void) {
+    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
+    ashlar_frees_distrust_streams(frees);
+    void *a = take(MIB), *b = take(MIB);
+    use(a, MIB, streams[0]);
+    give(a);
+    give(b);
+    const size_t waits = CALLS(ctx_synchronize), records = CALLS(event_record);
+    CHECK(take(2 * MIB) == (a < b ? a : b));
+    CHECK_ZU(CALLS(ctx_synchronize), waits + 1);
+    CHECK_ZU(CALLS(event_record), records);
+    tear_down();
+}
+
+static void a_stream_that_goes_unseen_is_made_up_for(void) {
+    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
+    void *ptr = take(2 * MIB);
+    use(ptr, 2 * MIB, streams[0]);
+    CHECK(driver->table.stream_destroy(streams[0]) == CU_SUCCESS);
+    give(ptr);
+    (void)take(2 * MIB);
+    CHECK(take(2 * MIB) != NULL);
+    const size_t waits = CALLS(ctx_synchronize);
+    give(take(2 * MIB));
+    (void)take(2 * MIB);
+    CHECK(CALLS(ctx_synchronize) > waits);
+    tear_down();
+}
+
+static void events_of_streams_that_are_gone_do_not_gather(void) {
+    REQUIRE(set_up("memory=64MiB", "cache=0"));
+    const size_t made = CALLS(event_create);
+    for (int i = 0; i < 20; i++) {
+        end_stream(0);
+        CHECK(make_stream(0));
+    }
+    CHECK(CALLS(event_create) - made <= 2);
+    tear_down();
+}
+
+/* ---- mistakes and failures ---- */
+
+static void a_block_is_freed_once(void) {
+    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
+    char *ptr = take(MIB);
+    CHECK(ashlar_frees_free(frees, ptr + 512) == ASHLAR_EPOINTER);
+    give(ptr);
+    CHECK(ashlar_frees_free(frees, ptr) == ASHLAR_EPOINTER);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
+    CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_EPOINTER);
+    CHECK(ashlar_frees_free(frees, &ptr) == ASHLAR_EPOINTER);
+    tear_down();
+}
+
+static void a_free_is_answered_as_cuda_would(void) {
+    REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
+    cu_result result = CU_UNKNOWN;
+    char *a = take(MIB), *b = take(MIB);
+    CHECK(!ashlar_frees_answer(&result, NULL, &result));
+    CHECK(ashlar_frees_answer(a + 512, NULL, &result) && result == CU_INVALID_VALUE);
+    CHECK(ashlar_frees_answer(a, NULL, &result) && result == CU_SUCCESS);
+    CHECK(ashlar_frees_answer(a, NULL, &result) && result == CU_INVALID_VALUE);
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_frees_answer(b, &streams[0], &result) && result == CU_OUT_OF_MEMORY);
+    ashlar_host_fail_at(0);
+    CHECK(ashlar_frees_answer(b, &streams[0], &result) && result == CU_SUCCESS);
+    CHECK(ashlar_frees_answer(b, &streams[0], &result) && result == CU_INVALID_VALUE);
+    CHECK(stats_now().live_blocks == 0);
+    tear_down();
+}
+
+static void a_block_is_freed_however_it_was_taken(void) {
+    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
+    void *ordered = NULL;
+    REQUIRE(ashlar_frees_alloc_on(frees, MIB, streams[0], &ordered) == ASHLAR_OK);
+    CHECK(ashlar_record_stream(allocator, ordered, streams[1]) == ASHLAR_OK);
+    use(ordered, MIB, streams[1]);
+    give(ordered);
+    void *idle = take(MIB);
+    use(idle, MIB, streams[2]);
+    CHECK(ashlar_free_on(allocator, idle, streams[2]) == ASHLAR_OK);
+    CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+    void *base = NULL;
+    size_t bytes = 0;
+    char *odd = take(1000);
+    CHECK(ashlar_find_around(allocator, odd + 999, &base, &bytes) == ASHLAR_OK);
+    CHECK(base == odd && bytes == 1000);
+    CHECK(ashlar_find_around(allocator, odd + 1000, &base, &bytes) == ASHLAR_EPOINTER);
+    give(odd);
+    CHECK(ashlar_find_around(allocator, odd, &base, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar_find_around(allocator, &odd, &base, &bytes) == ASHLAR_EPOINTER);
+    tear_down();
+}
+
+/* Two rounds of it. What fails is refused, or put off; nothing is lost. */
+static bool run_rounds(void) {
+    bool is_whole = true;
+    for (int round = 0; round < 2; round++) {
+        void *ptr[3] = {NULL, NULL, NULL};
+        for (int i = 0; i < 3; i++) {
+            is_whole = ashlar_frees_alloc(frees, 8 * MIB, &ptr[i]) == ASHLAR_OK && is_whole;
+        }
+        for (int i = 0; i < 3; i++) {
+            if (ptr[i] != NULL) {
+                CHECK(ashlar_frees_free(frees, ptr[i]) == ASHLAR_OK);
+            }
+        }
+        ashlar_frees_add_stream(frees, streams[2]);
+        ashlar_frees_end_stream(frees, streams[2]);
+    }
+    return is_whole;
+}
+
+static void all_is_there_afterwards(void) {
+    void *all = NULL;
+    CHECK(ashlar_frees_alloc(frees, 24 * MIB, &all) == ASHLAR_OK);
+    CHECK(all == NULL || ashlar_frees_free(frees, all) == ASHLAR_OK);
+    CHECK(stats_now().live_blocks == 0);
+}
+
+static void a_driver_call_that_fails_anywhere_loses_nothing(void) {
+    unsigned n = 1;
+    for (bool is_over = false; !is_over; n++) {
+        REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
+        ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
+        (void)run_rounds();
+        is_over = atomic_load(&driver->fail_countdown) != 0;
+        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        all_is_there_afterwards();
+        tear_down();
+    }
+    CHECK(n > 30);
+}
+
+static void host_memory_that_fails_anywhere_loses_nothing(void) {
+    unsigned long n = 1;
+    for (bool is_over = false; !is_over; n++) {
+        REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
+        ashlar_host_fail_at(n);
+        (void)run_rounds();
+        void *probe = NULL;
+        for (unsigned long i = 0; i < n && !is_over; i++) {
+            probe = ashlar_host_calloc(1, 1);
+            is_over = probe == NULL;
+            ashlar_host_free(probe);
+        }
+        ashlar_host_fail_at(0);
+        all_is_there_afterwards();
+        tear_down();
+    }
+    CHECK(n > 5);
+}
+
+static void making_them_may_fail_and_is_tried_again(void) {
+    for (unsigned long n = 1;; n++) {
+        REQUIRE(set_up("memory=32MiB", "cache=0"));
+        ashlar_frees *made = NULL;
+        ashlar_frees_forget();
+        ashlar_host_fail_at(n);
+        const ashlar_status status = ashlar_frees_of(0, &made);
+        ashlar_host_fail_at(0);
+        CHECK(n > 1 || (status == ASHLAR_EHOSTMEM && made == NULL));
+        CHECK(ashlar_frees_of(0, &frees) == ASHLAR_OK && ashlar_frees_peek(0) == frees);
+        tear_down();
+        if (status == ASHLAR_OK) {
+            break;
+        }
+    }
+    CHECK(ashlar_frees_of(-1, &frees) == ASHLAR_EINVAL);
+    CHECK(ashlar_frees_of(ASHLAR_DROPIN_DEVICES_MAX, &frees) == ASHLAR_EINVAL);
+    CHECK(ashlar_frees_peek(-1) == NULL && ashlar_frees_peek(1) == NULL);
+}
+
+static void guards_find_what_they_do_elsewhere(void) {
+    const char *const guards[] = {"guard=fill", "guard=unmap"};
+    for (int i = 0; i < 2; i++) {
+        REQUIRE(set_up("memory=64MiB,mode=adversarial", guards[i]));
+        char *ptr = take(MIB);
+        use(ptr, MIB, streams[0]);
+        CHECK(ashlar_frees_free(frees, ptr + 512) == ASHLAR_EPOINTER);
+        give(ptr);
+        CHECK(ashlar_frees_free(frees, ptr) == ASHLAR_EPOINTER);
+        tear_down();
+    }
+}
+
+/* The guard fills what is behind a block; a stream on which it is freed looks there. */
+static void a_guarded_block_may_be_freed_on_any_stream(void) {
+    REQUIRE(set_up("memory=64MiB,mode=adversarial", "guard=fill"));
+    for (int i = 0; i < 20; i++) {
+        CHECK(ashlar_free_on(allocator, take(KIB), streams[i % 2]) == ASHLAR_OK);
+        CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+    }
+    tear_down();
+}
+
+/* ---- threads ---- */
+
+static void *work(void *arg) {
+    uint64_t mine = *(const uint64_t *)arg;
+    ashlar_stream stream = NULL;
+    void *kept = NULL;
+    if (ashlar_device_enter(device) != ASHLAR_OK ||
+        driver->table.stream_create(&stream, CU_STREAM_UNORDERED) != CU_SUCCESS) {
+        return arg;
+    }
+    ashlar_frees_add_stream(frees, stream);
+    for (int i = 0; i < 60; i++) {
+        void *ptr = NULL;
+        mine = mine * 6364136223846793005u + 1;
+        const size_t bytes = 512 * (1 + (mine >> 40) % 4000);
+        if (ashlar_frees_alloc(frees, bytes, &ptr) != ASHLAR_OK ||
+            ashlar_fill(device, ptr, (unsigned char)i, bytes, stream) != ASHLAR_OK ||
+            (kept != NULL && ashlar_frees_free(frees, kept) != ASHLAR_OK)) {
+            return arg;
+        }
+        kept = ptr;
+    }
+    const bool is_freed = ashlar_frees_free(frees, kept) == ASHLAR_OK;
+    ashlar_frees_end_stream(frees, stream);
+    const bool is_ended = driver->table.stream_destroy(stream) == CU_SUCCESS;
+    ashlar_device_leave(device);
+    return is_freed && is_ended ? NULL : arg;
+}
+
+static void threads_share_them(void) {
+    pthread_t threads[THREADS];
+    uint64_t seeds[THREADS];
+    REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=1MiB"));
+    for (int i = 0; i < THREADS; i++) {
+        seeds[i] = (uint64_t)i + 1;
+        REQUIRE(pthread_create(&threads[i], NULL, work, &seeds[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *failed = NULL;
+        CHECK(pthread_join(threads[i], &failed) == 0 && failed == NULL);
+    }
+    CHECK(stats_now().live_blocks == 0);
+    tear_down();
+}
+
+int main(void) {
+    RUN(memory_given_out_again_comes_after_every_use_of_before);
+    RUN(without_the_wait_it_does_not);
+    RUN(a_free_makes_no_driver_call_and_a_batch_one_event_a_stream);
+    RUN(while_memory_is_free_no_event_is_recorded);
+    RUN(many_small_waits_make_no_more_batches_than_help);
+    RUN(memory_that_is_out_is_waited_for);
+    RUN(during_a_capture_frees_wait_and_nothing_is_spoiled);
+    RUN(a_capture_that_is_not_told_of_is_seen);
+    RUN(without_the_streams_the_host_waits_once_a_batch);
+    RUN(a_stream_that_goes_unseen_is_made_up_for);
+    RUN(events_of_streams_that_are_gone_do_not_gather);
+    RUN(a_block_is_freed_once);
+    RUN(a_free_is_answered_as_cuda_would);
+    RUN(a_block_is_freed_however_it_was_taken);
+    RUN(a_driver_call_that_fails_anywhere_loses_nothing);
+    RUN(host_memory_that_fails_anywhere_loses_nothing);
+    RUN(making_them_may_fail_and_is_tried_again);
+    RUN(guards_find_what_they_do_elsewhere);
+    RUN(a_guarded_block_may_be_freed_on_any_stream);
+    RUN(threads_share_them);
+    return check_report();
+}

@@ -1,0 +1,169 @@
+/*
+ * test_frees_growth.c - a program whose steps are alike takes its memory in the first of them: what
+ * is freed comes back in time, and what other threads have in hand is waited for.
+ */
+#include "tests/allocator/dropin/frees_fixture.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "allocator/dropin/frees_impl.h"
+
+#define STEP (32 * MIB)
+
+static size_t reserved(void) {
+    return (size_t)stats_now().reserved_bytes;
+}
+
+static void *take_on(size_t i, size_t bytes) {
+    void *ptr = NULL;
+    CHECK(ashlar_frees_alloc_on(frees, bytes, streams[i], &ptr) == ASHLAR_OK);
+    return ptr;
+}
+
+/* Of work that is not over. */
+static void give_on(size_t i, void *ptr, size_t bytes) {
+    use(ptr, bytes, streams[i]);
+    CHECK(ashlar_free_on(allocator, ptr, streams[i]) == ASHLAR_OK);
+}
+
+static void memory_is_taken_in_large_steps_of_a_large_device(void) {
+    REQUIRE(set_up("memory=4GiB", "cache=0"));
+    (void)take(KIB);
+    CHECK_ZU(reserved(), STEP);
+    tear_down();
+    REQUIRE(set_up("memory=64MiB", "cache=0"));
+    (void)take(KIB);
+    CHECK_ZU(reserved(), 2 * MIB);
+    (void)take(60 * MIB);
+    tear_down();
+}
+
+static void what_is_freed_before_a_wait_is_free_after_it(void) {
+    for (int is_told = 0; is_told < 2; is_told++) {
+        REQUIRE(set_up("memory=4GiB,mode=adversarial", "cache=0"));
+        void *first = take(24 * MIB);
+        use(first, KIB, streams[0]);
+        give(first);
+        if (is_told) {
+            ashlar_frees_cover(frees);
+            ashlar_frees_cover(frees); /* there is nothing to do */
+        }
+        CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+        use(take(4 * MIB), KIB, streams[0]);
+        (void)take(24 * MIB);
+        CHECK_ZU(reserved(), is_told ? STEP : 2 * STEP);
+        tear_down();
+    }
+}
+
+static void a_wait_during_a_capture_is_no_time_to_record(void) {
+    REQUIRE(set_up("memory=4GiB,mode=adversarial", "cache=0"));
+    const uint64_t releases = atomic_load(&frees->release_count);
+    give(take(MIB));
+    const size_t records = CALLS(event_record);
+    ashlar_frees_begin_capture(frees);
+    ashlar_frees_cover(frees);
+    ashlar_frees_end_capture(frees);
+    CHECK_ZU(CALLS(event_record), records);
+    ashlar_frees_cover(frees);
+    CHECK(CALLS(event_record) > records);
+    CHECK(ashlar_frees_wait(frees) && atomic_load(&frees->release_count) == releases + 1);
+    tear_down();
+}
+
+/*
+ * Both streams have work queued whenever they are asked, but of before it all is over: what they
+ * freed then is found, side by side.
+ */
+static void streams_that_are_never_at_rest_lend_what_they_are_done_with(void) {
+    REQUIRE(set_up("memory=4GiB,mode=adversarial", "cache=0"));
+    void *old[2] = {take_on(0, 10 * MIB), take_on(1, 10 * MIB)};
+    void *young[2];
+    for (size_t i = 0; i < 2; i++) { /* with live blocks between */
+        (void)take(MIB);
+        young[i] = take_on(i, 5 * MIB);
+    }
+    CHECK_ZU(reserved(), STEP);
+    give_on(0, old[0], 10 * MIB);
+    give_on(1, old[1], 10 * MIB);
+    void *third = take(16 * MIB), *none = NULL;
+    (void)take(16 * MIB);
+    const uint64_t events = stats_now().events_recorded;
+    give_on(0, young[0], 5 * MIB);
+    CHECK(ashlar_alloc_idle(allocator, 16 * MIB, true, &none) == ASHLAR_ENOMEM);
+    CHECK_ZU(stats_now().events_recorded, events); /* which are still waited for */
+    CHECK_ZU(reserved(), 2 * STEP);
+    CHECK(ashlar_device_synchronize(device) == ASHLAR_OK);
+    use(third, KIB, streams[0]);
+    give_on(1, young[1], 5 * MIB);
+    (void)take(16 * MIB);
+    CHECK_ZU(reserved(), 2 * STEP);
+    tear_down();
+}
+
+static void a_device_that_is_never_at_rest_has_bounds(void) {
+    REQUIRE(set_up("memory=4GiB,mode=adversarial", "cache=0"));
+    for (int i = 0; i < 30; i++) {
+        void *ptr = take(20 * MIB);
+        use(ptr, KIB, streams[0]);
+        give(ptr);
+    }
+    CHECK(reserved() >= 4 * STEP && reserved() <= 5 * STEP);
+    void *large = take(100 * MIB); /* a wait does not help */
+    CHECK(large != NULL);
+    tear_down();
+}
+
+/* ---- in another thread's hands ---- */
+
+enum { IN_A_BATCH, DURING_A_WAIT };
+
+typedef struct other {
+    int where;
+    _Atomic int has_begun;
+} other;
+
+/* It has all that was freed, for a while, and gives it back. */
+static void *hold(void *arg) {
+    other *o = arg;
+    const struct timespec while_ = {.tv_nsec = 20000000};
+    pthread_mutex_t *lock = o->where == IN_A_BATCH ? &frees->lock : &frees->wait_lock;
+    pthread_mutex_lock(lock);
+    ashlar_block *blocks = ashlar_retired_take(allocator);
+    atomic_store(&o->has_begun, 1);
+    (void)nanosleep(&while_, NULL);
+    ashlar_retired_release(allocator, blocks);
+    atomic_fetch_add(&frees->release_count, 1);
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+static void memory_in_the_hands_of_another_thread_is_not_out(void) {
+    for (int where = IN_A_BATCH; where <= DURING_A_WAIT; where++) {
+        for (int on_stream = 0; on_stream < 2; on_stream++) {
+            other o = {.where = where};
+            pthread_t thread;
+            REQUIRE(set_up("memory=64MiB", "cache=0"));
+            give(take(60 * MIB));
+            REQUIRE(pthread_create(&thread, NULL, hold, &o) == 0);
+            while (!atomic_load(&o.has_begun)) {
+            }
+            CHECK((on_stream ? take_on(0, 40 * MIB) : take(40 * MIB)) != NULL);
+            CHECK(pthread_join(thread, NULL) == 0);
+            void *more = NULL;
+            CHECK(ashlar_frees_alloc(frees, 40 * MIB, &more) == ASHLAR_ENOMEM && more == NULL);
+            tear_down();
+        }
+    }
+}
+
+int main(void) {
+    RUN(memory_is_taken_in_large_steps_of_a_large_device);
+    RUN(what_is_freed_before_a_wait_is_free_after_it);
+    RUN(a_wait_during_a_capture_is_no_time_to_record);
+    RUN(streams_that_are_never_at_rest_lend_what_they_are_done_with);
+    RUN(a_device_that_is_never_at_rest_has_bounds);
+    RUN(memory_in_the_hands_of_another_thread_is_not_out);
+    return check_report();
+}

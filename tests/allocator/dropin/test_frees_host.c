@@ -1,0 +1,326 @@
+/*
+ * test_frees_host.c - page-locked host memory as cudaMallocHost() and cudaFreeHost() give it out
+ * and take it back: in pieces, and again only when every device in use has been waited for.
+ */
+#include "tests/check.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/device/device_impl.h"
+#include "allocator/dropin/devices.h"
+#include "allocator/dropin/frees.h"
+#include "allocator/base/host.h"
+#include "allocator/soft/soft.h"
+#include "allocator/soft/soft_state.h"
+
+#define MIB ((size_t)1 << 20)
+
+enum { PIECE_MIB = 2, THREADS = 4 };
+
+static ashlar_driver *driver;
+static ashlar_frees *frees;
+static ashlar_allocator *allocator;
+static ashlar_device *other; /* device 1, or NULL: nobody uses it */
+static void *there;          /* its memory */
+static ashlar_stream stream; /* of it */
+
+#define CALLS(field) ((size_t)atomic_load(&driver->calls[ASHLAR_DRIVER_FN_##field]))
+#define WAITS() ((size_t)ashlar_driver_calls(driver, ASHLAR_DRIVER_WAIT))
+#define MEMORY_CALLS() ((size_t)ashlar_driver_calls(driver, ASHLAR_DRIVER_MEMORY))
+
+static bool set_up(const char *conf) {
+    setenv("ASHLAR_DEVICE", "soft", 1);
+    setenv("ASHLAR_CONF", conf, 1);
+    ashlar_dropin_forget();
+    ashlar_frees_forget();
+    other = NULL;
+    if (ashlar_soft_configure("devices=2,memory=16MiB,mode=adversarial") != ASHLAR_OK ||
+        ashlar_driver_open_soft(&driver) != ASHLAR_OK ||
+        ashlar_frees_of_host(0, &frees) != ASHLAR_OK) {
+        return false;
+    }
+    allocator = ashlar_frees_allocator(frees);
+    return true;
+}
+
+/* Device 1, with 2 MiB that hold the byte 1 when its stream has run. */
+static bool set_up_other(void) {
+    if (ashlar_device_open("soft:1", &other) != ASHLAR_OK ||
+        ashlar_device_enter(other) != ASHLAR_OK) {
+        return false;
+    }
+    cu_ptr taken = 0;
+    const bool is_taken = driver->table.mem_alloc(&taken, PIECE_MIB * MIB) == CU_SUCCESS;
+    ashlar_device_leave(other);
+    there = ashlar_ptr_out(taken);
+    return is_taken && ashlar_stream_create(other, &stream) == ASHLAR_OK &&
+           ashlar_fill(other, there, 1, PIECE_MIB * MIB, stream) == ASHLAR_OK;
+}
+
+static void tear_down(void) {
+    if (other != NULL) {
+        ashlar_stream_destroy(other, stream);
+        ashlar_device_close(other); /* and the memory with it */
+    }
+    ashlar_device *device = ashlar_frees_device(frees);
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+    ashlar_allocator_destroy(allocator);
+    CHECK_ZU(ashlar_soft_state.host_blocks.count, 0);
+    ashlar_device_close(device);
+    ashlar_dropin_forget();
+    ashlar_frees_forget();
+}
+
+static void *take(size_t bytes) {
+    void *ptr = NULL;
+    CHECK(ashlar_frees_alloc(frees, bytes, &ptr) == ASHLAR_OK);
+    return ptr;
+}
+
+static void give(void *ptr) {
+    CHECK(ashlar_frees_free(frees, ptr) == ASHLAR_OK);
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+}
+
+static void blocks_share_a_piece_of_the_drivers(void) {
+    REQUIRE(set_up(""));
+    const size_t calls = MEMORY_CALLS();
+    char *a = take(1000), *b = take(MIB);
+    memset(a, 1, 1000);
+    memset(b, 2, MIB);
+    CHECK(a[999] == 1 && b[0] == 2);
+    CHECK_ZU(MEMORY_CALLS(), calls + 1);
+    CHECK_ZU(ashlar_soft_state.host_blocks.count, 1);
+    CHECK_ZU(ashlar_soft_state.host_blocks.items[0]->bytes, PIECE_MIB * MIB);
+    give(a);
+    give(b);
+    CHECK_ZU(MEMORY_CALLS(), calls + 1);
+    CHECK(ashlar_frees_give_back(frees));
+    CHECK_ZU(MEMORY_CALLS(), calls + 2);
+    CHECK_ZU(ashlar_soft_state.host_blocks.count, 0);
+    tear_down();
+}
+
+static unsigned int flags_seen;
+
+static cu_result note_flags(void **ptr, size_t bytes, unsigned int flags) {
+    flags_seen = flags;
+    return ashlar_soft_mem_host_alloc(ptr, bytes, flags);
+}
+
+static void every_device_may_use_it(void) {
+    REQUIRE(set_up("") && set_up_other());
+    const ashlar_driver_table table = driver->table;
+    driver->table.mem_host_alloc = note_flags;
+    flags_seen = 0;
+    char *from = take(1000), *to = take(1000);
+    memset(from, 7, 1000);
+    CHECK(ashlar_copy_to_device(other, there, from, 1000, stream) == ASHLAR_OK);
+    CHECK(ashlar_copy_to_host(other, to, there, 1000, stream) == ASHLAR_OK);
+    CHECK(ashlar_stream_synchronize(other, stream) == ASHLAR_OK);
+    CHECK(to[0] == 7 && to[999] == 7);
+    CHECK(flags_seen == CU_HOST_PORTABLE);
+    driver->table = table;
+    give(from);
+    give(to);
+    tear_down();
+}
+
+/* What another device writes to a block that was freed before it ran; true: to who has it next. */
+static bool is_overwritten(bool is_trusting) {
+    if (!set_up("") || !set_up_other()) {
+        return !is_trusting;
+    }
+    if (is_trusting) {
+        ashlar_frees_trust_all(frees);
+    }
+    char *before = take(PIECE_MIB * MIB);
+    CHECK(ashlar_copy_to_host(other, before, there, PIECE_MIB * MIB, stream) == ASHLAR_OK);
+    give(before);
+    char *after = take(PIECE_MIB * MIB);
+    CHECK(after == before);
+    memset(after, 2, PIECE_MIB * MIB);
+    CHECK(ashlar_stream_synchronize(other, stream) == ASHLAR_OK);
+    const bool is_bad = after[0] != 2 || after[PIECE_MIB * MIB - 1] != 2;
+    CHECK_ZU(ashlar_soft_state.host_blocks.count, 1);
+    give(after);
+    tear_down();
+    return is_bad;
+}
+
+static void a_block_freed_under_another_devices_copy_is_waited_for(void) {
+    CHECK(!is_overwritten(false));
+}
+
+static void without_the_wait_it_is_overwritten(void) {
+    CHECK(is_overwritten(true));
+}
+
+static void the_host_waits_only_where_memory_is_wanted(void) {
+    REQUIRE(set_up(""));
+    void *half[2] = {take(MIB), take(MIB)};
+    const size_t waits = WAITS();
+    give(half[0]);
+    give(half[1]);
+    CHECK_ZU(WAITS(), waits);
+    half[0] = take(MIB);
+    CHECK_ZU(WAITS(), waits + 1);
+    half[1] = take(MIB); /* the wait was for both */
+    CHECK_ZU(WAITS(), waits + 1);
+    give(half[0]);
+    give(half[1]);
+    tear_down();
+}
+
+static void a_device_that_nobody_uses_is_left_alone(void) {
+    for (int is_used = 0; is_used < 2; is_used++) {
+        REQUIRE(set_up("") && (!is_used || set_up_other()));
+        give(take(PIECE_MIB * MIB));
+        const size_t waits = WAITS(), retains = CALLS(primary_ctx_retain);
+        const size_t releases = CALLS(primary_ctx_release);
+        give(take(PIECE_MIB * MIB));
+        CHECK_ZU(CALLS(primary_ctx_release) - releases, CALLS(primary_ctx_retain) - retains);
+        CHECK_ZU(WAITS() - waits, is_used ? 2 : 1);
+        CHECK_ZU(CALLS(primary_ctx_retain) - retains, is_used ? 2 : 1);
+        tear_down();
+    }
+}
+
+static void it_is_one_stock_whichever_device_asks(void) {
+    ashlar_frees *second = NULL, *none = NULL;
+    REQUIRE(set_up(""));
+    CHECK(ashlar_frees_of_host(1, &second) == ASHLAR_OK && second == frees);
+    CHECK(ashlar_frees_peek_host() == frees);
+    CHECK(ashlar_frees_peek(0) == NULL && ashlar_dropin_peek(0) == NULL);
+    /* No number names it. */
+    CHECK(ashlar_frees_of(ASHLAR_DROPIN_HOST, &none) == ASHLAR_EINVAL && none == NULL);
+    CHECK(ashlar_frees_peek(ASHLAR_DROPIN_HOST) == NULL);
+    ashlar_allocator *a = NULL;
+    CHECK(ashlar_dropin_allocator(ASHLAR_DROPIN_HOST, &a) == ASHLAR_EINVAL && a == NULL);
+    CHECK(ashlar_dropin_peek(ASHLAR_DROPIN_HOST) == NULL);
+    CHECK(ashlar_dropin_host_allocator(0, &a) == ASHLAR_OK && a == allocator);
+    tear_down();
+    CHECK(ashlar_frees_peek_host() == NULL);
+    CHECK(ashlar_frees_of_host(-1, &none) == ASHLAR_EINVAL && none == NULL);
+}
+
+static void options_for_device_memory_are_not_for_it(void) {
+    REQUIRE(set_up("limit=2MiB,guard=fill,reserve=2MiB"));
+    CHECK_ZU(ashlar_soft_state.host_blocks.count, 0);
+    char *block = take(20 * MIB); /* more than the device has, too */
+    block[20 * MIB - 1] = 1;
+    give(block);
+    tear_down();
+}
+
+static void more_than_the_machine_has_is_refused(void) {
+    void *ptr = NULL;
+    REQUIRE(set_up(""));
+    CHECK(ashlar_frees_alloc(frees, ashlar_host_memory_bytes() + 1, &ptr) == ASHLAR_ENOMEM);
+    CHECK_HAS(ashlar_error_detail(), "0 reserved of the host's ");
+    CHECK_HAS(ashlar_error_detail(), "(more than there is)");
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_UNKNOWN);
+    CHECK(ashlar_frees_alloc(frees, MIB, &ptr) == ASHLAR_EDRIVER && ptr == NULL);
+    CHECK_HAS(ashlar_error_detail(), "cuMemHostAlloc");
+    give(take(MIB));
+    tear_down();
+}
+
+/* Pieces are taken, waited for and given back; what fails is left. */
+static void run_rounds(void) {
+    for (int i = 0; i < 3; i++) {
+        void *block[3] = {NULL};
+        for (size_t j = 0; j < 3; j++) {
+            const ashlar_status status = ashlar_frees_alloc(frees, (1 + j) * MIB, &block[j]);
+            CHECK(status == ASHLAR_OK || block[j] == NULL);
+        }
+        for (size_t j = 0; j < 3; j++) {
+            CHECK(block[j] == NULL || ashlar_frees_free(frees, block[j]) == ASHLAR_OK);
+        }
+        (void)(i == 1 && ashlar_frees_give_back(frees));
+    }
+}
+
+static void a_driver_call_that_fails_anywhere_loses_nothing(void) {
+    unsigned n = 1;
+    for (bool is_over = false; !is_over; n++) {
+        REQUIRE(set_up("") && set_up_other());
+        ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
+        run_rounds();
+        is_over = atomic_load(&driver->fail_countdown) != 0;
+        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        give(take(8 * MIB));
+        (void)ashlar_frees_give_back(frees);
+        CHECK_ZU(ashlar_soft_state.host_blocks.count, 0);
+        tear_down();
+    }
+    CHECK(n > 30);
+}
+
+static void *work(void *arg) {
+    unsigned char mark = *(const unsigned char *)arg;
+    for (int i = 0; i < 100; i++) {
+        const size_t bytes = (size_t)1 << (10 + (i * 7 + mark) % 11);
+        void *ptr = NULL;
+        if (ashlar_frees_alloc(frees, bytes, &ptr) != ASHLAR_OK) {
+            return arg;
+        }
+        unsigned char *block = ptr;
+        memset(block, mark, bytes);
+        if (block[0] != mark || block[bytes / 2] != mark || block[bytes - 1] != mark ||
+            ashlar_frees_free(frees, ptr) != ASHLAR_OK) {
+            return arg;
+        }
+    }
+    return NULL;
+}
+
+static void a_wrong_free_is_not_left_to_cuda(void) {
+    char foreign = 0;
+    cu_result result = CU_UNKNOWN;
+    REQUIRE(set_up(""));
+    char *block = take(1000);
+    CHECK(!ashlar_frees_answer_host(&foreign, &result));
+    CHECK(ashlar_frees_answer_host(block + 512, &result) && result == CU_INVALID_VALUE);
+    CHECK(ashlar_frees_answer_host(block + PIECE_MIB * MIB - 1, &result));
+    CHECK(!ashlar_frees_answer_host(block + PIECE_MIB * MIB, &result));
+    CHECK(ashlar_frees_answer_host(block, &result) && result == CU_SUCCESS);
+    CHECK(ashlar_frees_answer_host(block, &result) && result == CU_INVALID_VALUE);
+    CHECK(ashlar_frees_give_back(frees));
+    CHECK(!ashlar_frees_answer_host(block, &result)); /* nothing of ours is there */
+    tear_down();
+    CHECK(!ashlar_frees_answer_host(block, &result));
+}
+
+static void threads_share_it(void) {
+    pthread_t threads[THREADS];
+    unsigned char marks[THREADS];
+    REQUIRE(set_up(""));
+    for (int i = 0; i < THREADS; i++) {
+        marks[i] = (unsigned char)(i + 1);
+        REQUIRE(pthread_create(&threads[i], NULL, work, &marks[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *failed = NULL;
+        CHECK(pthread_join(threads[i], &failed) == 0 && failed == NULL);
+    }
+    tear_down();
+}
+
+int main(void) {
+    RUN(blocks_share_a_piece_of_the_drivers);
+    RUN(every_device_may_use_it);
+    RUN(a_block_freed_under_another_devices_copy_is_waited_for);
+    RUN(without_the_wait_it_is_overwritten);
+    RUN(the_host_waits_only_where_memory_is_wanted);
+    RUN(a_device_that_nobody_uses_is_left_alone);
+    RUN(it_is_one_stock_whichever_device_asks);
+    RUN(options_for_device_memory_are_not_for_it);
+    RUN(more_than_the_machine_has_is_refused);
+    RUN(a_driver_call_that_fails_anywhere_loses_nothing);
+    RUN(a_wrong_free_is_not_left_to_cuda);
+    RUN(threads_share_it);
+    return check_report();
+}

@@ -1,0 +1,123 @@
+/*
+ * test_order.c - one stream's event by itself: what a wait learns while the lock is not held.
+ */
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "allocator/heap/order.h"
+
+static ashlar_caller caller;
+static ashlar_order order;
+static uint64_t recorded;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool set_up_order(void) {
+    if (!set_up_device("mode=adversarial,memory=16MiB")) {
+        return false;
+    }
+    caller = (ashlar_caller){.device = device};
+    order = (ashlar_order){.stream = streams[0]};
+    recorded = 0;
+    return true;
+}
+
+static void tear_down_order(void) {
+    ashlar_order_finish(&order, &caller);
+    CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
+    tear_down_device();
+}
+
+static void only_a_tick_without_a_later_recording_is_covered_by_a_new_one(void) {
+    REQUIRE(set_up_order());
+    CHECK(ashlar_order_cover(&order, &caller, 0, &recorded) == ASHLAR_OK);
+    CHECK(recorded == 1 && order.recorded == 1 && order.event != NULL);
+    CHECK(ashlar_order_cover(&order, &caller, 0, &recorded) == ASHLAR_OK);
+    CHECK(recorded == 1 && order.recorded == 1);
+    CHECK(ashlar_order_cover(&order, &caller, 1, &recorded) == ASHLAR_OK);
+    CHECK(recorded == 2 && order.recorded == 2 && order.completed == 0);
+    CHECK(caller.calls == 5); /* one creation, two questions for captures, two recordings */
+    tear_down_order();
+}
+
+static void a_use_is_past_after_the_recording_behind_it(void) {
+    REQUIRE(set_up_order());
+    CHECK(ashlar_order_is_past(NULL, 0));
+    CHECK(!ashlar_order_is_past(&order, 0));
+    CHECK(ashlar_order_cover(&order, &caller, 0, &recorded) == ASHLAR_OK);
+    CHECK(!ashlar_order_is_past(&order, 0));
+    wait_for(streams[0]);
+    CHECK(ashlar_order_query(&order, &caller) == ASHLAR_OK);
+    CHECK(ashlar_order_is_past(&order, 0) && !ashlar_order_is_past(&order, 1));
+    CHECK(order.completed == 1);
+    tear_down_order();
+}
+
+/* What another thread may do meanwhile, done by the work that the host waits for. */
+typedef struct meanwhile {
+    uint64_t recorded, completed;
+} meanwhile;
+
+static int trylock_result;
+
+static void act_meanwhile(void *args) {
+    const meanwhile *m = args;
+    trylock_result = pthread_mutex_trylock(&lock);
+    if (trylock_result == 0) {
+        order.recorded = m->recorded;
+        order.completed = m->completed;
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+/* Synchronize with recording 1 while that happens; what is then known to have completed. */
+static uint64_t completed_after(meanwhile m) {
+    trylock_result = EBUSY;
+    CHECK(ashlar_launch(device, streams[0], act_meanwhile, &m, sizeof m) == ASHLAR_OK);
+    CHECK(ashlar_order_cover(&order, &caller, 0, &recorded) == ASHLAR_OK);
+    const uint64_t calls = caller.calls;
+    pthread_mutex_lock(&lock);
+    CHECK(ashlar_order_synchronize(&order, &caller, &lock) == ASHLAR_OK);
+    CHECK(trylock_result == 0);                   /* the lock was free during the wait */
+    CHECK(pthread_mutex_trylock(&lock) == EBUSY); /* and is held again after it */
+    pthread_mutex_unlock(&lock);
+    CHECK(caller.calls == calls + 1);
+    return order.completed;
+}
+
+static void a_wait_proves_what_was_recorded_when_it_began(void) {
+    REQUIRE(set_up_order());
+    CHECK(completed_after((meanwhile){.recorded = 1}) == 1);
+    tear_down_order();
+    REQUIRE(set_up_order()); /* recorded again meanwhile: that is not proven */
+    CHECK(completed_after((meanwhile){.recorded = 7}) == 1);
+    tear_down_order();
+    REQUIRE(set_up_order()); /* recorded again, and seen to have completed */
+    CHECK(completed_after((meanwhile){.recorded = 7, .completed = 5}) == 5);
+    tear_down_order();
+}
+
+static void a_refused_wait_proves_nothing_and_keeps_the_lock(void) {
+    static const ashlar_driver_fn fns[] = {ASHLAR_DRIVER_FN_ctx_push_current,
+                                           ASHLAR_DRIVER_FN_event_synchronize};
+    for (size_t i = 0; i < sizeof fns / sizeof *fns; i++) {
+        REQUIRE(set_up_order());
+        CHECK(ashlar_order_cover(&order, &caller, 0, &recorded) == ASHLAR_OK);
+        ashlar_driver_fail_at(driver, (int)fns[i], 1, CU_UNKNOWN);
+        pthread_mutex_lock(&lock);
+        CHECK(ashlar_order_synchronize(&order, &caller, &lock) == ASHLAR_EDRIVER);
+        CHECK(pthread_mutex_trylock(&lock) == EBUSY);
+        pthread_mutex_unlock(&lock);
+        CHECK(order.completed == 0);
+        tear_down_order();
+    }
+}
+
+int main(void) {
+    RUN(only_a_tick_without_a_later_recording_is_covered_by_a_new_one);
+    RUN(a_use_is_past_after_the_recording_behind_it);
+    RUN(a_wait_proves_what_was_recorded_when_it_began);
+    RUN(a_refused_wait_proves_nothing_and_keeps_the_lock);
+    return check_report();
+}

@@ -1,0 +1,84 @@
+/*
+ * test_size_class.c - every class and every request against the arithmetic of size_class.h.
+ */
+#include "tests/check.h"
+
+#include "allocator/heap/size_class.h"
+
+static size_t class_bytes(unsigned idx) {
+    return ashlar_sc_bytes((ashlar_sc){.idx = (uint16_t)idx});
+}
+
+static void classes_lie_where_the_header_says(void) {
+    static const struct {
+        unsigned idx;
+        size_t bytes;
+    } known[] = {{0, 512},        {1, 1024},      {7, 4096},       {62, 32256},
+                 {63, 32768},     {64, 33792},    {65, 34816},     {95, 65536},
+                 {96, 67584},     {159, 262144},  {160, 270336},   {190, 516096},
+                 {191, 524288}};
+    CHECK_ZU(ASHLAR_SC_COUNT, 192);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        CHECK_ZU(class_bytes(known[i].idx), known[i].bytes);
+        CHECK_ZU(ashlar_sc_of_bytes(known[i].bytes).idx, known[i].idx);
+    }
+}
+
+static void every_class_is_aligned_and_its_own_inverse(void) {
+    size_t before = 0;
+    for (unsigned idx = 0; idx < ASHLAR_SC_COUNT; idx++) {
+        const size_t bytes = class_bytes(idx);
+        CHECK(bytes > before);
+        CHECK_ZU(bytes % ASHLAR_BLOCK_ALIGN, 0);
+        CHECK_ZU(ashlar_sc_of_bytes(bytes).idx, idx);
+        CHECK_ZU(ashlar_sc_of_bytes(before + 1).idx, idx);
+        before = bytes;
+    }
+    CHECK_ZU(before, ASHLAR_SC_MAX_BYTES);
+}
+
+static void every_request_gets_the_smallest_class_that_fits(void) {
+    size_t wrong = 0, idx = 0;
+    for (size_t bytes = 1; bytes <= ASHLAR_SC_MAX_BYTES; bytes++) {
+        idx += class_bytes((unsigned)idx) < bytes;
+        size_t block = 0;
+        wrong += ashlar_sc_of_bytes(bytes).idx != idx;
+        wrong += !ashlar_block_bytes(bytes, &block) || block != class_bytes((unsigned)idx);
+        /* At most 1/32 larger above the linear classes, less than one step within them. */
+        wrong += bytes > ASHLAR_SC_LINEAR_BYTES && (block - bytes) * 32 >= bytes;
+        wrong += bytes <= ASHLAR_SC_LINEAR_BYTES && block - bytes >= ASHLAR_BLOCK_ALIGN;
+    }
+    CHECK_ZU(wrong, 0);
+}
+
+static void large_blocks_are_exact_to_the_alignment(void) {
+    static const struct {
+        size_t bytes, block;
+    } known[] = {{524289, 524800},
+                 {1048577, 1049088},
+                 {1049088, 1049088},
+                 {1049089, 1049600},
+                 {SIZE_MAX - 511, SIZE_MAX - 511},
+                 {SIZE_MAX - 512, SIZE_MAX - 511}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        size_t block = 0;
+        CHECK(ashlar_block_bytes(known[i].bytes, &block));
+        CHECK_ZU(block, known[i].block);
+    }
+}
+
+static void a_size_that_cannot_be_rounded_up_is_refused(void) {
+    size_t block = 77;
+    CHECK(!ashlar_block_bytes(SIZE_MAX, &block));
+    CHECK(!ashlar_block_bytes(SIZE_MAX - 510, &block));
+    CHECK_ZU(block, 77);
+}
+
+int main(void) {
+    RUN(classes_lie_where_the_header_says);
+    RUN(every_class_is_aligned_and_its_own_inverse);
+    RUN(every_request_gets_the_smallest_class_that_fits);
+    RUN(large_blocks_are_exact_to_the_alignment);
+    RUN(a_size_that_cannot_be_rounded_up_is_refused);
+    return check_report();
+}

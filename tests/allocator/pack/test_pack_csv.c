@@ -1,0 +1,169 @@
+/* test_pack_csv.c - problems of MiniMalloc: read as they are meant, refused by line, written. */
+#include "allocator/pack/pack_csv.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "tests/check.h"
+#include "tests/allocator/base/file_fixture.h"
+#include "allocator/base/host.h"
+
+#define HEADER "id,lower,upper,size\n"
+
+static ashlar_pack_table table;
+
+static ashlar_status parse(const char *text) {
+    return ashlar_pack_table_parse("stone.csv", text, strlen(text), &table);
+}
+
+static bool row_is(size_t i, const char *id, uint64_t begin, uint64_t end, size_t bytes) {
+    const ashlar_pack_buffer *b = &table.buffers[i];
+    return i < table.count && ashlar_piece_is(table.ids[i], id) && b->begin == begin &&
+           b->end == end && b->bytes == bytes;
+}
+
+static void rows_become_buffers(void) {
+    REQUIRE(parse(HEADER "0,995328,1000448,656384\n7,0,1,1\n") == ASHLAR_OK);
+    CHECK_ZU(table.count, 2);
+    CHECK(row_is(0, "0", 995328, 1000448, 656384) && row_is(1, "7", 0, 1, 1));
+    ashlar_pack_table_finish(&table);
+    CHECK(table.count == 0 && table.buffers == NULL);
+    ashlar_pack_table_finish(&table);
+    REQUIRE(parse(HEADER) == ASHLAR_OK);
+    CHECK_ZU(table.count, 0);
+    ashlar_pack_table_finish(&table);
+}
+
+static void columns_are_found_by_name(void) {
+    REQUIRE(parse("offset,size,more,upper,id,lower\n9,4,,3,b_0,1\n") == ASHLAR_OK);
+    CHECK(table.count == 1 && row_is(0, "b_0", 1, 3, 4));
+    ashlar_pack_table_finish(&table);
+}
+
+static void lines_may_end_in_any_way(void) {
+    REQUIRE(parse("\xef\xbb\xbfid, lower,upper ,size\r\n\r\n a ,1,\t2,3\r\n \nb,1,2,3") ==
+            ASHLAR_OK);
+    CHECK(table.count == 2 && row_is(0, "a", 1, 2, 3) && row_is(1, "b", 1, 2, 3));
+    ashlar_pack_table_finish(&table);
+}
+
+static void numbers_have_64_bits(void) {
+    REQUIRE(parse(HEADER "0,18446744073709551614,18446744073709551615,18446744073709551615\n") ==
+            ASHLAR_OK);
+    CHECK(row_is(0, "0", UINT64_MAX - 1, UINT64_MAX, SIZE_MAX));
+    ashlar_pack_table_finish(&table);
+}
+
+static void a_bad_problem_is_refused_by_its_line(void) {
+    static const struct {
+        const char *text, *want;
+    } bad[] = {
+        {"", "stone.csv: empty"},
+        {"\xef\xbb\xbf\n \r\n", "stone.csv: empty"},
+        {"0,1,2,3\n", "stone.csv:1: no column id; the first line has to be id,lower,upper,size"},
+        {"\nlower,upper,size\n", "stone.csv:2: no column id"},
+        {"id,upper,size\n", "stone.csv:1: no column lower"},
+        {"id,lower,size\n", "stone.csv:1: no column upper"},
+        {"id,lower,upper\n", "stone.csv:1: no column size"},
+        {"id,lower,upper,size,lower\n", "stone.csv:1: each column has to be there once"},
+        {"id,lower,upper,size,alignment\n", "stone.csv:1: a column alignment is not supported"},
+        {"id,gaps,lower,upper,size\n", "stone.csv:1: a column gaps is not supported"},
+        {HEADER "0,1,2\n", "stone.csv:2: 3 fields where the header has 4"},
+        {HEADER "0,1,2,3,\n", "stone.csv:2: 5 fields where the header has 4"},
+        {HEADER "\n0,1,2,3\nx\n", "stone.csv:4: 1 fields"},
+        {HEADER ",1,2,3\n", "stone.csv:2: id has to be some text"},
+        {HEADER "0,-1,2,3\n", "stone.csv:2: lower has to be a whole number of 64 bits, not \"-1\""},
+        {HEADER "0,x,2,3\n", "stone.csv:2: lower"},
+        {HEADER "0,1,,3\n", "stone.csv:2: upper has to be a whole number"},
+        {HEADER "0,1,18446744073709551616,3\n", "stone.csv:2: upper"},
+        {HEADER "0,1,2,3 MiB\n", "stone.csv:2: size has to be a whole number from 1"},
+        {HEADER "0,1,2,0\n", "stone.csv:2: size"},
+        {HEADER "0,1,2,-5\n", "stone.csv:2: size"},
+        {HEADER "0,1,2,1e3\n", "stone.csv:2: size"},
+        {HEADER "0,2,2,3\n", "stone.csv:2: upper has to be more than lower, not \"2\""},
+        {HEADER "0,3,2,3\n", "stone.csv:2: upper has to be more than lower"},
+        {HEADER "5,0,1,1\n50,0,1,1\n\n5,0,1,1\n",
+         "stone.csv:5: the id \"5\" is also that of line 2"},
+        {HEADER "0,\033[2J,2,3\n", "not \"?[2J\""},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        CHECK(parse(bad[i].text) == ASHLAR_EFORMAT);
+        CHECK_HAS(ashlar_error_detail(), bad[i].want);
+        CHECK(table.buffers == NULL);
+    }
+}
+
+static void what_is_written_reads_back(void) {
+    static const size_t offsets[] = {0, 100, SIZE_MAX};
+    unsigned char bytes[FILE_MAX_BYTES + 1] = {0};
+    REQUIRE(parse("size,id,lower,upper\r\n100,first,0,5\r\n7,2,5,18446744073709551615\n"
+                  "1,third one,1,2\n") == ASHLAR_OK);
+    REQUIRE(ashlar_pack_table_write(&table, NULL, path) == ASHLAR_OK);
+    REQUIRE(read_bytes(bytes) > 0);
+    CHECK(strcmp((char *)bytes, HEADER "first,0,5,100\n2,5,18446744073709551615,7\n"
+                                       "third one,1,2,1\n") == 0);
+    REQUIRE(ashlar_pack_table_write(&table, offsets, path) == ASHLAR_OK);
+    bytes[read_bytes(bytes)] = 0;
+    CHECK(strcmp((char *)bytes, "id,lower,upper,size,offset\nfirst,0,5,100,0\n"
+                                "2,5,18446744073709551615,7,100\n"
+                                "third one,1,2,1,18446744073709551615\n") == 0);
+    ashlar_pack_table_finish(&table);
+    REQUIRE(ashlar_pack_table_read(path, &table) == ASHLAR_OK); /* a solution is a problem too */
+    CHECK(table.count == 3 && row_is(1, "2", 5, UINT64_MAX, 7) && row_is(2, "third one", 1, 2, 1));
+    CHECK(ashlar_pack_table_write(&table, NULL, "/nowhere/out.csv") == ASHLAR_EIO);
+    ashlar_pack_table_finish(&table);
+}
+
+static void files_that_cannot_be_read_are_named(void) {
+    CHECK(ashlar_pack_table_read("/nowhere/in.csv", &table) == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), "/nowhere/in.csv: cannot be read");
+    CHECK(ashlar_pack_table_read(folder, &table) == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), folder);
+    write_bytes("id\n", 3);
+    CHECK(ashlar_pack_table_read(path, &table) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_HAS(ashlar_error_detail(), ":1: no column lower");
+}
+
+/* So many rows that every array grows. */
+static void many_rows_are_read_and_memory_may_fail(void) {
+    enum { ROWS = 6000, ROW_BYTES = 24 };
+    static char text[(ROWS + 1) * ROW_BYTES];
+    size_t bytes = (size_t)sprintf(text, HEADER);
+    for (int i = 0; i < ROWS; i++) {
+        bytes += (size_t)sprintf(text + bytes, "%d,%d,%d,%d\n", ROWS - i, i, i + 1, i + 3);
+    }
+    write_bytes(text, bytes);
+    ashlar_status status = ASHLAR_EHOSTMEM;
+    unsigned long n = 0;
+    while (status != ASHLAR_OK && n < 100) {
+        CHECK(table.buffers == NULL);
+        ashlar_host_fail_at(++n);
+        status = n % 2 == 0 ? ashlar_pack_table_read(path, &table) : parse(text);
+        ashlar_host_fail_at(0);
+        CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
+    }
+    CHECK(n > 20);
+    CHECK_ZU(table.count, ROWS);
+    CHECK(row_is(ROWS - 1, "1", ROWS - 1, ROWS, ROWS + 2));
+    ashlar_pack_table_finish(&table);
+    REQUIRE(ashlar_pack_table_read(path, &table) == ASHLAR_OK);
+    CHECK_ZU(table.count, ROWS);
+    ashlar_pack_table_finish(&table);
+}
+
+int main(void) {
+    if (!make_folder()) {
+        return 99;
+    }
+    RUN(rows_become_buffers);
+    RUN(columns_are_found_by_name);
+    RUN(lines_may_end_in_any_way);
+    RUN(numbers_have_64_bits);
+    RUN(a_bad_problem_is_refused_by_its_line);
+    RUN(what_is_written_reads_back);
+    RUN(files_that_cannot_be_read_are_named);
+    RUN(many_rows_are_read_and_memory_may_fail);
+    remove_folder();
+    return check_report();
+}

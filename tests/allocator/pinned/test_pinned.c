@@ -1,0 +1,359 @@
+/*
+ * test_pinned.c - blocks of page-locked memory, without work in flight: sizes, errors, limits, what
+ * goes back to the driver, statistics.
+ */
+#include "tests/allocator/pinned/pinned_fixture.h"
+
+#include <stdlib.h>
+
+enum { MANY = 2000 };
+
+static void a_fresh_pool_holds_nothing(void) {
+    REQUIRE(set_up_pool("", NULL));
+    const ashlar_pinned_stats s = pinned_now();
+    CHECK(s.reserved_bytes == 0 && s.driver_alloc_count == 0 && s.alloc_count == 0);
+    CHECK_ZU(host_blocks(), 0);
+    trim_pinned();
+    tear_down_pool();
+    ashlar_pinned_destroy(NULL);
+}
+
+static void blocks_are_aligned_page_locked_and_do_not_overlap(void) {
+    REQUIRE(set_up_pool("", NULL));
+    static unsigned char *blocks[MANY];
+    for (size_t i = 0; i < MANY; i++) {
+        blocks[i] = take_pinned(1 + i * 7);
+        CHECK((uintptr_t)blocks[i] % _Alignof(max_align_t) == 0);
+        CHECK(ashlar_soft_ranges_over(&ashlar_soft_state.host_blocks, (uintptr_t)blocks[i],
+                                      1 + i * 7) != NULL);
+        memset(blocks[i], (int)(i % 251), 1 + i * 7);
+    }
+    size_t wrong = 0;
+    for (size_t i = 0; i < MANY; i++) {
+        for (size_t k = 0; k < 1 + i * 7; k++) {
+            wrong += blocks[i][k] != i % 251;
+        }
+        give_pinned(blocks[i]);
+    }
+    CHECK_ZU(wrong, 0);
+    tear_down_pool();
+}
+
+/* How much larger a block may be than asked: less than 1/4 above 64 bytes. */
+static void check_waste(size_t bytes) {
+    size_t usable = 0;
+    unsigned char *ptr = take_pinned(bytes);
+    CHECK(ashlar_pinned_usable_bytes(pool, ptr, &usable) == ASHLAR_OK);
+    CHECK(usable >= bytes);
+    CHECK(bytes <= 64 ? usable <= bytes + 15 : usable - bytes < (bytes + 3) / 4);
+    CHECK(pinned_now().live_bytes == usable);
+    give_pinned(ptr);
+}
+
+static void no_block_wastes_a_quarter(void) {
+    REQUIRE(set_up_pool("", NULL));
+    for (size_t bytes = 1; bytes <= 20000; bytes += 1 + bytes / 256) {
+        check_waste(bytes);
+    }
+    for (size_t power = 16 * KIB; power <= 64 * MIB; power *= 2) {
+        for (size_t quarter = 4; quarter < 8; quarter++) {
+            check_waste(power / 4 * quarter);
+            check_waste(power / 4 * quarter + 1);
+            check_waste(power / 4 * quarter - 1);
+        }
+    }
+    tear_down_pool();
+}
+
+/* Of many blocks together, what the driver gave is at most a quarter more, and the pages. */
+static void many_blocks_reserve_little_more_than_they_are(void) {
+    static void *blocks[MANY];
+    static const size_t sizes[] = {4097, 16 * KIB + 1, 40 * KIB + 1, 80 * KIB, 300000};
+    REQUIRE(set_up_pool("", NULL));
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        const size_t count = 32 * MIB / sizes[k] < MANY ? 32 * MIB / sizes[k] : MANY;
+        for (size_t i = 0; i < count; i++) {
+            blocks[i] = take_pinned(sizes[k]);
+        }
+        const size_t asked = count * sizes[k], pages = count * 4 * KIB;
+        CHECK(pinned_now().reserved_bytes <=
+              (asked + asked / 4 + pages) * 9 / 8 + 4 * MIB); /* a segment is 1/8 of all */
+        for (size_t i = 0; i < count; i++) {
+            give_pinned(blocks[i]);
+        }
+        trim_pinned();
+        CHECK(pinned_now().reserved_bytes == 0);
+    }
+    tear_down_pool();
+}
+
+static void the_driver_is_called_rarely(void) {
+    static void *blocks[MANY];
+    REQUIRE(set_up_pool("", NULL));
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < MANY; i++) {
+            blocks[i] = take_pinned(50 * KIB);
+        }
+        for (size_t i = 0; i < MANY; i++) {
+            give_pinned(blocks[i * 7 % MANY]);
+        }
+    }
+    const ashlar_pinned_stats s = pinned_now();
+    CHECK(s.driver_alloc_count > 0 && s.driver_alloc_count < 40); /* of 6000 */
+    CHECK_ZU(host_allocs(), s.driver_alloc_count);
+    CHECK_ZU(host_blocks(), s.driver_alloc_count);
+    CHECK(s.driver_free_count == 0 && host_frees() == 0);
+    CHECK(s.reserved_bytes >= MANY * 50 * KIB);
+    tear_down_pool();
+}
+
+static void a_trim_returns_everything_once_all_is_given_back(void) {
+    static void *blocks[MANY];
+    REQUIRE(set_up_pool("", NULL));
+    for (size_t i = 0; i < MANY; i++) {
+        blocks[i] = take_pinned(1 + i * i % 70000);
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        give_pinned(blocks[i]);
+    }
+    CHECK(pinned_now().reserved_bytes > 0);
+    const size_t held = host_blocks();
+    trim_pinned();
+    const ashlar_pinned_stats s = pinned_now();
+    CHECK(s.reserved_bytes == 0 && s.driver_free_count == s.driver_alloc_count);
+    CHECK_ZU(host_blocks(), 0);
+    CHECK_ZU(host_frees(), held);
+    CHECK(s.reserved_peak_bytes > 0 && s.live_peak_bytes > 0);
+    give_pinned(take_pinned(100));
+    CHECK(pinned_now().reserved_bytes == 2 * MIB);
+    tear_down_pool();
+}
+
+static void a_trim_returns_whole_driver_allocations_only(void) {
+    REQUIRE(set_up_pool("", NULL));
+    unsigned char *small = take_pinned(100), *large = take_pinned(5 * MIB);
+    memset(small, 7, 100);
+    CHECK_ZU(host_blocks(), 2);
+    trim_pinned();
+    CHECK_ZU(host_blocks(), 2);
+    give_pinned(large);
+    trim_pinned();
+    CHECK_ZU(host_blocks(), 1);
+    CHECK(pinned_now().reserved_bytes == 2 * MIB);
+    CHECK(small[0] == 7 && small[99] == 7);
+    give_pinned(small);
+    trim_pinned();
+    CHECK_ZU(host_blocks(), 0);
+    tear_down_pool();
+}
+
+/* What was given back in pieces is one piece again. */
+static void free_neighbours_are_merged(void) {
+    const ashlar_pinned_config config = {.limit_bytes = 8 * MIB, .grow_bytes = 8 * MIB};
+    void *blocks[100];
+    REQUIRE(set_up_pool("", &config));
+    for (size_t stride = 1; stride <= 4; stride++) {
+        size_t count = 0;
+        while (count < 100 && ashlar_pinned_alloc(pool, 100 * KIB, &blocks[count]) == ASHLAR_OK) {
+            count++;
+        }
+        CHECK(count >= 69); /* of 112 KiB and a page */
+        for (size_t first = stride; first-- > 0;) {
+            for (size_t i = first; i < count; i += stride) {
+                give_pinned(blocks[i]);
+            }
+        }
+        CHECK(pinned_now().live_blocks == 0);
+        give_pinned(take_pinned(7 * MIB));
+    }
+    CHECK_ZU(host_allocs(), 1);
+    tear_down_pool();
+}
+
+static void freed_memory_of_a_size_serves_other_sizes(void) {
+    const ashlar_pinned_config config = {.limit_bytes = 2 * MIB};
+    void *blocks[2000];
+    REQUIRE(set_up_pool("", &config));
+    for (size_t bytes = 1 * KIB; bytes <= 1 * MIB; bytes *= 2) {
+        const size_t count = 1 * MIB / bytes;
+        for (size_t i = 0; i < count; i++) {
+            blocks[i] = take_pinned(bytes);
+        }
+        for (size_t i = 0; i < count; i++) {
+            give_pinned(blocks[i]);
+        }
+    }
+    CHECK(pinned_now().reserved_peak_bytes == 2 * MIB);
+    tear_down_pool();
+}
+
+static void the_limit_binds_and_is_explained(void) {
+    const ashlar_pinned_config config = {.limit_bytes = 5 * MIB};
+    void *ptr = &pool;
+    REQUIRE(set_up_pool("", &config));
+    CHECK(ashlar_pinned_alloc(pool, 6 * MIB, &ptr) == ASHLAR_ENOMEM);
+    CHECK_HAS(ashlar_error_detail(), "for 6291456 bytes: 0 live, 0 pending, 0 reserved; more than");
+    CHECK(ashlar_pinned_alloc(pool, SIZE_MAX, &ptr) == ASHLAR_ENOMEM);
+    CHECK(ptr == &pool && host_allocs() == 0);
+    unsigned char *half = take_pinned(2560 * KIB);
+    CHECK(ashlar_pinned_alloc(pool, 3 * MIB, &ptr) == ASHLAR_ENOMEM);
+    CHECK_HAS(ashlar_error_detail(), "2621440 live, 0 pending, 4194304 reserved; limit_bytes "
+                                     "leaves 1048576 bytes");
+    CHECK(ptr == &pool);
+    give_pinned(take_pinned(768 * KIB));
+    give_pinned(half);
+    CHECK(pinned_now().reserved_peak_bytes <= 5 * MIB);
+    tear_down_pool();
+}
+
+/* Segments that are too small for a request make room for one that is not. */
+static void unused_memory_is_returned_where_it_makes_the_room(void) {
+    const ashlar_pinned_config config = {.limit_bytes = 8 * MIB};
+    void *blocks[4];
+    REQUIRE(set_up_pool("", &config));
+    for (int i = 0; i < 4; i++) {
+        blocks[i] = take_pinned(1536 * KIB);
+    }
+    CHECK(pinned_now().reserved_bytes == 8 * MIB);
+    for (int i = 0; i < 4; i++) {
+        give_pinned(blocks[i]);
+    }
+    give_pinned(take_pinned(7 * MIB));
+    CHECK(pinned_now().driver_free_count == 4 && pinned_now().reserved_peak_bytes == 8 * MIB);
+    tear_down_pool();
+}
+
+static void segments_have_the_size_that_was_asked_for(void) {
+    const ashlar_pinned_config config = {.grow_bytes = 16 * MIB};
+    REQUIRE(set_up_pool("", &config));
+    give_pinned(take_pinned(1));
+    CHECK(pinned_now().reserved_bytes == 16 * MIB);
+    give_pinned(take_pinned(20 * MIB));
+    CHECK(pinned_now().reserved_bytes == 38 * MIB); /* with a page of jemalloc's */
+    tear_down_pool();
+}
+
+/* Enough of the first is left for the second. */
+static void a_refused_large_segment_is_tried_at_the_size_needed(void) {
+    const ashlar_pinned_config config = {.grow_bytes = 64 * MIB};
+    REQUIRE(set_up_pool("", &config));
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_OUT_OF_MEMORY);
+    unsigned char *ptr = take_pinned(1 * MIB);
+    CHECK(pinned_now().reserved_bytes == 1 * MIB + 4 * KIB);
+    CHECK(pinned_now().driver_alloc_count == 1);
+    give_pinned(ptr);
+    trim_pinned();
+    CHECK(pinned_now().reserved_bytes == 0);
+    tear_down_pool();
+}
+
+static void pointers_that_are_no_live_block_are_refused(void) {
+    REQUIRE(set_up_pool("", NULL));
+    unsigned char *ptr = take_pinned(1000);
+    size_t usable = 7;
+    int local;
+    void *const wrong[] = {&local, ptr + 16, ptr - 16, (void *)(uintptr_t)1};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK(ashlar_pinned_free(pool, wrong[i]) == ASHLAR_EPOINTER);
+        CHECK(ashlar_pinned_free_on(pool, wrong[i], streams[0]) == ASHLAR_EPOINTER);
+        CHECK(ashlar_pinned_usable_bytes(pool, wrong[i], &usable) == ASHLAR_EPOINTER);
+    }
+    CHECK(usable == 7);
+    CHECK_HAS(ashlar_error_detail(), "not a live block of this pool");
+    give_pinned(ptr);
+    CHECK(ashlar_pinned_free(pool, ptr) == ASHLAR_EPOINTER);
+    CHECK(ashlar_pinned_free_on(pool, ptr, streams[0]) == ASHLAR_EPOINTER);
+    ptr = take_pinned(1000);
+    give_pinned_on(ptr, streams[0]);
+    CHECK(ashlar_pinned_free(pool, ptr) == ASHLAR_EPOINTER);
+    CHECK(ashlar_pinned_free_on(pool, ptr, streams[1]) == ASHLAR_EPOINTER);
+    CHECK(ashlar_pinned_usable_bytes(pool, ptr, &usable) == ASHLAR_EPOINTER);
+    const ashlar_pinned_stats s = pinned_now();
+    CHECK(s.free_count == 2 && s.alloc_count == 2);
+    tear_down_pool();
+}
+
+static void null_and_zero_are_what_the_header_says(void) {
+    REQUIRE(set_up_pool("", NULL));
+    void *ptr = &pool;
+    CHECK(ashlar_pinned_free(pool, NULL) == ASHLAR_OK);
+    CHECK(ashlar_pinned_free_on(pool, NULL, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_pinned_free_on_all(pool, NULL, streams, 2) == ASHLAR_OK);
+    CHECK(pinned_now().free_count == 0);
+    CHECK(ashlar_pinned_alloc(pool, 0, &ptr) == ASHLAR_EINVAL && ptr == &pool);
+    CHECK_HAS(ashlar_error_detail(), "bytes: 0");
+    CHECK(ashlar_pinned_free_on_all(pool, take_pinned(5), NULL, 0) == ASHLAR_OK);
+    CHECK(pinned_now().free_count == 1 && pinned_now().deferred_count == 0);
+    tear_down_pool();
+}
+
+static void two_pools_do_not_share_memory(void) {
+    REQUIRE(set_up_pool("", NULL));
+    ashlar_pinned *other = NULL, *first = pool;
+    REQUIRE(ashlar_pinned_create(device, NULL, &other) == ASHLAR_OK);
+    unsigned char *mine = take_pinned(100);
+    CHECK(ashlar_pinned_free(other, mine) == ASHLAR_EPOINTER);
+    give_pinned(mine);
+    pool = other;
+    unsigned char *theirs = take_pinned(100);
+    CHECK_ZU(host_blocks(), 2); /* what the first has cached is not the second's */
+    give_pinned(theirs);
+    ashlar_pinned_destroy(other);
+    pool = first;
+    CHECK_ZU(host_blocks(), 1);
+    memset(take_pinned(100), 1, 100);
+    tear_down_pool();
+}
+
+/* Neither of this pool nor of the ones before it does malloc get anything. */
+static void malloc_never_gets_page_locked_memory(void) {
+    for (int round = 0; round < 3; round++) {
+        REQUIRE(set_up_pool("", NULL));
+        for (int i = 0; i < 300; i++) {
+            give_pinned(take_pinned(96));
+        }
+        for (int i = 0; i < 300; i++) {
+            void *ptr = malloc(96);
+            CHECK(ashlar_soft_ranges_over(&ashlar_soft_state.host_blocks, (uintptr_t)ptr, 96) ==
+                  NULL);
+            free(ptr);
+        }
+        take_pinned(5000); /* still live when the pool goes */
+        tear_down_pool();
+    }
+}
+
+/* More than jemalloc has arenas for at once. */
+static void pools_come_and_go_without_end(void) {
+    REQUIRE(set_up_device(""));
+    bool is_good = true;
+    for (int i = 0; i < 4200 && is_good; i++) {
+        pool = NULL;
+        is_good = ashlar_pinned_create(device, NULL, &pool) == ASHLAR_OK;
+        ashlar_pinned_destroy(pool);
+    }
+    CHECK(is_good);
+    tear_down_device();
+}
+
+int main(void) {
+    RUN(a_fresh_pool_holds_nothing);
+    RUN(blocks_are_aligned_page_locked_and_do_not_overlap);
+    RUN(no_block_wastes_a_quarter);
+    RUN(many_blocks_reserve_little_more_than_they_are);
+    RUN(the_driver_is_called_rarely);
+    RUN(a_trim_returns_everything_once_all_is_given_back);
+    RUN(a_trim_returns_whole_driver_allocations_only);
+    RUN(free_neighbours_are_merged);
+    RUN(freed_memory_of_a_size_serves_other_sizes);
+    RUN(the_limit_binds_and_is_explained);
+    RUN(unused_memory_is_returned_where_it_makes_the_room);
+    RUN(segments_have_the_size_that_was_asked_for);
+    RUN(a_refused_large_segment_is_tried_at_the_size_needed);
+    RUN(pointers_that_are_no_live_block_are_refused);
+    RUN(null_and_zero_are_what_the_header_says);
+    RUN(two_pools_do_not_share_memory);
+    RUN(malloc_never_gets_page_locked_memory);
+    RUN(pools_come_and_go_without_end);
+    return check_report();
+}

@@ -1,0 +1,284 @@
+/*
+ * test_pinned_parts.c - what a pool of page-locked memory is made of: runs of pages, batches of
+ * pending blocks, the table of live ones.
+ */
+#include "tests/allocator/pinned/pinned_fixture.h"
+
+#include "allocator/pinned/block_table.h"
+#include "allocator/pinned/page_heap.h"
+#include "allocator/pinned/pending.h"
+
+enum { PAGE = 4096, RUNS = 300 };
+
+static ashlar_page_heap heap;
+
+static bool set_up_heap(size_t limit_bytes) {
+    const bool is_set_up = set_up_device("");
+    heap = (ashlar_page_heap){
+        .device = device, .page_bytes = PAGE, .limit_bytes = limit_bytes, .grow_bytes = 2 * MIB};
+    ashlar_page_heap_init(&heap);
+    return is_set_up;
+}
+
+static void tear_down_heap(void) {
+    ashlar_page_heap_finish(&heap);
+    CHECK_ZU(host_blocks(), 0);
+    tear_down_device();
+}
+
+static unsigned char *take_pages(size_t page_count) {
+    void *ptr = ashlar_page_heap_take(&heap, page_count * PAGE);
+    if (ptr == NULL) {
+        CHECK(ashlar_page_heap_grow(&heap, page_count * PAGE, &ptr) == ASHLAR_OK);
+    }
+    CHECK(ptr != NULL && (uintptr_t)ptr % PAGE == 0);
+    return ptr;
+}
+
+static void give_pages(unsigned char *ptr, size_t page_count) {
+    ashlar_page_heap_give(&heap, ptr, page_count * PAGE);
+}
+
+static uint64_t random_state;
+
+static size_t draw(size_t below) {
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (size_t)(random_state >> 33) % below;
+}
+
+/* Every run is written at both ends and found unchanged, whatever was taken and given between. */
+static void random_runs_never_overlap_and_always_merge(void) {
+    static struct {
+        unsigned char *ptr;
+        size_t page_count;
+    } runs[RUNS];
+    REQUIRE(set_up_heap(SIZE_MAX));
+    random_state = 11;
+    memset(runs, 0, sizeof runs);
+    for (int round = 0; round < 20000; round++) {
+        const size_t i = draw(RUNS);
+        const unsigned char value = (unsigned char)i;
+        if (runs[i].ptr == NULL) {
+            runs[i].page_count = 1 + draw(draw(10) == 0 ? 700 : 12);
+            runs[i].ptr = take_pages(runs[i].page_count);
+            runs[i].ptr[0] = runs[i].ptr[runs[i].page_count * PAGE - 1] = value;
+            continue;
+        }
+        const size_t first = draw(runs[i].page_count); /* in two parts, as jemalloc may */
+        CHECK(runs[i].ptr[0] == value && runs[i].ptr[runs[i].page_count * PAGE - 1] == value);
+        if (first > 0) {
+            give_pages(runs[i].ptr, first);
+        }
+        give_pages(runs[i].ptr + first * PAGE, runs[i].page_count - first);
+        runs[i].ptr = NULL;
+        if (draw(200) == 0) {
+            (void)ashlar_page_heap_trim(&heap);
+        }
+        if (draw(20) == 0) {
+            CHECK(ashlar_page_heap_holds(&heap));
+        }
+    }
+    for (size_t i = 0; i < RUNS; i++) {
+        if (runs[i].ptr != NULL) {
+            give_pages(runs[i].ptr, runs[i].page_count);
+        }
+    }
+    CHECK(ashlar_page_heap_holds(&heap));
+    CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
+    CHECK(heap.segment_count > 3);
+    CHECK(ashlar_page_heap_trim(&heap) && !ashlar_page_heap_trim(&heap));
+    CHECK(heap.reserved_bytes == 0 && heap.segment_count == 0);
+    CHECK(ashlar_page_heap_holds(&heap));
+    tear_down_heap();
+}
+
+static void the_shortest_run_that_fits_is_taken(void) {
+    REQUIRE(set_up_heap(SIZE_MAX));
+    static const size_t lengths[] = {8, 9, 100}; /* the first two are of one bin */
+    unsigned char *runs[3];
+    for (int i = 0; i < 3; i++) {
+        runs[i] = take_pages(lengths[i]);
+        (void)take_pages(1); /* keeps them apart */
+    }
+    for (int i = 0; i < 3; i++) {
+        give_pages(runs[i], lengths[i]);
+    }
+    CHECK(take_pages(8) == runs[0]);
+    CHECK(take_pages(8) == runs[1]);
+    CHECK(take_pages(50) == runs[2]); /* not the longer rest of the segment */
+    CHECK_ZU(host_blocks(), 1);
+    tear_down_heap();
+}
+
+static void a_run_does_not_reach_into_the_next_segment(void) {
+    REQUIRE(set_up_heap(4 * MIB));
+    unsigned char *a = take_pages(512), *b = take_pages(512);
+    void *out = NULL;
+    give_pages(a, 512);
+    give_pages(b, 512);
+    CHECK(ashlar_page_heap_holds(&heap));
+    CHECK(ashlar_page_heap_take(&heap, 513 * PAGE) == NULL);
+    CHECK(ashlar_page_heap_grow(&heap, PAGE, &out) == ASHLAR_ENOMEM && out == NULL);
+    CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
+    tear_down_heap();
+}
+
+/* What a failing call has announced is taken back. */
+static void growing_that_fails_leaves_nothing_behind(void) {
+    REQUIRE(set_up_heap(4 * MIB));
+    void *out = NULL;
+    ashlar_host_fail_at(1); /* the list of segments; their records are tried for twice */
+    CHECK(ashlar_page_heap_grow(&heap, PAGE, &out) == ASHLAR_EHOSTMEM);
+    CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_UNKNOWN);
+    CHECK(ashlar_page_heap_grow(&heap, 2 * MIB, &out) == ASHLAR_EDRIVER && out == NULL);
+    CHECK(heap.grower_count == 0 && heap.growing_bytes == 0);
+    CHECK(ashlar_page_heap_holds(&heap) && host_blocks() == 0);
+    CHECK(ashlar_page_heap_grow(&heap, 4 * MIB, &out) == ASHLAR_OK && out != NULL);
+    tear_down_heap();
+}
+
+/* ---- pending ---- */
+
+static ashlar_block_table table;
+static ashlar_pending pending;
+
+static bool set_up_pending(void) {
+    const bool is_set_up = set_up_device("mode=adversarial,seed=3");
+    table = (ashlar_block_table){.live_bytes = 0};
+    pending = (ashlar_pending){.device = device};
+    ashlar_pending_init(&pending);
+    return ashlar_block_table_init(&table) == ASHLAR_OK && is_set_up;
+}
+
+static void tear_down_pending(void) {
+    ashlar_pending_finish(&pending);
+    ashlar_block_table_finish(&table);
+    CHECK_ZU(live_events(), 0);
+    tear_down_device();
+}
+
+/* A block that is an address only. */
+static void add_block(uintptr_t address, size_t bytes, const ashlar_stream *users, size_t count) {
+    ashlar_pinned_block *block = ashlar_host_calloc(1, sizeof *block);
+    CHECK(block != NULL);
+    block->ptr = (void *)address;
+    block->bytes = bytes;
+    ashlar_block_table_put(&table, block);
+    CHECK(ashlar_pending_add(&pending, &table, block->ptr, users, count) == ASHLAR_OK);
+}
+
+static size_t poll_pending(void) {
+    size_t count = 0;
+    ashlar_pinned_block *released = NULL;
+    CHECK(ashlar_pending_poll(&pending, &released) == ASHLAR_OK);
+    while (released != NULL) {
+        ashlar_pinned_block *next = released->next;
+        ashlar_host_free(released);
+        released = next;
+        count++;
+    }
+    return count;
+}
+
+static void streams_that_come_and_go_leave_no_records(void) {
+    REQUIRE(set_up_pending());
+    for (uintptr_t i = 1; i <= 20; i++) {
+        ashlar_stream stream = NULL;
+        REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+        add_block(64 * i, 64, &stream, 1);
+        wait_for(stream);
+        size_t released = 0;
+        for (int k = 0; k < 1000 && released == 0; k++) {
+            released = poll_pending();
+        }
+        CHECK_ZU(released, 1);
+        CHECK(pending.streams == NULL);
+        ashlar_stream_destroy(device, stream);
+    }
+    tear_down_pending();
+}
+
+/* A batch has room made for one of the two only. */
+static void a_stream_named_twice_is_one_stream(void) {
+    REQUIRE(set_up_pending());
+    for (uintptr_t i = 1; i <= BATCH_BLOCKS; i++) {
+        const ashlar_stream twice[] = {streams[0], streams[0]};
+        add_block(64 * i, 64, twice, 2);
+    }
+    CHECK(pending.streams->first == pending.streams->last);
+    CHECK(pending.streams->last->block_count == BATCH_BLOCKS);
+    CHECK(pending.events_recorded == 1 && pending.pending_bytes == 64 * BATCH_BLOCKS);
+    wait_for(streams[0]);
+    CHECK_ZU(poll_pending(), BATCH_BLOCKS);
+    tear_down_pending();
+}
+
+static void a_full_batch_without_an_event_takes_no_more(void) {
+    REQUIRE(set_up_pending());
+    for (uintptr_t i = 1; i < BATCH_BLOCKS; i++) {
+        add_block(64 * i, 64, streams, 1);
+    }
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_UNKNOWN);
+    add_block(64 * BATCH_BLOCKS, 64, streams, 1);
+    CHECK(pending.events_recorded == 0);
+    add_block(64 * (BATCH_BLOCKS + 1), 64, streams, 1);
+    CHECK(pending.streams->first->block_count == BATCH_BLOCKS);
+    CHECK(pending.streams->last->block_count == 1);
+    CHECK(ashlar_pending_leave(&pending, streams[0]) == ASHLAR_OK);
+    CHECK(pending.events_recorded == 2);
+    wait_for(streams[0]);
+    CHECK_ZU(poll_pending(), BATCH_BLOCKS + 1);
+    tear_down_pending();
+}
+
+/* Its event would else be recorded behind work that came later. */
+static void a_look_records_an_open_batch_behind_one_that_is_not_over(void) {
+    REQUIRE(set_up_pending());
+    queue_verify(streams[0], NULL, 0, 0);
+    add_block(64, BATCH_BYTES, streams, 1);
+    queue_verify(streams[0], NULL, 0, 0);
+    add_block(128, 64, streams, 1);
+    CHECK(pending.events_recorded == 1);
+    CHECK_ZU(poll_pending(), 0);
+    CHECK(pending.events_recorded == 2);
+    wait_for(streams[0]);
+    CHECK_ZU(poll_pending(), 2);
+    tear_down_pending();
+}
+
+/* ---- table ---- */
+
+static void the_table_grows_with_its_blocks(void) {
+    static ashlar_pinned_block blocks[5000];
+    ashlar_pinned_block *out = NULL;
+    table = (ashlar_block_table){.live_bytes = 0};
+    REQUIRE(ashlar_block_table_init(&table) == ASHLAR_OK);
+    for (size_t i = 0; i < 5000; i++) {
+        blocks[i] = (ashlar_pinned_block){.ptr = &blocks[i], .bytes = i};
+        ashlar_block_table_put(&table, &blocks[i]);
+    }
+    for (int i = 0; i < TABLE_SHARDS; i++) {
+        CHECK(table.shards[i].block_count > 100);
+        CHECK(table.shards[i].block_count <= table.shards[i].bucket_count);
+    }
+    for (size_t i = 0; i < 5000; i++) {
+        CHECK(ashlar_block_table_take(&table, &blocks[i], &out) == ASHLAR_OK);
+        CHECK(out == &blocks[i]);
+    }
+    CHECK(table.live_bytes == 0);
+    ashlar_block_table_finish(&table);
+}
+
+int main(void) {
+    RUN(random_runs_never_overlap_and_always_merge);
+    RUN(the_shortest_run_that_fits_is_taken);
+    RUN(a_run_does_not_reach_into_the_next_segment);
+    RUN(growing_that_fails_leaves_nothing_behind);
+    RUN(streams_that_come_and_go_leave_no_records);
+    RUN(a_stream_named_twice_is_one_stream);
+    RUN(a_full_batch_without_an_event_takes_no_more);
+    RUN(a_look_records_an_open_batch_behind_one_that_is_not_over);
+    RUN(the_table_grows_with_its_blocks);
+    return check_report();
+}

@@ -1,0 +1,339 @@
+/*
+ * test_pinned_streams.c - blocks given back while queued copies still use them. Everything runs in
+ * adversarial mode: nothing queued runs before the host waits for it, and then only what the wait
+ * needs, so that memory handed out too early is really overwritten.
+ */
+#include "tests/allocator/pinned/pinned_fixture.h"
+
+enum { BLOCKS = 8, SIDE = 300 };
+
+static bool set_up_adversarial(const ashlar_pinned_config *config) {
+    return set_up_pool("mode=adversarial,seed=3", config);
+}
+
+/* jemalloc begins large blocks anywhere in their first page. */
+static bool is_same_page(const void *a, const void *b) {
+    return (uintptr_t)a / (4 * KIB) == (uintptr_t)b / (4 * KIB);
+}
+
+static bool is_in_one_of(unsigned char *const *blocks, size_t count, size_t bytes,
+                         const unsigned char *ptr) {
+    for (size_t i = 0; i < count; i++) {
+        if (ptr < blocks[i] + bytes && blocks[i] < ptr + bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Each look at an event may let one piece of work run: here is more than any case looks. */
+static void keep_busy(ashlar_stream stream) {
+    for (int i = 0; i < 200; i++) {
+        queue_verify(stream, NULL, 0, 0);
+    }
+}
+
+static void trim_until_nothing_is_pending(void) {
+    for (int i = 0; i < 10000 && pinned_now().pending_blocks != 0; i++) {
+        trim_pinned();
+    }
+    CHECK(pinned_now().pending_blocks == 0);
+}
+
+/* All of a copy's source is as it was, although the block was given back and others taken. */
+static void contents_survive_until_the_copy_has_run(void) {
+    static unsigned char seen[BLOCKS][64 * KIB];
+    unsigned char *blocks[BLOCKS];
+    REQUIRE(set_up_adversarial(NULL));
+    REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
+    for (size_t bytes = 64; bytes <= 64 * KIB; bytes *= 8) {
+        unsigned char *on_device[BLOCKS];
+        for (int i = 0; i < BLOCKS; i++) {
+            const ashlar_stream stream = streams[i % STREAMS];
+            on_device[i] = take(bytes, stream);
+            blocks[i] = take_pinned(bytes);
+            memset(blocks[i], 10 + i, bytes);
+            keep_busy(stream);
+            CHECK(ashlar_copy_to_device(device, on_device[i], blocks[i], bytes, stream) ==
+                  ASHLAR_OK);
+            give_pinned_on(blocks[i], stream);
+        }
+        CHECK(pinned_now().pending_blocks == BLOCKS && pinned_now().live_blocks == 0);
+        for (int i = 0; i < 40; i++) { /* others write wherever they get memory */
+            unsigned char *other = take_pinned(bytes);
+            CHECK(!is_in_one_of(blocks, BLOCKS, bytes, other));
+            memset(other, 0xEE, bytes);
+            give_pinned(other);
+        }
+        trim_pinned();
+        for (int i = 0; i < BLOCKS; i++) {
+            CHECK(ashlar_copy_to_host(device, seen[i], on_device[i], bytes, streams[i % STREAMS]) ==
+                  ASHLAR_OK);
+            wait_for(streams[i % STREAMS]);
+            CHECK(seen[i][0] == 10 + i && seen[i][bytes / 2] == 10 + i &&
+                  seen[i][bytes - 1] == 10 + i);
+            give(on_device[i]);
+        }
+        trim_pinned();
+        CHECK(pinned_now().pending_blocks == 0 && pinned_now().reserved_bytes == 0);
+    }
+    ashlar_allocator_destroy(allocator);
+    tear_down_pool();
+}
+
+static void a_block_serves_again_once_its_work_is_over(void) {
+    const ashlar_pinned_config config = {.limit_bytes = 2 * MIB};
+    REQUIRE(set_up_adversarial(&config));
+    unsigned char *ptr = take_pinned(1536 * KIB);
+    queue_write(streams[0], ptr, 1536 * KIB, 1);
+    queue_verify(streams[0], ptr, 1536 * KIB, 1);
+    give_pinned_on(ptr, streams[0]);
+    wait_for(streams[0]);
+    unsigned char *again = take_pinned(1536 * KIB);
+    CHECK(is_same_page(again, ptr));
+    const ashlar_pinned_stats s = pinned_now();
+    CHECK(s.pending_blocks == 0 && s.host_waits == 0 && s.released_count == 1);
+    CHECK(s.driver_alloc_count == 1);
+    give_pinned(again);
+    tear_down_pool();
+}
+
+/* Streams 1 to 3 are done, stream 0 is not and was first. */
+static void a_slow_stream_holds_back_its_own_blocks_only(void) {
+    void *blocks[STREAMS];
+    REQUIRE(set_up_adversarial(NULL));
+    for (int i = 0; i < STREAMS; i++) {
+        blocks[i] = take_pinned(1 * MIB);
+        queue_write(streams[i], blocks[i], 1 * MIB, (unsigned char)i);
+        queue_verify(streams[i], blocks[i], 1 * MIB, (unsigned char)i);
+        keep_busy(streams[i]);
+        give_pinned_on(blocks[i], streams[i]);
+    }
+    for (int i = 1; i < STREAMS; i++) {
+        wait_for(streams[i]);
+    }
+    trim_pinned();
+    CHECK(pinned_now().pending_blocks == 1 && pinned_now().released_count == STREAMS - 1);
+    CHECK_ZU(host_blocks(), 1); /* a block and jemalloc's page are more than half a segment */
+    wait_for(streams[0]);
+    trim_pinned();
+    CHECK(pinned_now().pending_blocks == 0 && pinned_now().reserved_bytes == 0);
+    tear_down_pool();
+}
+
+/* Also on one stream: what is over is released though more follows. */
+static void batches_of_one_stream_are_released_in_turn(void) {
+    REQUIRE(set_up_adversarial(NULL));
+    ashlar_event middle = NULL;
+    REQUIRE(ashlar_event_create(device, &middle) == ASHLAR_OK);
+    for (int i = 0; i < 2; i++) {
+        unsigned char *ptr = take_pinned(1 * MIB);
+        queue_write(streams[0], ptr, 1 * MIB, 1);
+        keep_busy(streams[0]);
+        give_pinned_on(ptr, streams[0]);
+        if (i == 0) {
+            CHECK(ashlar_event_record(device, middle, streams[0]) == ASHLAR_OK);
+        }
+    }
+    CHECK(ashlar_event_synchronize(device, middle) == ASHLAR_OK);
+    trim_pinned();
+    CHECK(pinned_now().pending_blocks == 1);
+    ashlar_event_destroy(device, middle);
+    tear_down_pool();
+}
+
+static void giving_back_waits_for_nothing_and_records_seldom(void) {
+    static void *blocks[SIDE];
+    REQUIRE(set_up_adversarial(NULL));
+    for (int i = 0; i < SIDE; i++) {
+        blocks[i] = take_pinned(1000);
+    }
+    const size_t waits = CALLS(event_synchronize) + CALLS(stream_synchronize);
+    const size_t records = CALLS(event_record), queries = CALLS(event_query);
+    for (int i = 0; i < SIDE; i++) {
+        give_pinned_on(blocks[i], streams[1]);
+    }
+    CHECK_ZU(CALLS(event_synchronize) + CALLS(stream_synchronize), waits);
+    CHECK_ZU(CALLS(event_record), records + SIDE / 32);
+    CHECK_ZU(CALLS(event_query), queries);
+    CHECK(pinned_now().events_recorded == SIDE / 32 && pinned_now().pending_blocks == SIDE);
+    wait_for(streams[1]);
+    trim_pinned(); /* the last ones have no event yet, and their work is not over for certain */
+    CHECK_ZU(CALLS(event_record), records + SIDE / 32 + 1);
+    CHECK(pinned_now().pending_blocks <= SIDE % 32);
+    wait_for(streams[1]);
+    trim_pinned();
+    CHECK(pinned_now().pending_blocks == 0 && pinned_now().reserved_bytes == 0);
+    tear_down_pool();
+}
+
+static void large_blocks_do_not_wait_for_a_batch_to_fill(void) {
+    REQUIRE(set_up_adversarial(NULL));
+    give_pinned_on(take_pinned(600 * KIB), streams[0]);
+    CHECK(pinned_now().events_recorded == 0);
+    give_pinned_on(take_pinned(600 * KIB), streams[0]);
+    CHECK(pinned_now().events_recorded == 1);
+    tear_down_pool();
+}
+
+static void events_are_used_again(void) {
+    REQUIRE(set_up_adversarial(NULL));
+    const size_t created = CALLS(event_create);
+    for (int i = 0; i < 50; i++) {
+        unsigned char *ptr = take_pinned(2 * MIB);
+        queue_write(streams[i % STREAMS], ptr, 2 * MIB, 1);
+        give_pinned_on(ptr, streams[i % STREAMS]);
+        wait_for(streams[i % STREAMS]);
+    }
+    CHECK(CALLS(event_create) - created <= 2);
+    wait_for(streams[1]);
+    trim_pinned();
+    CHECK_ZU(live_events(), 0); /* a trim returns them too */
+    tear_down_pool();
+}
+
+static void a_block_of_several_streams_waits_for_all(void) {
+    for (int last = 0; last < 3; last++) {
+        REQUIRE(set_up_adversarial(NULL));
+        const ashlar_stream named[] = {streams[0], streams[1], streams[2], streams[1]};
+        unsigned char *ptr = take_pinned(1 * MIB);
+        for (int i = 0; i < 3; i++) {
+            keep_busy(streams[i]);
+        }
+        CHECK(ashlar_pinned_free_on_all(pool, ptr, named, 4) == ASHLAR_OK);
+        CHECK(pinned_now().pending_blocks == 1 && pinned_now().deferred_count == 1);
+        for (int i = 0; i < 3; i++) {
+            if (i != last) {
+                wait_for(streams[i]);
+            }
+        }
+        trim_pinned();
+        CHECK(pinned_now().pending_blocks == 1);
+        wait_for(streams[last]);
+        trim_pinned();
+        CHECK(pinned_now().pending_blocks == 0 && pinned_now().released_count == 1);
+        CHECK(pinned_now().reserved_bytes == 0);
+        tear_down_pool();
+    }
+}
+
+static void at_the_limit_the_host_waits_for_the_oldest(void) {
+    const ashlar_pinned_config config = {.limit_bytes = 6 * MIB};
+    REQUIRE(set_up_adversarial(&config));
+    unsigned char *first = take_pinned(2 * MIB - 256 * KIB), *second = take_pinned(1792 * KIB),
+                  *third = take_pinned(1792 * KIB);
+    queue_write(streams[2], second, 1792 * KIB, 2);
+    give_pinned_on(second, streams[2]); /* the older event, in the newer stream record's */
+    queue_write(streams[1], first, 1792 * KIB, 1);
+    queue_verify(streams[1], first, 1792 * KIB, 1);
+    give_pinned_on(first, streams[1]);
+    CHECK(is_same_page(take_pinned(1792 * KIB), second));
+    CHECK(pinned_now().host_waits == 1 && pinned_now().pending_blocks == 1);
+    CHECK(is_same_page(take_pinned(1792 * KIB), first));
+    CHECK(pinned_now().host_waits == 2 && pinned_now().pending_blocks == 0);
+    void *out = NULL;
+    CHECK(ashlar_pinned_alloc(pool, 1792 * KIB, &out) == ASHLAR_ENOMEM);
+    CHECK(pinned_now().host_waits == 2);
+    (void)third;
+    tear_down_pool();
+}
+
+static void below_the_limit_nobody_waits(void) {
+    REQUIRE(set_up_adversarial(NULL));
+    const size_t waits = CALLS(event_synchronize);
+    for (int i = 0; i < 20; i++) {
+        unsigned char *ptr = take_pinned(1 * MIB);
+        queue_write(streams[0], ptr, 1 * MIB, 5);
+        keep_busy(streams[0]);
+        give_pinned_on(ptr, streams[0]);
+    }
+    CHECK(pinned_now().host_waits == 0 && pinned_now().pending_blocks > 10);
+    CHECK_ZU(CALLS(event_synchronize), waits);
+    tear_down_pool();
+}
+
+static void a_stream_may_be_destroyed_once_it_was_left(void) {
+    REQUIRE(set_up_adversarial(NULL));
+    ashlar_stream stream = NULL, next = NULL;
+    REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+    CHECK(ashlar_pinned_leave_stream(pool, stream) == ASHLAR_OK); /* never named */
+    unsigned char *ptr = take_pinned(5000);
+    queue_write(stream, ptr, 5000, 1);
+    queue_verify(stream, ptr, 5000, 1);
+    keep_busy(stream);
+    give_pinned_on(ptr, stream);
+    CHECK(ashlar_pinned_leave_stream(pool, stream) == ASHLAR_OK);
+    CHECK(pinned_now().events_recorded == 1);
+    ashlar_stream_destroy(device, stream);
+    CHECK(ashlar_pinned_trim(pool) == ASHLAR_OK);
+    CHECK(pinned_now().pending_blocks == 1);
+    REQUIRE(ashlar_stream_create(device, &next) == ASHLAR_OK);
+    CHECK(next == stream); /* the handle is another stream's now */
+    give_pinned_on(take_pinned(1 * MIB), next);
+    wait_for(next);
+    CHECK(pinned_now().pending_blocks == 2);
+    trim_pinned();
+    CHECK(pinned_now().pending_blocks == 1); /* not held back by the old one's */
+    trim_until_nothing_is_pending();
+    ashlar_stream_destroy(device, next);
+    tear_down_pool();
+}
+
+static void a_stream_that_is_gone_keeps_its_blocks_pending(void) {
+    REQUIRE(set_up_adversarial(NULL));
+    ashlar_stream stream = NULL;
+    REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+    give_pinned_on(take_pinned(5000), stream);
+    ashlar_stream_destroy(device, stream); /* without leaving it */
+    CHECK(ashlar_pinned_leave_stream(pool, stream) == ASHLAR_EDRIVER);
+    CHECK(ashlar_pinned_trim(pool) == ASHLAR_EDRIVER);
+    CHECK_HAS(ashlar_error_detail(), "cuEventRecord");
+    CHECK(pinned_now().pending_blocks == 1);
+    give_pinned(take_pinned(3 * MIB)); /* nobody else is concerned */
+    tear_down_pool();
+}
+
+static void the_per_thread_default_stream_is_refused(void) {
+    REQUIRE(set_up_adversarial(NULL));
+    const ashlar_stream named[] = {streams[0], (ashlar_stream)(uintptr_t)CU_STREAM_PER_THREAD};
+    unsigned char *ptr = take_pinned(100);
+    CHECK(ashlar_pinned_free_on(pool, ptr, named[1]) == ASHLAR_ENOTSUP);
+    CHECK(ashlar_pinned_free_on_all(pool, ptr, named, 2) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "per-thread default stream");
+    CHECK(pinned_now().live_blocks == 1 && pinned_now().pending_blocks == 0);
+    give_pinned_on(ptr, NULL); /* the legacy one is a stream like another */
+    wait_for(NULL);
+    trim_until_nothing_is_pending();
+    tear_down_pool();
+}
+
+/* What is pending when the pool goes has run by then: nothing is written to memory that is gone. */
+static void destroying_a_pool_waits_for_what_is_pending(void) {
+    REQUIRE(set_up_adversarial(NULL));
+    for (int i = 0; i < 100; i++) {
+        unsigned char *ptr = take_pinned(30 * KIB);
+        const ashlar_stream both[] = {streams[i % STREAMS], streams[(i + 1) % STREAMS]};
+        queue_write(both[0], ptr, 30 * KIB, 1);
+        queue_verify(both[0], ptr, 30 * KIB, 1);
+        CHECK(ashlar_pinned_free_on_all(pool, ptr, both, 1 + (size_t)(i % 2)) == ASHLAR_OK);
+    }
+    tear_down_pool();
+}
+
+int main(void) {
+    RUN(contents_survive_until_the_copy_has_run);
+    RUN(a_block_serves_again_once_its_work_is_over);
+    RUN(a_slow_stream_holds_back_its_own_blocks_only);
+    RUN(batches_of_one_stream_are_released_in_turn);
+    RUN(giving_back_waits_for_nothing_and_records_seldom);
+    RUN(large_blocks_do_not_wait_for_a_batch_to_fill);
+    RUN(events_are_used_again);
+    RUN(a_block_of_several_streams_waits_for_all);
+    RUN(at_the_limit_the_host_waits_for_the_oldest);
+    RUN(below_the_limit_nobody_waits);
+    RUN(a_stream_may_be_destroyed_once_it_was_left);
+    RUN(a_stream_that_is_gone_keeps_its_blocks_pending);
+    RUN(the_per_thread_default_stream_is_refused);
+    RUN(destroying_a_pool_waits_for_what_is_pending);
+    return check_report();
+}

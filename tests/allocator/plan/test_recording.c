@@ -1,0 +1,181 @@
+/* test_recording.c - what is kept of a step's allocations, and how two recordings become one. */
+#include "tests/check.h"
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/plan/recording.h"
+
+static ashlar_order orders[ASHLAR_PLAN_STREAMS_MAX + 2];
+static ashlar_block blocks[256];
+
+static void add(ashlar_recording *r, size_t bytes, unsigned tag, int order, int block) {
+    ashlar_recording_add(r, bytes, tag, &orders[order], &blocks[block]);
+}
+
+static void free_block(ashlar_recording *r, int block) {
+    CHECK(ashlar_recording_end(r, &blocks[block], true));
+}
+
+/* Allocations of so many bytes each, freed at once. tags: one letter each, 'a' is tag 0. */
+static ashlar_recording chain(const char *tags, size_t bytes) {
+    ashlar_recording r = {0};
+    for (size_t i = 0; tags[i] != '\0'; i++) {
+        add(&r, bytes, (unsigned)(tags[i] - 'a'), 0, 0);
+        free_block(&r, 0);
+    }
+    ashlar_recording_close(&r);
+    return r;
+}
+
+static void lifetimes_are_counted_in_allocations(void) {
+    ashlar_recording r = {0};
+    add(&r, 100, 1, 0, 0);
+    add(&r, 200, 2, 1, 1);
+    free_block(&r, 0);
+    add(&r, 300, 3, 0, 2);
+    free_block(&r, 2);
+    free_block(&r, 1);
+    ashlar_recording_close(&r);
+    CHECK_ZU(r.count, 3);
+    CHECK_ZU(r.allocs[0].end, 2);
+    CHECK_ZU(r.allocs[1].end, 3);
+    CHECK_ZU(r.allocs[2].end, 3);
+    CHECK(r.allocs[1].bytes == 200 && r.allocs[1].tag == 2 && r.allocs[1].part == 1);
+    CHECK(r.part_count == 2 && r.orders[0] == &orders[0] && r.orders[1] == &orders[1]);
+    ashlar_recording_finish(&r);
+    CHECK(r.allocs == NULL && r.count == 0);
+}
+
+static void what_is_still_live_or_shared_is_not_planned(void) {
+    ashlar_recording r = {0};
+    add(&r, 100, 0, 0, 0);
+    add(&r, 100, 0, 0, 1);
+    add(&r, 100, 0, 0, 2);
+    CHECK(ashlar_recording_end(&r, &blocks[1], false));
+    CHECK(!ashlar_recording_end(&r, &blocks[1], true)); /* its later free changes nothing */
+    free_block(&r, 2);
+    CHECK(!ashlar_recording_end(&r, &blocks[7], true)); /* of no recording */
+    ashlar_recording_close(&r);
+    CHECK(r.allocs[0].end == ASHLAR_NOT_PLANNED && r.allocs[1].end == ASHLAR_NOT_PLANNED);
+    CHECK_ZU(r.allocs[2].end, 3);
+    ashlar_recording_finish(&r);
+}
+
+static void a_stream_too_many_is_left_out(void) {
+    ashlar_recording r = {0};
+    for (int i = 0; i <= ASHLAR_PLAN_STREAMS_MAX; i++) {
+        add(&r, 100, 0, i, i);
+    }
+    CHECK_ZU(r.count, ASHLAR_PLAN_STREAMS_MAX);
+    CHECK_ZU(r.part_count, ASHLAR_PLAN_STREAMS_MAX);
+    add(&r, 100, 0, 3, 20);
+    CHECK_ZU(r.count, ASHLAR_PLAN_STREAMS_MAX + 1);
+    ashlar_recording_finish(&r);
+}
+
+static void without_host_memory_a_recording_is_incomplete(void) {
+    for (unsigned long n = 1; n <= 4; n++) {
+        ashlar_recording r = {0};
+        ashlar_host_fail_at(n);
+        for (int i = 0; i < 100; i++) {
+            add(&r, 100, 0, 0, i);
+        }
+        ashlar_host_fail_at(0);
+        CHECK(r.is_incomplete);
+        CHECK_ZU(r.count, n <= 2 ? 0 : 64);
+        ashlar_recording_finish(&r);
+    }
+}
+
+/* Tags as in chain(), a capital one where a step lands. */
+static void check_merged(const ashlar_recording *r, const char *want) {
+    CHECK_ZU(r->count, strlen(want));
+    for (uint32_t i = 0; i < r->count && want[i] != '\0'; i++) {
+        const char tag = (char)((r->allocs[i].is_landing ? 'A' : 'a') + (char)r->allocs[i].tag);
+        CHECK(tag == want[i]);
+        CHECK(r->allocs[i].end > i && r->allocs[i].end <= r->count);
+    }
+}
+
+static void allocations_are_paired_with_the_next_alike(void) {
+    static const struct {
+        const char *into, *from, *want;
+    } cases[] = {
+        {"abc", "abc", "abc"},  {"abc", "ac", "abC"},
+        {"ac", "abc", "abC"},   {"aabb", "ab", "aaBb"},
+        {"ab", "ba", "aBa"},    {"", "ab", "ab"},
+        {"ab", "", "ab"},       {"abc", "def", "defAbc"},
+        {"aab", "cab", "cAaB"}, {"aaaabbbb", "aab", "aaaaBbbb"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ashlar_recording into = chain(cases[i].into, 100), from = chain(cases[i].from, 200);
+        CHECK(ashlar_recording_merge(&into, &from) == ASHLAR_OK);
+        check_merged(&into, cases[i].want);
+        ashlar_recording_finish(&into);
+        ashlar_recording_finish(&from);
+    }
+}
+
+static void a_pair_has_the_larger_size_and_the_longer_life(void) {
+    ashlar_recording into = {0}, from = {0};
+    add(&into, 100, 0, 0, 0);
+    add(&into, 400, 0, 0, 1);
+    free_block(&into, 0);
+    free_block(&into, 1);
+    add(&from, 300, 0, 0, 2);
+    free_block(&from, 2);
+    add(&from, 200, 0, 0, 3);
+    add(&from, 200, 0, 1, 4);
+    free_block(&from, 3);
+    ashlar_recording_close(&into);
+    ashlar_recording_close(&from);
+    CHECK(ashlar_recording_merge(&into, &from) == ASHLAR_OK);
+    CHECK_ZU(into.count, 3);
+    CHECK(into.allocs[0].bytes == 300 && into.allocs[0].end == 2);
+    CHECK(into.allocs[1].bytes == 400 && into.allocs[1].end == 3);
+    CHECK(into.allocs[2].bytes == 200 && into.allocs[2].end == ASHLAR_NOT_PLANNED);
+    CHECK(into.part_count == 2 && into.orders[1] == &orders[1]);
+    ashlar_recording_finish(&into);
+    ashlar_recording_finish(&from);
+}
+
+static void a_merge_fails_whole(void) {
+    for (unsigned long n = 1; n <= 5; n++) {
+        ashlar_recording into = chain("ab", 100), from = chain("abc", 200);
+        ashlar_host_fail_at(n);
+        const ashlar_status status = ashlar_recording_merge(&into, &from);
+        ashlar_host_fail_at(0);
+        CHECK(status == (n <= 4 ? ASHLAR_EHOSTMEM : ASHLAR_OK));
+        CHECK_ZU(into.count, n <= 4 ? 2 : 3);
+        CHECK_ZU(into.allocs[0].bytes, n <= 4 ? 100 : 200);
+        ashlar_recording_finish(&into);
+        ashlar_recording_finish(&from);
+    }
+}
+
+static void streams_of_a_merge_may_be_too_many(void) {
+    ashlar_recording into = {0}, from = {0};
+    for (int i = 0; i < ASHLAR_PLAN_STREAMS_MAX; i++) {
+        add(&into, 100, 0, i, i);
+    }
+    add(&from, 100, 0, ASHLAR_PLAN_STREAMS_MAX, 0);
+    ashlar_recording_close(&into);
+    ashlar_recording_close(&from);
+    CHECK(ashlar_recording_merge(&into, &from) == ASHLAR_EOVERFLOW);
+    CHECK_HAS(ashlar_error_detail(), "more than 16 streams");
+    CHECK_ZU(into.count, ASHLAR_PLAN_STREAMS_MAX);
+    ashlar_recording_finish(&into);
+    ashlar_recording_finish(&from);
+}
+
+int main(void) {
+    RUN(lifetimes_are_counted_in_allocations);
+    RUN(what_is_still_live_or_shared_is_not_planned);
+    RUN(a_stream_too_many_is_left_out);
+    RUN(without_host_memory_a_recording_is_incomplete);
+    RUN(allocations_are_paired_with_the_next_alike);
+    RUN(a_pair_has_the_larger_size_and_the_longer_life);
+    RUN(a_merge_fails_whole);
+    RUN(streams_of_a_merge_may_be_too_many);
+    return check_report();
+}

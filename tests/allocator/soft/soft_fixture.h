@@ -1,0 +1,37 @@
+/*
+ * soft_fixture.h - fresh software devices, called through the driver's table, for tests.
+ */
+#ifndef ASHLAR_SOFT_FIXTURE_H
+#define ASHLAR_SOFT_FIXTURE_H
+
+#include "tests/check.h"
+
+#include <stdint.h>
+
+#include "allocator/driver/driver.h"
+#include "allocator/soft/soft.h"
+
+static ashlar_driver *driver;
+static const ashlar_driver_table *soft;
+
+static inline bool make_current(int ordinal) {
+    cu_context context;
+    return soft->primary_ctx_retain(&context, ordinal) == CU_SUCCESS &&
+           soft->ctx_push_current(context) == CU_SUCCESS;
+}
+
+/* Fresh devices, with the context of device 0 current. */
+static inline bool set_up(const char *spec) {
+    if (ashlar_driver_open_soft(&driver) != ASHLAR_OK ||
+        ashlar_soft_configure(spec) != ASHLAR_OK) {
+        return false;
+    }
+    soft = &driver->table;
+    return make_current(0);
+}
+
+static inline unsigned char *bytes_at(cu_ptr ptr) {
+    return (unsigned char *)(uintptr_t)ptr;
+}
+
+#endif /* ASHLAR_SOFT_FIXTURE_H */

@@ -1,0 +1,244 @@
+/*
+ * test_driver.c - counting, kinds and armed failures of the driver table's one door.
+ */
+#include "tests/check.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "allocator/driver/driver.h"
+#include "allocator/soft/soft.h"
+#include "allocator/soft/soft_state.h"
+
+static ashlar_driver *driver;
+
+static bool set_up(void) {
+    return ashlar_driver_open_soft(&driver) == ASHLAR_OK && ashlar_soft_configure("") == ASHLAR_OK;
+}
+
+static uint64_t calls_of(ashlar_driver_fn fn) {
+    return atomic_load(&driver->calls[fn]);
+}
+
+static cu_result call_count(void) {
+    int count;
+    return ASHLAR_DRIVER_CALL(driver, device_get_count, (&count));
+}
+
+static cu_result call_total(void) {
+    size_t bytes;
+    return ASHLAR_DRIVER_CALL(driver, device_total_mem, (&bytes, 0));
+}
+
+static void the_driver_is_one_object_for_the_process(void) {
+    ashlar_driver *again = NULL;
+    REQUIRE(set_up());
+    CHECK(ashlar_driver_open_soft(&again) == ASHLAR_OK);
+    CHECK(again == driver);
+    CHECK(strcmp(driver->name, "soft") == 0);
+}
+
+static void every_function_has_its_name_and_kind(void) {
+    static const struct {
+        const char *name;
+        ashlar_driver_kind kind;
+    } rows[] = {
+#define X(field, symbol, version, kind, params) {#symbol, ASHLAR_DRIVER_##kind},
+        ASHLAR_DRIVER_MAP(X)
+#undef X
+    };
+    CHECK_ZU(sizeof rows / sizeof *rows, ASHLAR_DRIVER_FN_COUNT);
+    for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
+        CHECK(strcmp(ashlar_driver_fn_name((ashlar_driver_fn)fn), rows[fn].name) == 0);
+        CHECK(ashlar_driver_fn_kind((ashlar_driver_fn)fn) == rows[fn].kind);
+    }
+    CHECK(strcmp(ashlar_driver_fn_name(ASHLAR_DRIVER_FN_mem_create), "cuMemCreate") == 0);
+    CHECK(ashlar_driver_fn_kind(ASHLAR_DRIVER_FN_mem_create) == ASHLAR_DRIVER_MEMORY);
+    CHECK(ashlar_driver_fn_kind(ASHLAR_DRIVER_FN_event_synchronize) == ASHLAR_DRIVER_WAIT);
+}
+
+/* Admit `fn` + 1 calls of each function, and find them in the right sums. */
+static void calls_are_counted_by_function_and_kind(void) {
+    uint64_t before[ASHLAR_DRIVER_KIND_COUNT], want[ASHLAR_DRIVER_KIND_COUNT] = {0};
+    REQUIRE(set_up());
+    for (int kind = 0; kind < ASHLAR_DRIVER_KIND_COUNT; kind++) {
+        before[kind] = ashlar_driver_calls(driver, (ashlar_driver_kind)kind);
+    }
+    for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
+        const uint64_t had = calls_of((ashlar_driver_fn)fn);
+        for (int i = 0; i <= fn; i++) {
+            CHECK(ashlar_driver_admit(driver, (ashlar_driver_fn)fn));
+        }
+        CHECK(calls_of((ashlar_driver_fn)fn) == had + (uint64_t)fn + 1);
+        want[ashlar_driver_fn_kind((ashlar_driver_fn)fn)] += (uint64_t)fn + 1;
+    }
+    uint64_t all = 0, sums = 0;
+    for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
+        all += calls_of((ashlar_driver_fn)fn);
+    }
+    for (int kind = 0; kind < ASHLAR_DRIVER_KIND_COUNT; kind++) {
+        sums += ashlar_driver_calls(driver, (ashlar_driver_kind)kind);
+    }
+    CHECK(sums == all);
+    for (int kind = 0; kind < ASHLAR_DRIVER_KIND_COUNT; kind++) {
+        CHECK(want[kind] > 0);
+        CHECK(ashlar_driver_calls(driver, (ashlar_driver_kind)kind) == before[kind] + want[kind]);
+    }
+}
+
+static void a_call_reaches_the_table_and_is_counted(void) {
+    int count = 0;
+    REQUIRE(set_up());
+    const uint64_t before = calls_of(ASHLAR_DRIVER_FN_device_get_count);
+    CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_SUCCESS);
+    CHECK(count == 1);
+    CHECK(calls_of(ASHLAR_DRIVER_FN_device_get_count) == before + 1);
+}
+
+static void the_nth_call_of_the_armed_function_fails_once(void) {
+    REQUIRE(set_up());
+    for (uint64_t n = 1; n <= 5; n++) {
+        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_device_get_count, n, CU_LAUNCH_FAILED);
+        for (uint64_t call = 1; call <= 8; call++) {
+            const uint64_t before = calls_of(ASHLAR_DRIVER_FN_device_get_count);
+            CHECK(call_total() == CU_SUCCESS); /* another function does not count */
+            CHECK(call_count() == (call == n ? CU_LAUNCH_FAILED : CU_SUCCESS));
+            CHECK(calls_of(ASHLAR_DRIVER_FN_device_get_count) == before + 1);
+        }
+    }
+}
+
+static void the_function_with_number_zero_can_be_armed(void) {
+    REQUIRE(set_up());
+    ashlar_driver_fail_at(driver, 0, 1, CU_UNKNOWN);
+    CHECK(call_count() == CU_SUCCESS);
+    CHECK(!ashlar_driver_admit(driver, (ashlar_driver_fn)0));
+    CHECK(ashlar_driver_admit(driver, (ashlar_driver_fn)0));
+}
+
+static void minus_one_arms_every_function(void) {
+    REQUIRE(set_up());
+    ashlar_driver_fail_at(driver, -1, 3, CU_UNKNOWN);
+    CHECK(call_count() == CU_SUCCESS);
+    CHECK(call_total() == CU_SUCCESS);
+    CHECK(call_count() == CU_UNKNOWN);
+    CHECK(call_total() == CU_SUCCESS);
+}
+
+static void zero_disarms(void) {
+    REQUIRE(set_up());
+    ashlar_driver_fail_at(driver, -1, 1, CU_UNKNOWN);
+    ashlar_driver_fail_at(driver, -1, 0, CU_UNKNOWN);
+    CHECK(call_count() == CU_SUCCESS);
+    CHECK(call_count() == CU_SUCCESS);
+}
+
+static void a_refusal_becomes_a_status_with_its_words(void) {
+    REQUIRE(set_up());
+    const uint64_t before = ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY);
+    CHECK(ashlar_driver_error(driver, "cuMemCreate", CU_OUT_OF_MEMORY) == ASHLAR_ENOMEM);
+    CHECK(strcmp(ashlar_error_detail(),
+                 "cuMemCreate on the soft device: CUDA_ERROR_OUT_OF_MEMORY (2): the software "
+                 "device's memory is used up") == 0);
+    CHECK(ashlar_driver_error(driver, "it", CU_INVALID_VALUE) == ASHLAR_EDRIVER);
+    CHECK_HAS(ashlar_error_detail(), "it on the soft device: CUDA_ERROR_INVALID_VALUE (1): ");
+    CHECK(ashlar_driver_error(driver, "it", 12345) == ASHLAR_EDRIVER);
+    CHECK(strcmp(ashlar_error_detail(),
+                 "it on the soft device: unknown error (12345): no description") == 0);
+    /* Explaining is no call of the program's. */
+    CHECK(ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY) == before);
+}
+
+static cu_result say_nothing(cu_result error, const char **text) {
+    (void)error;
+    *text = NULL;
+    return CU_SUCCESS;
+}
+
+static cu_result fail_to_say(cu_result error, const char **text) {
+    (void)error;
+    *text = "rubbish";
+    return CU_INVALID_VALUE;
+}
+
+static void a_driver_without_words_is_survived(void) {
+    REQUIRE(set_up());
+    const ashlar_driver_table table = driver->table;
+    driver->table.get_error_name = say_nothing;
+    driver->table.get_error_string = say_nothing;
+    CHECK(ashlar_driver_error(driver, "it", CU_UNKNOWN) == ASHLAR_EDRIVER);
+    CHECK(strcmp(ashlar_error_detail(),
+                 "it on the soft device: unknown error (999): no description") == 0);
+    driver->table.get_error_name = fail_to_say;
+    driver->table.get_error_string = fail_to_say;
+    CHECK(ashlar_driver_error(driver, "it", CU_UNKNOWN) == ASHLAR_EDRIVER);
+    CHECK_HAS(ashlar_error_detail(), "unknown error (999): no description");
+    driver->table = table;
+}
+
+enum { THREADS = 4, THREAD_CALLS = 20000 };
+
+static void *call_often(void *failed_count) {
+    for (int i = 0; i < THREAD_CALLS; i++) {
+        *(int *)failed_count += !ashlar_driver_admit(driver, ASHLAR_DRIVER_FN_init);
+    }
+    return NULL;
+}
+
+static void of_many_threads_exactly_one_call_fails(void) {
+    pthread_t threads[THREADS];
+    int failed[THREADS] = {0}, sum = 0;
+    REQUIRE(set_up());
+    const uint64_t before = calls_of(ASHLAR_DRIVER_FN_init);
+    const uint64_t n = (uint64_t)THREADS * THREAD_CALLS / 2;
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_init, n, CU_UNKNOWN);
+    for (int i = 0; i < THREADS; i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, call_often, &failed[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        REQUIRE(pthread_join(threads[i], NULL) == 0);
+        sum += failed[i];
+    }
+    CHECK(sum == 1);
+    CHECK(calls_of(ASHLAR_DRIVER_FN_init) == before + (uint64_t)THREADS * THREAD_CALLS);
+}
+
+static uint64_t ns_of(cu_result (*call)(void)) {
+    struct timespec start, end;
+    (void)clock_gettime(CLOCK_MONOTONIC, &start);
+    CHECK(call() == CU_SUCCESS);
+    (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    return (uint64_t)(end.tv_sec - start.tv_sec) * 1000000000u + (uint64_t)end.tv_nsec -
+           (uint64_t)start.tv_nsec;
+}
+
+/* A bound from below holds on the slowest machine; that no other call is slowed down is not a
+ * thing to measure. */
+static void a_latency_is_spent_in_each_call_of_its_function(void) {
+    REQUIRE(set_up());
+    REQUIRE(ashlar_soft_configure("latency=cuDeviceGetCount:2000000+cuDeviceTotalMem:1000000") ==
+            ASHLAR_OK);
+    for (int i = 0; i < 3; i++) {
+        CHECK(ns_of(call_count) >= 2000000);
+        CHECK(ns_of(call_total) >= 1000000);
+    }
+    CHECK(atomic_load(&ashlar_soft_latency_ns[ASHLAR_DRIVER_FN_mem_alloc]) == 0);
+    REQUIRE(ashlar_soft_configure("") == ASHLAR_OK); /* and no longer than it is configured */
+    CHECK(atomic_load(&ashlar_soft_latency_ns[ASHLAR_DRIVER_FN_device_get_count]) == 0);
+}
+
+int main(void) {
+    RUN(the_driver_is_one_object_for_the_process);
+    RUN(every_function_has_its_name_and_kind);
+    RUN(calls_are_counted_by_function_and_kind);
+    RUN(a_call_reaches_the_table_and_is_counted);
+    RUN(the_nth_call_of_the_armed_function_fails_once);
+    RUN(the_function_with_number_zero_can_be_armed);
+    RUN(minus_one_arms_every_function);
+    RUN(zero_disarms);
+    RUN(a_refusal_becomes_a_status_with_its_words);
+    RUN(a_driver_without_words_is_survived);
+    RUN(of_many_threads_exactly_one_call_fails);
+    RUN(a_latency_is_spent_in_each_call_of_its_function);
+    return check_report();
+}

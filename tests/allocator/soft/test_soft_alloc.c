@@ -1,0 +1,149 @@
+/*
+ * test_soft_alloc.c - the software device's capacity, its plain allocations and pinned memory.
+ */
+#include "tests/allocator/soft/soft_memory_fixture.h"
+
+#include "allocator/base/host.h"
+#include "allocator/soft/soft_state.h"
+
+static void capacity_is_exact(void) {
+    REQUIRE(set_up("memory=8MiB"));
+    cu_mem_handle handle = 99;
+    CHECK(soft->mem_create(&handle, 5 * PAGE, &prop, 0) == CU_OUT_OF_MEMORY);
+    CHECK(handle == 99);
+    CHECK_ZU(free_pages(), 4);
+    const cu_mem_handle all = create(4);
+    CHECK_ZU(free_pages(), 0);
+    CHECK(soft->mem_create(&handle, PAGE, &prop, 0) == CU_OUT_OF_MEMORY);
+    cu_ptr ptr = 99;
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_OUT_OF_MEMORY);
+    CHECK(ptr == 99);
+    CHECK(soft->mem_release(all) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 4);
+}
+
+static void plain_allocations_are_counted_and_keep_apart_from_mapping(void) {
+    REQUIRE(set_up("memory=8MiB"));
+    cu_ptr ptr, other;
+    CHECK(soft->mem_alloc(&ptr, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_alloc(NULL, 1) == CU_INVALID_VALUE);
+    CHECK(soft->mem_alloc(&ptr, SIZE_MAX) == CU_OUT_OF_MEMORY);
+    REQUIRE(soft->mem_alloc(&ptr, PAGE + 1) == CU_SUCCESS);
+    REQUIRE(soft->mem_alloc(&other, 2 * PAGE) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 0);
+    memset(bytes_at(ptr), 1, PAGE + 1);
+    memset(bytes_at(other), 2, 2 * PAGE);
+    CHECK(bytes_at(ptr)[PAGE] == 1);
+    CHECK(soft->mem_unmap(ptr, 2 * PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_set_access(ptr, 2 * PAGE, &access0, 1) == CU_INVALID_VALUE);
+    CHECK(soft->mem_map(ptr, PAGE, 0, 0, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_address_free(ptr, 2 * PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_free(ptr + 1) == CU_INVALID_VALUE);
+    CHECK(soft->mem_free(0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 2);
+    CHECK(soft->mem_free(ptr) == CU_INVALID_VALUE);
+    const cu_ptr reserved = reserve(1);
+    CHECK(soft->mem_free(reserved) == CU_INVALID_VALUE);
+    CHECK(soft->mem_free(other) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 4);
+}
+
+static void pinned_memory_is_freed_by_its_own_pointer(void) {
+    REQUIRE(set_up("memory=8MiB"));
+    void *ptr = NULL;
+    char stack[8];
+    CHECK(soft->mem_host_alloc(&ptr, 0, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_host_alloc(&ptr, 8, 8) == CU_INVALID_VALUE);
+    CHECK(soft->mem_host_alloc(NULL, 8, 0) == CU_INVALID_VALUE);
+    CHECK(ptr == NULL);
+    REQUIRE(soft->mem_host_alloc(&ptr, 10000, 1) == CU_SUCCESS);
+    CHECK_ZU((uintptr_t)ptr % 4096, 0);
+    memset(ptr, 1, 10000);
+    CHECK(soft->mem_free_host((char *)ptr + 1) == CU_INVALID_VALUE);
+    CHECK(soft->mem_free_host(stack) == CU_INVALID_VALUE);
+    CHECK(soft->mem_free_host(NULL) == CU_INVALID_VALUE);
+    CHECK(soft->mem_free_host(ptr) == CU_SUCCESS);
+    CHECK(soft->mem_free_host(ptr) == CU_INVALID_VALUE);
+    CHECK_ZU(free_pages(), 4); /* host memory is not the device's */
+}
+
+static void failing_host_memory_leaves_nothing_behind(void) {
+    REQUIRE(set_up("memory=8MiB"));
+    int failures = 0;
+    for (unsigned long n = 1; n < 50; n++) {
+        cu_ptr ptr = 0, reserved = 0;
+        cu_mem_handle handle = 0;
+        void *pinned = NULL;
+        ashlar_host_fail_at(n);
+        const cu_result results[] = {
+            soft->mem_alloc(&ptr, 3 * PAGE),
+            soft->mem_address_reserve(&reserved, PAGE, 0, 0, 0),
+            soft->mem_create(&handle, PAGE, &prop, 0),
+            soft->mem_map(reserved, PAGE, 0, handle, 0),
+            soft->mem_host_alloc(&pinned, 1, 0),
+        };
+        ashlar_host_fail_at(0);
+        failures += results[0] == CU_OUT_OF_MEMORY || results[1] == CU_OUT_OF_MEMORY ||
+                    results[2] == CU_OUT_OF_MEMORY || results[3] == CU_OUT_OF_MEMORY ||
+                    results[4] == CU_OUT_OF_MEMORY;
+        CHECK((results[0] == CU_SUCCESS) == (soft->mem_free(ptr) == CU_SUCCESS));
+        CHECK((results[3] == CU_SUCCESS) == (soft->mem_unmap(reserved, PAGE) == CU_SUCCESS));
+        CHECK((results[2] == CU_SUCCESS) == (soft->mem_release(handle) == CU_SUCCESS));
+        CHECK((results[1] == CU_SUCCESS) ==
+              (soft->mem_address_free(reserved, PAGE) == CU_SUCCESS));
+        CHECK((results[4] == CU_SUCCESS) == (soft->mem_free_host(pinned) == CU_SUCCESS));
+        CHECK_ZU(free_pages(), 4);
+        CHECK_ZU(ashlar_soft_state.reservations.count, 0);
+    }
+    CHECK(failures == 9); /* each allocation of the five calls, once */
+}
+
+static void memory_without_context_is_virtual_only(void) {
+    REQUIRE(set_up("memory=8MiB"));
+    cu_context context;
+    cu_ptr ptr;
+    void *host;
+    size_t left, total;
+    REQUIRE(soft->ctx_pop_current(&context) == CU_SUCCESS);
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_INVALID_CONTEXT);
+    CHECK(soft->mem_free(1) == CU_INVALID_CONTEXT);
+    CHECK(soft->mem_host_alloc(&host, 1, 0) == CU_INVALID_CONTEXT);
+    CHECK(soft->mem_free_host(&left) == CU_INVALID_CONTEXT);
+    CHECK(soft->mem_get_info(&left, &total) == CU_INVALID_CONTEXT);
+    const cu_ptr reserved = reserve(1);
+    place(reserved, 1, create(1));
+    CHECK(soft->mem_unmap(reserved, PAGE) == CU_SUCCESS);
+    REQUIRE(soft->ctx_push_current(context) == CU_SUCCESS);
+    CHECK(soft->mem_get_info(NULL, &total) == CU_INVALID_VALUE);
+    CHECK(soft->mem_get_info(&left, &total) == CU_SUCCESS);
+    CHECK_ZU(total, 4 * PAGE);
+}
+
+static void new_configuration_takes_everything_away(void) {
+    REQUIRE(set_up("memory=8MiB"));
+    const cu_ptr ptr = reserve(2);
+    const cu_mem_handle handle = create(2);
+    place(ptr, 2, handle);
+    cu_ptr plain;
+    void *pinned;
+    CHECK(soft->mem_alloc(&plain, 1) == CU_SUCCESS);
+    CHECK(soft->mem_host_alloc(&pinned, 1, 0) == CU_SUCCESS);
+    REQUIRE(set_up("memory=4MiB"));
+    CHECK_ZU(free_pages(), 2);
+    CHECK(soft->mem_release(handle) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(ptr, 2 * PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_address_free(ptr, 2 * PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_free(plain) == CU_INVALID_VALUE);
+    CHECK(soft->mem_free_host(pinned) == CU_INVALID_VALUE);
+}
+
+int main(void) {
+    RUN(capacity_is_exact);
+    RUN(plain_allocations_are_counted_and_keep_apart_from_mapping);
+    RUN(pinned_memory_is_freed_by_its_own_pointer);
+    RUN(failing_host_memory_leaves_nothing_behind);
+    RUN(memory_without_context_is_virtual_only);
+    RUN(new_configuration_takes_everything_away);
+    return check_report();
+}

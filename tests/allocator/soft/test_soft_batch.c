@@ -1,0 +1,173 @@
+/*
+ * test_soft_batch.c - batched copies of the software device, and the kernels that it has not.
+ */
+#include "tests/allocator/soft/soft_capture_fixture.h"
+
+#include "allocator/base/host.h"
+
+enum { COPIES = 8 };
+
+/* A batch of one-byte copies from `src` to `dst`, which a case may spoil before it is queued. */
+typedef struct batch {
+    cu_ptr dsts[COPIES], srcs[COPIES];
+    size_t sizes[COPIES], count;
+    cu_copy_attributes attributes;
+    size_t start, attribute_count, failed;
+    cu_stream stream;
+} batch;
+
+static cu_ptr src, dst; /* of the case, 1 KiB each */
+
+static batch new_batch(cu_stream stream) {
+    batch b = {.count = COPIES,
+               .attributes = {.order = CU_COPY_STREAM_ORDER},
+               .attribute_count = 1,
+               .failed = 99,
+               .stream = stream};
+    CHECK(soft->mem_alloc(&src, 1024) == CU_SUCCESS);
+    CHECK(soft->mem_alloc(&dst, 1024) == CU_SUCCESS);
+    for (size_t i = 0; i < COPIES; i++) {
+        bytes_at(src)[i] = (unsigned char)(i + 1);
+        b.srcs[i] = src + i;
+        b.dsts[i] = dst + 2 * i;
+        b.sizes[i] = 1;
+    }
+    return b;
+}
+
+static cu_result queue_batch(batch *b) {
+    return soft->memcpy_batch_async(b->dsts, b->srcs, b->sizes, b->count, &b->attributes, &b->start,
+                                    b->attribute_count, &b->failed, b->stream);
+}
+
+static void a_batch_copies_each_range_in_stream_order(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_BLOCKING);
+        batch b = new_batch(s);
+        CHECK(soft->memset_d8_async(src + 3, 77, 1, s) == CU_SUCCESS);
+        CHECK(queue_batch(&b) == CU_SUCCESS);
+        CHECK_ZU(b.failed, SIZE_MAX);
+        memset(b.sizes, 0xFF, sizeof b.sizes); /* the lists have been read */
+        CHECK(soft->memset_d8_async(src, 0, COPIES, s) == CU_SUCCESS);
+        CHECK(soft->memset_d8_async(dst + 4, 55, 1, s) == CU_SUCCESS);
+        CHECK(bytes_at(dst)[0] == 0);
+        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+        CHECK(memcmp(bytes_at(dst), "\1\0\2\0\67\0\115\0\5\0\6\0\7\0\10\0", 2 * COPIES) == 0);
+    }
+}
+
+/* Two that depend on each other are the program's mistake, and are seen to be one. */
+static void copies_of_a_batch_have_no_order(void) {
+    int first_won = 0, second_won = 0;
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
+        b.dsts[1] = b.dsts[0];
+        CHECK(queue_batch(&b) == CU_SUCCESS);
+        CHECK(soft->stream_synchronize(b.stream) == CU_SUCCESS);
+        first_won += bytes_at(dst)[0] == 1;
+        second_won += bytes_at(dst)[0] == 2;
+    }
+    CHECK(first_won > 0 && second_won > 0 && first_won + second_won == SEEDS);
+}
+
+static void an_eager_batch_has_run_at_once(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
+    CHECK(queue_batch(&b) == CU_SUCCESS);
+    CHECK(bytes_at(dst)[0] == 1 && bytes_at(dst)[14] == 8);
+}
+
+static void a_batch_that_is_wrong_is_refused_whole(void) {
+    REQUIRE(set_up("memory=64MiB"));
+    const batch good = new_batch(new_stream(CU_STREAM_UNORDERED));
+    batch bad[10];
+    for (int i = 0; i < 10; i++) {
+        bad[i] = good;
+    }
+    bad[0].count = 0;
+    bad[1].start = 1;
+    bad[2].attribute_count = 0;
+    bad[3].attribute_count = 2;
+    bad[4].attributes.order = 0;
+    bad[5].attributes.flags = 1;
+    bad[6].stream = NULL;
+    bad[7].sizes[7] = 0;
+    bad[8].dsts[7] = (cu_ptr)(uintptr_t)&good;
+    bad[9].srcs[7] = (cu_ptr)(uintptr_t)&good;
+    for (int i = 0; i < 10; i++) {
+        CHECK(queue_batch(&bad[i]) == CU_INVALID_VALUE);
+        CHECK_ZU(bad[i].failed, i < 7 ? 99 : 7);
+    }
+    batch b = good;
+    CHECK(soft->memcpy_batch_async(NULL, b.srcs, b.sizes, 1, &b.attributes, &b.start, 1, &b.failed,
+                                   b.stream) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_batch_async(b.dsts, NULL, b.sizes, 1, &b.attributes, &b.start, 1, &b.failed,
+                                   b.stream) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_batch_async(b.dsts, b.srcs, NULL, 1, &b.attributes, &b.start, 1, &b.failed,
+                                   b.stream) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_batch_async(b.dsts, b.srcs, b.sizes, 1, NULL, &b.start, 1, &b.failed,
+                                   b.stream) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_batch_async(b.dsts, b.srcs, b.sizes, 1, &b.attributes, NULL, 1, &b.failed,
+                                   b.stream) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_batch_async(b.dsts, b.srcs, b.sizes, 1, &b.attributes, &b.start, 1, NULL,
+                                   b.stream) == CU_INVALID_VALUE);
+    b.stream = (cu_stream)77;
+    CHECK(queue_batch(&b) == CU_INVALID_HANDLE);
+    CHECK(bytes_at(dst)[0] == 0);
+}
+
+static void a_batch_cannot_be_captured(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
+    begin(b.stream, CU_CAPTURE_RELAXED);
+    CHECK(queue_batch(&b) == CU_STREAM_CAPTURE_UNSUPPORTED);
+    check_spoilt(b.stream);
+    CHECK(bytes_at(dst)[0] == 0);
+}
+
+static void a_device_may_be_without_batches(void) {
+    REQUIRE(set_up("memory=16MiB,batch=off"));
+    batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
+    CHECK(queue_batch(&b) == CU_NOT_SUPPORTED);
+    CHECK(bytes_at(dst)[0] == 0);
+}
+
+static void failing_host_memory_queues_nothing(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
+    for (unsigned long n = 1; n <= COPIES + 1; n++) {
+        ashlar_host_fail_at(n);
+        CHECK(queue_batch(&b) == CU_OUT_OF_MEMORY);
+        ashlar_host_fail_at(0);
+        CHECK(bytes_at(dst)[0] == 0);
+    }
+    ashlar_host_fail_at(COPIES + 2);
+    CHECK(queue_batch(&b) == CU_SUCCESS);
+    ashlar_host_fail_at(0);
+    CHECK(bytes_at(dst)[0] == 1);
+}
+
+static void there_are_no_kernels(void) {
+    cu_module module = NULL;
+    cu_function function = NULL;
+    REQUIRE(set_up("memory=16MiB"));
+    CHECK(soft->module_load_data(&module, "") == CU_NOT_SUPPORTED);
+    CHECK(soft->module_get_function(&function, module, "a") == CU_NOT_SUPPORTED);
+    CHECK(soft->launch_kernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CU_NOT_SUPPORTED);
+    CHECK(soft->module_unload(module) == CU_NOT_SUPPORTED);
+    CHECK(module == NULL && function == NULL);
+}
+
+int main(void) {
+    RUN(a_batch_copies_each_range_in_stream_order);
+    RUN(copies_of_a_batch_have_no_order);
+    RUN(an_eager_batch_has_run_at_once);
+    RUN(a_batch_that_is_wrong_is_refused_whole);
+    RUN(a_batch_cannot_be_captured);
+    RUN(a_device_may_be_without_batches);
+    RUN(failing_host_memory_queues_nothing);
+    RUN(there_are_no_kernels);
+    return check_report();
+}

@@ -1,0 +1,110 @@
+/*
+ * test_soft_clock_random.c - the oracle of clocks=on against what adversarial mode does: an order
+ * that it calls proven is kept by every interleaving, and what it does not call so is broken by
+ * some.
+ */
+#include "tests/allocator/soft/soft_stream_fixture.h"
+
+enum { PROGRAMS = 1000, STEPS = 14, INTERLEAVINGS = 24, STREAMS = 6, EVENTS = 3 };
+
+static const cu_ptr address = (cu_ptr)1 << 40;
+static cu_stream streams[STREAMS];
+static cu_event events[EVENTS];
+static bool used, owner_saw_it;
+
+static void use_body(void *unused) {
+    (void)unused;
+    used = true;
+}
+
+static void own_body(void *unused) {
+    (void)unused;
+    owner_saw_it = used;
+}
+
+static unsigned draw(uint64_t *state, unsigned below) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(*state >> 33) % below;
+}
+
+/* One call that may or may not order anything. */
+static bool step(uint64_t *random) {
+    const cu_stream stream = streams[draw(random, STREAMS)];
+    const cu_event event = events[draw(random, EVENTS)];
+    switch (draw(random, 12)) {
+    case 0:
+        return soft->stream_synchronize(stream) == CU_SUCCESS;
+    case 1:
+        return soft->event_synchronize(event) == CU_SUCCESS;
+    case 2: {
+        const cu_result result = soft->event_query(event);
+        return result == CU_SUCCESS || result == CU_NOT_READY;
+    }
+    case 3:
+    case 4:
+    case 5:
+        return soft->stream_wait_event(stream, event, 0) == CU_SUCCESS;
+    case 6:
+        return soft->launch_host_func(stream, note, "x") == CU_SUCCESS;
+    default:
+        return soft->event_record(event, stream) == CU_SUCCESS;
+    }
+}
+
+/* The same program for the same `program`, interleaved by `seed`. */
+static bool run(uint64_t program, int seed, bool *is_ordered) {
+    char spec[64];
+    (void)snprintf(spec, sizeof spec, "clocks=on,memory=2MiB,mode=adversarial,seed=%d", seed);
+    bool ok = set_up(spec);
+    uint64_t random = program;
+    streams[0] = NULL;
+    streams[1] = (cu_stream)(uintptr_t)CU_STREAM_PER_THREAD;
+    for (unsigned i = 2; i < STREAMS; i++) {
+        streams[i] = new_stream(i % 2);
+    }
+    for (int i = 0; i < EVENTS; i++) {
+        events[i] = new_event();
+    }
+    forget();
+    used = false;
+    owner_saw_it = false;
+    const unsigned use_at = draw(&random, STEPS);
+    for (unsigned i = 0; i < STEPS && ok; i++) {
+        ok = step(&random);
+        if (i == use_at) {
+            const cu_stream stream = streams[draw(&random, STREAMS)];
+            ok = ok && soft->launch_host_func(stream, use_body, NULL) == CU_SUCCESS &&
+                 ashlar_soft_clock_use(address, 1, stream) == ASHLAR_OK;
+        }
+    }
+    const cu_stream owner = streams[draw(&random, STREAMS)];
+    ok = ok && ashlar_soft_clock_own(address, 1, owner, is_ordered) == ASHLAR_OK &&
+         soft->launch_host_func(owner, own_body, NULL) == CU_SUCCESS;
+    return ok && soft->ctx_synchronize() == CU_SUCCESS;
+}
+
+static void proven_order_is_kept_and_other_order_is_broken(void) {
+    int proven_count = 0, unproven_count = 0, broken_count = 0;
+    for (uint64_t program = 1; program <= PROGRAMS; program++) {
+        bool is_proven = false, is_broken = false;
+        for (int seed = 1; seed <= INTERLEAVINGS; seed++) {
+            bool is_ordered = false;
+            REQUIRE(run(program, seed, &is_ordered));
+            CHECK(!is_ordered || owner_saw_it);
+            is_proven |= is_ordered;
+            is_broken |= !owner_saw_it;
+        }
+        proven_count += is_proven;
+        unproven_count += !is_proven;
+        broken_count += !is_proven && is_broken;
+    }
+    printf("# %d programs proven, %d not, %d of these broken\n", proven_count, unproven_count,
+           broken_count);
+    CHECK(proven_count > PROGRAMS / 4 && unproven_count > PROGRAMS / 4);
+    CHECK(broken_count > unproven_count * 3 / 4);
+}
+
+int main(void) {
+    RUN(proven_order_is_kept_and_other_order_is_broken);
+    return check_report();
+}

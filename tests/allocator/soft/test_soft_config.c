@@ -1,0 +1,284 @@
+/* test_soft_config.c - the ASHLAR_SOFT line, opening the software device, contexts. */
+#include "tests/check.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allocator/driver/driver.h"
+#include "allocator/base/host.h"
+#include "allocator/soft/soft.h"
+#include "allocator/soft/soft_state.h"
+
+static void calls_before_init_are_refused(void) {
+    int count = 7;
+    CHECK(ashlar_soft_device_get_count(&count) == CU_NOT_INITIALIZED);
+    CHECK(ashlar_soft_ctx_synchronize() == CU_NOT_INITIALIZED);
+    CHECK(count == 7);
+    const char *name = NULL;
+    CHECK(ashlar_soft_get_error_name(CU_NOT_INITIALIZED, &name) == CU_SUCCESS);
+    CHECK_HAS(name, "CUDA_ERROR_NOT_INITIALIZED");
+    fflush(stdout);
+    const pid_t child = fork(); /* configured is not initialised; in a child, as it would last */
+    if (child == 0) {
+        const bool is_refused = ashlar_soft_configure("") == ASHLAR_OK &&
+                                ashlar_soft_device_get_count(&count) == CU_NOT_INITIALIZED;
+        _exit(is_refused ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void bad_environment_fails_the_open_and_a_good_one_repairs_it(void) {
+    ashlar_driver *driver = NULL, *again = NULL;
+    setenv("ASHLAR_SOFT", "devices=0", 1);
+    CHECK(ashlar_driver_open_soft(&driver) == ASHLAR_EINVAL);
+    CHECK(driver == NULL);
+    setenv("ASHLAR_SOFT", "devices=3,memory=5MiB", 1);
+    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    setenv("ASHLAR_SOFT", "devices=1", 1); /* read once: no effect */
+    CHECK(ashlar_driver_open_soft(&again) == ASHLAR_OK);
+    CHECK(driver == again && strcmp(driver->name, "soft") == 0);
+    int count = 0;
+    size_t bytes = 0;
+    CHECK(driver->table.device_get_count(&count) == CU_SUCCESS && count == 3);
+    CHECK(driver->table.device_total_mem(&bytes, 2) == CU_SUCCESS);
+    CHECK_ZU(bytes, (size_t)4 << 20);
+    CHECK(ashlar_soft_configure(NULL) == ASHLAR_OK); /* anew */
+    CHECK(driver->table.device_get_count(&count) == CU_SUCCESS && count == 1);
+    unsetenv("ASHLAR_SOFT");
+}
+
+static void defaults_and_every_key_are_read(void) {
+    soft_config config;
+    REQUIRE(ashlar_soft_parse("", &config) == ASHLAR_OK);
+    CHECK(config.device_count == 1 && config.mode == SOFT_EAGER && config.seed == 1);
+    CHECK(config.has_peers && config.has_vmm && config.has_batch && !config.has_clocks);
+    CHECK_ZU(config.memory_bytes, (size_t)4 << 30);
+    for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
+        CHECK(config.latency_ns[fn] == 0);
+    }
+    REQUIRE(ashlar_soft_parse("seed=18446744073709551615,mode=adversarial,devices=16,memory=1TiB",
+                              &config) == ASHLAR_OK);
+    CHECK(config.device_count == 16 && config.mode == SOFT_ADVERSARIAL);
+    CHECK(config.seed == UINT64_MAX);
+    CHECK_ZU(config.memory_bytes, (size_t)1 << 40);
+    REQUIRE(ashlar_soft_parse("clocks=on,peers=off,vmm=off,batch=off,"
+                              "latency=cuMemAlloc:200000+cuMemCreate:1000000000+cuInit:1",
+                              &config) == ASHLAR_OK);
+    CHECK(!config.has_peers && !config.has_vmm && !config.has_batch && config.has_clocks);
+    CHECK(config.latency_ns[ASHLAR_DRIVER_FN_mem_alloc] == 200000);
+    CHECK(config.latency_ns[ASHLAR_DRIVER_FN_mem_create] == 1000000000);
+    CHECK(config.latency_ns[ASHLAR_DRIVER_FN_init] == 1);
+    CHECK(config.latency_ns[ASHLAR_DRIVER_FN_mem_free] == 0);
+    REQUIRE(ashlar_soft_parse("clocks=off,peers=on,vmm=on,batch=on", &config) == ASHLAR_OK);
+    CHECK(config.has_peers && config.has_vmm && config.has_batch && !config.has_clocks);
+    CHECK(ashlar_soft_parse("mode=eager,memory=4194303B", &config) == ASHLAR_OK);
+    CHECK(config.mode == SOFT_EAGER);
+    CHECK_ZU(config.memory_bytes, (size_t)2 << 20);
+    CHECK(ashlar_soft_parse("memory=2048KiB", &config) == ASHLAR_OK);
+    CHECK_ZU(config.memory_bytes, (size_t)2 << 20);
+    CHECK(ashlar_soft_parse("memory=3GiB", &config) == ASHLAR_OK);
+    CHECK_ZU(config.memory_bytes, (size_t)3 << 30);
+}
+
+static void mistakes_name_the_key_the_value_and_what_is_allowed(void) {
+    static const struct {
+        const char *spec, *key, *value, *allowed;
+    } bad[] = {
+        {"devices=0", "devices", "0", "1 to 16"},
+        {"devices=17", "devices", "17", "1 to 16"},
+        {"devices=2x", "devices", "2x", "1 to 16"},
+        {"devices=", "devices", "", "1 to 16"},
+        {"devices", "devices", "", "1 to 16"},
+        {"memory=4", "memory", "4", "KiB"},
+        {"memory=4GB", "memory", "4GB", "GiB"},
+        {"memory=1MiB", "memory", "1MiB", "2MiB"},
+        {"memory=65TiB", "memory", "65TiB", "64TiB"},
+        {"memory=18446744073709551616B", "memory", "18446744073709551616B", "64TiB"},
+        {"memory=-1GiB", "memory", "-1GiB", "2MiB"},
+        {"mode=fast", "mode", "fast", "eager or adversarial"},
+        {"mode=eag", "mode", "eag", "eager or adversarial"},
+        {"seed=-1", "seed", "-1", "unsigned"},
+        {"seed=18446744073709551616", "seed", "18446744073709551616", "64 bits"},
+        {"seed=", "seed", "", "unsigned"},
+        {"seed=1,seed=2", "seed", "2", "once"},
+        {"peers=1", "peers", "1", "on or off"},
+        {"vmm=no", "vmm", "no", "on or off"},
+        {"clocks=", "clocks", "", "on or off"},
+        {"batch=1", "batch", "1", "on or off"},
+        {"latency=", "latency", "", "NAME:NS"},
+        {"latency=cuMemAlloc", "latency", "cuMemAlloc", "NAME:NS"},
+        {"latency=cuMemAlloc:", "latency", "cuMemAlloc:", "NAME:NS"},
+        {"latency=cuMemAlloc:0", "latency", "cuMemAlloc:0", "1 to 1000000000"},
+        {"latency=cuMemAlloc:1000000001", "latency", "cuMemAlloc:1000000001", "1000000000 ns"},
+        {"latency=cuMemAlloc:5us", "latency", "cuMemAlloc:5us", "ns"},
+        {"latency=cuMemAll:5", "latency", "cuMemAll:5", "cuMemAlloc:"},
+        {"latency=cuInit:5+", "latency", "cuInit:5+", "NAME:NS"},
+        {"latency=cuInit:5+cuMemAlloc:6+cuInit:7", "latency", "cuInit:7", "each name once"},
+        {"speed=1", "speed", "1", "seed="},
+        {"devices=1,,seed=2", "unknown key", "", "devices="},
+        {"devices=1,", "unknown key", "", "devices="},
+        {"=3", "unknown key", "3", "devices="},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        soft_config config = {.device_count = 99};
+        CHECK(ashlar_soft_parse(bad[i].spec, &config) == ASHLAR_EINVAL);
+        CHECK(config.device_count == 99);
+        CHECK_HAS(ashlar_error_detail(), "ASHLAR_SOFT");
+        CHECK_HAS(ashlar_error_detail(), bad[i].key);
+        CHECK_HAS(ashlar_error_detail(), bad[i].value);
+        CHECK_HAS(ashlar_error_detail(), bad[i].allowed);
+    }
+}
+
+static void failed_configuration_leaves_the_devices_alone(void) {
+    ashlar_driver *driver;
+    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
+    int count = 0;
+    CHECK(ashlar_soft_configure("devices=5,mode=x") == ASHLAR_EINVAL);
+    CHECK(driver->table.device_get_count(&count) == CU_SUCCESS && count == 2);
+    unsigned long n = 1;
+    for (; n < 100; n++) { /* every failing allocation in turn */
+        ashlar_host_fail_at(n);
+        const ashlar_status status = ashlar_soft_configure("devices=3");
+        ashlar_host_fail_at(0);
+        if (status == ASHLAR_OK) {
+            break;
+        }
+        CHECK(status == ASHLAR_EHOSTMEM);
+        CHECK(driver->table.device_get_count(&count) == CU_SUCCESS && count == 2);
+    }
+    CHECK(n == 7); /* a stream and a page table for each of three devices */
+    CHECK(driver->table.device_get_count(&count) == CU_SUCCESS && count == 3);
+}
+
+static void facts_and_their_errors(void) {
+    ashlar_driver *driver;
+    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar_soft_configure("devices=2,memory=1GiB") == ASHLAR_OK);
+    const ashlar_driver_table *soft = &driver->table;
+    int number = 0;
+    char name[64] = "";
+    cu_device device = 7;
+    size_t bytes = 0;
+    CHECK(soft->driver_get_version(&number) == CU_SUCCESS && number == 13000);
+    CHECK(soft->device_get(&device, 1) == CU_SUCCESS && device == 1);
+    CHECK(soft->device_get(&device, 2) == CU_INVALID_DEVICE && device == 1);
+    CHECK(soft->device_get(&device, -1) == CU_INVALID_DEVICE);
+    CHECK(soft->device_get(NULL, 0) == CU_INVALID_VALUE);
+    CHECK(soft->device_get_name(name, 64, 0) == CU_SUCCESS);
+    CHECK(strcmp(name, "ashlar software device") == 0);
+    CHECK(soft->device_get_name(name, 7, 0) == CU_SUCCESS && strcmp(name, "ashlar") == 0);
+    CHECK(soft->device_get_name(name, 0, 0) == CU_INVALID_VALUE);
+    CHECK(soft->device_total_mem(&bytes, 2) == CU_INVALID_DEVICE);
+    CHECK(soft->device_get_attribute(&number, CU_ATTRIBUTE_VMM_SUPPORTED, 1) == CU_SUCCESS);
+    CHECK(number == 1);
+    CHECK(soft->device_get_attribute(&number, 1, 1) == CU_INVALID_VALUE);
+    CHECK(soft->device_get_count(NULL) == CU_INVALID_VALUE);
+    CHECK(soft->init(1) == CU_INVALID_VALUE);
+    const char *text = NULL;
+    CHECK(soft->get_error_name(CU_SUCCESS, &text) == CU_SUCCESS);
+    CHECK(text != NULL && strcmp(text, "CUDA_SUCCESS") == 0);
+    CHECK(soft->get_error_name(CU_OUT_OF_MEMORY, &text) == CU_SUCCESS);
+    CHECK(text != NULL && strcmp(text, "CUDA_ERROR_OUT_OF_MEMORY") == 0);
+    CHECK(soft->get_error_name(12345, &text) == CU_INVALID_VALUE && text == NULL);
+    CHECK(soft->get_error_string(CU_NOT_READY, &text) == CU_SUCCESS && text != NULL);
+    CHECK(soft->get_error_string(12345, &text) == CU_INVALID_VALUE && text == NULL);
+}
+
+static void contexts_are_counted_and_stacked(void) {
+    ashlar_driver *driver;
+    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar_soft_configure("devices=2,memory=4MiB") == ASHLAR_OK);
+    const ashlar_driver_table *soft = &driver->table;
+    cu_context a, b, same, top;
+    CHECK(soft->primary_ctx_release(0) == CU_INVALID_CONTEXT);
+    CHECK(soft->primary_ctx_retain(&a, 9) == CU_INVALID_DEVICE);
+    REQUIRE(soft->primary_ctx_retain(&a, 0) == CU_SUCCESS);
+    REQUIRE(soft->primary_ctx_retain(&same, 0) == CU_SUCCESS);
+    REQUIRE(soft->primary_ctx_retain(&b, 1) == CU_SUCCESS);
+    CHECK(a == same && a != b);
+    CHECK(soft->ctx_push_current(NULL) == CU_INVALID_CONTEXT);
+    CHECK(soft->ctx_pop_current(&top) == CU_INVALID_CONTEXT);
+    CHECK(soft->ctx_synchronize() == CU_INVALID_CONTEXT);
+    CHECK(soft->ctx_push_current(a) == CU_SUCCESS);
+    CHECK(soft->ctx_push_current(b) == CU_SUCCESS);
+    cu_ptr ptr;
+    size_t left = 0, total = 0;
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS); /* on device 1 */
+    CHECK(soft->mem_get_info(&left, &total) == CU_SUCCESS);
+    CHECK_ZU(left, (size_t)2 << 20);
+    CHECK(soft->ctx_pop_current(&top) == CU_SUCCESS && top == b);
+    CHECK(soft->mem_get_info(&left, &total) == CU_SUCCESS);
+    CHECK_ZU(left, (size_t)4 << 20);
+    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS); /* retained once more */
+    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
+    CHECK(soft->ctx_synchronize() == CU_INVALID_CONTEXT);
+    CHECK(soft->ctx_push_current(a) == CU_INVALID_CONTEXT);
+    CHECK(soft->primary_ctx_release(0) == CU_INVALID_CONTEXT);
+    int depth = 0;
+    while (depth < 1000 && soft->ctx_push_current(b) == CU_SUCCESS) {
+        depth++;
+    }
+    CHECK(depth >= 32 && depth < 1000); /* a limit, not an overflow */
+    CHECK(soft->ctx_pop_current(&top) == CU_SUCCESS && top == b);
+}
+
+static void last_release_takes_the_contexts_objects_with_it(void) {
+    ashlar_driver *driver;
+    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    REQUIRE(ashlar_soft_configure("devices=2,memory=4MiB") == ASHLAR_OK);
+    const ashlar_driver_table *soft = &driver->table;
+    cu_context contexts[2];
+    cu_stream stream, other;
+    cu_event event;
+    cu_ptr ptr;
+    void *pinned;
+    REQUIRE(soft->primary_ctx_retain(&contexts[0], 0) == CU_SUCCESS);
+    REQUIRE(soft->primary_ctx_retain(&contexts[1], 1) == CU_SUCCESS);
+    REQUIRE(soft->ctx_push_current(contexts[1]) == CU_SUCCESS);
+    REQUIRE(soft->stream_create(&other, CU_STREAM_BLOCKING) == CU_SUCCESS);
+    REQUIRE(soft->ctx_push_current(contexts[0]) == CU_SUCCESS);
+    REQUIRE(soft->stream_create(&stream, CU_STREAM_BLOCKING) == CU_SUCCESS);
+    REQUIRE(soft->event_create(&event, CU_EVENT_NO_TIMING) == CU_SUCCESS);
+    REQUIRE(soft->mem_alloc(&ptr, 1) == CU_SUCCESS);
+    REQUIRE(soft->mem_host_alloc(&pinned, 100, 0) == CU_SUCCESS);
+    REQUIRE(soft->primary_ctx_release(0) == CU_SUCCESS);
+    REQUIRE(soft->primary_ctx_retain(&contexts[0], 0) == CU_SUCCESS);
+    REQUIRE(soft->ctx_push_current(contexts[0]) == CU_SUCCESS);
+    CHECK(soft->stream_synchronize(stream) == CU_INVALID_HANDLE);
+    CHECK(soft->stream_synchronize(other) == CU_SUCCESS);
+    CHECK(soft->event_query(event) == CU_INVALID_HANDLE);
+    CHECK(soft->mem_free(ptr) == CU_INVALID_VALUE);
+    CHECK(soft->mem_free_host(pinned) == CU_INVALID_VALUE);
+}
+
+static void armed_failure_reaches_the_caller_once(void) {
+    ashlar_driver *driver;
+    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    int count = 0;
+    const uint64_t before = ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_device_get_count, 2, CU_LAUNCH_FAILED);
+    CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_SUCCESS);
+    CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_LAUNCH_FAILED);
+    CHECK(ASHLAR_DRIVER_CALL(driver, device_get_count, (&count)) == CU_SUCCESS);
+    CHECK(ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY) == before + 3);
+    CHECK(ashlar_driver_error(driver, "cuThing", CU_OUT_OF_MEMORY) == ASHLAR_ENOMEM);
+    CHECK_HAS(ashlar_error_detail(), "cuThing on the soft device: CUDA_ERROR_OUT_OF_MEMORY (2)");
+}
+
+int main(void) {
+    RUN(calls_before_init_are_refused); /* first: the open below initialises the process */
+    RUN(bad_environment_fails_the_open_and_a_good_one_repairs_it);
+    RUN(defaults_and_every_key_are_read);
+    RUN(mistakes_name_the_key_the_value_and_what_is_allowed);
+    RUN(failed_configuration_leaves_the_devices_alone);
+    RUN(facts_and_their_errors);
+    RUN(contexts_are_counted_and_stacked);
+    RUN(last_release_takes_the_contexts_objects_with_it);
+    RUN(armed_failure_reaches_the_caller_once);
+    return check_report();
+}

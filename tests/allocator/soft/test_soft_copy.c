@@ -1,0 +1,135 @@
+/*
+ * test_soft_copy.c - the software device's copies and fills, and memory that goes while in use.
+ */
+#include "tests/allocator/soft/soft_stream_fixture.h"
+
+#include "allocator/base/host.h"
+
+static void copies_and_fills_run_in_stream_order(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+        cu_ptr a, b;
+        unsigned char host[4] = {1, 2, 3, 4}, back[4] = {0};
+        REQUIRE(soft->mem_alloc(&a, 100) == CU_SUCCESS);
+        REQUIRE(soft->mem_alloc(&b, 100) == CU_SUCCESS);
+        CHECK(soft->memcpy_htod_async(a, host, 4, s) == CU_SUCCESS);
+        memset(host, 9, 4); /* pageable bytes were taken at the call */
+        CHECK(soft->memset_d8_async(a + 1, 7, 2, s) == CU_SUCCESS);
+        CHECK(soft->memcpy_dtod_async(b + 10, a, 4, s) == CU_SUCCESS);
+        CHECK(bytes_at(a)[0] == 0); /* nothing has run */
+        CHECK(soft->memcpy_dtoh_async(back, b + 10, 4, s) == CU_SUCCESS);
+        CHECK(back[0] == 1 && back[1] == 7 && back[2] == 7 && back[3] == 4); /* no wait needed */
+        CHECK(soft->mem_free(a) == CU_SUCCESS);
+    }
+}
+
+static void pinned_copies_are_asynchronous(void) {
+    REQUIRE(set_up_adversarial(3));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    cu_ptr ptr;
+    void *memory;
+    REQUIRE(soft->mem_alloc(&ptr, 100) == CU_SUCCESS);
+    REQUIRE(soft->mem_host_alloc(&memory, 8, 0) == CU_SUCCESS);
+    unsigned char *pinned = memory;
+    pinned[0] = 1;
+    CHECK(soft->memcpy_htod_async(ptr, pinned, 4, s) == CU_SUCCESS);
+    CHECK(soft->memcpy_dtoh_async(pinned + 4, ptr, 4, s) == CU_SUCCESS);
+    pinned[0] = 2; /* too late for a pageable copy, in time for this one */
+    CHECK(pinned[4] == 0);
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(pinned[4] == 2);
+}
+
+static void copies_check_their_ranges(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    cu_ptr ptr;
+    unsigned char host[8] = {0};
+    REQUIRE(soft->mem_alloc(&ptr, 100) == CU_SUCCESS);
+    const size_t bytes = (size_t)2 << 20; /* what the allocation really has */
+    CHECK(soft->memcpy_htod_async(ptr + bytes - 4, host, 8, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_htod_async(ptr, NULL, 8, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_htod_async(0, host, 8, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_dtoh_async(host, ptr - 4, 8, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_dtoh_async(NULL, ptr, 8, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_dtod_async(ptr, (cu_ptr)(uintptr_t)host, 8, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memcpy_dtod_async((cu_ptr)(uintptr_t)host, ptr, 8, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memset_d8_async(ptr, 0, SIZE_MAX, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->memset_d8_async(0, 0, 0, NULL) == CU_SUCCESS); /* nothing to do */
+    CHECK(soft->memcpy_htod_async(0, NULL, 0, (cu_stream)77) == CU_INVALID_HANDLE);
+    CHECK(soft->launch_host_func(NULL, NULL, NULL) == CU_INVALID_VALUE);
+}
+
+static void memory_taken_from_queued_work_is_an_illegal_address(void) {
+    REQUIRE(set_up_adversarial(5));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    cu_ptr ptr;
+    void *pinned;
+    REQUIRE(soft->mem_alloc(&ptr, 100) == CU_SUCCESS);
+    REQUIRE(soft->mem_host_alloc(&pinned, 8, 0) == CU_SUCCESS);
+    CHECK(soft->memcpy_htod_async(ptr, pinned, 8, s) == CU_SUCCESS);
+    forget();
+    queue(s, "a");
+    CHECK(soft->mem_free_host(pinned) == CU_SUCCESS);
+    CHECK(soft->stream_synchronize(s) == CU_ILLEGAL_ADDRESS);
+    CHECK(soft->ctx_synchronize() == CU_ILLEGAL_ADDRESS); /* and for good */
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_ILLEGAL_ADDRESS);
+    CHECK(ran_count == 0); /* nothing runs after it */
+    CHECK(make_current(1)); /* a healthy device's context does not help a stream of the other */
+    CHECK(soft->stream_synchronize(s) == CU_ILLEGAL_ADDRESS);
+    CHECK(soft->launch_host_func(s, note, ran) == CU_ILLEGAL_ADDRESS);
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
+    CHECK(make_current(0));
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS); /* a new context is a new start */
+}
+
+static void mem_free_waits_for_the_whole_device(void) {
+    REQUIRE(set_up_adversarial(2));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    cu_ptr ptr, other;
+    REQUIRE(soft->mem_alloc(&ptr, 100) == CU_SUCCESS);
+    REQUIRE(soft->mem_alloc(&other, 100) == CU_SUCCESS);
+    forget();
+    CHECK(soft->memset_d8_async(ptr, 1, 100, s) == CU_SUCCESS);
+    queue(s, "a");
+    queue(NULL, "b");
+    CHECK(soft->mem_free(other) == CU_SUCCESS);
+    CHECK(ran_count == 2);
+    CHECK(bytes_at(ptr)[99] == 1);
+}
+
+static void failing_host_memory_is_reported_and_harmless(void) {
+    REQUIRE(set_up_adversarial(6));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    const cu_event event = new_event();
+    cu_ptr ptr;
+    unsigned char host[8] = {5};
+    REQUIRE(soft->mem_alloc(&ptr, 8) == CU_SUCCESS);
+    CHECK(soft->event_record(event, s) == CU_SUCCESS);
+    CHECK(soft->event_synchronize(event) == CU_SUCCESS);
+    int failures = 0;
+    for (unsigned long n = 1; n <= 10; n++) {
+        ashlar_host_fail_at(n);
+        const cu_result recorded = soft->event_record(event, s);
+        failures += recorded == CU_OUT_OF_MEMORY;
+        CHECK(recorded == CU_OUT_OF_MEMORY || n > 2);
+        failures += soft->stream_wait_event(s, event, 0) == CU_OUT_OF_MEMORY;
+        failures += soft->memcpy_htod_async(ptr, host, 8, s) == CU_OUT_OF_MEMORY;
+        failures += soft->memcpy_dtoh_async(host, ptr, 8, s) == CU_OUT_OF_MEMORY;
+        ashlar_host_fail_at(0);
+        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+        CHECK(soft->event_query(event) == CU_SUCCESS);
+    }
+    CHECK(failures == 7); /* record 2, wait 1, staging copy 2, waiting copy 2 */
+}
+
+int main(void) {
+    RUN(copies_and_fills_run_in_stream_order);
+    RUN(pinned_copies_are_asynchronous);
+    RUN(copies_check_their_ranges);
+    RUN(memory_taken_from_queued_work_is_an_illegal_address);
+    RUN(mem_free_waits_for_the_whole_device);
+    RUN(failing_host_memory_is_reported_and_harmless);
+    return check_report();
+}

@@ -1,0 +1,172 @@
+/* test_soft_default.c - the software device's default streams, and the identity of streams. */
+#include "tests/allocator/soft/soft_stream_fixture.h"
+
+#include <pthread.h>
+
+#include "allocator/base/host.h"
+#include "allocator/soft/soft_state.h"
+
+#define PER_THREAD ((cu_stream)(uintptr_t)CU_STREAM_PER_THREAD)
+
+static unsigned long long id_of(cu_stream stream) {
+    unsigned long long id = 0;
+    CHECK(soft->stream_get_id(stream, &id) == CU_SUCCESS);
+    return id;
+}
+
+static size_t stream_count(void) {
+    size_t count = 0;
+    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+        count++;
+    }
+    return count;
+}
+
+/* What another thread does with its default stream; then it ends. */
+typedef struct visit {
+    int device;
+    unsigned long long id;
+    const char *letter;
+    cu_event event;
+    bool ok;
+} visit;
+
+static void *visit_run(void *user_data) {
+    visit *me = user_data;
+    me->ok =
+        make_current(me->device) && soft->stream_get_id(PER_THREAD, &me->id) == CU_SUCCESS &&
+        soft->launch_host_func(PER_THREAD, note, (void *)(uintptr_t)me->letter) == CU_SUCCESS &&
+        (me->event == NULL || soft->event_record(me->event, PER_THREAD) == CU_SUCCESS);
+    return NULL;
+}
+
+static unsigned long long visit_from(int device, const char *letter, cu_event event) {
+    visit other = {.device = device, .letter = letter, .event = event};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, visit_run, &other) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(other.ok);
+    return other.id;
+}
+
+static void ids_outlive_handles(void) {
+    REQUIRE(set_up("devices=2,memory=16MiB"));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    const unsigned long long id = id_of(s), legacy = id_of(NULL);
+    CHECK(id != legacy);
+    CHECK(id_of(s) == id);
+    CHECK(id_of((cu_stream)1) == legacy);
+    CHECK(soft->stream_destroy(s) == CU_SUCCESS);
+    CHECK(new_stream(CU_STREAM_UNORDERED) == s); /* the handle again, and another stream */
+    CHECK(id_of(s) != id);
+    unsigned long long unused = 9;
+    CHECK(soft->stream_get_id((cu_stream)99, &unused) == CU_INVALID_HANDLE);
+    CHECK(soft->stream_get_id(s, NULL) == CU_INVALID_VALUE);
+    REQUIRE(make_current(1));
+    CHECK(id_of(NULL) != legacy);
+    REQUIRE(set_up("memory=16MiB"));
+    CHECK(id_of(NULL) > id);
+}
+
+static void each_thread_and_device_has_a_default_stream_of_its_own(void) {
+    REQUIRE(set_up("devices=2,memory=16MiB"));
+    const unsigned long long id = id_of(PER_THREAD);
+    CHECK(id != id_of(NULL));
+    CHECK(id_of(PER_THREAD) == id);
+    const unsigned long long other = visit_from(0, "x", NULL), next = visit_from(0, "x", NULL);
+    CHECK(other != id && next != id && next != other);
+    REQUIRE(make_current(1));
+    CHECK(id_of(PER_THREAD) != id);
+    REQUIRE(make_current(0));
+    CHECK(id_of(PER_THREAD) == id);
+    CHECK(soft->stream_destroy(PER_THREAD) == CU_INVALID_HANDLE);
+    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS); /* four retains by now */
+    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
+    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
+    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
+    REQUIRE(make_current(0));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED); /* takes the handle over */
+    CHECK(id_of(PER_THREAD) != id && id_of(PER_THREAD) != id_of(s));
+    CHECK(soft->stream_destroy(s) == CU_SUCCESS);
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+}
+
+static void the_per_thread_stream_is_ordered_as_a_blocking_one(void) {
+    bool any_order = false;
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+        forget();
+        queue(PER_THREAD, "a");
+        queue(s, "x");
+        queue(NULL, "b");
+        queue(PER_THREAD, "c");
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+        CHECK(ran_before('a', 'b') && ran_before('b', 'c'));
+        any_order |= ran_before('x', 'a');
+    }
+    CHECK(any_order);
+}
+
+static void work_outlives_the_thread_that_queued_it(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_event event = new_event();
+        const size_t streams = stream_count();
+        forget();
+        (void)visit_from(0, "a", event);
+        (void)visit_from(1, "y", NULL);
+        CHECK(ran_count == 0);
+        queue(PER_THREAD, "x");
+        CHECK(soft->event_synchronize(event) == CU_SUCCESS);
+        CHECK(strcmp(ran, "a") == 0); /* the other thread's stream alone */
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+        CHECK(strcmp(ran, "ax") == 0);
+        REQUIRE(make_current(1));
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+        CHECK(strcmp(ran, "axy") == 0);
+        CHECK_ZU(stream_count(), streams + 1); /* only this thread's is left */
+    }
+}
+
+/* Captures on its default stream, and ends. */
+static void *capture_run(void *user_data) {
+    bool *ok = user_data;
+    *ok = make_current(0) && soft->stream_begin_capture(PER_THREAD, 0) == CU_SUCCESS;
+    return NULL;
+}
+
+static void a_threads_capture_ends_with_it(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    bool ok = false;
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, capture_run, &ok) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(ok);
+    CHECK(ashlar_soft_state.captures == NULL);
+    CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+}
+
+static void want_of_host_memory_is_reported(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    unsigned long long id = 0;
+    const size_t streams = stream_count();
+    ashlar_host_fail_at(1);
+    CHECK(soft->stream_get_id(PER_THREAD, &id) == CU_OUT_OF_MEMORY);
+    CHECK_ZU(stream_count(), streams);
+    ashlar_host_fail_at(2); /* the table of handles */
+    CHECK(soft->stream_get_id(PER_THREAD, &id) == CU_OUT_OF_MEMORY);
+    ashlar_host_fail_at(0);
+    CHECK_ZU(stream_count(), streams);
+    CHECK(id_of(PER_THREAD) != 0);
+}
+
+int main(void) {
+    RUN(ids_outlive_handles);
+    RUN(each_thread_and_device_has_a_default_stream_of_its_own);
+    RUN(the_per_thread_stream_is_ordered_as_a_blocking_one);
+    RUN(work_outlives_the_thread_that_queued_it);
+    RUN(a_threads_capture_ends_with_it);
+    RUN(want_of_host_memory_is_reported);
+    return check_report();
+}

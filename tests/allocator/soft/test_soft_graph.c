@@ -1,0 +1,258 @@
+/* test_soft_graph.c - launching what was captured, in both modes of the software device. */
+#include "tests/allocator/soft/soft_capture_fixture.h"
+
+#include "allocator/base/host.h"
+#include "allocator/soft/soft_state.h"
+
+static void a_graph_runs_as_often_as_it_is_launched(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_BLOCKING);
+    cu_ptr ptr;
+    unsigned char host[8] = {0}, from[8] = {7, 7, 7, 7, 7, 7, 7, 7};
+    REQUIRE(soft->mem_alloc(&ptr, 16) == CU_SUCCESS);
+    forget();
+    begin(s, CU_CAPTURE_RELAXED);
+    CHECK(soft->memset_d8_async(ptr, 1, 8, s) == CU_SUCCESS);
+    CHECK(soft->memcpy_htod_async(ptr + 1, from, 2, s) == CU_SUCCESS);
+    CHECK(soft->memcpy_dtod_async(ptr + 3, ptr + 1, 1, s) == CU_SUCCESS);
+    CHECK(soft->memcpy_dtoh_async(host, ptr, 8, s) == CU_SUCCESS);
+    queue(s, "a");
+    const cu_graph_exec exec = end(s);
+    CHECK(ran_count == 0 && host[0] == 0);
+    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
+    CHECK(memcmp(host, "\1\7\7\7\1\1\1\1", 8) == 0);
+    from[0] = 9; /* pageable memory is read at each launch */
+    CHECK(soft->graph_launch(exec, t) == CU_SUCCESS);
+    CHECK(soft->graph_launch(exec, NULL) == CU_SUCCESS);
+    CHECK(memcmp(host, "\1\11\7\11\1\1\1\1", 8) == 0);
+    CHECK(strcmp(ran, "aaa") == 0);
+    CHECK(soft->graph_exec_destroy(exec) == CU_SUCCESS);
+    CHECK(soft->graph_launch(exec, s) == CU_INVALID_VALUE);
+    CHECK(soft->graph_exec_destroy(exec) == CU_INVALID_VALUE);
+}
+
+static void an_empty_graph_is_legal(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    begin(s, CU_CAPTURE_GLOBAL);
+    const cu_graph_exec exec = end(s);
+    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+}
+
+static void wrong_arguments_are_refused(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    cu_graph graph;
+    cu_graph_exec exec = NULL;
+    begin(s, CU_CAPTURE_GLOBAL);
+    REQUIRE(soft->stream_end_capture(s, &graph) == CU_SUCCESS);
+    CHECK(soft->graph_instantiate(&exec, graph, 1) == CU_NOT_SUPPORTED);
+    CHECK(soft->graph_instantiate(NULL, graph, 0) == CU_INVALID_VALUE);
+    CHECK(soft->graph_instantiate(&exec, (cu_graph)(void *)s, 0) == CU_INVALID_VALUE);
+    CHECK(exec == NULL);
+    REQUIRE(soft->graph_instantiate(&exec, graph, 0) == CU_SUCCESS);
+    CHECK(soft->graph_launch((cu_graph_exec)(void *)graph, s) == CU_INVALID_VALUE);
+    CHECK(soft->graph_launch(exec, (cu_stream)99) == CU_INVALID_HANDLE);
+    CHECK(soft->graph_exec_destroy((cu_graph_exec)(void *)graph) == CU_INVALID_VALUE);
+    CHECK(soft->graph_destroy((cu_graph)(void *)exec) == CU_INVALID_VALUE);
+}
+
+static void a_launch_is_in_the_order_of_its_stream(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        forget();
+        begin(s, CU_CAPTURE_GLOBAL);
+        queue(s, "b");
+        CHECK(follow(t, s) == CU_SUCCESS);
+        queue(t, "c");
+        queue(s, "d");
+        CHECK(follow(s, t) == CU_SUCCESS);
+        queue(s, "e");
+        const cu_graph_exec exec = end(s);
+        queue(t, "a");
+        CHECK(soft->graph_launch(exec, t) == CU_SUCCESS);
+        queue(t, "f");
+        CHECK(ran_count == 0);
+        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+        CHECK_ZU(ran_count, 6);
+        CHECK(ran_before('a', 'b') && ran_before('e', 'f'));
+        CHECK(ran_before('b', 'c') && ran_before('b', 'd')); /* the edges of the graph */
+        CHECK(ran_before('c', 'e') && ran_before('d', 'e'));
+        CHECK(soft->graph_exec_destroy(exec) == CU_SUCCESS);
+    }
+}
+
+/* Branches that nothing orders go both ways. */
+static void branches_of_a_graph_interleave(void) {
+    bool c_first = false, d_first = false, parted = false;
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        forget();
+        begin(s, CU_CAPTURE_GLOBAL);
+        queue(s, "a");
+        CHECK(follow(t, s) == CU_SUCCESS);
+        queue(t, "c");
+        queue(t, "C");
+        queue(s, "d");
+        queue(s, "D");
+        CHECK(follow(s, t) == CU_SUCCESS);
+        CHECK(soft->graph_launch(end(s), s) == CU_SUCCESS);
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+        CHECK_ZU(ran_count, 5);
+        CHECK(ran_before('c', 'C') && ran_before('d', 'D'));
+        c_first |= ran_before('C', 'd');
+        d_first |= ran_before('D', 'c');
+        parted |= ran_before('c', 'd') && ran_before('d', 'C');
+    }
+    CHECK(c_first && d_first && parted);
+}
+
+static void launches_of_one_graph_follow_each_other_on_any_stream(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        const cu_stream u = new_stream(CU_STREAM_UNORDERED);
+        forget();
+        begin(u, CU_CAPTURE_GLOBAL);
+        queue(u, "b");
+        const cu_graph_exec exec = end(u);
+        queue(s, "a");
+        CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
+        CHECK(soft->graph_launch(exec, t) == CU_SUCCESS);
+        CHECK(soft->graph_exec_destroy(exec) == CU_SUCCESS); /* they still run */
+        queue(t, "c");
+        queue(u, "x");
+        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+        CHECK(strcmp(ran, "abbc") == 0); /* the second launch wants the first; nobody wants x */
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+        CHECK_ZU(ran_count, 5);
+    }
+}
+
+static void the_legacy_stream_is_ordered_with_all_of_a_launch(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_BLOCKING), t = new_stream(CU_STREAM_UNORDERED);
+        forget();
+        begin(t, CU_CAPTURE_GLOBAL);
+        queue(t, "b");
+        CHECK(follow(s, t) == CU_SUCCESS);
+        queue(s, "c");
+        CHECK(follow(t, s) == CU_SUCCESS);
+        const cu_graph_exec exec = end(t);
+        queue(NULL, "a");
+        CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
+        queue(NULL, "d");
+        CHECK(soft->stream_synchronize(NULL) == CU_SUCCESS);
+        CHECK(strcmp(ran, "abcd") == 0);
+    }
+}
+
+/* A branch without edges to the graph's first lane still begins where the launch does. */
+static void every_branch_is_behind_what_came_before_the_launch(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        forget();
+        begin(s, CU_CAPTURE_GLOBAL);
+        CHECK(follow(t, s) == CU_SUCCESS);
+        queue(t, "b");
+        CHECK(follow(s, t) == CU_SUCCESS);
+        const cu_graph_exec exec = end(s);
+        queue(NULL, "x"); /* not ordered with an unordered stream, nor with its launches */
+        queue(s, "a");
+        CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
+        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+        CHECK(strcmp(ran, "ab") == 0);
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+    }
+}
+
+static void a_launch_can_be_captured(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    forget();
+    begin(s, CU_CAPTURE_GLOBAL);
+    queue(s, "a");
+    queue(s, "b");
+    const cu_graph_exec inner = end(s);
+    begin(s, CU_CAPTURE_GLOBAL);
+    CHECK(soft->graph_launch(inner, s) == CU_SUCCESS);
+    queue(s, "c");
+    CHECK(soft->graph_launch(inner, s) == CU_SUCCESS);
+    const cu_graph_exec outer = end(s);
+    CHECK(soft->graph_exec_destroy(inner) == CU_SUCCESS);
+    CHECK(ran_count == 0);
+    CHECK(soft->graph_launch(outer, s) == CU_SUCCESS);
+    CHECK(strcmp(ran, "abcab") == 0);
+}
+
+static void memory_that_is_gone_at_the_launch_is_an_illegal_address(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    cu_ptr ptr;
+    REQUIRE(soft->mem_alloc(&ptr, 16) == CU_SUCCESS);
+    begin(s, CU_CAPTURE_RELAXED);
+    CHECK(soft->memset_d8_async(ptr, 1, 17 << 20, s) == CU_INVALID_VALUE);
+    CHECK(soft->memset_d8_async(ptr, 1, 16, s) == CU_SUCCESS);
+    const cu_graph_exec exec = end(s);
+    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
+    CHECK(soft->graph_launch(exec, s) == CU_SUCCESS);
+    CHECK(soft->stream_synchronize(s) == CU_ILLEGAL_ADDRESS);
+}
+
+static size_t stream_count(void) {
+    size_t count = 0;
+    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+        count++;
+    }
+    return count;
+}
+
+/* A launch is queued whole or not at all, and leaves no stream behind. */
+static void a_launch_survives_every_host_allocation_that_fails(void) {
+    REQUIRE(set_up_adversarial(3));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+    begin(s, CU_CAPTURE_GLOBAL);
+    queue(s, "a");
+    CHECK(follow(t, s) == CU_SUCCESS);
+    queue(t, "b");
+    CHECK(follow(s, t) == CU_SUCCESS);
+    const cu_graph_exec exec = end(s);
+    const size_t streams = stream_count();
+    forget();
+    unsigned long n = 1;
+    for (cu_result result = CU_OUT_OF_MEMORY; result != CU_SUCCESS && n < 100; n++) {
+        ashlar_host_fail_at(n);
+        result = soft->graph_launch(exec, s);
+        ashlar_host_fail_at(0);
+        CHECK(result == CU_SUCCESS || (result == CU_OUT_OF_MEMORY && stream_count() == streams));
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+        CHECK(strcmp(ran, result == CU_SUCCESS ? "ab" : "") == 0);
+    }
+    CHECK(n > 10 && n < 100);
+    CHECK_ZU(stream_count(), streams);
+    begin(s, CU_CAPTURE_GLOBAL); /* capturing a launch: whole, or the capture is spoilt */
+    ashlar_host_fail_at(2);
+    CHECK(soft->graph_launch(exec, s) == CU_OUT_OF_MEMORY);
+    ashlar_host_fail_at(0);
+    check_spoilt(s);
+}
+
+int main(void) {
+    RUN(a_graph_runs_as_often_as_it_is_launched);
+    RUN(an_empty_graph_is_legal);
+    RUN(wrong_arguments_are_refused);
+    RUN(a_launch_is_in_the_order_of_its_stream);
+    RUN(branches_of_a_graph_interleave);
+    RUN(launches_of_one_graph_follow_each_other_on_any_stream);
+    RUN(the_legacy_stream_is_ordered_with_all_of_a_launch);
+    RUN(every_branch_is_behind_what_came_before_the_launch);
+    RUN(a_launch_can_be_captured);
+    RUN(memory_that_is_gone_at_the_launch_is_an_illegal_address);
+    RUN(a_launch_survives_every_host_allocation_that_fails);
+    return check_report();
+}

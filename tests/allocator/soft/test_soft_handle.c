@@ -1,0 +1,180 @@
+/*
+ * test_soft_handle.c - how streams and events of the software device come, go and are refused.
+ */
+#include "tests/allocator/soft/soft_stream_fixture.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allocator/soft/soft_state.h"
+
+static size_t stream_count(void) {
+    size_t count = 0;
+    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
+        count++;
+    }
+    return count;
+}
+
+static cu_result results_inside[8];
+
+static void call_the_device(void *stream) {
+    const char *name = NULL;
+    size_t left, total;
+    cu_ptr ptr;
+    int version;
+    results_inside[0] = soft->mem_alloc(&ptr, 1);
+    results_inside[1] = soft->stream_synchronize(stream);
+    results_inside[2] = soft->launch_host_func(stream, note, ran);
+    results_inside[3] = soft->mem_get_info(&left, &total);
+    results_inside[4] = soft->mem_address_reserve(&ptr, (size_t)2 << 20, 0, 0, 0);
+    results_inside[5] = soft->init(0);
+    results_inside[6] = soft->get_error_name(CU_NOT_PERMITTED, &name);
+    results_inside[7] = soft->driver_get_version(&version);
+    CHECK(ashlar_soft_configure("") == ASHLAR_EINVAL);
+}
+
+static void host_functions_may_not_call_the_device(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    CHECK(soft->launch_host_func(s, call_the_device, s) == CU_SUCCESS);
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    for (size_t i = 0; i < 6; i++) {
+        CHECK(results_inside[i] == CU_NOT_PERMITTED);
+    }
+    CHECK(results_inside[6] == CU_SUCCESS && results_inside[7] == CU_SUCCESS);
+    cu_ptr ptr;
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS); /* the ban ends with the function */
+}
+
+static void destroy_with_work_pending_is_legal(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        const cu_event event = new_event();
+        forget();
+        queue(s, "a");
+        CHECK(soft->event_record(event, s) == CU_SUCCESS);
+        CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
+        queue(t, "b");
+        CHECK(soft->event_destroy(event) == CU_SUCCESS);
+        CHECK(soft->stream_destroy(s) == CU_SUCCESS);
+        CHECK(ran_count == 0);
+        CHECK(soft->event_query(event) == CU_INVALID_HANDLE);
+        CHECK(soft->stream_synchronize(s) == CU_INVALID_HANDLE);
+        CHECK(soft->stream_destroy(s) == CU_INVALID_HANDLE);
+        CHECK(soft->event_destroy(event) == CU_INVALID_HANDLE);
+        CHECK(new_stream(CU_STREAM_UNORDERED) == s); /* handles are used again, as CUDA's are */
+        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+        CHECK(ran_count == 0); /* the old stream's work is not the new one's */
+        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+        CHECK(strcmp(ran, "ab") == 0);
+        CHECK_ZU(stream_count(), 4); /* t, the new s, two legacy streams: the old s is gone */
+    }
+}
+
+static void handles_are_reused_newest_first(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const cu_stream a = new_stream(0), b = new_stream(0), c = new_stream(0);
+    CHECK(soft->stream_destroy(a) == CU_SUCCESS);
+    CHECK(soft->stream_destroy(c) == CU_SUCCESS);
+    CHECK(new_stream(0) == c);
+    CHECK(new_stream(0) == a);
+    CHECK(soft->stream_synchronize(b) == CU_SUCCESS);
+}
+
+static void last_context_release_waits_for_its_work(void) {
+    REQUIRE(set_up_adversarial(8));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    forget();
+    queue(s, "a");
+    CHECK(soft->primary_ctx_release(0) == CU_SUCCESS);
+    CHECK(strcmp(ran, "a") == 0);
+    CHECK_ZU(stream_count(), 2);
+}
+
+static void destroyed_streams_work_runs_with_the_device(void) {
+    REQUIRE(set_up_adversarial(4));
+    const cu_stream s = new_stream(CU_STREAM_BLOCKING);
+    forget();
+    queue(s, "a");
+    CHECK(soft->stream_destroy(s) == CU_SUCCESS);
+    queue(NULL, "L"); /* still ordered after it */
+    CHECK(soft->stream_synchronize(NULL) == CU_SUCCESS);
+    CHECK(strcmp(ran, "aL") == 0);
+}
+
+static void dead_and_foreign_handles_are_refused(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const cu_event event = new_event();
+    const cu_stream s = new_stream(CU_STREAM_BLOCKING);
+    cu_stream stream = NULL;
+    cu_event unused = NULL;
+    int on_stack = 0;
+    CHECK(soft->stream_synchronize((cu_stream)(void *)&on_stack) == CU_INVALID_HANDLE);
+    CHECK(soft->stream_synchronize((cu_stream)(void *)event) == CU_INVALID_HANDLE);
+    CHECK(soft->event_query((cu_event)(void *)s) == CU_INVALID_HANDLE);
+    CHECK(soft->event_query(NULL) == CU_INVALID_HANDLE);
+    CHECK(soft->event_record(event, (cu_stream)99) == CU_INVALID_HANDLE);
+    CHECK(soft->event_record(NULL, s) == CU_INVALID_HANDLE);
+    CHECK(soft->stream_wait_event(s, NULL, 0) == CU_INVALID_HANDLE);
+    CHECK(soft->stream_wait_event((cu_stream)99, event, 0) == CU_INVALID_HANDLE);
+    CHECK(soft->stream_wait_event(s, event, 1) == CU_INVALID_VALUE);
+    CHECK(soft->event_synchronize((cu_event)(void *)&on_stack) == CU_INVALID_HANDLE);
+    CHECK(soft->stream_destroy(NULL) == CU_INVALID_HANDLE);
+    CHECK(soft->stream_destroy((cu_stream)1) == CU_INVALID_HANDLE);
+    CHECK(soft->stream_create(&stream, 2) == CU_INVALID_VALUE);
+    CHECK(soft->stream_create(NULL, 0) == CU_INVALID_VALUE);
+    CHECK(soft->event_create(&unused, 6) == CU_NOT_SUPPORTED);
+    CHECK(soft->event_create(&unused, 8) == CU_INVALID_VALUE);
+    CHECK(soft->event_create(NULL, 0) == CU_INVALID_VALUE);
+    CHECK(stream == NULL && unused == NULL);
+    cu_context context;
+    CHECK(soft->ctx_pop_current(&context) == CU_SUCCESS);
+    CHECK(soft->stream_create(&stream, 0) == CU_INVALID_CONTEXT);
+    CHECK(soft->stream_synchronize(s) == CU_INVALID_CONTEXT);
+    CHECK(soft->event_query(event) == CU_INVALID_CONTEXT);
+    CHECK(soft->memset_d8_async(0, 0, 1, s) == CU_INVALID_CONTEXT);
+}
+
+static void armed_failure_reaches_a_stream_call(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    const cu_event event = new_event();
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_record, 1, CU_OUT_OF_MEMORY);
+    CHECK(ASHLAR_DRIVER_CALL(driver, event_record, (event, s)) == CU_OUT_OF_MEMORY);
+    CHECK(ASHLAR_DRIVER_CALL(driver, event_record, (event, s)) == CU_SUCCESS);
+}
+
+/* As with CUDA; and the memory is the parent's too, so the child must not hand it out. */
+static void a_forked_child_has_no_device(void) {
+    REQUIRE(set_up("memory=4MiB"));
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        int count;
+        cu_ptr ptr;
+        const bool refused = soft->mem_alloc(&ptr, 1) == CU_NOT_INITIALIZED &&
+                             soft->init(0) == CU_NOT_INITIALIZED &&
+                             soft->device_get_count(&count) == CU_NOT_INITIALIZED;
+        _exit(refused ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cu_ptr ptr;
+    CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS); /* the parent goes on */
+    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
+}
+
+int main(void) {
+    RUN(a_forked_child_has_no_device);
+    RUN(host_functions_may_not_call_the_device);
+    RUN(destroy_with_work_pending_is_legal);
+    RUN(handles_are_reused_newest_first);
+    RUN(last_context_release_waits_for_its_work);
+    RUN(destroyed_streams_work_runs_with_the_device);
+    RUN(dead_and_foreign_handles_are_refused);
+    RUN(armed_failure_reaches_a_stream_call);
+    return check_report();
+}

@@ -1,0 +1,349 @@
+/*
+ * test_soft_memory.c - the software device's virtual memory: reserve, create, map, set access.
+ */
+#include "tests/allocator/soft/soft_memory_fixture.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What a child process meets that touches the byte: a signal, or none. */
+static bool touch_is_deadly(cu_ptr ptr) {
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL); /* a sanitizer's report would be noise here */
+        *(volatile unsigned char *)bytes_at(ptr) = 1;
+        _exit(0);
+    }
+    int status = 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
+           WTERMSIG(status) == SIGSEGV;
+}
+
+static void contents_move_with_the_handle(void) {
+    REQUIRE(set_up("memory=64MiB"));
+    const cu_ptr ptr = reserve(8);
+    const cu_mem_handle handle = create(2);
+    place(ptr, 2, handle);
+    memset(bytes_at(ptr), 0x5a, 2 * PAGE);
+    bytes_at(ptr)[PAGE] = 0x77;
+    REQUIRE(soft->mem_unmap(ptr, 2 * PAGE) == CU_SUCCESS);
+    place(ptr + 5 * PAGE, 2, handle);
+    CHECK(bytes_at(ptr)[5 * PAGE] == 0x5a);
+    CHECK(bytes_at(ptr)[6 * PAGE] == 0x77);
+    CHECK(bytes_at(ptr)[7 * PAGE - 1] == 0x5a);
+    CHECK(touch_is_deadly(ptr));
+}
+
+static void two_mappings_of_a_handle_are_the_same_bytes(void) {
+    REQUIRE(set_up("memory=64MiB"));
+    const cu_ptr a = reserve(1), b = reserve(2);
+    const cu_mem_handle handle = create(1);
+    place(a, 1, handle);
+    place(b + PAGE, 1, handle);
+    bytes_at(a)[12345] = 42;
+    CHECK(bytes_at(b + PAGE)[12345] == 42);
+    bytes_at(b + PAGE)[0] = 43;
+    CHECK(bytes_at(a)[0] == 43);
+    CHECK_ZU(free_pages(), 31); /* mapped twice, there once */
+}
+
+static void handles_do_not_share_pages(void) {
+    REQUIRE(set_up("memory=140MiB")); /* 70 pages: more than one word of the page table */
+    const cu_ptr ptr = reserve(70);
+    cu_mem_handle handles[70];
+    for (size_t i = 0; i < 70; i++) {
+        handles[i] = create(1);
+    }
+    CHECK_ZU(free_pages(), 0);
+    for (size_t i = 0; i < 70; i += 2) { /* leave holes, then one handle over all of them */
+        CHECK(soft->mem_release(handles[i]) == CU_SUCCESS);
+    }
+    const cu_mem_handle scattered = create(35);
+    CHECK_ZU(free_pages(), 0);
+    place(ptr, 35, scattered);
+    for (size_t i = 1; i < 70; i += 2) {
+        place(ptr + (35 + i / 2) * PAGE, 1, handles[i]);
+    }
+    for (size_t i = 0; i < 70; i++) {
+        bytes_at(ptr)[i * PAGE] = (unsigned char)(i + 1);
+    }
+    bool all = true;
+    for (size_t i = 0; i < 70; i++) {
+        all = all && bytes_at(ptr)[i * PAGE] == i + 1;
+    }
+    CHECK(all);
+}
+
+static void memory_returns_after_release_and_unmap_in_either_order(void) {
+    REQUIRE(set_up("memory=8MiB"));
+    const cu_ptr ptr = reserve(4);
+    const cu_mem_handle a = create(2), b = create(2);
+    place(ptr, 2, a);
+    place(ptr + 2 * PAGE, 2, b);
+    memset(bytes_at(ptr), 1, 4 * PAGE);
+    CHECK(soft->mem_release(a) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 0);
+    CHECK(bytes_at(ptr)[0] == 1); /* the mapping keeps it */
+    CHECK(soft->mem_map(ptr, 2 * PAGE, 0, a, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(ptr, 2 * PAGE) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 2);
+    CHECK(soft->mem_unmap(ptr + 2 * PAGE, 2 * PAGE) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 2);
+    CHECK(soft->mem_release(b) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 4);
+    CHECK(soft->mem_release(b) == CU_INVALID_VALUE);
+    CHECK(soft->mem_address_free(ptr, 4 * PAGE) == CU_SUCCESS);
+    const cu_ptr again = reserve(2);
+    place(again, 2, create(2));
+    CHECK(bytes_at(again)[0] == 0); /* the host got its memory back in between */
+}
+
+static void access_is_denied_until_set(void) {
+    REQUIRE(set_up("memory=8MiB"));
+    const cu_ptr ptr = reserve(2);
+    const cu_mem_handle handle = create(2);
+    CHECK(touch_is_deadly(ptr));
+    CHECK(soft->mem_map(ptr, 2 * PAGE, 0, handle, 0) == CU_SUCCESS);
+    CHECK(touch_is_deadly(ptr));
+    CHECK(soft->memset_d8_async(ptr, 1, 1, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->mem_set_access(ptr, 2 * PAGE, &access0, 1) == CU_SUCCESS);
+    CHECK(!touch_is_deadly(ptr));
+    CHECK(soft->memset_d8_async(ptr, 1, 2 * PAGE, NULL) == CU_SUCCESS);
+    CHECK(soft->memset_d8_async(ptr, 1, 2 * PAGE + 1, NULL) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(ptr, 2 * PAGE) == CU_SUCCESS);
+    CHECK(soft->mem_map(ptr, 2 * PAGE, 0, handle, 0) == CU_SUCCESS);
+    CHECK(touch_is_deadly(ptr)); /* a new mapping starts without access */
+}
+
+static void unmap_takes_whole_mappings_or_nothing(void) {
+    REQUIRE(set_up("memory=32MiB"));
+    const cu_ptr ptr = reserve(8);
+    place(ptr, 2, create(2));
+    place(ptr + 2 * PAGE, 2, create(2));
+    place(ptr + 5 * PAGE, 1, create(1)); /* pages 4, 6 and 7 stay empty */
+    memset(bytes_at(ptr), 9, 4 * PAGE);
+    CHECK(soft->mem_unmap(ptr, PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(ptr + PAGE, PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(ptr, 3 * PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(ptr, 5 * PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(ptr, 6 * PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(ptr + 4 * PAGE, PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(ptr + 5 * PAGE, 2 * PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(ptr, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(1, PAGE) == CU_INVALID_VALUE);
+    CHECK(bytes_at(ptr)[0] == 9 && bytes_at(ptr)[4 * PAGE - 1] == 9);
+    CHECK(soft->memset_d8_async(ptr, 8, 4 * PAGE, NULL) == CU_SUCCESS);
+    CHECK(soft->memset_d8_async(ptr, 8, 6 * PAGE, NULL) == CU_INVALID_VALUE); /* over the hole */
+    CHECK(soft->mem_unmap(ptr, 4 * PAGE) == CU_SUCCESS); /* two mappings at once */
+    CHECK(soft->mem_unmap(ptr, 4 * PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(ptr + 5 * PAGE, PAGE) == CU_SUCCESS);
+}
+
+static void set_access_covers_several_whole_mappings(void) {
+    REQUIRE(set_up("devices=2,memory=32MiB,peers=off"));
+    const cu_ptr ptr = reserve(6);
+    CHECK(soft->mem_map(ptr, 2 * PAGE, 0, create(2), 0) == CU_SUCCESS);
+    CHECK(soft->mem_map(ptr + 2 * PAGE, PAGE, 0, create(1), 0) == CU_SUCCESS);
+    CHECK(soft->mem_set_access(ptr, 4 * PAGE, &access0, 1) == CU_INVALID_VALUE);
+    CHECK(soft->mem_set_access(ptr, PAGE, &access0, 1) == CU_INVALID_VALUE);
+    CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access0, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_set_access(ptr, 3 * PAGE, NULL, 1) == CU_INVALID_VALUE);
+    cu_mem_access access = access0;
+    access.location.id = 1; /* not its memory, and no peer */
+    CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access, 1) == CU_NOT_SUPPORTED);
+    access.location.id = 2;
+    CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access, 1) == CU_INVALID_DEVICE);
+    access = access0;
+    access.flags = 1;
+    CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access, 1) == CU_NOT_SUPPORTED);
+    access = access0;
+    access.location.type = 0;
+    CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access, 1) == CU_INVALID_VALUE);
+    CHECK(touch_is_deadly(ptr));
+    CHECK(soft->mem_set_access(ptr, 3 * PAGE, &access0, 1) == CU_SUCCESS);
+    memset(bytes_at(ptr), 3, 3 * PAGE);
+    CHECK(bytes_at(ptr)[3 * PAGE - 1] == 3);
+}
+
+static void without_virtual_memory_management_plain_memory_remains(void) {
+    REQUIRE(set_up("memory=8MiB,vmm=off"));
+    int has_vmm = 7;
+    size_t bytes = 7;
+    cu_ptr ptr = 7;
+    cu_mem_handle handle = 7;
+    CHECK(soft->device_get_attribute(&has_vmm, CU_ATTRIBUTE_VMM_SUPPORTED, 0) == CU_SUCCESS);
+    CHECK(has_vmm == 0);
+    CHECK(soft->mem_get_allocation_granularity(&bytes, &prop, 0) == CU_NOT_SUPPORTED);
+    CHECK(soft->mem_address_reserve(&ptr, PAGE, 0, 0, 0) == CU_NOT_SUPPORTED);
+    CHECK(soft->mem_create(&handle, PAGE, &prop, 0) == CU_NOT_SUPPORTED);
+    CHECK(bytes == 7 && ptr == 7 && handle == 7);
+    REQUIRE(soft->mem_alloc(&ptr, 5 * PAGE / 2) == CU_SUCCESS);
+    CHECK(soft->mem_map(ptr, PAGE, 0, handle, 0) == CU_NOT_SUPPORTED);
+    CHECK(soft->mem_set_access(ptr, PAGE, &access0, 1) == CU_NOT_SUPPORTED);
+    CHECK(soft->mem_unmap(ptr, PAGE) == CU_NOT_SUPPORTED);
+    CHECK(soft->mem_address_free(ptr, PAGE) == CU_NOT_SUPPORTED);
+    CHECK(soft->mem_release(handle) == CU_NOT_SUPPORTED);
+    CHECK_ZU(free_pages(), 1);
+    CHECK(soft->memset_d8_async(ptr, 5, 2 * PAGE, NULL) == CU_SUCCESS);
+    CHECK(soft->mem_free(ptr) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 4);
+    REQUIRE(set_up("memory=8MiB"));
+    CHECK(soft->device_get_attribute(&has_vmm, CU_ATTRIBUTE_VMM_SUPPORTED, 0) == CU_SUCCESS);
+    CHECK(has_vmm == 1);
+}
+
+static void map_refuses_what_cuda_refuses(void) {
+    REQUIRE(set_up("memory=32MiB"));
+    const cu_ptr ptr = reserve(4);
+    const cu_mem_handle handle = create(2);
+    CHECK(soft->mem_map(ptr, 3 * PAGE, 0, handle, 0) == CU_INVALID_VALUE); /* beyond the handle */
+    CHECK(soft->mem_map(ptr, PAGE, PAGE, handle, 0) == CU_INVALID_VALUE);  /* offset not zero */
+    CHECK(soft->mem_map(ptr + 3 * PAGE, 2 * PAGE, 0, handle, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_map(ptr + 4096, PAGE, 0, handle, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_map(ptr, 4096, 0, handle, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_map(ptr, 0, 0, handle, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_map(ptr, PAGE, 0, handle, 1) == CU_INVALID_VALUE);
+    CHECK(soft->mem_map(ptr, PAGE, 0, 12345, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_map(PAGE, PAGE, 0, handle, 0) == CU_INVALID_VALUE); /* not reserved */
+    REQUIRE(soft->mem_map(ptr + PAGE, 2 * PAGE, 0, handle, 0) == CU_SUCCESS);
+    CHECK(soft->mem_map(ptr, 2 * PAGE, 0, handle, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_map(ptr + 2 * PAGE, PAGE, 0, handle, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_map(ptr, PAGE, 0, handle, 0) == CU_SUCCESS);
+    CHECK(soft->mem_map(ptr + 3 * PAGE, PAGE, 0, handle, 0) == CU_SUCCESS);
+}
+
+static void create_refuses_what_cuda_refuses(void) {
+    REQUIRE(set_up("devices=2,memory=32MiB"));
+    cu_mem_handle handle = 99;
+    size_t bytes = 0;
+    cu_mem_prop bad = prop;
+    CHECK(soft->mem_create(&handle, 0, &prop, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_create(&handle, PAGE + 1, &prop, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_create(&handle, PAGE, &prop, 1) == CU_INVALID_VALUE);
+    CHECK(soft->mem_create(&handle, PAGE, NULL, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_create(NULL, PAGE, &prop, 0) == CU_INVALID_VALUE);
+    bad.type = 0;
+    CHECK(soft->mem_create(&handle, PAGE, &bad, 0) == CU_INVALID_VALUE);
+    bad = prop;
+    bad.location.type = 0;
+    CHECK(soft->mem_create(&handle, PAGE, &bad, 0) == CU_INVALID_VALUE);
+    bad = prop;
+    bad.handle_types = 1;
+    CHECK(soft->mem_create(&handle, PAGE, &bad, 0) == CU_NOT_SUPPORTED);
+    bad = prop;
+    bad.location.id = 2;
+    CHECK(soft->mem_create(&handle, PAGE, &bad, 0) == CU_INVALID_DEVICE);
+    CHECK(soft->mem_get_allocation_granularity(&bytes, &bad, 0) == CU_INVALID_DEVICE);
+    CHECK(handle == 99 && bytes == 0);
+    bad.location.id = 1;
+    CHECK(soft->mem_create(&handle, PAGE, &bad, 0) == CU_SUCCESS);
+    CHECK_ZU(free_pages(), 16); /* it is the other device's */
+    CHECK(soft->mem_get_allocation_granularity(&bytes, &prop, 2) == CU_INVALID_VALUE);
+    CHECK(soft->mem_get_allocation_granularity(NULL, &prop, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_get_allocation_granularity(&bytes, &prop, CU_GRANULARITY_RECOMMENDED) ==
+          CU_SUCCESS);
+    CHECK_ZU(bytes, PAGE);
+}
+
+static void reservations_are_aligned_and_freed_exactly(void) {
+    REQUIRE(set_up("memory=8MiB"));
+    cu_ptr ptr = 99, huge = 0, hinted = 0;
+    CHECK(soft->mem_address_reserve(&ptr, 0, 0, 0, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_address_reserve(&ptr, PAGE + 4096, 0, 0, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_address_reserve(&ptr, PAGE, 3 * PAGE, 0, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_address_reserve(&ptr, PAGE, 0, 0, 1) == CU_INVALID_VALUE);
+    CHECK(soft->mem_address_reserve(NULL, PAGE, 0, 0, 0) == CU_INVALID_VALUE);
+    CHECK(soft->mem_address_reserve(&ptr, SIZE_MAX & ~(PAGE - 1), 0, 0, 0) == CU_OUT_OF_MEMORY);
+    CHECK(ptr == 99);
+    REQUIRE(soft->mem_address_reserve(&ptr, 2 * PAGE, (size_t)1 << 30, 0, 0) == CU_SUCCESS);
+    CHECK_ZU(ptr % ((size_t)1 << 30), 0);
+    REQUIRE(soft->mem_address_reserve(&huge, (size_t)1 << 36, 0, 0, 0) == CU_SUCCESS);
+    CHECK_ZU(huge % PAGE, 0);
+    CHECK(soft->mem_address_free(huge, (size_t)1 << 36) == CU_SUCCESS);
+    CHECK(soft->mem_address_reserve(&hinted, 2 * PAGE, 0, huge, 0) == CU_SUCCESS);
+    CHECK(hinted == huge);
+    CHECK(soft->mem_address_reserve(&hinted, 2 * PAGE, 0, huge, 0) == CU_SUCCESS);
+    CHECK(hinted != huge); /* taken: a hint is only a hint */
+    CHECK(soft->mem_address_free(ptr, PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_address_free(ptr + PAGE, PAGE) == CU_INVALID_VALUE);
+    place(ptr, 1, create(1));
+    CHECK(soft->mem_address_free(ptr, 2 * PAGE) == CU_INVALID_VALUE);
+    CHECK(soft->mem_unmap(ptr, PAGE) == CU_SUCCESS);
+    CHECK(soft->mem_address_free(ptr, 2 * PAGE) == CU_SUCCESS);
+    CHECK(soft->mem_address_free(ptr, 2 * PAGE) == CU_INVALID_VALUE);
+}
+
+static void random_mapping_agrees_with_a_model(void) {
+    enum { PAGES = 24, STEPS = 4000 };
+    REQUIRE(set_up("memory=48MiB"));
+    const cu_ptr ptr = reserve(PAGES);
+    cu_mem_handle owner[PAGES] = {0}; /* by page of the range; each mapping has its own handle */
+    size_t length[PAGES] = {0};       /* at a mapping's first page */
+    unsigned char stamp[PAGES] = {0};
+    unsigned random = 12345;
+    size_t used = 0;
+    for (int step = 0; step < STEPS; step++) {
+        random = random * 1103515245u + 12345u;
+        const size_t at = random >> 16 & 15, count = 1 + (random >> 24 & 7);
+        const cu_ptr where = ptr + at * PAGE;
+        if ((random >> 21 & 1) != 0) {
+            bool is_free = true;
+            for (size_t i = at; i < at + count; i++) {
+                is_free = is_free && owner[i] == 0;
+            }
+            cu_mem_handle handle = 0;
+            REQUIRE(soft->mem_create(&handle, count * PAGE, &prop, 0) == CU_SUCCESS ||
+                    count > PAGES - used);
+            if (handle == 0) {
+                continue;
+            }
+            const cu_result result = soft->mem_map(where, count * PAGE, 0, handle, 0);
+            REQUIRE(result == (is_free ? CU_SUCCESS : CU_INVALID_VALUE));
+            if (!is_free) {
+                REQUIRE(soft->mem_release(handle) == CU_SUCCESS);
+                continue;
+            }
+            REQUIRE(soft->mem_set_access(where, count * PAGE, &access0, 1) == CU_SUCCESS);
+            for (size_t i = at; i < at + count; i++) {
+                owner[i] = handle;
+                stamp[i] = (unsigned char)(random >> 8 ^ i);
+                bytes_at(ptr)[i * PAGE + 5] = stamp[i];
+            }
+            length[at] = count;
+            used += count;
+        } else if (length[at] != 0) {
+            const size_t bytes = length[at] * PAGE;
+            REQUIRE(soft->mem_unmap(where, bytes) == CU_SUCCESS);
+            REQUIRE(soft->mem_release(owner[at]) == CU_SUCCESS);
+            for (size_t i = at; i < at + length[at]; i++) {
+                owner[i] = 0;
+            }
+            used -= length[at];
+            length[at] = 0;
+        } else {
+            REQUIRE(soft->mem_unmap(where, count * PAGE) == CU_INVALID_VALUE);
+        }
+        for (size_t i = 0; i < PAGES; i++) {
+            REQUIRE(owner[i] == 0 || bytes_at(ptr)[i * PAGE + 5] == stamp[i]);
+        }
+        REQUIRE(free_pages() == PAGES - used);
+    }
+}
+
+int main(void) {
+    RUN(contents_move_with_the_handle);
+    RUN(two_mappings_of_a_handle_are_the_same_bytes);
+    RUN(handles_do_not_share_pages);
+    RUN(memory_returns_after_release_and_unmap_in_either_order);
+    RUN(access_is_denied_until_set);
+    RUN(unmap_takes_whole_mappings_or_nothing);
+    RUN(set_access_covers_several_whole_mappings);
+    RUN(without_virtual_memory_management_plain_memory_remains);
+    RUN(map_refuses_what_cuda_refuses);
+    RUN(create_refuses_what_cuda_refuses);
+    RUN(reservations_are_aligned_and_freed_exactly);
+    RUN(random_mapping_agrees_with_a_model);
+    return check_report();
+}

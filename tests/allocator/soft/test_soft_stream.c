@@ -1,0 +1,253 @@
+/*
+ * test_soft_stream.c - the order in which the software device runs its streams, in both modes.
+ */
+#include "tests/allocator/soft/soft_stream_fixture.h"
+
+static void eager_work_runs_at_the_call(void) {
+    REQUIRE(set_up("devices=2"));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_BLOCKING);
+    forget();
+    queue(s, "a");
+    CHECK(strcmp(ran, "a") == 0);
+    queue(t, "b");
+    queue(NULL, "c");
+    queue((cu_stream)1, "d"); /* the legacy stream by its other name */
+    CHECK(strcmp(ran, "abcd") == 0);
+    const cu_event event = new_event();
+    CHECK(soft->event_record(event, s) == CU_SUCCESS);
+    CHECK(soft->event_query(event) == CU_SUCCESS);
+}
+
+static void adversarial_work_runs_only_when_waited_for(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        forget();
+        queue(s, "a");
+        queue(t, "x");
+        queue(s, "b");
+        CHECK(ran_count == 0);
+        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+        CHECK(strcmp(ran, "ab") == 0); /* in order, and nothing of t */
+        queue(s, "c");
+        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+        CHECK(strcmp(ran, "abx") == 0);
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+        CHECK(strcmp(ran, "abxc") == 0);
+    }
+}
+
+static void event_wait_holds_the_consumer_until_the_producer_ran(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        const cu_event event = new_event();
+        forget();
+        queue(s, "p");
+        CHECK(soft->event_record(event, s) == CU_SUCCESS);
+        queue(s, "q"); /* after the record: not needed by t */
+        CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
+        queue(t, "c");
+        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+        CHECK(strcmp(ran, "pc") == 0);
+    }
+}
+
+static void without_a_wait_the_consumer_runs_first_for_some_seed(void) {
+    int producer_first = 0;
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        forget();
+        queue(s, "p");
+        queue(t, "c");
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+        producer_first += ran_before('p', 'c');
+    }
+    CHECK(producer_first > 2 && producer_first < SEEDS - 2);
+}
+
+static void recording_again_does_not_move_an_earlier_wait(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        const cu_event event = new_event();
+        forget();
+        queue(s, "1");
+        CHECK(soft->event_record(event, s) == CU_SUCCESS);
+        CHECK(soft->stream_wait_event(t, event, 0) == CU_SUCCESS);
+        queue(s, "2");
+        CHECK(soft->event_record(event, s) == CU_SUCCESS);
+        queue(t, "c");
+        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+        CHECK(strcmp(ran, "1c") == 0);
+        CHECK(soft->event_synchronize(event) == CU_SUCCESS);
+        CHECK(strcmp(ran, "1c2") == 0);
+        CHECK(soft->event_query(event) == CU_SUCCESS);
+    }
+}
+
+static void unrecorded_event_is_complete(void) {
+    REQUIRE(set_up_adversarial(1));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    const cu_event event = new_event();
+    CHECK(soft->event_query(event) == CU_SUCCESS);
+    CHECK(soft->event_synchronize(event) == CU_SUCCESS);
+    CHECK(soft->stream_wait_event(s, event, 0) == CU_SUCCESS);
+    forget();
+    queue(s, "a");
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(strcmp(ran, "a") == 0);
+}
+
+static void chain_over_streams_and_devices_keeps_its_order(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream a = new_stream(CU_STREAM_UNORDERED), b = new_stream(CU_STREAM_UNORDERED);
+        const cu_event from_a = new_event(), from_b = new_event();
+        CHECK(make_current(1));
+        const cu_stream c = new_stream(CU_STREAM_UNORDERED);
+        CHECK(soft->event_record(from_a, c) == CU_INVALID_HANDLE); /* the other device's event */
+        forget();
+        queue(a, "a");
+        CHECK(soft->event_record(from_a, a) == CU_SUCCESS);
+        CHECK(soft->stream_wait_event(b, from_a, 0) == CU_SUCCESS);
+        queue(b, "b");
+        CHECK(soft->event_record(from_b, b) == CU_SUCCESS);
+        CHECK(soft->stream_wait_event(c, from_b, 0) == CU_SUCCESS);
+        queue(c, "c");
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS); /* of device 1 */
+        CHECK(strcmp(ran, "abc") == 0);
+    }
+}
+
+static void query_is_not_ready_at_first_and_polling_ends(void) {
+    int polls_sum = 0;
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
+        const cu_event event = new_event();
+        forget();
+        queue(s, "a");
+        queue(t, "x");
+        CHECK(soft->event_record(event, s) == CU_SUCCESS);
+        int polls = 0;
+        cu_result result;
+        while ((result = soft->event_query(event)) == CU_NOT_READY && polls < 1000) {
+            polls++;
+        }
+        CHECK(result == CU_SUCCESS);
+        CHECK(polls >= 1); /* two ops must run, and a poll runs one at most */
+        CHECK(strchr(ran, 'a') != NULL);
+        polls_sum += polls;
+    }
+    CHECK(polls_sum > 4 * SEEDS); /* most polls run nothing */
+}
+
+static void legacy_stream_is_ordered_both_ways(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_BLOCKING), t = new_stream(CU_STREAM_BLOCKING);
+        forget();
+        queue(s, "a");
+        queue(t, "b");
+        queue(NULL, "L");
+        queue(s, "c");
+        queue(t, "d");
+        CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
+        CHECK(ran_count == 4); /* all but c */
+        CHECK(ran_before('a', 'L') && ran_before('b', 'L') && ran_before('L', 'd'));
+        queue(NULL, "M");
+        CHECK(soft->stream_synchronize(NULL) == CU_SUCCESS);
+        CHECK(ran_before('c', 'M') && ran_before('L', 'c'));
+    }
+}
+
+static void unordered_stream_and_other_device_ignore_the_legacy_stream(void) {
+    int before = 0, after = 0;
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream s = new_stream(CU_STREAM_BLOCKING), u = new_stream(CU_STREAM_UNORDERED);
+        CHECK(make_current(1));
+        const cu_stream other = new_stream(CU_STREAM_BLOCKING);
+        cu_context context;
+        CHECK(soft->ctx_pop_current(&context) == CU_SUCCESS);
+        forget();
+        queue(u, "u");
+        queue(NULL, "L");
+        queue(u, "v");
+        queue(other, "o");
+        CHECK(soft->stream_synchronize(u) == CU_SUCCESS);
+        CHECK(soft->stream_synchronize(other) == CU_SUCCESS);
+        CHECK(strcmp(ran, "uvo") == 0); /* L was not needed */
+        queue(u, "w");
+        queue(s, "s");
+        CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+        CHECK(ran_before('L', 's'));
+        before += ran_before('w', 'L');
+        after += ran_before('s', 'w');
+    }
+    CHECK(before > 0 && after > 0);
+}
+
+static void wait_on_the_legacy_stream_holds_blocking_streams(void) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        REQUIRE(set_up_adversarial(seed));
+        const cu_stream u = new_stream(CU_STREAM_UNORDERED), s = new_stream(CU_STREAM_BLOCKING);
+        const cu_event event = new_event();
+        forget();
+        queue(u, "u");
+        CHECK(soft->event_record(event, u) == CU_SUCCESS);
+        CHECK(soft->stream_wait_event(NULL, event, 0) == CU_SUCCESS);
+        queue(s, "s");
+        CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+        CHECK(strcmp(ran, "us") == 0);
+    }
+}
+
+static void same_seed_gives_the_same_interleaving(void) {
+    enum { STREAMS = 4, ROUNDS = 12 };
+    static const char letters[STREAMS + 1] = "abcd";
+    char first[LOG_MAX] = "";
+    int other_count = 0;
+    for (int i = 0; i < SEEDS; i++) {
+        for (int again = 0; again < 2; again++) {
+            REQUIRE(set_up_adversarial(i));
+            cu_stream streams[STREAMS];
+            const cu_event event = new_event();
+            for (int k = 0; k < STREAMS; k++) {
+                streams[k] = new_stream(CU_STREAM_UNORDERED);
+            }
+            forget();
+            for (int k = 0; k < STREAMS * ROUNDS; k++) {
+                queue(streams[k % STREAMS], &letters[k % STREAMS]);
+            }
+            CHECK(soft->event_record(event, streams[0]) == CU_SUCCESS);
+            for (int k = 0; k < 20; k++) {
+                CHECK(soft->event_query(event) == CU_NOT_READY);
+            }
+            CHECK(soft->ctx_synchronize() == CU_SUCCESS);
+            CHECK_ZU(ran_count, STREAMS * ROUNDS);
+            CHECK(again == 0 || strcmp(ran, first) == 0);
+            other_count += again == 0 && strcmp(ran, first) != 0;
+            memcpy(first, ran, sizeof first);
+        }
+    }
+    CHECK(other_count == SEEDS); /* and another seed another one */
+}
+
+int main(void) {
+    RUN(eager_work_runs_at_the_call);
+    RUN(adversarial_work_runs_only_when_waited_for);
+    RUN(event_wait_holds_the_consumer_until_the_producer_ran);
+    RUN(without_a_wait_the_consumer_runs_first_for_some_seed);
+    RUN(recording_again_does_not_move_an_earlier_wait);
+    RUN(unrecorded_event_is_complete);
+    RUN(chain_over_streams_and_devices_keeps_its_order);
+    RUN(query_is_not_ready_at_first_and_polling_ends);
+    RUN(legacy_stream_is_ordered_both_ways);
+    RUN(unordered_stream_and_other_device_ignore_the_legacy_stream);
+    RUN(wait_on_the_legacy_stream_holds_blocking_streams);
+    RUN(same_seed_gives_the_same_interleaving);
+    return check_report();
+}

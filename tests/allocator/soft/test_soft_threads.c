@@ -1,0 +1,153 @@
+/*
+ * test_soft_threads.c - several threads on one software device, in both modes.
+ */
+#include "tests/allocator/soft/soft_stream_fixture.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+enum { THREADS = 4, ROUNDS = 150, CELLS = 64 };
+
+typedef struct hammer {
+    pthread_t thread;
+    int idx;
+    cu_ptr cells; /* CELLS bytes of this thread's own */
+    cu_event done; /* recorded by this thread, waited for by the next */
+    long bad_count;
+    long counter; /* only touched by host functions of this thread's stream */
+} hammer;
+
+static hammer hammers[THREADS];
+
+static void count_one(void *user_data) {
+    ((hammer *)user_data)->counter++;
+}
+
+static void *hammer_run(void *user_data) {
+    hammer *me = user_data;
+    const hammer *neighbour = &hammers[(me->idx + 1) % THREADS];
+    unsigned char host[CELLS];
+    cu_stream stream;
+    me->bad_count += !make_current(0) ||
+                     soft->stream_create(&stream, (unsigned)me->idx % 2) != CU_SUCCESS;
+    for (int round = 0; round < ROUNDS && me->bad_count == 0; round++) {
+        memset(host, round, sizeof host);
+        cu_ptr scratch;
+        me->bad_count += soft->memcpy_htod_async(me->cells, host, CELLS, stream) != CU_SUCCESS;
+        me->bad_count += soft->launch_host_func(stream, count_one, me) != CU_SUCCESS;
+        me->bad_count += soft->event_record(me->done, stream) != CU_SUCCESS;
+        me->bad_count += soft->stream_wait_event(stream, neighbour->done, 0) != CU_SUCCESS;
+        me->bad_count += soft->memset_d8_async(me->cells, 200, 1, stream) != CU_SUCCESS;
+        memset(host, 0, sizeof host);
+        me->bad_count += soft->memcpy_dtoh_async(host, me->cells, CELLS, stream) != CU_SUCCESS;
+        me->bad_count += host[0] != 200 || host[1] != round || host[CELLS - 1] != round;
+        if (round % 16 == 0) {
+            me->bad_count += soft->mem_alloc(&scratch, 10) != CU_SUCCESS ||
+                             soft->memset_d8_async(scratch, 1, 10, NULL) != CU_SUCCESS ||
+                             soft->mem_free(scratch) != CU_SUCCESS ||
+                             soft->stream_destroy(stream) != CU_SUCCESS ||
+                             soft->stream_create(&stream, (unsigned)round / 16 % 2) != CU_SUCCESS;
+        }
+        const cu_result state = soft->event_query(neighbour->done);
+        me->bad_count += state != CU_SUCCESS && state != CU_NOT_READY;
+    }
+    me->bad_count += soft->stream_synchronize(stream) != CU_SUCCESS;
+    me->bad_count += soft->ctx_synchronize() != CU_SUCCESS;
+    return NULL;
+}
+
+static void hammer_all(void) {
+    for (int i = 0; i < THREADS; i++) {
+        hammers[i] = (hammer){.idx = i, .done = new_event()};
+        REQUIRE(soft->mem_alloc(&hammers[i].cells, CELLS) == CU_SUCCESS);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        REQUIRE(pthread_create(&hammers[i].thread, NULL, hammer_run, &hammers[i]) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        REQUIRE(pthread_join(hammers[i].thread, NULL) == 0);
+        CHECK(hammers[i].bad_count == 0);
+        CHECK(hammers[i].counter == ROUNDS);
+    }
+}
+
+static void four_threads_hammer_an_eager_device(void) {
+    REQUIRE(set_up("memory=64MiB"));
+    hammer_all();
+}
+
+static void four_threads_hammer_an_adversarial_device(void) {
+    REQUIRE(set_up("memory=64MiB,mode=adversarial,seed=9"));
+    hammer_all();
+}
+
+static atomic_int meeting;
+
+/* Returns only when another thread's host function runs at the same time. */
+static void meet(void *unused) {
+    (void)unused;
+    atomic_fetch_add(&meeting, 1);
+    while (atomic_load(&meeting) < 2) {
+    }
+}
+
+static void *meet_on_own_stream(void *unused) {
+    (void)unused;
+    cu_stream stream;
+    if (make_current(0) && soft->stream_create(&stream, CU_STREAM_UNORDERED) == CU_SUCCESS &&
+        soft->launch_host_func(stream, meet, NULL) == CU_SUCCESS) {
+        (void)soft->stream_synchronize(stream);
+    }
+    return NULL;
+}
+
+static void two_threads_run_their_streams_in_parallel(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    pthread_t threads[2];
+    atomic_store(&meeting, 0);
+    for (int i = 0; i < 2; i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, meet_on_own_stream, NULL) == 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0); /* a hang here is the failure */
+    }
+    CHECK(atomic_load(&meeting) == 2);
+}
+
+static atomic_int doze_state; /* 1: begun, 2: over */
+
+static void doze(void *unused) {
+    (void)unused;
+    atomic_store(&doze_state, 1);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    atomic_store(&doze_state, 2);
+}
+
+static void *doze_on(void *stream) {
+    if (make_current(0)) {
+        (void)soft->launch_host_func(stream, doze, NULL);
+    }
+    return NULL;
+}
+
+static void wait_lasts_until_another_threads_op_is_over(void) {
+    REQUIRE(set_up("memory=16MiB"));
+    const cu_stream s = new_stream(CU_STREAM_UNORDERED);
+    pthread_t thread;
+    atomic_store(&doze_state, 0);
+    REQUIRE(pthread_create(&thread, NULL, doze_on, s) == 0);
+    while (atomic_load(&doze_state) == 0) {
+    }
+    CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
+    CHECK(atomic_load(&doze_state) == 2);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+int main(void) {
+    RUN(four_threads_hammer_an_eager_device);
+    RUN(four_threads_hammer_an_adversarial_device);
+    RUN(two_threads_run_their_streams_in_parallel);
+    RUN(wait_lasts_until_another_threads_op_is_over);
+    return check_report();
+}

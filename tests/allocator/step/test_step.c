@@ -1,0 +1,368 @@
+/* test_step.c - steps that are recorded and replayed: what the plan serves, why not, and when. */
+#include "tests/allocator/core/step_fixture.h"
+
+/* ---- what is served ---- */
+
+/* Forward keeps, backward frees in the opposite order, with a workspace for each layer. */
+enum { LAYERS = 6 };
+
+static void train(size_t bytes) {
+    shadow *kept[LAYERS], *work;
+    for (int i = 0; i < LAYERS; i++) {
+        kept[i] = get(bytes + (size_t)i * 4096, ASHLAR_TAG_ACTIVATIONS);
+        work = get(2 * bytes, WORK);
+        put(work);
+    }
+    for (int i = LAYERS - 1; i >= 0; i--) {
+        work = get(3 * bytes, WORK);
+        put(kept[i]);
+        put(work);
+    }
+}
+
+static void a_step_like_the_recorded_one_is_served_from_the_plan(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    train(100 * KIB);
+    end();
+    CHECK_ZU(plans().plan_count, 1);
+    CHECK_ZU(plans().slot_count, 3 * LAYERS);
+    const uint64_t calls = driver_calls();
+    for (int i = 0; i < 3; i++) {
+        begin(1);
+        train(100 * KIB - (size_t)i * 10000);
+        end();
+    }
+    const ashlar_plan_stats stats = plans();
+    CHECK_ZU(stats.steps_recorded, 1);
+    CHECK_ZU(stats.steps_replayed, 3);
+    CHECK_ZU(stats.hits, 3 * 3 * LAYERS);
+    CHECK_ZU(ashlar_plan_miss_total(&stats), 0);
+    CHECK_ZU(driver_calls(), calls);
+    CHECK(stats.plan_bytes >= stats.bound_bytes && stats.plan_bytes <= stats.region_bytes);
+    CHECK_ZU(stats_now().served_planned, stats.hits);
+    tear_down_steps();
+}
+
+static void what_outlives_its_step_is_not_planned(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 3; i++) {
+        begin(1);
+        CHAIN(1000, 2000);
+        shadow *kept = get(3000, WORK);
+        CHAIN(4000);
+        end();
+        put(kept);
+    }
+    const ashlar_plan_stats stats = plans();
+    CHECK_ZU(stats.slot_count, 3);
+    CHECK_ZU(stats.hits, 2 * 3);
+    CHECK_ZU(stats.unplanned, 2);
+    CHECK_ZU(ashlar_plan_miss_total(&stats), 0);
+    tear_down_steps();
+}
+
+static void a_step_within_another_is_part_of_it(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 2; i++) {
+        begin(1);
+        CHAIN(1000);
+        begin(2);
+        CHAIN(2000);
+        CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+        CHAIN(3000);
+        end();
+    }
+    CHECK_ZU(plans().plan_count, 1);
+    CHECK_ZU(plans().hits, 3);
+    CHECK(ashlar_step_end(allocator) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "no step of this thread");
+    tear_down_steps();
+}
+
+static void the_default_stream_may_have_either_name(void) {
+    REQUIRE(set_up_plans());
+    const ashlar_stream names[] = {NULL, (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY};
+    for (size_t i = 0; i < 4; i++) {
+        void *ptr = NULL;
+        CHECK(ashlar_step_begin(allocator, names[i % 2], 1) == ASHLAR_OK);
+        CHECK(ashlar_alloc(allocator, 1000, names[i / 2], &ptr) == ASHLAR_OK);
+        CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+        end();
+    }
+    CHECK_ZU(plans().hits, 3);
+    tear_down_steps();
+}
+
+static void an_empty_step_is_replayed_too(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 2; i++) {
+        begin(1);
+        end();
+    }
+    begin(1);
+    CHAIN(1000);
+    end();
+    CHECK_ZU(plans().steps_replayed, 2);
+    check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
+    tear_down_steps();
+}
+
+/* ---- what is not, and why ---- */
+
+static void record_and_begin(void) {
+    begin(1);
+    CHAIN(1000, 2000, 3000);
+    end();
+    begin(1);
+}
+
+static void the_reason_of_a_miss_is_told(void) {
+    REQUIRE(set_up_plans());
+    record_and_begin();
+    CHAIN(9000, 1000, 2000, 3000);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_BYTES, 1);
+    CHECK_ZU(plans().hits, 3);
+    tear_down_steps();
+    REQUIRE(set_up_plans());
+    record_and_begin();
+    put(get(1000, ASHLAR_TAG_BATCH));
+    CHAIN(1000, 2000, 3000);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_TAG, 1);
+    tear_down_steps();
+    REQUIRE(set_up_plans());
+    record_and_begin();
+    put(shadow_take(1000, WORK, 1));
+    CHAIN(1000, 2000, 3000);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_STREAM, 1);
+    tear_down_steps();
+    REQUIRE(set_up_plans());
+    record_and_begin();
+    CHAIN(1000, 2000, 3000, 500);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
+    tear_down_steps();
+    REQUIRE(set_up_plans());
+    record_and_begin();
+    shadow *late = get(1000, WORK);
+    shadow *other = get(2000, WORK);
+    CHECK(late != NULL && other != NULL);
+    put(late);
+    put(other);
+    CHAIN(3000);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
+    CHECK_ZU(plans().hits, 2);
+    tear_down_steps();
+}
+
+static void misses_add_up_over_all_reasons(void) {
+    ashlar_plan_stats stats = {0};
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        stats.misses[i] = (uint64_t)1 << (8 * i);
+    }
+    CHECK(ashlar_plan_miss_total(&stats) ==
+          (((uint64_t)1 << (8 * ASHLAR_PLAN_MISS_COUNT)) - 1) / 0xff);
+}
+
+static void each_reason_has_a_text(void) {
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        CHECK(strcmp(ashlar_plan_miss_text((ashlar_plan_miss)i), "unknown") != 0);
+    }
+    CHECK(strcmp(ashlar_plan_miss_text(ASHLAR_PLAN_MISS_COUNT), "unknown") == 0);
+    CHECK(strcmp(ashlar_plan_miss_text((ashlar_plan_miss)-1), "unknown") == 0);
+}
+
+static void two_in_another_order_are_both_served(void) {
+    REQUIRE(set_up_plans());
+    shadow *s[3];
+    for (int i = 0; i < 2; i++) {
+        const int first = i == 0 ? 0 : 1;
+        begin(1);
+        s[first] = get(first == 0 ? 1000 : 5000, WORK);
+        s[!first] = get(first == 0 ? 5000 : 1000, WORK);
+        s[2] = get(500, WORK); /* not what the second one would fit */
+        put(s[0]);
+        put(s[1]);
+        put(s[2]);
+        end();
+    }
+    CHECK_ZU(plans().hits, 3);
+    CHECK_ZU(misses_now(), 0);
+    tear_down_steps();
+}
+
+static void a_slot_passed_over_is_served_only_in_its_time(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(5000, 1000, 2000); /* each where the one before was */
+    end();
+    begin(1);
+    shadow *second = get(1000, ASHLAR_TAG_WORKSPACE);
+    put(second);
+    end();
+    begin(1);
+    shadow *large = get(5000, WORK);
+    put(large);
+    CHAIN(1000, 2000);
+    put(get(5000, WORK)); /* the first slot is served already */
+    end();
+    check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
+    tear_down_steps();
+}
+
+static void what_is_left_out_is_passed_over(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    for (int i = 0; i < 200; i++) {
+        put(get(1000, ASHLAR_TAG_BATCH)); /* one run of alike ones */
+    }
+    for (size_t i = 0; i < ASHLAR_PLAN_LOOK_AHEAD - 1; i++) {
+        put(get(512 * (i + 1), ASHLAR_TAG_BATCH));
+    }
+    CHAIN(1000);
+    end();
+    begin(1);
+    CHAIN(1000);
+    end();
+    CHECK_ZU(plans().hits, 1);
+    begin(2);
+    for (size_t i = 0; i < 2 * ASHLAR_PLAN_LOOK_AHEAD; i++) {
+        put(get(512 * (i + 1), ASHLAR_TAG_BATCH));
+    }
+    CHAIN(1000);
+    end();
+    begin(2);
+    CHAIN(1000); /* too far */
+    end();
+    CHECK_ZU(plans().hits, 1);
+    check_misses(ASHLAR_PLAN_MISS_TAG, 1);
+    tear_down_steps();
+}
+
+/* ---- late blocks ---- */
+
+static void a_block_carried_into_later_steps_is_not_overlapped(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000, 4000);
+    end();
+    begin(1);
+    shadow *carried = get(4000, WORK);
+    end();
+    for (int i = 0; i < 3; i++) {
+        begin(1);
+        CHAIN(4000, 4000);
+        end();
+    }
+    check_misses(ASHLAR_PLAN_MISS_LIVE, 3 * 2);
+    put(carried);
+    begin(1);
+    CHAIN(4000, 4000);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_LIVE, 3 * 2);
+    tear_down_steps();
+}
+
+/* ---- beginnings and ends ---- */
+
+static void where_there_are_no_caches_steps_are_nothing(void) {
+    for (int guard = 0; guard < 2; guard++) {
+        ashlar_config config = steps_config();
+        config.cache_bytes = guard == 0 ? 0 : config.cache_bytes;
+        config.guard = guard == 0 ? ASHLAR_GUARD_OFF : ASHLAR_GUARD_FILL;
+        REQUIRE(set_up_steps("64MiB", &config, 1));
+        for (int i = 0; i < 2; i++) {
+            begin(1);
+            CHAIN(1000);
+            end();
+        }
+        CHECK_ZU(plans().steps_recorded + plans().steps_replayed + plans().steps_declined, 0);
+        CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+        CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
+        tear_down_steps();
+    }
+}
+
+static void an_allocator_may_end_within_a_step(void) {
+    for (int i = 0; i < 2; i++) {
+        REQUIRE(set_up_plans());
+        if (i == 1) {
+            begin(1);
+            CHAIN(1000);
+            end();
+        }
+        begin(1);
+        put(get(1000, WORK));
+        ashlar_allocator_destroy(allocator);
+        tear_down_device();
+    }
+}
+
+/* ---- what is told of blocks ---- */
+
+static void a_wrong_pointer_into_a_region_is_told_exactly(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000);
+    end();
+    begin(1);
+    shadow *s = get(4000, WORK);
+    size_t usable = 0;
+    CHECK(ashlar_usable_bytes(allocator, s->ptr, &usable) == ASHLAR_OK);
+    CHECK_ZU(usable, 4096);
+    CHECK(ashlar_free(allocator, s->ptr + 512) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), "512 bytes inside a block");
+    CHECK(ashlar_free(allocator, s->ptr + 4096) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), "never handed out");
+    void *ptr = s->ptr;
+    put(s);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), "freed before");
+    end();
+    tear_down_steps();
+}
+
+static void the_regions_are_counted_as_planned_bytes(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4 * MIB);
+    end();
+    CHECK_ZU(stats_now().planned_bytes, 4 * MIB);
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK_ZU(stats_now().reserved_bytes, 4 * MIB);
+    begin(1);
+    shadow *s = get(1 * MIB, WORK);
+    CHECK_ZU(stats_now().planned_bytes, 0);
+    CHECK_ZU(stats_now().block_bytes, 4 * MIB);
+    CHECK_ZU(stats_now().live_bytes, 1 * MIB);
+    put(s);
+    end();
+    CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK_ZU(stats_now().planned_bytes, 0);
+    tear_down_steps();
+}
+
+int main(void) {
+    RUN(a_step_like_the_recorded_one_is_served_from_the_plan);
+    RUN(what_outlives_its_step_is_not_planned);
+    RUN(a_step_within_another_is_part_of_it);
+    RUN(the_default_stream_may_have_either_name);
+    RUN(an_empty_step_is_replayed_too);
+    RUN(the_reason_of_a_miss_is_told);
+    RUN(misses_add_up_over_all_reasons);
+    RUN(each_reason_has_a_text);
+    RUN(two_in_another_order_are_both_served);
+    RUN(a_slot_passed_over_is_served_only_in_its_time);
+    RUN(what_is_left_out_is_passed_over);
+    RUN(a_block_carried_into_later_steps_is_not_overlapped);
+    RUN(where_there_are_no_caches_steps_are_nothing);
+    RUN(an_allocator_may_end_within_a_step);
+    RUN(a_wrong_pointer_into_a_region_is_told_exactly);
+    RUN(the_regions_are_counted_as_planned_bytes);
+    return check_report();
+}

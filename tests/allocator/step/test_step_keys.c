@@ -1,0 +1,124 @@
+/* test_step_keys.c - when the steps of a key are recorded, merged and planned, and plans dropped.
+ */
+#include "tests/allocator/core/step_fixture.h"
+
+static void a_plan_is_built_after_so_many_steps_or_when_asked(void) {
+    REQUIRE(set_up_plans());
+    const ashlar_plan_options options = {.build_after = 3};
+    ashlar_plan_set_options(allocator, &options);
+    for (int i = 0; i < 3; i++) {
+        CHECK_ZU(plans().plan_count, 0);
+        begin(1);
+        CHAIN(1000);
+        end();
+    }
+    CHECK_ZU(plans().plan_count, 1);
+    CHECK_ZU(plans().steps_recorded, 3);
+    const ashlar_plan_options by_hand = {.build_after = 0};
+    ashlar_plan_set_options(allocator, &by_hand);
+    begin(2);
+    CHAIN(1000);
+    end();
+    CHECK_ZU(plans().plan_count, 1);
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+    CHECK_ZU(plans().plan_count, 2);
+    ashlar_plan_set_options(allocator, NULL);
+    begin(3);
+    end();
+    CHECK_ZU(plans().plan_count, 3);
+    tear_down_steps();
+}
+
+static void a_step_recorded_besides_is_merged(void) {
+    REQUIRE(set_up_plans());
+    for (size_t i = 0; i < 2; i++) {
+        begin(1);
+        CHAIN(1000 + 4000 * i, 2000 - 1000 * i);
+        end();
+        ashlar_plan_record_next(allocator, i == 0 ? 1 : 77);
+    }
+    CHECK_ZU(plans().steps_recorded, 2);
+    begin(1);
+    CHAIN(5000, 2000);
+    end();
+    CHECK_ZU(plans().hits, 2);
+    tear_down_steps();
+}
+
+static void a_key_that_diverges_is_recorded_anew_if_so_asked(void) {
+    REQUIRE(set_up_plans());
+    const ashlar_plan_options options = {.build_after = 1, .rerecord_after = 2};
+    ashlar_plan_set_options(allocator, &options);
+    begin(1);
+    CHAIN(8 * MIB);
+    end();
+    for (int i = 0; i < 3; i++) { /* a step without a miss begins the count anew */
+        begin(1);
+        put(get(1000, ASHLAR_TAG_BATCH));
+        end();
+        begin(1);
+        CHAIN(1000);
+        end();
+    }
+    CHECK_ZU(plans().steps_recorded, 1);
+    for (int i = 0; i < 3; i++) {
+        begin(1);
+        put(get(1000, ASHLAR_TAG_BATCH));
+        end();
+    }
+    CHECK_ZU(plans().steps_recorded, 2);
+    CHECK_ZU(plans().plan_bytes, 1024); /* the old recording is gone */
+    begin(1);
+    put(get(1000, ASHLAR_TAG_BATCH));
+    end();
+    check_misses(ASHLAR_PLAN_MISS_TAG, 5);
+    tear_down_steps();
+}
+
+static void keys_of_one_stream_share_its_region(void) {
+    REQUIRE(set_up_plans());
+    for (uint64_t key = 1; key <= 3; key++) {
+        begin(key);
+        CHAIN(key * MIB);
+        end();
+    }
+    CHECK_ZU(plans().plan_count, 3);
+    CHECK_ZU(plans().plan_bytes, 3 * MIB);
+    for (uint64_t key = 1; key <= 3; key++) {
+        begin(key);
+        CHAIN(key * MIB);
+        end();
+    }
+    CHECK_ZU(plans().hits, 3);
+    tear_down_steps();
+}
+
+static void a_dropped_plan_keeps_its_region_until_its_blocks_are_free(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4 * MIB);
+    end();
+    begin(1);
+    shadow *s = get(4 * MIB, WORK);
+    CHECK(ashlar_plan_drop(allocator) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "under way");
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_EINVAL);
+    end();
+    CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
+    CHECK_ZU(plans().plan_count, 0);
+    CHECK_ZU(plans().region_bytes, 4 * MIB);
+    put(s);
+    begin(2);
+    end();
+    CHECK_ZU(plans().region_bytes, 0);
+    tear_down_steps();
+}
+
+int main(void) {
+    RUN(a_plan_is_built_after_so_many_steps_or_when_asked);
+    RUN(a_step_recorded_besides_is_merged);
+    RUN(a_key_that_diverges_is_recorded_anew_if_so_asked);
+    RUN(keys_of_one_stream_share_its_region);
+    RUN(a_dropped_plan_keeps_its_region_until_its_blocks_are_free);
+    return check_report();
+}

@@ -1,0 +1,264 @@
+/*
+ * test_step_life.c - streams that end or are captured, and threads that end, between steps and
+ * within them.
+ */
+#include "tests/allocator/core/step_fixture.h"
+
+#include <ashlar/pool.h>
+
+#include "tests/allocator/core/helper_fixture.h"
+
+/* ---- streams ---- */
+
+static void a_plan_follows_its_stream_to_the_next(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000, 8000);
+    end();
+    begin(1);
+    shadow *carried = get(4000, WORK);
+    end();
+    renew_stream(0);
+    begin(1);
+    CHAIN(4000, 8000); /* both meet what is live */
+    end();
+    put(carried);
+    begin(1);
+    CHAIN(4000, 8000);
+    end();
+    CHECK_ZU(plans().steps_recorded, 1);
+    CHECK_ZU(plans().hits, 1 + 2);
+    check_payloads();
+    tear_down_steps();
+}
+
+static void what_follows_a_stream_is_the_next_ones(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000);
+    end();
+    renew_stream(0);
+    for (int i = 0; i < 2; i++) {
+        begin(1);
+        shadow *s = get(4000, WORK);
+        s->is_home = false; /* freed on its own stream, by name */
+        put(s);
+        end();
+    }
+    CHECK_ZU(plans().hits, 2);
+    CHECK_ZU(stats_now().shared_bytes, 0);
+    tear_down_steps();
+}
+
+/* While a step is recorded, records of streams that are gone are looked for. */
+static void streams_may_end_while_a_step_is_recorded(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 3; i++) {
+        begin(1);
+        for (int k = 0; k < 40; k++) {
+            put(shadow_take(1000, WORK, 1));
+            renew_stream(1);
+        }
+        end();
+    }
+    CHECK_ZU(plans().steps_recorded, 3);
+    tear_down_steps();
+}
+
+static void a_captured_stream_is_served_from_its_pool(void) {
+    for (int within = 0; within < 2; within++) {
+        ashlar_pool *pool = NULL;
+        REQUIRE(set_up_plans());
+        for (int i = 0; i < 2; i++) {
+            begin(1);
+            put(shadow_take(1000, WORK, 0));
+            put(shadow_take(4000, WORK, 1));
+            end();
+        }
+        CHECK_ZU(plans().hits, 2);
+        if (within == 1) {
+            begin(1);
+        }
+        CHECK(ashlar_pool_begin(allocator, streams[1], &pool) == ASHLAR_OK);
+        if (within == 0) {
+            begin(1);
+        }
+        put(shadow_take(1000, WORK, 0));
+        put(shadow_take(4000, WORK, 1));
+        end();
+        CHECK_ZU(plans().hits, 3);
+        CHECK_ZU(misses_now(), 1);
+        begin_on(1, 2); /* the main one is captured */
+        end();
+        CHECK_ZU(plans().steps_declined, 1);
+        ashlar_pool_end(pool);
+        CHECK(ashlar_pool_release(pool, streams[1]) == ASHLAR_OK);
+        begin(1);
+        put(shadow_take(1000, WORK, 0));
+        put(shadow_take(4000, WORK, 1));
+        end();
+        CHECK_ZU(plans().hits, 5);
+        tear_down_steps();
+    }
+}
+
+static void a_stream_with_plans_of_its_own_takes_no_others(void) {
+    REQUIRE(set_up_plans());
+    begin_on(0, 1);
+    put(shadow_take(4 * MIB, WORK, 0));
+    end();
+    begin_on(1, 2);
+    put(shadow_take(1 * MIB, WORK, 1));
+    end();
+    renew_stream(0);
+    for (int i = 0; i < 2; i++) {
+        begin_on(1, 1);
+        put(shadow_take(2 * MIB, WORK, 1));
+        end();
+    }
+    CHECK_ZU(plans().hits, 1);
+    CHECK_ZU(plans().plan_count, 2); /* stream 0's is gone, and its region */
+    CHECK_ZU(plans().region_bytes, 2 * MIB);
+    tear_down_steps();
+}
+
+static void a_plan_of_a_side_stream_that_is_gone_is_recorded_anew(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 4; i++) {
+        begin(1);
+        put(shadow_take(1000, WORK, 1));
+        end();
+        if (i == 1) {
+            renew_stream(1);
+        }
+    }
+    CHECK_ZU(plans().steps_recorded, 2);
+    CHECK_ZU(plans().hits, 2);
+    tear_down_steps();
+}
+
+/* ---- threads ---- */
+
+static ashlar_stream per_thread(void) {
+    return (ashlar_stream)(uintptr_t)CU_STREAM_PER_THREAD;
+}
+
+static void step_on_own_stream(void) {
+    CHECK(ashlar_step_begin(allocator, per_thread(), 5) == ASHLAR_OK);
+    void *ptr = NULL;
+    CHECK(ashlar_alloc(allocator, 4 * MIB, per_thread(), &ptr) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+    CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+}
+
+static void a_thread_takes_the_plans_of_its_own_stream_with_it(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 2; i++) {
+        REQUIRE(helper_start());
+        CHECK(helper_do(step_on_own_stream));
+        CHECK(helper_do(step_on_own_stream));
+        CHECK_ZU(plans().hits, (uint64_t)i + 1);
+        CHECK_ZU(plans().region_bytes, 4 * MIB);
+        helper_end();
+        CHECK_ZU(plans().plan_count, 0);
+        CHECK_ZU(plans().region_bytes, 0);
+    }
+    tear_down_steps();
+}
+
+static void begin_and_take(void) {
+    begin(1);
+    CHECK(get(4000, WORK) != NULL);
+}
+
+static void a_thread_that_ends_within_a_step_leaves_its_blocks(void) {
+    REQUIRE(set_up_plans());
+    REQUIRE(helper_start());
+    CHECK(helper_do(begin_and_take)); /* recorded: in vain */
+    helper_end();
+    CHECK_ZU(plans().steps_recorded, 0);
+    shadow_give_all();
+    begin(1);
+    CHAIN(4000);
+    end();
+    REQUIRE(helper_start());
+    CHECK(helper_do(begin_and_take));
+    helper_end();
+    CHECK_ZU(plans().steps_replayed, 1);
+    begin(1);
+    CHAIN(4000);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
+    CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
+    tear_down_steps();
+}
+
+static void begin_only(void) {
+    begin(1);
+}
+
+static void begin_empty(void) {
+    begin(3);
+}
+
+static void take_and_end(void) {
+    CHAIN(4000);
+    end();
+}
+
+/* A plan without slots has no region that would show it. */
+static void a_plan_lasts_as_long_as_steps_are_on_it(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    end();
+    REQUIRE(helper_start());
+    CHECK(helper_do(begin_only));
+    ashlar_plan_record_next(allocator, 1);
+    begin(1);
+    CHAIN(4000);
+    end();
+    CHECK_ZU(plans().slot_count, 0); /* not yet */
+    CHECK(helper_do(take_and_end));
+    check_misses(ASHLAR_PLAN_MISS_EXTRA, 1);
+    CHECK_ZU(plans().slot_count, 1);
+    begin(3);
+    end();
+    CHECK(helper_do(begin_empty));
+    renew_stream(0);
+    begin_on(2, 2);
+    end();
+    begin_on(2, 3); /* would forget what was the first stream's */
+    end();
+    CHECK_ZU(plans().steps_declined, 1);
+    helper_end();
+    tear_down_steps();
+}
+
+static void two_steps_are_not_in_one_region(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000);
+    end();
+    REQUIRE(helper_start());
+    CHECK(helper_do(begin_and_take));
+    begin(1);
+    CHAIN(4000);
+    end();
+    CHECK_ZU(plans().steps_declined, 1);
+    helper_end();
+    tear_down_steps();
+}
+
+int main(void) {
+    RUN(a_plan_follows_its_stream_to_the_next);
+    RUN(what_follows_a_stream_is_the_next_ones);
+    RUN(streams_may_end_while_a_step_is_recorded);
+    RUN(a_captured_stream_is_served_from_its_pool);
+    RUN(a_stream_with_plans_of_its_own_takes_no_others);
+    RUN(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew);
+    RUN(a_thread_takes_the_plans_of_its_own_stream_with_it);
+    RUN(a_thread_that_ends_within_a_step_leaves_its_blocks);
+    RUN(a_plan_lasts_as_long_as_steps_are_on_it);
+    RUN(two_steps_are_not_in_one_region);
+    return check_report();
+}

@@ -1,0 +1,261 @@
+/*
+ * test_step_oom.c - steps where host memory, the driver or the device's memory fails at any call:
+ * nothing is lost, and what cannot be planned is served from the ordinary path.
+ */
+#include "tests/allocator/core/step_fixture.h"
+
+static program steps_program;
+static size_t refused;
+
+static shadow *take_or_not(size_t bytes, ashlar_tag tag, int stream) {
+    void *ptr = NULL;
+    shadow *s = shadows;
+    while (s->ptr != NULL) {
+        s++;
+    }
+    if (ashlar_alloc_tagged(allocator, bytes, tag, streams[stream], &ptr) != ASHLAR_OK) {
+        refused++;
+        return NULL;
+    }
+    *s = (shadow){.ptr = ptr, .bytes = bytes, .stream = stream, .is_home = true};
+    check_apart(s);
+    return s;
+}
+
+static void give_untouched(const shadow *s) {
+    const shadow gone = *s;
+    shadows[s - shadows].ptr = NULL;
+    CHECK(ashlar_free(allocator, gone.ptr) == ASHLAR_OK);
+}
+
+/* A step in which any call may fail; whatever was allocated is freed. */
+static void try_step(uint64_t key) {
+    const program *p = &steps_program;
+    shadow *held[ITEMS] = {NULL};
+    const ashlar_status begun = ashlar_step_begin(allocator, streams[0], key);
+    refused += begun != ASHLAR_OK;
+    for (uint32_t i = 0; i <= p->count; i++) {
+        for (uint32_t k = 0; k < i; k++) {
+            if (held[k] != NULL && p->items[k].end == i) {
+                give_untouched(held[k]);
+                held[k] = NULL;
+            }
+        }
+        if (i < p->count) {
+            held[i] = take_or_not(p->items[i].bytes, p->items[i].tag, p->items[i].stream);
+        }
+    }
+    if (begun == ASHLAR_OK) {
+        refused += ashlar_step_end(allocator) != ASHLAR_OK;
+    }
+    CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
+}
+
+/* In a step of its own: a block that another stream reads, which that stream is done with later. */
+static void try_shared(void) {
+    const ashlar_status begun = ashlar_step_begin(allocator, streams[0], 1);
+    shadow *s = take_or_not(steps_program.items[0].bytes, steps_program.items[0].tag,
+                            steps_program.items[0].stream);
+    if (s != NULL) {
+        refused += ashlar_record_stream(allocator, s->ptr, streams[3]) != ASHLAR_OK;
+        give_untouched(s);
+    }
+    if (begun == ASHLAR_OK) {
+        refused += ashlar_step_end(allocator) != ASHLAR_OK;
+    }
+}
+
+/* Steps of two keys on several streams, in which one call fails. */
+static void try_steps(void) {
+    for (uint64_t i = 0; i < 8; i++) {
+        try_step(1 + i / 2 % 2);
+        if (i % 3 == 2) {
+            try_shared();
+        }
+    }
+}
+
+static bool begin_trial(uint64_t n) {
+    const ashlar_plan_options options = {.build_after = n % 2 == 0 ? 1 : 2};
+    if (!set_up_steps("64MiB", NULL, 7)) {
+        return false;
+    }
+    draw_program(&steps_program, 24, 3, 0);
+    ashlar_plan_set_options(allocator, &options);
+    return true;
+}
+
+/* Whatever failed: all of it works now. */
+static void end_trial(void) {
+    CHECK_ZU(shadow_count(), 0);
+    wait_for(streams[3]);
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+    refused = 0;
+    for (int i = 0; i < 3; i++) {
+        try_step(1);
+    }
+    CHECK_ZU(refused, 0);
+    CHECK(plans().hits > 0);
+    tear_down_steps();
+}
+
+static void host_memory_may_fail_at_any_call(void) {
+    bool is_done = false;
+    unsigned long n = 0;
+    while (!is_done && check_failed == 0) {
+        REQUIRE(begin_trial(++n));
+        ashlar_host_fail_at(n);
+        try_steps();
+        is_done = is_still_armed(n);
+        end_trial();
+    }
+    CHECK(n > 100);
+}
+
+static void the_driver_may_fail_at_any_call(void) {
+    static const ashlar_driver_fn calls[] = {
+        ASHLAR_DRIVER_FN_mem_create,        ASHLAR_DRIVER_FN_mem_map,
+        ASHLAR_DRIVER_FN_mem_set_access,    ASHLAR_DRIVER_FN_event_create,
+        ASHLAR_DRIVER_FN_event_record,      ASHLAR_DRIVER_FN_event_query,
+        ASHLAR_DRIVER_FN_stream_wait_event, ASHLAR_DRIVER_FN_stream_get_id,
+        ASHLAR_DRIVER_FN_ctx_push_current,  ASHLAR_DRIVER_FN_stream_is_capturing,
+    };
+    size_t failed = 0;
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        bool is_done = false;
+        for (uint64_t n = 1; !is_done && check_failed == 0; n++) {
+            REQUIRE(begin_trial(n));
+            refused = 0;
+            ashlar_driver_fail_at(driver, (int)calls[i], n,
+                                  n % 2 == 0 ? CU_UNKNOWN : CU_OUT_OF_MEMORY);
+            try_steps();
+            is_done = atomic_load(&driver->fail_countdown) > 0;
+            failed += !is_done;
+            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            end_trial();
+        }
+    }
+    CHECK(failed > 20);
+}
+
+/* Live in turn: 6 MiB at most, but in a plan of another stream as well. */
+static void big_step(int stream, uint64_t key) {
+    begin_on(stream, key);
+    for (int i = 0; i < 4; i++) {
+        give_untouched(take_or_not(6 * MIB, ASHLAR_TAG_WORKSPACE, stream));
+    }
+}
+
+static void without_room_for_its_region_a_key_goes_the_ordinary_way(void) {
+    REQUIRE(set_up_steps("16MiB", NULL, 3));
+    void *rest = NULL;
+    big_step(0, 1);
+    end();
+    CHECK_ZU(plans().plan_count, 1); /* 6 of 16 MiB */
+    CHECK(ashlar_alloc(allocator, 3 * MIB, streams[2], &rest) == ASHLAR_OK);
+    big_step(1, 2); /* 6 of the other 7 */
+    void *late = NULL;
+    CHECK(ashlar_alloc(allocator, 4 * MIB, streams[2], &late) == ASHLAR_OK);
+    CHECK(ashlar_step_end(allocator) == ASHLAR_ENOMEM);
+    CHECK_ZU(plans().plan_count, 1);
+    CHECK(ashlar_free(allocator, late) == ASHLAR_OK);
+    for (int i = 0; i < 2; i++) { /* and stays with it, until it is asked to try again */
+        big_step(1, 2);
+        end();
+    }
+    CHECK_ZU(plans().steps_declined, 2);
+    CHECK_ZU(plans().steps_recorded, 2);
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+    big_step(1, 2);
+    end();
+    big_step(0, 1);
+    end();
+    CHECK_ZU(plans().plan_count, 2);
+    CHECK_ZU(plans().hits, 8);
+    CHECK_ZU(misses_now(), 0);
+    CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);
+    tear_down_steps();
+}
+
+/* A second key of the stream needs more than there is: the first one's plan stays. */
+static void a_key_too_large_leaves_the_others_their_plans(void) {
+    REQUIRE(set_up_steps("16MiB", NULL, 3));
+    void *rest = NULL;
+    big_step(0, 1);
+    end();
+    CHECK(ashlar_alloc(allocator, 2 * MIB, streams[2], &rest) == ASHLAR_OK);
+    begin(2);
+    shadow *a = take_or_not(4 * MIB, ASHLAR_TAG_WORKSPACE, 0);
+    shadow *b = take_or_not(4 * MIB, ASHLAR_TAG_WORKSPACE, 0);
+    give_untouched(a);
+    give_untouched(b);
+    void *more = NULL;
+    CHECK(ashlar_alloc(allocator, 8 * MIB, streams[2], &more) == ASHLAR_OK);
+    CHECK(ashlar_step_end(allocator) == ASHLAR_ENOMEM);
+    CHECK_ZU(plans().plan_count, 1);
+    big_step(0, 1);
+    end();
+    CHECK_ZU(plans().hits, 4);
+    CHECK(ashlar_free(allocator, more) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+    CHECK_ZU(plans().plan_count, 2);
+    tear_down_steps();
+}
+
+static void *taken;
+
+/* As another thread might while the lock is dropped. */
+static bool take_what_is_free(void *user, size_t bytes) {
+    (void)user;
+    (void)bytes;
+    if (taken == NULL) {
+        CHECK(ashlar_alloc(allocator, 5 * MIB, streams[3], &taken) == ASHLAR_OK);
+    }
+    return false;
+}
+
+/* The first one's region was given up for it, and is now another's. */
+static void plans_whose_memory_is_gone_are_dropped(void) {
+    REQUIRE(set_up_steps("16MiB", NULL, 3));
+    void *rest = NULL;
+    taken = NULL;
+    big_step(0, 1);
+    end();
+    begin_on(1, 3); /* has nothing planned on the first stream, and keeps its plan */
+    shadow *kept = take_or_not(512, ASHLAR_TAG_USER, 0);
+    give_untouched(take_or_not(512, ASHLAR_TAG_USER, 1));
+    end();
+    begin(2);
+    shadow *a = take_or_not(4 * MIB, ASHLAR_TAG_WORKSPACE, 0);
+    shadow *b = take_or_not(4 * MIB, ASHLAR_TAG_WORKSPACE, 0);
+    give_untouched(a);
+    give_untouched(b);
+    CHECK(ashlar_alloc(allocator, 8 * MIB, streams[2], &rest) == ASHLAR_OK);
+    ashlar_set_reclaim(allocator, take_what_is_free, NULL);
+    CHECK(ashlar_step_end(allocator) == ASHLAR_ENOMEM);
+    ashlar_set_reclaim(allocator, NULL, NULL);
+    CHECK(taken != NULL);
+    CHECK_ZU(plans().plan_count, 1);
+    CHECK_ZU(plans().region_bytes, 512);
+    give_untouched(kept);
+    CHECK(ashlar_free(allocator, taken) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);
+    big_step(0, 1);
+    end();
+    CHECK_ZU(plans().steps_declined, 1);
+    CHECK(ashlar_plan_build(allocator) == ASHLAR_OK);
+    big_step(0, 1);
+    end();
+    CHECK_ZU(plans().hits, 4);
+    tear_down_steps();
+}
+
+int main(void) {
+    RUN(host_memory_may_fail_at_any_call);
+    RUN(the_driver_may_fail_at_any_call);
+    RUN(without_room_for_its_region_a_key_goes_the_ordinary_way);
+    RUN(a_key_too_large_leaves_the_others_their_plans);
+    RUN(plans_whose_memory_is_gone_are_dropped);
+    return check_report();
+}

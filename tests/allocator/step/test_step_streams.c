@@ -1,0 +1,164 @@
+/* test_step_streams.c - steps on several streams: regions of each, blocks that others use. */
+#include "tests/allocator/core/step_fixture.h"
+
+/* ---- blocks that several streams use ---- */
+
+static void what_several_streams_use_is_not_planned(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 2; i++) {
+        begin(1);
+        shadow *shared = get(1000, WORK), *moved = get(2000, WORK);
+        shadow_share(shared, 1);
+        shadow_move(moved, 2);
+        put(shared);
+        put(moved);
+        end();
+    }
+    CHECK_ZU(plans().slot_count, 0);
+    CHECK_ZU(plans().unplanned, 2);
+    tear_down_steps();
+}
+
+static void slots_of_two_streams_are_in_two_regions(void) {
+    REQUIRE(set_up_plans());
+    for (int i = 0; i < 2; i++) {
+        begin(1);
+        shadow *a = shadow_take(4096, WORK, 0), *b = shadow_take(4096, WORK, 1);
+        put(a);
+        put(b);
+        end();
+    }
+    CHECK_ZU(plans().hits, 2);
+    CHECK_ZU(plans().plan_bytes, 2 * 4096);
+    tear_down_steps();
+}
+
+static void a_block_used_elsewhere_comes_back_when_that_is_done(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000);
+    end();
+    for (int i = 0; i < 2; i++) { /* freed on another stream; marked for one */
+        begin(1);
+        shadow *s = get(4000, WORK);
+        if (i == 0) {
+            shadow_move(s, 1);
+        } else {
+            shadow_share(s, 1);
+        }
+        put(s);
+        end();
+        CHECK_ZU(plans().hits, 2 * (uint64_t)i + 1);
+        begin(1);
+        CHAIN(4000); /* stream 1 is not done with it */
+        end();
+        check_misses(ASHLAR_PLAN_MISS_LIVE, (uint64_t)i + 1);
+        wait_for(streams[1]);
+        begin(1);
+        CHAIN(4000);
+        end();
+        CHECK_ZU(plans().hits, 2 * (uint64_t)i + 2);
+    }
+    tear_down_steps();
+}
+
+/* Freed, read by stream 1 still, and stream 0 is known to be done with it. */
+static void a_block_of_another_stream_only_is_not_the_regions(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000);
+    end();
+    begin(1);
+    shadow *s = get(4000, WORK);
+    shadow_share(s, 1);
+    put(s);
+    end();
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK); /* records events */
+    wait_for(streams[0]);
+    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    begin(1);
+    CHAIN(4000);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
+    check_payloads();
+    tear_down_steps();
+}
+
+static void the_ordinary_path_takes_no_block_of_a_region(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4 * MIB);
+    end();
+    begin(1);
+    shadow *s = get(4 * MIB, WORK);
+    shadow_share(s, 1);
+    put(s);
+    end();
+    shadow *other = shadow_take(3 * MIB, WORK, 2);
+    CHECK_ZU(stats_now().served_waited, 0);
+    begin(1);
+    CHAIN(4 * MIB);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
+    put(other);
+    check_payloads();
+    tear_down_steps();
+}
+
+static void a_seat_that_comes_back_is_its_streams_again(void) {
+    REQUIRE(set_up_plans());
+    begin(1);
+    CHAIN(4000);
+    end();
+    begin(1);
+    shadow *s = get(4000, WORK);
+    shadow_move(s, 1);
+    put(s);
+    end();
+    begin(1); /* asks, for the first time */
+    end();
+    wait_for(streams[1]);
+    begin(1);
+    s = get(4000, WORK);
+    shadow_share(s, 1); /* is another stream than its own */
+    put(s);
+    end();
+    begin(1);
+    CHAIN(4000);
+    end();
+    check_misses(ASHLAR_PLAN_MISS_LIVE, 1);
+    check_payloads();
+    tear_down_steps();
+}
+
+static void a_region_that_no_slot_is_in_is_given_back(void) {
+    REQUIRE(set_up_plans());
+    const ashlar_plan_options options = {.build_after = 1, .rerecord_after = 1};
+    ashlar_plan_set_options(allocator, &options);
+    begin(1);
+    put(shadow_take(4 * MIB, WORK, 1));
+    CHAIN(1 * MIB);
+    end();
+    CHECK_ZU(plans().region_bytes, 5 * MIB);
+    begin(1);
+    put(get(1000, ASHLAR_TAG_BATCH)); /* diverges, and is recorded anew */
+    end();
+    begin(1);
+    shadow *kept = shadow_take(4 * MIB, WORK, 1);
+    CHAIN(1 * MIB);
+    end();
+    CHECK_ZU(plans().region_bytes, 1 * MIB);
+    put(kept);
+    tear_down_steps();
+}
+
+int main(void) {
+    RUN(what_several_streams_use_is_not_planned);
+    RUN(slots_of_two_streams_are_in_two_regions);
+    RUN(a_block_used_elsewhere_comes_back_when_that_is_done);
+    RUN(a_block_of_another_stream_only_is_not_the_regions);
+    RUN(the_ordinary_path_takes_no_block_of_a_region);
+    RUN(a_seat_that_comes_back_is_its_streams_again);
+    RUN(a_region_that_no_slot_is_in_is_given_back);
+    return check_report();
+}

@@ -1,0 +1,129 @@
+/*
+ * test_trace_picture.c - that the picture of a trace shows its blocks where and when they were, and
+ * nothing that the trace does not know.
+ */
+#include "allocator/trace/trace_picture.h"
+
+#include <ashlar/allocator.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "tests/allocator/trace/picture_fixture.h"
+#include "tests/allocator/trace/trace_fixture.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define BASE UINT64_C(0x7f0000000000)
+#define GIB (UINT64_C(1) << 30)
+
+static uint64_t left_out;
+
+static bool draw(const ashlar_trace_event *events, size_t count) {
+    left_out = 77;
+    return ashlar_trace_write_svg(events, count, path, &left_out) == ASHLAR_OK && read_picture();
+}
+
+/* The second block lies below the first one; an address comes twice; two are live at the end. */
+static const ashlar_trace_event sample[] = {
+    TRACE_MAP(BASE, 2 << 20),
+    TRACE_ALLOC(BASE + 1024, 1024, 1000, 0),
+    {.address = BASE, .bytes = 512, .requested = 7, .tag = ASHLAR_TAG_BATCH},
+    TRACE_FREE(BASE + 1024, 1024, 1000, 0),
+    TRACE_OOM(4096, 99999999999, 0),
+    TRACE_ALLOC(BASE + 1024, 2048, 2048, 0),
+};
+
+static void each_block_of_the_trace_is_drawn(void) {
+    REQUIRE(draw(sample, COUNT(sample)));
+    CHECK_ZU(left_out, 0);
+    CHECK_ZU(box_count, 3);
+    CHECK(strcmp(box_of("#0,").title, "#0, user: 1024 B at 1024, 1 to 3") == 0);
+    CHECK(strcmp(box_of("#1,").title, "#1, batch: 512 B at 0, 2 to 6") == 0);
+    CHECK(strcmp(box_of("#2,").title, "#2, user: 2048 B at 1024, 5 to 6") == 0);
+    CHECK_HAS(svg, ">events<");
+}
+
+static void half_a_block_is_left_out_and_counted(void) {
+    const ashlar_trace_event events[] = {
+        TRACE_FREE(0xa00, 512, 1, 0),
+        TRACE_ALLOC(0xb00, 512, 2, 0),
+        TRACE_ALLOC(0xb00, 1024, 4, 0),
+    };
+    REQUIRE(draw(events, COUNT(events)));
+    CHECK_ZU(left_out, 2);
+    CHECK_ZU(box_count, 1);
+    CHECK(strcmp(boxes[0].title, "#0, user: 1024 B at 0, 2 to 3") == 0);
+}
+
+/* A block that ends far up, begun before the next one, is what the gap counts from. */
+static void wide_gaps_between_addresses_are_left_out(void) {
+    const ashlar_trace_event events[] = {
+        TRACE_ALLOC(BASE + 5 * GIB, 512, 1, 0),
+        TRACE_ALLOC(BASE, 3 * GIB, 1, 0),
+        TRACE_ALLOC(BASE + GIB, 512, 1, 0),
+        TRACE_ALLOC(BASE + 4 * GIB - 1, 512, 1, 0), /* a byte less than too wide */
+        TRACE_ALLOC(BASE + 90 * GIB, 512, 1, 0),
+        TRACE_ALLOC(BASE + 90 * GIB + 512, 512, 1, 0),
+    };
+    REQUIRE(draw(events, COUNT(events)));
+    CHECK_ZU(box_count, 6);
+    CHECK_HAS(box_of("#1,").title, ": 3221225472 B at 0,");
+    CHECK_HAS(box_of("#2,").title, ": 512 B at 1073741824,");
+    CHECK_HAS(box_of("#3,").title, ": 512 B at 4294967295,");
+    CHECK_HAS(box_of("#0,").title, ": 512 B at 5368709120,"); /* 1 GiB - 511 above that */
+    CHECK_HAS(box_of("#4,").title, ": 512 B at 5368709632,");
+    CHECK_HAS(box_of("#5,").title, ": 512 B at 5368710144,");
+}
+
+static void a_gap_of_a_gibibyte_is_too_wide(void) {
+    const ashlar_trace_event events[] = {TRACE_ALLOC(BASE, 512, 1, 0),
+                                         TRACE_ALLOC(BASE + 512 + GIB, 512, 1, 0)};
+    REQUIRE(draw(events, COUNT(events)));
+    CHECK_HAS(box_of("#1,").title, ": 512 B at 512,");
+}
+
+static void a_trace_of_nothing_is_an_empty_picture(void) {
+    REQUIRE(draw(NULL, 0));
+    CHECK(left_out == 0 && box_count == 0);
+}
+
+static bool old_is_there(void) {
+    unsigned char bytes[FILE_MAX_BYTES];
+    return read_bytes(bytes) == 3 && memcmp(bytes, "old", 3) == 0 && names_in_folder() == 1;
+}
+
+static void no_host_memory_at_any_call_leaves_the_old_file(void) {
+    unsigned long n = 0;
+    ashlar_status status = ASHLAR_EHOSTMEM;
+    write_bytes("old", 3);
+    left_out = 77;
+    while (status == ASHLAR_EHOSTMEM && n < 100) {
+        ashlar_host_fail_at(++n);
+        status = ashlar_trace_write_svg(sample, COUNT(sample), path, &left_out);
+        ashlar_host_fail_at(0);
+        CHECK(status == ASHLAR_OK || (left_out == 77 && old_is_there()));
+        CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
+    }
+    CHECK(status == ASHLAR_OK && left_out == 0 && n > 4);
+}
+
+static void a_path_that_cannot_be_written_is_named(void) {
+    left_out = 77;
+    CHECK(ashlar_trace_write_svg(sample, 2, "/nowhere/trace.svg", &left_out) == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), "/nowhere/trace.svg");
+    CHECK_ZU(left_out, 77);
+}
+
+int main(void) {
+    if (!make_folder()) {
+        return 99;
+    }
+    RUN(each_block_of_the_trace_is_drawn);
+    RUN(half_a_block_is_left_out_and_counted);
+    RUN(wide_gaps_between_addresses_are_left_out);
+    RUN(a_gap_of_a_gibibyte_is_too_wide);
+    RUN(a_trace_of_nothing_is_an_empty_picture);
+    RUN(no_host_memory_at_any_call_leaves_the_old_file);
+    RUN(a_path_that_cannot_be_written_is_named);
+    remove_folder();
+    return check_report();
+}

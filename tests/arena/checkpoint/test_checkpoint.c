@@ -1,0 +1,196 @@
+/*
+ * test_checkpoint.c - an arena to a file and back, and what is in the file.
+ */
+#include "tests/arena/checkpoint/checkpoint_fixture.h"
+
+static void a_round_trip_keeps_every_bit(void) {
+    static image before;
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    draw(arena, 1);
+    take_image(arena, &before);
+    ashlar_arena *copy = open_arena(ASHLAR_REGIONS_ALL);
+    for (int i = 0; i < ASHLAR_REGION_COUNT; i++) {
+        memset(bytes_of(copy, i), FILLER, size_of(copy, i));
+    }
+    memcpy(before.bytes[ASHLAR_REGION_GRADIENTS], bytes_of(copy, ASHLAR_REGION_GRADIENTS),
+           size_of(copy, ASHLAR_REGION_GRADIENTS)); /* neither saved nor touched */
+    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
+    CHECK(load(copy, ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
+    CHECK(is_same(copy, &before)); /* padding too */
+    ashlar_arena_destroy(copy);
+    finish();
+}
+
+/* The values of one tensor of the file are those of its part of the region. */
+static void check_part(const ashlar_safetensors *file, const char *prefix, int region, size_t i) {
+    ashlar_tensor_info info;
+    char name[64];
+    ashlar_arena_tensor(arena, i, &info);
+    (void)snprintf(name, sizeof name, "%s%s", prefix, info.name);
+    const ashlar_safetensors_entry *entry = ashlar_safetensors_find(file, name);
+    REQUIRE(entry != NULL);
+    const bool is_kept = region == ASHLAR_REGION_PARAMETERS || info.dtype == ASHLAR_F64;
+    CHECK(entry->dtype == (is_kept ? info.dtype : ASHLAR_F32));
+    CHECK_ZU(entry->rank, info.rank);
+    CHECK(memcmp(entry->shape, info.shape, entry->rank * sizeof entry->shape[0]) == 0);
+    CHECK(memcmp(entry->data, ashlar_arena_view(arena, (ashlar_region)region, i),
+                 part_bytes(region, &info)) == 0);
+}
+
+static void the_file_holds_each_tensor_its_state_and_the_metadata(void) {
+    const ashlar_checkpoint_pair metadata[] = {{"one", "eins"}, {"two", "zwei"}};
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    draw(arena, 1);
+    CHECK(ashlar_checkpoint_save(arena, path, ASHLAR_CHECKPOINT_STATE, metadata, 2, streams[0]) ==
+          ASHLAR_OK);
+    ashlar_safetensors *file = NULL;
+    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+    CHECK_ZU(ashlar_safetensors_count(file), TENSORS + STATES);
+    for (size_t i = 0; i < TENSORS; i++) {
+        check_part(file, "", ASHLAR_REGION_PARAMETERS, i);
+        check_part(file, "optimizer.moment1.", ASHLAR_REGION_MOMENT1, i);
+        check_part(file, "optimizer.moment2.", ASHLAR_REGION_MOMENT2, i);
+    }
+    check_part(file, "optimizer.master.", ASHLAR_REGION_MASTER, 2);
+    check_part(file, "optimizer.master.", ASHLAR_REGION_MASTER, 3);
+    ashlar_safetensors_close(file);
+    ashlar_checkpoint *same = NULL;
+    REQUIRE(ashlar_checkpoint_open(path, &same) == ASHLAR_OK);
+    CHECK(strcmp(ashlar_checkpoint_metadata(same, "one"), "eins") == 0);
+    CHECK(strcmp(ashlar_checkpoint_metadata(same, "two"), "zwei") == 0);
+    CHECK(ashlar_checkpoint_metadata(same, "three") == NULL);
+    ashlar_checkpoint_close(same);
+    ashlar_checkpoint_close(NULL);
+    finish();
+}
+
+static size_t count_in_file(void) {
+    ashlar_safetensors *file = NULL;
+    CHECK(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+    const size_t count = file != NULL ? ashlar_safetensors_count(file) : 0;
+    ashlar_safetensors_close(file);
+    return count;
+}
+
+static void only_what_is_asked_for_and_there_is_written(void) {
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    CHECK(save(0) == ASHLAR_OK);
+    CHECK_ZU(count_in_file(), TENSORS);
+    ashlar_arena_destroy(arena);
+    arena = open_arena(ASHLAR_REGIONS_INFERENCE | ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1));
+    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
+    CHECK_ZU(count_in_file(), 2 * TENSORS);
+    finish();
+}
+
+static void scale_by_two(void *args) {
+    float *values = *(float **)args;
+    for (size_t i = 0; i < 21; i++) {
+        values[i] *= 2;
+    }
+}
+
+/* Nothing has run when save is called, and all has when load returns. */
+static void queued_work_comes_before_the_file_and_the_load_is_over_at_return(void) {
+    REQUIRE(set_up_arena("memory=64MiB,mode=adversarial,seed=5", ASHLAR_REGIONS_ALL));
+    float *values = (float *)(void *)bytes_of(arena, ASHLAR_REGION_MOMENT2);
+    for (int i = 0; i < 21; i++) {
+        values[i] = (float)i;
+    }
+    CHECK(ashlar_launch(device, streams[0], scale_by_two, &values, sizeof(float *)) == ASHLAR_OK);
+    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
+    memset(values, 0, size_of(arena, ASHLAR_REGION_MOMENT2));
+    CHECK(ashlar_launch(device, streams[0], scale_by_two, &values, sizeof(float *)) == ASHLAR_OK);
+    CHECK(load(arena, ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
+    for (int i = 0; i < 21; i++) {
+        CHECK(values[i] == (float)(2 * i));
+    }
+    finish();
+}
+
+static void what_cannot_be_saved_is_refused(void) {
+    REQUIRE(set_up_arena("memory=64MiB", 0));
+    CHECK(save(0) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "not committed");
+    ashlar_arena_destroy(arena);
+    arena = open_arena(ASHLAR_REGIONS_INFERENCE);
+    CHECK(save(ASHLAR_CHECKPOINT_CONVERT) == ASHLAR_EINVAL);
+    CHECK(save(4) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "no flags for a save");
+    ashlar_arena_destroy(arena);
+    const tensor clash[] = {{"a", ASHLAR_F32, 1, {1}}, {"optimizer.moment2.a", ASHLAR_F32, 1, {1}}};
+    arena = open_arena_of(clash, 2, ASHLAR_REGIONS_ALL);
+    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "optimizer.moment2.a");
+    CHECK(access(path, F_OK) != 0);
+    CHECK(save(0) == ASHLAR_OK); /* as parameters both have their names */
+    CHECK(load(arena, 0) == ASHLAR_OK);
+    finish();
+}
+
+static void failing_host_memory_writes_no_file(void) {
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    draw(arena, 1);
+    unsigned long n = 1;
+    for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
+        ashlar_host_fail_at(n);
+        status = save(ASHLAR_CHECKPOINT_STATE);
+        ashlar_host_fail_at(0);
+        /* ENOMEM: the software device, for its own part of the copy. */
+        CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
+        CHECK((access(path, F_OK) == 0) == (status == ASHLAR_OK));
+        CHECK(n > 2 || strstr(ashlar_error_detail(), "5 names") != NULL);
+        CHECK(n != 3 || strstr(ashlar_error_detail(), "1280 bytes of parameters") != NULL);
+    }
+    CHECK(n > 12);
+    finish();
+}
+
+static void a_driver_that_fails_writes_no_file(void) {
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    for (uint64_t n = 1; n <= 4; n++) { /* a copy of each region */
+        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, n, CU_UNKNOWN);
+        CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EDRIVER);
+        CHECK(access(path, F_OK) != 0);
+    }
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_stream_synchronize, 1, CU_UNKNOWN);
+    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EDRIVER);
+    CHECK(access(path, F_OK) != 0);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 5, CU_UNKNOWN);
+    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_OK);
+    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    finish();
+}
+
+/* The copies are queued on the stream; what fails later must not leave them without their target.
+ */
+static void a_late_failure_waits_for_the_copies_before_it(void) {
+    REQUIRE(set_up_arena("memory=64MiB,mode=adversarial,seed=3", ASHLAR_REGIONS_ALL));
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 4, CU_UNKNOWN);
+    const size_t waits = CALLS(stream_synchronize);
+    CHECK(save(ASHLAR_CHECKPOINT_STATE) == ASHLAR_EDRIVER);
+    CHECK_ZU(CALLS(stream_synchronize), waits + 1);
+    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    finish();
+}
+
+static void a_file_that_cannot_be_written_is_reported(void) {
+    REQUIRE(set_up_arena("memory=64MiB", 1));
+    char absent[112];
+    (void)snprintf(absent, sizeof absent, "%s/absent/weights", folder);
+    CHECK(ashlar_checkpoint_save(arena, absent, 0, NULL, 0, streams[0]) == ASHLAR_EIO);
+    finish();
+}
+
+int main(void) {
+    RUN(a_round_trip_keeps_every_bit);
+    RUN(the_file_holds_each_tensor_its_state_and_the_metadata);
+    RUN(only_what_is_asked_for_and_there_is_written);
+    RUN(queued_work_comes_before_the_file_and_the_load_is_over_at_return);
+    RUN(what_cannot_be_saved_is_refused);
+    RUN(failing_host_memory_writes_no_file);
+    RUN(a_driver_that_fails_writes_no_file);
+    RUN(a_late_failure_waits_for_the_copies_before_it);
+    RUN(a_file_that_cannot_be_written_is_reported);
+    return check_report();
+}

@@ -1,0 +1,332 @@
+/*
+ * test_checkpoint_load.c - which files fill an arena, what of them does, and that those which do
+ * not fit change nothing.
+ */
+#include "tests/arena/checkpoint/checkpoint_fixture.h"
+
+#include "arena/compute/half.h"
+
+enum {
+    STATE = ASHLAR_CHECKPOINT_STATE,
+    CONVERT = ASHLAR_CHECKPOINT_CONVERT,
+    MOMENT1 = 1 << ASHLAR_REGION_MOMENT1,
+    MOMENT2 = 1 << ASHLAR_REGION_MOMENT2,
+    MASTER = 1 << ASHLAR_REGION_MASTER,
+};
+
+/* ---- what is taken ---- */
+
+static void without_state_the_moments_stay_and_the_masters_follow_the_file(void) {
+    static image saved, before;
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    draw(arena, 1);
+    take_image(arena, &saved);
+    CHECK(save(STATE) == ASHLAR_OK);
+    draw(arena, 2);
+    take_image(arena, &before);
+    CHECK(load(arena, 0) == ASHLAR_OK);
+    CHECK(is_region_same(arena, ASHLAR_REGION_PARAMETERS, &saved));
+    CHECK(is_region_same(arena, ASHLAR_REGION_MASTER, &saved));
+    CHECK(is_region_same(arena, ASHLAR_REGION_MOMENT1, &before));
+    CHECK(is_region_same(arena, ASHLAR_REGION_MOMENT2, &before));
+    CHECK(is_region_same(arena, ASHLAR_REGION_GRADIENTS, &before));
+    ashlar_arena *inference = open_arena(ASHLAR_REGIONS_INFERENCE);
+    CHECK(load(inference, 0) == ASHLAR_OK);
+    CHECK(is_same(inference, &saved));
+    ashlar_arena_destroy(inference);
+    finish();
+}
+
+/* Parameters with values, for masters that are made of them. */
+static void set_halves(const ashlar_arena *of) {
+    uint16_t *half = ashlar_arena_view(of, ASHLAR_REGION_PARAMETERS, 2);
+    uint16_t *brain = ashlar_arena_view(of, ASHLAR_REGION_PARAMETERS, 3);
+    for (int i = 0; i < 15; i++) {
+        half[i] = ashlar_f16_from_float(0.3F * (float)(i - 7));
+        brain[i % 9] = ashlar_bf16_from_float(0.7F * (float)(i - 3));
+    }
+}
+
+static void masters_that_the_file_lacks_are_made_of_the_parameters(void) {
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_INFERENCE | MOMENT1 | MOMENT2));
+    draw(arena, 1);
+    set_halves(arena);
+    CHECK(save(STATE) == ASHLAR_OK);
+    ashlar_arena *copy = open_arena(ASHLAR_REGIONS_ALL);
+    memset(bytes_of(copy, ASHLAR_REGION_MASTER), FILLER, size_of(copy, ASHLAR_REGION_MASTER));
+    CHECK(load(copy, STATE) == ASHLAR_OK);
+    const uint16_t *half = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 2);
+    const uint16_t *brain = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 3);
+    const float *half_master = ashlar_arena_view(copy, ASHLAR_REGION_MASTER, 2);
+    const float *brain_master = ashlar_arena_view(copy, ASHLAR_REGION_MASTER, 3);
+    for (int i = 0; i < 15; i++) {
+        CHECK(half_master[i] == ashlar_float_from_f16(half[i]));
+        CHECK(brain_master[i % 9] == ashlar_float_from_bf16(brain[i % 9]));
+    }
+    for (size_t i = 15; i < 64; i++) { /* to the end of the group */
+        CHECK(half_master[i] == 0);
+    }
+    ashlar_arena_destroy(copy);
+    finish();
+}
+
+/* A file of a model all of whose tensors are of another type, as other programs write them. */
+static void save_as(ashlar_dtype dtype, unsigned regions, float *values) {
+    tensor tensors[TENSORS];
+    memcpy(tensors, MODEL, sizeof MODEL);
+    for (size_t i = 0; i < TENSORS; i++) {
+        tensors[i].dtype = dtype;
+    }
+    ashlar_arena *other = open_arena_of(tensors, TENSORS, regions);
+    for (size_t i = 0; i < TENSORS; i++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(other, i, &info);
+        void *view = ashlar_arena_view(other, ASHLAR_REGION_PARAMETERS, i);
+        for (size_t j = 0; j < info.elements; j++) {
+            if (dtype == ASHLAR_F32) {
+                ((float *)view)[j] = values[j];
+            } else {
+                ((uint16_t *)view)[j] = ashlar_bf16_from_float(values[j]);
+            }
+        }
+    }
+    CHECK(ashlar_checkpoint_save(other, path, STATE, NULL, 0, streams[0]) == ASHLAR_OK);
+    ashlar_arena_destroy(other);
+}
+
+static void parameters_of_another_type_are_converted_where_that_is_allowed(void) {
+    float values[64];
+    for (int i = 0; i < 64; i++) {
+        values[i] = 0.1F * (float)(i - 20);
+    }
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    save_as(ASHLAR_F32, ASHLAR_REGIONS_INFERENCE, values);
+    CHECK(load(arena, 0) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), " is F32 [");
+    CHECK(load(arena, CONVERT) == ASHLAR_OK);
+    const float *first = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 0);
+    const double *wide = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1);
+    const uint16_t *half = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 2);
+    const uint16_t *brain = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 3);
+    const float *half_master = ashlar_arena_view(arena, ASHLAR_REGION_MASTER, 2);
+    const float *brain_master = ashlar_arena_view(arena, ASHLAR_REGION_MASTER, 3);
+    for (int i = 0; i < 9; i++) {
+        CHECK(first[i] == values[i] && wide[i] == (double)values[i]);
+        CHECK(half[i] == ashlar_f16_from_float(values[i]));
+        CHECK(brain[i] == ashlar_bf16_from_float(values[i]));
+        CHECK(half_master[i] == values[i] && brain_master[i] == values[i]); /* not rounded */
+    }
+    finish();
+}
+
+/* A file of bf16 training, masters and all, for a model in other types. */
+static void state_of_other_types_is_no_obstacle_where_only_parameters_are_wanted(void) {
+    float values[64];
+    for (int i = 0; i < 64; i++) {
+        values[i] = (float)i;
+    }
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_INFERENCE));
+    save_as(ASHLAR_BF16, ASHLAR_REGIONS_ALL, values);
+    CHECK(load(arena, CONVERT) == ASHLAR_OK);
+    const float *first = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 0);
+    const double *wide = ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 1);
+    CHECK(first[20] == 20 && wide[31] == 31);
+    CHECK(load(arena, CONVERT | STATE) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), "state of another optimizer");
+    finish();
+}
+
+/* ---- what is refused ---- */
+
+static void check_unchanged(ashlar_arena *into, unsigned flags, const char *message) {
+    static image before;
+    draw(into, 7);
+    take_image(into, &before);
+    CHECK(load(into, flags) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), message);
+    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK(is_same(into, &before));
+}
+
+static void check_refused(const tensor *tensors, size_t count, const char *message) {
+    CHECK(write_tensors(tensors, count) == ASHLAR_OK);
+    check_unchanged(arena, 0, message);
+    check_unchanged(arena, STATE, message);
+}
+
+static void files_of_another_model_are_refused_and_nothing_changes(void) {
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_INFERENCE));
+    tensor other[TENSORS + 1];
+    memcpy(other, MODEL, sizeof MODEL);
+    other[TENSORS] = (tensor){"more", ASHLAR_F32, 1, {1}};
+    check_refused(other, TENSORS - 1, "tensor 'last' is not in the file");
+    check_refused(other + 1, TENSORS - 1, "tensor 'first' is not in the file");
+    check_refused(other, TENSORS + 1, "tensor 'more' is none of this model's");
+    other[TENSORS].name = "optimizer.moment1.more";
+    check_refused(other, TENSORS + 1, "tensor 'optimizer.moment1.more' is none");
+    other[TENSORS].name = "optimizer.moment3.first";
+    check_refused(other, TENSORS + 1, "tensor 'optimizer.moment3.first' is none");
+    other[4].shape[0] = 1;
+    check_refused(other, TENSORS,
+                  "'last' is F32 [1, 1, 3, 5] there, and F32 [2, 1, 3, 5] in this model");
+    other[4] = (tensor){"last", ASHLAR_F32, 4, {2, 1, 5, 3}}; /* as many elements */
+    check_refused(other, TENSORS, "'last' is F32 [2, 1, 5, 3] there");
+    other[4] = (tensor){"last", ASHLAR_F32, 3, {2, 1, 3}}; /* the same as far as it goes */
+    check_refused(other, TENSORS, "'last' is F32 [2, 1, 3] there");
+    other[4] = MODEL[4];
+    other[3] = (tensor){"brain", ASHLAR_BF16, 2, {9, 1}};
+    check_refused(other, TENSORS, "'brain' is BF16 [9, 1] there, and BF16 [9] in this model");
+    other[3] = MODEL[3];
+    other[2].dtype = ASHLAR_BF16; /* as many bytes */
+    check_refused(other, TENSORS, "'half' is BF16 [5, 3] there, and F16 [5, 3] in this model");
+    other[2] = MODEL[2];
+    CHECK(write_tensors(other, TENSORS) == ASHLAR_OK); /* the control */
+    CHECK(load(arena, 0) == ASHLAR_OK);
+    CHECK(load(arena, STATE) == ASHLAR_OK); /* this arena has none */
+    finish();
+}
+
+static void a_training_goes_on_only_with_the_state_that_it_has(void) {
+    static const unsigned sets[] = {0, MOMENT1, MOMENT2, MOMENT1 | MOMENT2};
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_INFERENCE));
+    for (size_t in_file = 0; in_file < 4; in_file++) {
+        ashlar_arena_destroy(arena);
+        arena = open_arena(ASHLAR_REGIONS_INFERENCE | MASTER | sets[in_file]);
+        CHECK(save(STATE) == ASHLAR_OK);
+        for (size_t i = 0; i < 4; i++) {
+            ashlar_arena *into = open_arena(ASHLAR_REGIONS_INFERENCE | MASTER | sets[i]);
+            CHECK(load(into, 0) == ASHLAR_OK);
+            const bool lacks = (sets[i] & ~sets[in_file]) != 0;
+            if (in_file != i) {
+                const bool has_more = (sets[in_file] & ~sets[i]) != 0;
+                check_unchanged(into, STATE,
+                                has_more ? "is the state of another optimizer"
+                                         : "'optimizer.moment");
+                CHECK(lacks || has_more);
+            } else {
+                CHECK(load(into, STATE) == ASHLAR_OK);
+            }
+            ashlar_arena_destroy(into);
+        }
+    }
+    finish();
+}
+
+static void damaged_state_is_refused(void) {
+    static const char *const names[] = {"optimizer.moment1.half", "optimizer.moment2.half",
+                                        "optimizer.master.half"};
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    tensor all[TENSORS + 1];
+    memcpy(all, MODEL, sizeof MODEL);
+    for (size_t i = 0; i < 3; i++) {
+        char message[96];
+        all[TENSORS] = (tensor){names[i], ASHLAR_F16, 2, {5, 3}}; /* the parameter's type */
+        (void)snprintf(message, sizeof message, "'%s' is F16 [5, 3] there, and F32", names[i]);
+        CHECK(write_tensors(all, TENSORS + 1) == ASHLAR_OK);
+        check_unchanged(arena, STATE, message);
+        check_unchanged(arena, STATE | CONVERT, message); /* state is never converted */
+        all[TENSORS] = (tensor){names[i], ASHLAR_F32, 2, {3, 5}};
+        (void)snprintf(message, sizeof message, "'%s' is F32 [3, 5] there", names[i]);
+        CHECK(write_tensors(all, TENSORS + 1) == ASHLAR_OK);
+        check_unchanged(arena, STATE, message);
+    }
+    all[TENSORS] = (tensor){"optimizer.master.first", ASHLAR_F32, 2, {3, 7}}; /* of an F32 tensor */
+    CHECK(write_tensors(all, TENSORS + 1) == ASHLAR_OK);
+    check_unchanged(arena, STATE, "'optimizer.master.first' is the state of another optimizer");
+    CHECK(load(arena, 0) == ASHLAR_OK);
+    finish();
+}
+
+static void an_arena_without_memory_and_other_flags_are_refused(void) {
+    REQUIRE(set_up_arena("memory=64MiB", 0));
+    CHECK(write_tensors(MODEL, TENSORS) == ASHLAR_OK);
+    CHECK(load(arena, 0) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "not committed");
+    ashlar_arena_destroy(arena);
+    arena = open_arena(1);
+    CHECK(load(arena, 4) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "no flags for a load");
+    CHECK(load(arena, STATE | CONVERT) == ASHLAR_OK);
+    finish();
+}
+
+static void files_that_cannot_be_opened_are_named(void) {
+    ashlar_checkpoint *file = NULL;
+    REQUIRE(set_up_arena("memory=64MiB", 1));
+    CHECK(ashlar_checkpoint_open(path, &file) == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), path);
+    FILE *damaged = fopen(path, "wb");
+    REQUIRE(damaged != NULL);
+    CHECK(fputs("no checkpoint at all", damaged) >= 0 && fclose(damaged) == 0);
+    CHECK(ashlar_checkpoint_open(path, &file) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK(file == NULL);
+    finish();
+}
+
+/* ---- failures outside ---- */
+
+static void failing_host_memory_changes_nothing(void) {
+    static image saved, before;
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    draw(arena, 1);
+    take_image(arena, &saved);
+    CHECK(save(STATE) == ASHLAR_OK);
+    draw(arena, 2);
+    take_image(arena, &before);
+    ashlar_checkpoint *file = NULL;
+    unsigned long n = 0;
+    for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500;) {
+        ashlar_host_fail_at(++n);
+        status = ashlar_checkpoint_open(path, &file);
+        ashlar_host_fail_at(0);
+        CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
+        CHECK((file != NULL) == (status == ASHLAR_OK));
+    }
+    CHECK(n > 4);
+    REQUIRE(file != NULL);
+    for (n = 1; n <= 2; n++) {
+        ashlar_host_fail_at(n);
+        CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_EHOSTMEM);
+        ashlar_host_fail_at(0);
+        CHECK(is_same(arena, &before));
+    }
+    CHECK(ashlar_checkpoint_load(arena, file, STATE, streams[0]) == ASHLAR_OK);
+    memcpy(saved.bytes[ASHLAR_REGION_GRADIENTS], before.bytes[ASHLAR_REGION_GRADIENTS], REGION_MAX);
+    CHECK(is_same(arena, &saved));
+    ashlar_checkpoint_close(file);
+    finish();
+}
+
+static void a_driver_that_fails_is_reported(void) {
+    static const int calls[] = {ASHLAR_DRIVER_FN_memcpy_htod_async,
+                                ASHLAR_DRIVER_FN_stream_synchronize};
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    CHECK(save(STATE) == ASHLAR_OK);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t n = 1;
+        for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 100; n++) {
+            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            status = load(arena, STATE);
+            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
+        }
+        CHECK_ZU(n - 2, 4); /* once for each region: one copy of all of it */
+    }
+    finish();
+}
+
+int main(void) {
+    RUN(without_state_the_moments_stay_and_the_masters_follow_the_file);
+    RUN(masters_that_the_file_lacks_are_made_of_the_parameters);
+    RUN(parameters_of_another_type_are_converted_where_that_is_allowed);
+    RUN(state_of_other_types_is_no_obstacle_where_only_parameters_are_wanted);
+    RUN(files_of_another_model_are_refused_and_nothing_changes);
+    RUN(a_training_goes_on_only_with_the_state_that_it_has);
+    RUN(damaged_state_is_refused);
+    RUN(an_arena_without_memory_and_other_flags_are_refused);
+    RUN(files_that_cannot_be_opened_are_named);
+    RUN(failing_host_memory_changes_nothing);
+    RUN(a_driver_that_fails_is_reported);
+    return check_report();
+}

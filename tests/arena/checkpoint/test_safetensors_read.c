@@ -1,0 +1,247 @@
+/*
+ * test_safetensors_read.c - the checkpoint file: what the reader finds and what it refuses.
+ */
+#include "arena/checkpoint/safetensors.h"
+
+#include <fcntl.h>
+
+#include "tests/arena/checkpoint/safetensors_fixture.h"
+
+static bool is_mapped(void) {
+    char line[512];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        found = found || strstr(line, path) != NULL;
+    }
+    if (maps != NULL) {
+        (void)fclose(maps);
+    }
+    return found;
+}
+
+static void a_closed_file_holds_nothing(void) {
+    ashlar_safetensors *file;
+    REQUIRE(write_sample() == ASHLAR_OK);
+    const int free_fd = open("/dev/null", O_RDONLY);
+    CHECK(free_fd >= 0 && close(free_fd) == 0);
+    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+    CHECK(is_mapped());
+    const int next_fd = open("/dev/null", O_RDONLY);
+    CHECK(next_fd == free_fd && close(next_fd) == 0);
+    ashlar_safetensors_close(file);
+    CHECK(!is_mapped());
+}
+
+static void many_tensors_are_found_by_name(void) {
+    enum { MANY = 500 };
+    static char names[MANY][8];
+    static ashlar_safetensors_entry entries[MANY];
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(names[i], sizeof names[i], "t%d", i * 7 % MANY);
+        entries[i] =
+            (ashlar_safetensors_entry){names[i], ASHLAR_F32, 1, {1}, &narrow[i * 7 % MANY % 6]};
+    }
+    ashlar_safetensors *file;
+    REQUIRE(ashlar_safetensors_write(path, entries, MANY, NULL, 0) == ASHLAR_OK);
+    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+    for (int i = 0; i < MANY; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "t%d", i);
+        const ashlar_safetensors_entry *found = ashlar_safetensors_find(file, name);
+        REQUIRE(found != NULL);
+        CHECK(memcmp(found->data, &narrow[i % 6], sizeof(float)) == 0);
+    }
+    ashlar_safetensors_close(file);
+}
+
+static void check_refused(const char *part) {
+    ashlar_safetensors *const untouched = (ashlar_safetensors *)folder;
+    ashlar_safetensors *file = untouched;
+    CHECK(ashlar_safetensors_open(path, &file) == ASHLAR_EFORMAT);
+    CHECK(file == untouched);
+    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_HAS(ashlar_error_detail(), part);
+}
+
+/* A file of this header, without padding, and `data_bytes` bytes of data. */
+static void write_header(const char *header, size_t data_bytes) {
+    unsigned char bytes[FILE_MAX_BYTES] = {0};
+    const size_t count = strlen(header);
+    bytes[0] = (unsigned char)(count & 0xff);
+    bytes[1] = (unsigned char)(count >> 8);
+    memcpy(bytes + 8, header, count);
+    write_bytes(bytes, 8 + count + data_bytes);
+}
+
+#define T(dtype, shape, offsets) \
+    "{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+
+static const struct {
+    const char *header;
+    size_t data_bytes;
+    const char *reason;
+} foreign[] = {
+    {"{\"t\":" T("\"F32\"", "[2]", "[0,8]") "}", 8, NULL}, /* good: the frame of the others */
+    {"{\"t\":" T("\"F32\"", "[2]", "[0,8]") "}", 7, "outside the file"},
+    {"{\"t\":" T("\"F32\"", "[2]", "[0,8]") "}", 9, "9 bytes of data, 8 described"},
+    {"{\"t\":" T("\"F8_E4M3\"", "[4]", "[0,4]") "}", 4, "dtype that is none of F32 F64"},
+    {"{\"t\":" T("\"F3\"", "[2]", "[0,8]") "}", 8, "dtype"},
+    {"{\"t\":" T("32", "[2]", "[0,8]") "}", 8, "dtype"},
+    {"{\"t\":" T("\"F32\"", "[3]", "[0,8]") "}", 8, "does not match its data_offsets"},
+    {"{\"t\":" T("\"F32\"", "[-2]", "[0,8]") "}", 8, "a shape"},
+    {"{\"t\":" T("\"F32\"", "[2.0]", "[0,8]") "}", 8, "a shape"},
+    {"{\"t\":" T("\"F32\"", "2", "[0,8]") "}", 8, "a shape"},
+    {"{\"t\":" T("\"F32\"", "[1,1,1,1,1,1,1,1,2]", "[0,8]") "}", 8, "too high a rank"},
+    {"{\"t\":" T("\"F32\"", "[4611686018427387906]", "[0,8]") "}", 8, "does not match"},
+    {"{\"t\":" T("\"F32\"", "[2]", "[8,0]") "}", 8, "outside the file"},
+    {"{\"t\":" T("\"F32\"", "[2]", "[0]") "}", 8, "data_offsets"},
+    {"{\"t\":" T("\"F32\"", "[2]", "[0,8,8]") "}", 8, "data_offsets"},
+    {"{\"t\":" T("\"F32\"", "[2]", "[0,18446744073709551615]") "}", 8, "outside the file"},
+    {"{\"t\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "not described by"},
+    {"{\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"x\":1}}", 8,
+     "not described by"},
+    {"{\"t\":{\"dtype\":\"F32\",\"x\":[2],\"data_offsets\":[0,8]}}", 8, "not described by"},
+    {"{\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"x\":[0,8]}}", 8, "not described by"},
+    {"{\"t\":" T("\"F32\"", "[0]", "[0]") "}", 0, "data_offsets"},
+    {"{\"t\":" T("\"F32\"", "[\"\"]", "[0,0]") "}", 0, "a shape"},
+    {"{\"t\":" T("\"F32\"", "[4611686018427387904]", "[0,0]") "}", 0, "does not match"},
+    {"{\"t\":[1,2,3]}", 0, "not described by"},
+    {"{\"t\":1}", 0, "not described by"},
+    {"{\"t\":" T("\"F32\"", "[1]", "[0,4]") ",\"t\":" T("\"F32\"", "[1]", "[4,8]") "}", 8,
+     "'t' is there twice"},
+    {"{\"t\":" T("\"F32\"", "[1]", "[0,4]") ",\"u\":" T("\"F32\"", "[1]", "[5,9]") "}", 9,
+     "does not begin where the last ended"},
+    {"{\"t\":" T("\"F32\"", "[2]", "[0,8]") ",\"u\":" T("\"F32\"", "[2]", "[4,12]") "}", 12,
+     "does not begin where the last ended"},
+    {"{\"t\":" T("\"F32\"", "[1]", "[4,8]") "}", 8, "does not begin where the last ended"},
+    {"{\"a\\u0000b\":" T("\"F32\"", "[2]", "[0,8]") "}", 8, "byte 0"},
+    {"{\"__metadata__\":[]}", 0, "not one object"},
+    {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "not one object"},
+    {"{\"__metadata__\":{\"k\":1}}", 0, "'k' is metadata other than text"},
+    {"{\"__metadata__\":{\"k\":\"\\u0000\"}}", 0, "'k' is metadata other than text"},
+    {"{\"__metadata__\":{\"k\":\"a\",\"k\":\"b\"}}", 0, "'k' is metadata given twice"},
+    {"[]", 0, "not an object"},
+    {"{} x", 0, "JSON, byte 3"},
+    {"", 0, "JSON, byte 0"},
+};
+
+static void foreign_and_inconsistent_files_are_refused_with_the_reason(void) {
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
+        write_header(foreign[i].header, foreign[i].data_bytes);
+        if (foreign[i].reason != NULL) {
+            check_refused(foreign[i].reason);
+            continue;
+        }
+        ashlar_safetensors *file;
+        REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+        ashlar_safetensors_close(file);
+    }
+}
+
+/* Tensors in any order of the header, an empty one between them. */
+static void the_order_of_the_header_is_free(void) {
+    write_header("{\"b\":" T("\"F32\"", "[1]", "[4,8]") ",\"e\":" T("\"F64\"", "[0]", "[4,4]")
+                 ",\"a\":" T("\"F32\"", "[]", "[0,4]") "}  \n", 8);
+    ashlar_safetensors *file;
+    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+    CHECK(strcmp(ashlar_safetensors_at(file, 0)->name, "a") == 0);
+    CHECK(strcmp(ashlar_safetensors_at(file, 1)->name, "e") == 0);
+    CHECK(strcmp(ashlar_safetensors_at(file, 2)->name, "b") == 0);
+    ashlar_safetensors_close(file);
+}
+
+static void a_header_longer_than_file_or_limit_is_refused(void) {
+    static const unsigned char huge[16] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+    static const unsigned char long_by_one[10] = {3, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
+    write_bytes(huge, sizeof huge);
+    check_refused("longer than the file");
+    write_bytes(long_by_one, sizeof long_by_one);
+    check_refused("longer than the file");
+    write_bytes(huge, 7);
+    check_refused("too short");
+    /* A sparse file: 100,000,001 bytes of header, were it read. */
+    static const unsigned char limit[8] = {0x01, 0xe1, 0xf5, 0x05};
+    write_bytes(limit, sizeof limit);
+    REQUIRE(truncate(path, 200000000) == 0);
+    check_refused("the format allows");
+    (void)unlink(path);
+    ashlar_safetensors *file;
+    CHECK(ashlar_safetensors_open(path, &file) == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK(ashlar_safetensors_open(folder, &file) == ASHLAR_EFORMAT);
+}
+
+static void a_file_cut_anywhere_is_refused(void) {
+    unsigned char bytes[FILE_MAX_BYTES];
+    REQUIRE(write_sample() == ASHLAR_OK);
+    const size_t count = read_bytes(bytes);
+    REQUIRE(count > 100 && count < FILE_MAX_BYTES);
+    for (size_t i = 0; i < count; i++) {
+        write_bytes(bytes, i);
+        check_refused("");
+    }
+}
+
+/* Read every element of every tensor: what is accepted must lie inside the file. */
+static unsigned int touch_everything(const ashlar_safetensors *file, size_t *bytes_total) {
+    unsigned int sum = 0;
+    *bytes_total = 0;
+    for (size_t i = 0; i < ashlar_safetensors_count(file); i++) {
+        const ashlar_safetensors_entry *entry = ashlar_safetensors_at(file, i);
+        const unsigned char *data = entry->data;
+        size_t bytes = 0;
+        CHECK(ashlar_safetensors_entry_bytes(entry, &bytes) == ASHLAR_OK);
+        for (size_t k = 0; k < bytes; k++) {
+            sum += data[k];
+        }
+        *bytes_total += bytes;
+        sum += ashlar_safetensors_find(file, entry->name) == entry;
+    }
+    return sum;
+}
+
+static void a_flipped_header_byte_never_leads_outside(void) {
+    unsigned char bytes[FILE_MAX_BYTES];
+    REQUIRE(write_sample() == ASHLAR_OK);
+    const size_t count = read_bytes(bytes);
+    const size_t header_end = 8 + (size_t)bytes[0] + (size_t)bytes[1] * 256;
+    REQUIRE(header_end < count && count < FILE_MAX_BYTES);
+    unsigned int sum = 0;
+    int accepted = 0;
+    for (size_t i = 0; i < header_end; i++) {
+        for (int bit = 0; bit < 8; bit++) {
+            bytes[i] ^= (unsigned char)(1 << bit);
+            write_bytes(bytes, count);
+            bytes[i] ^= (unsigned char)(1 << bit);
+            ashlar_safetensors *file;
+            const ashlar_status status = ashlar_safetensors_open(path, &file);
+            CHECK(status == ASHLAR_OK || status == ASHLAR_EFORMAT);
+            if (status == ASHLAR_OK) {
+                size_t total;
+                sum += touch_everything(file, &total);
+                CHECK_ZU(total, count - header_end);
+                accepted++;
+                ashlar_safetensors_close(file);
+            }
+        }
+    }
+    printf("# %zu header bytes, %d flips accepted (in names and texts), sum %u\n", header_end,
+           accepted, sum);
+    CHECK(accepted > 0 && sum > 0); /* a flipped letter of a name is another name */
+}
+
+int main(void) {
+    if (!make_folder()) {
+        return 99;
+    }
+    RUN(a_closed_file_holds_nothing);
+    RUN(many_tensors_are_found_by_name);
+    RUN(foreign_and_inconsistent_files_are_refused_with_the_reason);
+    RUN(the_order_of_the_header_is_free);
+    RUN(a_header_longer_than_file_or_limit_is_refused);
+    RUN(a_file_cut_anywhere_is_refused);
+    RUN(a_flipped_header_byte_never_leads_outside);
+    remove_folder();
+    return check_report();
+}

@@ -1,0 +1,168 @@
+/*
+ * test_safetensors_write.c - the checkpoint file: what is written, and what comes back of it.
+ */
+#include "arena/checkpoint/safetensors.h"
+
+#include <stdint.h>
+
+#include "allocator/base/host.h"
+#include "tests/arena/checkpoint/safetensors_fixture.h"
+
+static void tensors_and_metadata_come_back(void) {
+    ashlar_safetensors *file;
+    REQUIRE(write_sample() == ASHLAR_OK);
+    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+    CHECK_ZU(ashlar_safetensors_count(file), SAMPLE_COUNT);
+    for (size_t i = 0; i < SAMPLE_COUNT; i++) {
+        const ashlar_safetensors_entry *got = ashlar_safetensors_find(file, sample[i].name);
+        size_t bytes = 1;
+        REQUIRE(got != NULL);
+        CHECK(strcmp(got->name, sample[i].name) == 0);
+        CHECK(got->dtype == sample[i].dtype && got->rank == sample[i].rank);
+        CHECK(memcmp(got->shape, sample[i].shape, sizeof got->shape) == 0);
+        CHECK(ashlar_safetensors_entry_bytes(got, &bytes) == ASHLAR_OK);
+        CHECK(bytes == 0 || memcmp(got->data, sample[i].data, bytes) == 0);
+        CHECK((uintptr_t)got->data % ashlar_dtype_bytes(got->dtype) == 0);
+    }
+    CHECK(ashlar_safetensors_find(file, "on") == NULL);
+    CHECK(ashlar_safetensors_find(file, "__metadata__") == NULL);
+    CHECK(strcmp(ashlar_safetensors_metadata(file, "step"), "12") == 0);
+    CHECK(strcmp(ashlar_safetensors_metadata(file, "note"), pairs[1].value) == 0);
+    CHECK(ashlar_safetensors_metadata(file, "other") == NULL);
+    CHECK(strcmp(ashlar_safetensors_at(file, 0)->name, "wide") == 0);
+    for (size_t i = 1; i < SAMPLE_COUNT; i++) {
+        CHECK((uintptr_t)ashlar_safetensors_at(file, i)->data >=
+              (uintptr_t)ashlar_safetensors_at(file, i - 1)->data);
+    }
+    ashlar_safetensors_close(file);
+}
+
+/* The bytes, spelt out: what other programs rely on. */
+static void the_file_is_what_the_format_says(void) {
+    static const char header[] = "{\"__metadata__\":{\"k\":\"v\"},\"t\":{\"dtype\":\"F32\","
+                                 "\"shape\":[2,1],\"data_offsets\":[0,8]}}";
+    const ashlar_safetensors_entry entry = {"t", ASHLAR_F32, 2, {2, 1}, narrow};
+    const ashlar_safetensors_pair pair = {"k", "v"};
+    unsigned char bytes[FILE_MAX_BYTES];
+    REQUIRE(ashlar_safetensors_write(path, &entry, 1, &pair, 1) == ASHLAR_OK);
+    const size_t padded = (sizeof header - 1 + 7) / 8 * 8;
+    CHECK(padded > sizeof header - 1); /* so that there is padding to look at */
+    REQUIRE(read_bytes(bytes) == 8 + padded + 8);
+    CHECK(bytes[0] == padded && bytes[1] == 0 && bytes[7] == 0);
+    CHECK(memcmp(bytes + 8, header, sizeof header - 1) == 0);
+    for (size_t i = sizeof header - 1; i < padded; i++) {
+        CHECK(bytes[8 + i] == ' ');
+    }
+    CHECK(memcmp(bytes + 8 + padded, narrow, 8) == 0);
+}
+
+/* Names of 1 .. 8 bytes: each length of padding once, and never 8. */
+static void the_header_is_padded_no_more_than_needed(void) {
+    char name[9] = "";
+    int seen[8] = {0};
+    for (size_t i = 0; i < 8; i++) {
+        unsigned char bytes[FILE_MAX_BYTES];
+        name[i] = 'n';
+        const ashlar_safetensors_entry entry = {name, ASHLAR_F32, 0, {0}, &one};
+        REQUIRE(ashlar_safetensors_write(path, &entry, 1, NULL, 0) == ASHLAR_OK);
+        const size_t count = read_bytes(bytes);
+        REQUIRE(count > 8 && count == 8 + (size_t)bytes[0] + sizeof one);
+        CHECK(bytes[0] % 8 == 0);
+        const size_t end = 8 + (size_t)bytes[0];
+        size_t padding = 0;
+        while (bytes[end - 1 - padding] == ' ') {
+            padding++;
+        }
+        REQUIRE(padding < 8);
+        seen[padding]++;
+    }
+    for (int i = 0; i < 8; i++) {
+        CHECK(seen[i] == 1);
+    }
+}
+
+static void a_file_without_tensors_is_a_file(void) {
+    ashlar_safetensors *file;
+    REQUIRE(ashlar_safetensors_write(path, NULL, 0, NULL, 0) == ASHLAR_OK);
+    REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
+    CHECK_ZU(ashlar_safetensors_count(file), 0);
+    CHECK(ashlar_safetensors_find(file, "x") == NULL);
+    CHECK(ashlar_safetensors_metadata(file, "x") == NULL);
+    ashlar_safetensors_close(file);
+}
+
+static void check_write_refused(const ashlar_safetensors_entry *entries, size_t count,
+                                const ashlar_safetensors_pair *pair, ashlar_status status,
+                                const char *part) {
+    CHECK(ashlar_safetensors_write(path, entries, count, pair, pair != NULL) == status);
+    CHECK_HAS(ashlar_error_detail(), part);
+    CHECK(access(path, F_OK) != 0);
+}
+
+static void what_cannot_be_read_back_is_not_written(void) {
+    const size_t big = (size_t)1 << 40;
+    ashlar_safetensors_entry e[3] = {sample[0], sample[1], sample[0]};
+    (void)unlink(path);
+    check_write_refused(e, 3, NULL, ASHLAR_EINVAL, "twice");
+    e[0].name = "__metadata__";
+    check_write_refused(e, 1, NULL, ASHLAR_EINVAL, "reserved");
+    e[0].name = "a\xff";
+    check_write_refused(e, 1, NULL, ASHLAR_EINVAL, "UTF-8");
+    e[0] = (ashlar_safetensors_entry){"t", ASHLAR_F32, 9, {1}, narrow};
+    check_write_refused(e, 1, NULL, ASHLAR_EINVAL, "'t'");
+    e[0] = (ashlar_safetensors_entry){"t", ASHLAR_DTYPE_COUNT, 1, {1}, narrow};
+    check_write_refused(e, 1, NULL, ASHLAR_EINVAL, "'t'");
+    e[0] = (ashlar_safetensors_entry){"t", ASHLAR_F32, 2, {big, big}, narrow};
+    check_write_refused(e, 1, NULL, ASHLAR_EOVERFLOW, "'t'");
+    e[0] = (ashlar_safetensors_entry){"t", ASHLAR_F32, 3, {big, big, 0}, NULL};
+    check_write_refused(e, 1, NULL, ASHLAR_EOVERFLOW, "'t'");
+    e[0] = (ashlar_safetensors_entry){"t", ASHLAR_F32, 1, {1}, NULL};
+    check_write_refused(e, 1, NULL, ASHLAR_EINVAL, "no data");
+    e[0] = (ashlar_safetensors_entry){"a", ASHLAR_F32, 1, {SIZE_MAX / 4}, narrow};
+    e[1] = (ashlar_safetensors_entry){"b", ASHLAR_F32, 1, {SIZE_MAX / 4}, narrow};
+    check_write_refused(e, 2, NULL, ASHLAR_EOVERFLOW, "'b'");
+    check_write_refused(sample, 1, &(ashlar_safetensors_pair){"k", "\x80"}, ASHLAR_EINVAL, "'k'");
+    check_write_refused(sample, 1, &(ashlar_safetensors_pair){"\x80", "v"}, ASHLAR_EINVAL,
+                        "UTF-8");
+}
+
+static void no_host_memory_at_any_call_leaks_nothing(void) {
+    unsigned long n = 0;
+    ashlar_status status = ASHLAR_EHOSTMEM;
+    (void)unlink(path);
+    while (status == ASHLAR_EHOSTMEM && n < 100) {
+        ashlar_host_fail_at(++n);
+        status = write_sample();
+        ashlar_host_fail_at(0);
+        CHECK((status == ASHLAR_OK) == (access(path, F_OK) == 0));
+        CHECK(names_in_folder() == (status == ASHLAR_OK));
+    }
+    CHECK(status == ASHLAR_OK);
+    CHECK(n > 4);
+    n = 0;
+    status = ASHLAR_EHOSTMEM;
+    ashlar_safetensors *file = NULL;
+    while (status == ASHLAR_EHOSTMEM && n < 100) {
+        ashlar_host_fail_at(++n);
+        status = ashlar_safetensors_open(path, &file);
+        ashlar_host_fail_at(0);
+        CHECK((status == ASHLAR_OK) == (file != NULL));
+    }
+    CHECK(status == ASHLAR_OK);
+    CHECK(n > 4);
+    ashlar_safetensors_close(file);
+}
+
+int main(void) {
+    if (!make_folder()) {
+        return 99;
+    }
+    RUN(tensors_and_metadata_come_back);
+    RUN(the_file_is_what_the_format_says);
+    RUN(the_header_is_padded_no_more_than_needed);
+    RUN(a_file_without_tensors_is_a_file);
+    RUN(what_cannot_be_read_back_is_not_written);
+    RUN(no_host_memory_at_any_call_leaks_nothing);
+    remove_folder();
+    return check_report();
+}

@@ -1,0 +1,62 @@
+/* test_convert.c - values of each type as values of each other type. */
+#include "arena/compute/convert.h"
+
+#include <stdint.h>
+
+#include "tests/check.h"
+
+static void of_one_type_every_bit_is_kept(void) {
+    const uint64_t wide[] = {UINT64_C(0x7ff0000000000001), 0}; /* a signalling NaN */
+    const uint32_t single[] = {0x7f800001u, 0x80000000u};
+    const uint16_t half[] = {0x7c01u, 0x8000u}, brain[] = {0x7f81u, 0x8000u};
+    const void *all[] = {
+        [ASHLAR_F64] = wide, [ASHLAR_F32] = single, [ASHLAR_F16] = half, [ASHLAR_BF16] = brain};
+    for (int i = 0; i < ASHLAR_DTYPE_COUNT; i++) {
+        unsigned char out[16];
+        const ashlar_dtype dtype = (ashlar_dtype)i;
+        ashlar_convert(dtype, out, dtype, all[i], 2);
+        CHECK(memcmp(out, all[i], 2 * ashlar_dtype_bytes(dtype)) == 0);
+    }
+}
+
+/* 1, -2.5, 0.15625, -0, 96: exact in every type. */
+static void numbers_that_all_types_have_are_kept_between_all_of_them(void) {
+    enum { COUNT = 5 };
+    static const double wide[COUNT] = {1, -2.5, 0.15625, -0.0, 96};
+    static const float single[COUNT] = {1, -2.5F, 0.15625F, -0.0F, 96};
+    static const uint16_t half[COUNT] = {0x3c00, 0xc100, 0x3100, 0x8000, 0x5600};
+    static const uint16_t brain[COUNT] = {0x3f80, 0xc020, 0x3e20, 0x8000, 0x42c0};
+    const void *all[] = {
+        [ASHLAR_F64] = wide, [ASHLAR_F32] = single, [ASHLAR_F16] = half, [ASHLAR_BF16] = brain};
+    for (int from = 0; from < ASHLAR_DTYPE_COUNT; from++) {
+        for (int to = 0; to < ASHLAR_DTYPE_COUNT; to++) {
+            unsigned char in[1 + sizeof wide], out[1 + sizeof wide + 1];
+            const size_t bytes = COUNT * ashlar_dtype_bytes((ashlar_dtype)to);
+            /* Neither aligned. */
+            memcpy(in + 1, all[from], COUNT * ashlar_dtype_bytes((ashlar_dtype)from));
+            memset(out, 0x5a, sizeof out);
+            ashlar_convert((ashlar_dtype)to, out + 1, (ashlar_dtype)from, in + 1, COUNT);
+            CHECK(memcmp(out + 1, all[to], bytes) == 0);
+            CHECK(out[0] == 0x5a && out[1 + bytes] == 0x5a);
+        }
+    }
+}
+
+static void what_does_not_fit_is_rounded_or_infinite(void) {
+    const double values[] = {1 + 0x1p-30, 1e300, 70000, 0x1.018p0, 0x1.004p0};
+    float single[5];
+    uint16_t half[5], brain[5];
+    ashlar_convert(ASHLAR_F32, single, ASHLAR_F64, values, 5);
+    CHECK(single[0] == 1 && single[1] == INFINITY && single[2] == 70000);
+    ashlar_convert(ASHLAR_F16, half, ASHLAR_F64, values, 5);
+    CHECK(half[0] == 0x3c00 && half[1] == 0x7c00 && half[2] == 0x7c00 && half[4] == 0x3c01);
+    ashlar_convert(ASHLAR_BF16, brain, ASHLAR_F32, single, 5);
+    CHECK(brain[0] == 0x3f80 && brain[1] == 0x7f80 && brain[3] == 0x3f81 && brain[4] == 0x3f80);
+}
+
+int main(void) {
+    RUN(of_one_type_every_bit_is_kept);
+    RUN(numbers_that_all_types_have_are_kept_between_all_of_them);
+    RUN(what_does_not_fit_is_rounded_or_infinite);
+    return check_report();
+}

@@ -1,0 +1,228 @@
+/*
+ * test_workers.c - that every piece of a work is done once, by the threads that it may use, and
+ * seen by its caller.
+ */
+#include "arena/compute/workers.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+enum { PIECES = 1000, THREADS = 4 };
+
+static atomic_int calls[PIECES];
+static size_t squares[PIECES]; /* plain memory: its caller must see what others wrote */
+
+static void square(void *context, size_t i) {
+    atomic_fetch_add(&calls[i], context == squares);
+    squares[i] = i * i;
+}
+
+/* Work of `count` pieces is done, once each, and nothing beyond it. */
+static void check_work(size_t count) {
+    size_t wrong = 0;
+    memset(squares, 0xff, sizeof squares);
+    memset(calls, 0, sizeof calls);
+    ashlar_workers_run(count, square, squares);
+    for (size_t i = 0; i < PIECES; i++) {
+        wrong += i < count ? squares[i] != i * i || calls[i] != 1 : calls[i] != 0;
+    }
+    CHECK_ZU(wrong, 0);
+}
+
+static void every_piece_is_done_once(void) {
+    for (size_t threads = 1; threads <= THREADS; threads++) {
+        ashlar_workers_set_count(threads);
+        CHECK_ZU(ashlar_workers_count(), threads);
+        for (size_t count = 0; count < 20; count++) {
+            check_work(count);
+        }
+        for (int turn = 0; turn < 200; turn++) {
+            check_work(PIECES);
+        }
+    }
+    ashlar_workers_set_count(0);
+}
+
+static void work_goes_on_after_the_threads_have_slept(void) {
+    ashlar_workers_set_count(THREADS);
+    for (int turn = 0; turn < 5; turn++) {
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+        check_work(PIECES);
+    }
+    ashlar_workers_set_count(0);
+}
+
+/* ---- who does it ---- */
+
+static pthread_t doers[PIECES];
+static atomic_size_t doer_count;
+static pthread_barrier_t all_here;
+
+static void meet(void *context, size_t i) {
+    (void)context;
+    doers[i] = pthread_self();
+    pthread_barrier_wait(&all_here);
+}
+
+/* Ends only if `threads` threads are in it at once, the caller among them. */
+static void check_meeting(size_t threads) {
+    size_t pairs = 0, mine = 0;
+    pthread_barrier_init(&all_here, NULL, (unsigned)threads);
+    ashlar_workers_set_count(threads);
+    ashlar_workers_run(threads, meet, NULL);
+    for (size_t i = 0; i < threads; i++) {
+        mine += pthread_equal(doers[i], pthread_self()) != 0;
+        for (size_t k = i + 1; k < threads; k++) {
+            pairs += pthread_equal(doers[i], doers[k]) != 0;
+        }
+    }
+    CHECK_ZU(pairs, 0);
+    CHECK_ZU(mine, 1);
+    pthread_barrier_destroy(&all_here);
+}
+
+static void as_many_threads_work_at_once_as_were_asked_for(void) {
+    for (int turn = 0; turn < 20; turn++) {
+        check_meeting(2);
+        check_meeting(THREADS);
+        check_meeting(3);
+    }
+    ashlar_workers_set_count(0);
+}
+
+static void note_doer(void *context, size_t i) {
+    (void)context;
+    doers[i] = pthread_self();
+    nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
+/* Different threads among the first `count` of doers. */
+static size_t count_doers(size_t count) {
+    size_t different = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool is_new = true;
+        for (size_t k = 0; k < i; k++) {
+            is_new = is_new && !pthread_equal(doers[i], doers[k]);
+        }
+        different += is_new;
+    }
+    return different;
+}
+
+static void no_more_threads_join_than_were_asked_for(void) {
+    check_meeting(THREADS); /* so that there are too many */
+    for (size_t threads = 1; threads < THREADS; threads++) {
+        ashlar_workers_set_count(threads);
+        for (int turn = 0; turn < 20; turn++) {
+            ashlar_workers_run(100, note_doer, NULL);
+            CHECK(count_doers(100) <= threads);
+        }
+    }
+    ashlar_workers_set_count(0);
+}
+
+static void a_single_piece_stays_with_its_caller(void) {
+    ashlar_workers_set_count(THREADS);
+    for (int turn = 0; turn < 100; turn++) {
+        ashlar_workers_run(1, note_doer, NULL);
+        CHECK(pthread_equal(doers[0], pthread_self()));
+    }
+    ashlar_workers_set_count(0);
+}
+
+static void inner(void *context, size_t i) {
+    pthread_t *outer = context;
+    atomic_fetch_add(&doer_count, pthread_equal(*outer, pthread_self()) && i < 10);
+}
+
+static void outer(void *context, size_t i) {
+    pthread_t self = pthread_self();
+    (void)context;
+    (void)i;
+    ashlar_workers_run(10, inner, &self);
+}
+
+static void work_within_work_is_done_by_its_caller(void) {
+    ashlar_workers_set_count(THREADS);
+    atomic_store(&doer_count, 0);
+    ashlar_workers_run(50, outer, NULL);
+    CHECK_ZU(atomic_load(&doer_count), 500);
+    ashlar_workers_set_count(0);
+}
+
+/* ---- several callers ---- */
+
+typedef struct claim {
+    atomic_int calls[PIECES];
+    int wrong;
+} claim;
+
+static void count_call(void *context, size_t i) {
+    claim *c = context;
+    atomic_fetch_add_explicit(&c->calls[i], 1, memory_order_relaxed);
+}
+
+static void *call_often(void *arg) {
+    claim *c = arg;
+    for (int turn = 1; turn <= 200; turn++) {
+        ashlar_workers_run(PIECES, count_call, c);
+        for (size_t i = 0; i < PIECES; i++) {
+            c->wrong += atomic_load_explicit(&c->calls[i], memory_order_relaxed) != turn;
+        }
+    }
+    return NULL;
+}
+
+static void several_callers_do_not_meet(void) {
+    static claim claims[THREADS];
+    pthread_t threads[THREADS];
+    ashlar_workers_set_count(3);
+    for (size_t i = 0; i < THREADS; i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, call_often, &claims[i]) == 0);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(claims[i].wrong == 0);
+    }
+    ashlar_workers_set_count(0);
+}
+
+static atomic_int blocked;
+
+static void look_at_signals(void *context, size_t i) {
+    sigset_t set;
+    (void)context;
+    (void)i;
+    pthread_barrier_wait(&all_here);
+    pthread_sigmask(SIG_SETMASK, NULL, &set);
+    atomic_fetch_add(&blocked, sigismember(&set, SIGALRM) == 1);
+}
+
+/* And the caller's mask is its own again. */
+static void signals_are_left_to_the_programs_threads(void) {
+    pthread_barrier_init(&all_here, NULL, THREADS);
+    ashlar_workers_set_count(THREADS);
+    atomic_store(&blocked, 0);
+    ashlar_workers_run(THREADS, look_at_signals, NULL);
+    CHECK(atomic_load(&blocked) == THREADS - 1);
+    pthread_barrier_destroy(&all_here);
+    ashlar_workers_set_count(0);
+}
+
+int main(void) {
+    RUN(every_piece_is_done_once);
+    RUN(work_goes_on_after_the_threads_have_slept);
+    RUN(as_many_threads_work_at_once_as_were_asked_for);
+    RUN(no_more_threads_join_than_were_asked_for);
+    RUN(a_single_piece_stays_with_its_caller);
+    RUN(work_within_work_is_done_by_its_caller);
+    RUN(several_callers_do_not_meet);
+    RUN(signals_are_left_to_the_programs_threads);
+    return check_report();
+}

@@ -1,0 +1,305 @@
+/* test_arena_check.c - each way of losing contiguity that arena.h promises to find. */
+#include "tests/arena/layout/arena_fixture.h"
+
+static void check_finds(const char *message) {
+    CHECK(ashlar_arena_check(arena) == ASHLAR_EMOVED);
+    CHECK_HAS(ashlar_error_detail(), message);
+}
+
+/* ---- pointers ---- */
+
+/* With the view of `tensor` at `ptr`, the check says so with both addresses, and what is there. */
+static void check_place(ashlar_region region, size_t tensor, void *ptr, const char *place) {
+    void *pointer = NULL;
+    char message[160];
+    CHECK(ashlar_arena_bind(arena, region, tensor, &pointer) == ASHLAR_OK);
+    (void)snprintf(message, sizeof message,
+                   "tensor %s (%s) was placed at %p, its view points to %p; that is %s; keep",
+                   arena->tensors[tensor].name, ashlar_region_text(region), pointer, ptr, place);
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    pointer = ptr;
+    check_finds(message);
+    CHECK(pointer == ptr); /* it is looked at, not mended */
+    CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_OK);
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+}
+
+static void a_view_replaced_by_null_or_foreign_memory_is_found(void) {
+    REQUIRE(set_up_arena("memory=64MiB", 3));
+    unsigned char *foreign = take(4096, streams[0]);
+    check_place(ASHLAR_REGION_PARAMETERS, TWO, NULL, "NULL");
+    check_place(ASHLAR_REGION_GRADIENTS, FIVE, foreign, "none of the arena's memory");
+    check_place(ASHLAR_REGION_PARAMETERS, ONE, &arena, "none of the arena's memory");
+    check_place(ASHLAR_REGION_PARAMETERS, FOUR, (void *)UINTPTR_MAX, "none of the arena's memory");
+    check_place(ASHLAR_REGION_PARAMETERS, FOUR, (void *)1, "none of the arena's memory");
+    give(foreign);
+    tear_down_arena();
+}
+
+static void a_view_moved_onto_another_tensor_is_found_with_both_names(void) {
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    unsigned char *const three = view_of(ASHLAR_REGION_PARAMETERS, THREE);
+    check_place(ASHLAR_REGION_PARAMETERS, TWO, three, "0 bytes into tensor three (parameters)");
+    check_place(ASHLAR_REGION_PARAMETERS, ONE, three + 63,
+                "63 bytes into tensor three (parameters)");
+    check_place(ASHLAR_REGION_GRADIENTS, THREE, three, "0 bytes into tensor three (parameters)");
+    check_place(ASHLAR_REGION_PARAMETERS, THREE, three + 4,
+                "4 bytes into tensor three (parameters)");
+    check_place(ASHLAR_REGION_MOMENT1, ONE, view_of(ASHLAR_REGION_MOMENT2, FOUR) + 279,
+                "279 bytes into tensor four (second moments)");
+    check_place(ASHLAR_REGION_MASTER, HALF, view_of(ASHLAR_REGION_MOMENT1, HALF) + 139,
+                "139 bytes into tensor half (first moments)");
+    check_place(ASHLAR_REGION_PARAMETERS, ONE, view_of(ASHLAR_REGION_MASTER, HALF) + 139,
+                "139 bytes into tensor half (masters)");
+    tear_down_arena();
+}
+
+static void a_view_moved_into_padding_is_found(void) {
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    unsigned char *const base = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
+    unsigned char *const master = ashlar_arena_region(arena, ASHLAR_REGION_MASTER);
+    check_place(ASHLAR_REGION_PARAMETERS, TWO, base + 28, "padding behind tensor one (parameters)");
+    check_place(ASHLAR_REGION_PARAMETERS, ONE, base + 1535,
+                "padding behind tensor five (parameters)");
+    check_place(ASHLAR_REGION_PARAMETERS, ONE, base + 4,
+                "padding, before the first tensor (parameters)");
+    check_place(ASHLAR_REGION_PARAMETERS, ONE, base + 5,
+                "padding, and reaches onto tensor one (parameters)");
+    check_place(ASHLAR_REGION_PARAMETERS, TWO, base + 320,
+                "padding, and reaches onto tensor two (parameters)");
+    check_place(ASHLAR_REGION_MASTER, HALF, master + 140, "padding behind tensor half (masters)");
+    check_place(ASHLAR_REGION_PARAMETERS, ONE, base + 1536, /* the next block, or none */
+                base + 1536 == ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS)
+                    ? "padding, before the first tensor (gradients)"
+                    : "none of the arena's memory");
+    tear_down_arena();
+}
+
+static void a_view_that_reaches_into_the_arena_from_outside_is_found(void) {
+    REQUIRE(set_up_arena("memory=64MiB", 1));
+    unsigned char *const base = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
+    check_place(ASHLAR_REGION_PARAMETERS, FOUR, base - 280, "none of the arena's memory");
+    check_place(ASHLAR_REGION_PARAMETERS, FOUR, base - 280 + 16,
+                "outside the arena, before the first tensor (parameters)");
+    check_place(ASHLAR_REGION_PARAMETERS, FOUR, base - 280 + 17,
+                "outside the arena, and reaches onto tensor one (parameters)");
+    tear_down_arena();
+}
+
+static void a_view_that_reaches_onto_the_first_byte_from_outside_is_found(void) {
+    REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
+    CHECK(ashlar_arena_add(arena, "first", ASHLAR_F32, 1, &(size_t){9}, NULL) == ASHLAR_OK);
+    REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK);
+    check_place(ASHLAR_REGION_PARAMETERS, 0, view_of(ASHLAR_REGION_PARAMETERS, 0) - 35,
+                "outside the arena, and reaches onto tensor first (parameters)");
+    tear_down_arena();
+}
+
+/* ---- views ---- */
+
+static void a_view_of_another_type_is_found(void) {
+    ashlar_tensor_view view;
+    REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+    CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_MASTER, HALF, &view) == ASHLAR_OK);
+    view.dtype = ASHLAR_BF16;
+    check_finds("tensor half (masters) has type F32, its view type BF16");
+    view.dtype = (ashlar_dtype)99;
+    check_finds("its view type unknown (99)");
+    CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_MASTER, HALF, &view) == ASHLAR_OK);
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    tear_down_arena();
+}
+
+static void a_view_of_another_shape_is_found_in_each_dimension(void) {
+    ashlar_tensor_view view, old;
+    REQUIRE(set_up_arena("memory=64MiB", 2 + 1));
+    CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_GRADIENTS, TWO, &view) == ASHLAR_OK);
+    old = view;
+    view.rank = 1;
+    check_finds("tensor two (gradients) has rank 2, its view rank 1");
+    for (size_t d = 0; d < ASHLAR_RANK_MAX; d++) {
+        char message[100];
+        view = old;
+        CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+        view.shape[d] += 3;
+        (void)snprintf(message, sizeof message,
+                       "tensor two (gradients) has %zu in dimension %zu, its view %zu;",
+                       old.shape[d], d, view.shape[d]);
+        check_finds(message);
+    }
+    tear_down_arena();
+}
+
+static void the_address_of_a_view_is_watched_too(void) {
+    ashlar_tensor_view view;
+    REQUIRE(set_up_arena("memory=64MiB", 1));
+    CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, FOUR, &view) == ASHLAR_OK);
+    view.data = view_of(ASHLAR_REGION_PARAMETERS, FIVE);
+    check_finds("tensor four (parameters) was placed at");
+    CHECK_HAS(ashlar_error_detail(), "0 bytes into tensor five (parameters)");
+    /* Bound as a pointer alone, nothing else of it is looked at. */
+    CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, FOUR, &view.data) == ASHLAR_OK);
+    view.rank = 3;
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    tear_down_arena();
+}
+
+/* ---- the arena's own account, as a stray write would leave it ---- */
+
+static void groups_that_left_their_place_are_found(void) {
+    REQUIRE(set_up_arena("memory=64MiB", 1));
+    for (size_t layout = 0; layout < ASHLAR_LAYOUT_MASTER; layout++) {
+        arena->groups[2].offset[layout] = 256; /* on the group before */
+        check_finds("group 2 lies at offset 256, the one before ends at 512");
+        arena->groups[2].offset[layout] = 768; /* a whole step too far: no longer side by side */
+        check_finds("group 2 lies at offset 768");
+        arena->groups[2].offset[layout] = 512;
+    }
+    arena->groups[3].offset[ASHLAR_LAYOUT_MASTER] = 0;
+    check_finds("group 3 lies at offset 0, the one before ends at 512");
+    arena->groups[3].offset[ASHLAR_LAYOUT_MASTER] = 512;
+    for (size_t layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
+        arena->bytes[layout] += 256;
+        check_finds("the last group ends at");
+        arena->bytes[layout] -= 256;
+    }
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    tear_down_arena();
+}
+
+static void a_tensor_that_left_its_group_is_found(void) {
+    REQUIRE(set_up_arena("memory=64MiB", 1));
+    for (size_t i = 0; i < TENSORS; i++) {
+        for (size_t layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
+            size_t *offset = &arena->tensors[i].info.offset[layout];
+            *offset += 4;
+            if (layout == ASHLAR_LAYOUT_MASTER && i != HALF) {
+                CHECK(ashlar_arena_check(arena) == ASHLAR_OK); /* it has no place there */
+            } else {
+                check_finds("left its group");
+                CHECK_HAS(ashlar_error_detail(), arena->tensors[i].name);
+            }
+            *offset -= 4;
+        }
+    }
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    tear_down_arena();
+}
+
+static void a_tensor_whose_shape_changed_is_found(void) {
+    REQUIRE(set_up_arena("memory=64MiB", 1));
+    ashlar_arena_entry *two = &arena->tensors[TWO];
+    const ashlar_arena_entry old = *two;
+    static const char message[] = "tensor two has another shape or type than its place";
+    two->info.shape[0] = 1;
+    check_finds(message);
+    *two = old;
+    two->info.elements++;
+    check_finds(message);
+    *two = old;
+    two->info.bytes += 4;
+    check_finds(message);
+    *two = old;
+    two->info.dtype = ASHLAR_F64;
+    check_finds(message);
+    two->info.bytes *= 2; /* and of the right size for it */
+    check_finds(message);
+    *two = old;
+    two->info.shape[1] = 6; /* out of its group's end, in all fields */
+    two->info.elements = 12;
+    two->info.bytes = 48;
+    check_finds(message);
+    *two = old;
+    arena->tensors[HALF].info.dtype = ASHLAR_F16; /* of the same size */
+    check_finds("tensor half has another shape or type than its place");
+    arena->tensors[HALF].info.dtype = ASHLAR_BF16;
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    tear_down_arena();
+}
+
+static void two_views_that_overlap_are_found_with_both_names(void) {
+    ashlar_tensor_view two, three;
+    REQUIRE(set_up_arena("memory=64MiB", 1));
+    arena->tensors[TWO].group_offset -= 12; /* [60, 100), three has [0, 64) */
+    for (size_t layout = 0; layout < ASHLAR_LAYOUT_MASTER; layout++) {
+        arena->tensors[TWO].info.offset[layout] -= 12;
+    }
+    CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, TWO, &two) == ASHLAR_OK);
+    CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, THREE, &three) == ASHLAR_OK);
+    check_finds("tensors three and two overlap");
+    arena->tensors[TWO].group_offset += 4; /* just behind it */
+    for (size_t layout = 0; layout < ASHLAR_LAYOUT_MASTER; layout++) {
+        arena->tensors[TWO].info.offset[layout] += 4;
+    }
+    CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, TWO, &two) == ASHLAR_OK);
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    tear_down_arena();
+}
+
+static void buckets_with_a_gap_are_found(void) {
+    REQUIRE(set_up_arena("memory=64MiB", 1));
+    REQUIRE(ashlar_arena_bucket_count(arena) == 4); /* by type: five, four, half, the others */
+    arena->buckets[1].bytes -= 256;
+    check_finds("bucket 1 ends at 1024, the next one begins at 1280");
+    arena->buckets[1].bytes += 256;
+    arena->buckets[3].offset += 256;
+    arena->buckets[3].bytes -= 256;
+    check_finds("the last bucket begins at 256, not at 0");
+    arena->buckets[3].offset -= 256;
+    arena->buckets[3].bytes += 256;
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    tear_down_arena();
+}
+
+/* ---- regions ---- */
+
+static void an_arena_that_is_not_committed_cannot_be_checked(void) {
+    REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
+    REQUIRE(declare_all(arena));
+    CHECK(ashlar_arena_check(arena) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "not committed");
+    tear_down_arena();
+}
+
+static void a_region_freed_by_others_is_found_and_does_not_keep_the_rest(void) {
+    for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
+        char message[80];
+        REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
+        give(ashlar_arena_region(arena, (ashlar_region)region));
+        (void)snprintf(message, sizeof message, "the %s have lost their block",
+                       ashlar_region_text((ashlar_region)region));
+        check_finds(message);
+        tear_down_arena();
+    }
+}
+
+static void a_region_in_a_block_too_small_is_found(void) {
+    REQUIRE(set_up_arena("memory=64MiB", 3));
+    void *const right = arena->regions[1];
+    arena->regions[1] = take(512, streams[0]);
+    check_finds("the gradients need 1536 bytes, their block has 512");
+    give(arena->regions[1]);
+    arena->regions[1] = right;
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    tear_down_arena();
+}
+
+int main(void) {
+    RUN(a_view_replaced_by_null_or_foreign_memory_is_found);
+    RUN(a_view_moved_onto_another_tensor_is_found_with_both_names);
+    RUN(a_view_moved_into_padding_is_found);
+    RUN(a_view_that_reaches_into_the_arena_from_outside_is_found);
+    RUN(a_view_that_reaches_onto_the_first_byte_from_outside_is_found);
+    RUN(a_view_of_another_type_is_found);
+    RUN(a_view_of_another_shape_is_found_in_each_dimension);
+    RUN(the_address_of_a_view_is_watched_too);
+    RUN(groups_that_left_their_place_are_found);
+    RUN(a_tensor_that_left_its_group_is_found);
+    RUN(a_tensor_whose_shape_changed_is_found);
+    RUN(two_views_that_overlap_are_found_with_both_names);
+    RUN(buckets_with_a_gap_are_found);
+    RUN(an_arena_that_is_not_committed_cannot_be_checked);
+    RUN(a_region_freed_by_others_is_found_and_does_not_keep_the_rest);
+    RUN(a_region_in_a_block_too_small_is_found);
+    return check_report();
+}

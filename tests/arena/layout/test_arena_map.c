@@ -1,0 +1,121 @@
+/* test_arena_map.c - the printed map of an arena. */
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include <ashlar/arena.h>
+
+#include <stdlib.h>
+
+static ashlar_arena *arena;
+
+static bool set_up_arena(void) {
+    const size_t matrix[] = {4, 100};
+    return set_up("memory=16MiB") && ashlar_arena_create(&arena) == ASHLAR_OK &&
+           ashlar_arena_add(arena, "weight", ASHLAR_BF16, 2, matrix, NULL) == ASHLAR_OK &&
+           ashlar_arena_add(arena, "bias", ASHLAR_F32, 1, &(size_t){4}, NULL) == ASHLAR_OK &&
+           ashlar_arena_add(arena, "table", ASHLAR_F32, 1, &(size_t){64}, NULL) == ASHLAR_OK &&
+           ashlar_arena_set_options(arena, 1, &(ashlar_tensor_options){.has_no_decay = true,
+                                                                      .rate_scale = 0.5}) ==
+               ASHLAR_OK &&
+           ashlar_arena_set_options(arena, 2, &(ashlar_tensor_options){.is_frozen = true}) ==
+               ASHLAR_OK;
+}
+
+static void finish(void) {
+    ashlar_arena_destroy(arena);
+    arena = NULL;
+    tear_down();
+}
+
+static const char MAP[] =
+    "region                    bytes\n"
+    "parameters                 1536\n"
+    "gradients                  1536\n"
+    "masters                    2048\n"
+    "\n"
+    "bucket         offset          bytes  type  tensors\n"
+    "0                1024            512  F32         2\n"
+    "1                   0           1024  BF16        1\n"
+    "\n"
+    "        offset          bytes padding  type  tensor\n"
+    "             0            800     224  BF16  weight [4, 100]\n"
+    "          1024             16     240  F32   bias [4]  (no decay, rate x 0.5)\n"
+    "          1280            256       0  F32   table [64]  (frozen)\n";
+
+static void a_map_shows_regions_buckets_and_tensors(void) {
+    REQUIRE(set_up_arena());
+    const unsigned regions = 3 | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER);
+    REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK);
+    size_t needed = 0;
+    CHECK(ashlar_arena_format_map(arena, NULL, 0, &needed) == ASHLAR_OK);
+    CHECK_ZU(needed, sizeof MAP);
+    char text[sizeof MAP];
+    CHECK(ashlar_arena_format_map(arena, text, sizeof text, NULL) == ASHLAR_OK);
+    CHECK(strcmp(text, MAP) == 0);
+    if (strcmp(text, MAP) != 0) {
+        printf("%s", text);
+    }
+    finish();
+}
+
+static void a_buffer_too_small_is_told_and_not_overrun(void) {
+    REQUIRE(set_up_arena());
+    REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
+    size_t needed = 0;
+    CHECK(ashlar_arena_format_map(arena, NULL, 0, &needed) == ASHLAR_OK);
+    char *text = malloc(needed);
+    REQUIRE(text != NULL);
+    for (size_t bytes = 1; bytes <= needed; bytes++) {
+        memset(text, '#', needed);
+        const ashlar_status status = ashlar_arena_format_map(arena, text, bytes, NULL);
+        CHECK(status == (bytes == needed ? ASHLAR_OK : ASHLAR_EINVAL));
+        CHECK_ZU(strlen(text), bytes - 1);
+        CHECK(bytes == needed || text[bytes] == '#');
+    }
+    free(text);
+    finish();
+}
+
+static void an_arena_that_is_not_committed_has_no_map(void) {
+    REQUIRE(set_up_arena());
+    size_t needed = 77;
+    CHECK(ashlar_arena_format_map(arena, NULL, 0, &needed) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "not committed");
+    CHECK_ZU(needed, 77);
+    finish();
+}
+
+static void further_regions_are_zero_and_the_old_ones_stay(void) {
+    REQUIRE(set_up_arena());
+    CHECK(ashlar_arena_extend(arena, streams[0], 1) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "not committed");
+    REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK);
+    unsigned char *parameters = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
+    wait_for(streams[0]);
+    parameters[7] = 7;
+    CHECK(ashlar_arena_extend(arena, streams[0], ASHLAR_REGIONS_ALL + 1) == ASHLAR_EINVAL);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, 2, CU_UNKNOWN);
+    CHECK(ashlar_arena_extend(arena, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_EDRIVER);
+    CHECK_ZU(ashlar_arena_regions(arena), 1);
+    CHECK_ZU(stats_now().live_blocks, 1);
+    CHECK(ashlar_arena_extend(arena, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
+    CHECK_ZU(ashlar_arena_regions(arena), ASHLAR_REGIONS_ALL);
+    CHECK(ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS) == parameters);
+    CHECK(ashlar_arena_view(arena, ASHLAR_REGION_MASTER, 0) != NULL);
+    CHECK(ashlar_arena_view(arena, ASHLAR_REGION_MASTER, 1) == NULL);
+    wait_for(streams[0]);
+    CHECK(parameters[7] == 7);
+    CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_PARAMETERS, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    CHECK(parameters[7] == 0);
+    CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_COUNT, streams[0]) == ASHLAR_EINVAL);
+    CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
+    finish();
+}
+
+int main(void) {
+    RUN(a_map_shows_regions_buckets_and_tensors);
+    RUN(a_buffer_too_small_is_told_and_not_overrun);
+    RUN(an_arena_that_is_not_committed_has_no_map);
+    RUN(further_regions_are_zero_and_the_old_ones_stay);
+    return check_report();
+}

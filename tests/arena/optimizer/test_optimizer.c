@@ -1,0 +1,273 @@
+/*
+ * test_optimizer.c - every optimizer over every type and option against the formulas of
+ * optimizer.h, evaluated in double precision.
+ */
+#include "tests/arena/optimizer/optimizer_fixture.h"
+
+#include <float.h>
+
+#include "arena/optimizer/optimizer_impl.h"
+
+static reference r; /* too large for a stack */
+
+static ashlar_optimizer_config defaults(ashlar_optimizer_kind kind) {
+    ashlar_optimizer_config config;
+    ashlar_optimizer_defaults(kind, &config);
+    return config;
+}
+
+static void check_steps_scaled(const ashlar_optimizer_config *config, int count,
+                               double gradient_scale) {
+    const double rate = config->learning_rate;
+    REQUIRE(open_optimizer(config));
+    reference_open(&r, config);
+    for (int step = 1; step <= count; step++) {
+        image before;
+        draw(ASHLAR_REGION_GRADIENTS, 10u + (unsigned)step, 1);
+        take_image(&before);
+        CHECK(ashlar_optimizer_step(optimizer, rate / step, gradient_scale, streams[0]) ==
+              ASHLAR_OK);
+        wait_for(streams[0]);
+        reference_step(&r, config, step, rate / step, gradient_scale);
+        check_equal(&r);
+        check_padding();
+        CHECK(memcmp(before.bytes[ASHLAR_REGION_GRADIENTS],
+                     ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS),
+                     ashlar_arena_region_bytes(arena, ASHLAR_REGION_GRADIENTS)) == 0);
+        free_image(&before);
+        CHECK_ZU(state_now().step, (size_t)step);
+    }
+    const ashlar_optimizer_state state = state_now();
+    CHECK(state.skipped == 0 && state.is_skipped == 0);
+    close_optimizer();
+}
+
+static void check_steps(const ashlar_optimizer_config *config, int count) {
+    check_steps_scaled(config, count, 1);
+}
+
+static void steps_follow_the_formulas(void) {
+    for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
+        const ashlar_optimizer_config config = defaults((ashlar_optimizer_kind)kind);
+        check_steps(&config, 4);
+    }
+}
+
+/* Values far from the defaults, so that each one shows. */
+static ashlar_optimizer_config unusual(ashlar_optimizer_kind kind) {
+    ashlar_optimizer_config config = defaults(kind);
+    config.learning_rate = 0.05;
+    config.epsilon = 0.25;
+    config.weight_decay = 0.5;
+    config.beta1 = 0.7;
+    config.beta2 = 0.8;
+    config.smoothing = 0.6;
+    config.rate_decay = 0.5;
+    return config;
+}
+
+static void every_value_counts(void) {
+    for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
+        const ashlar_optimizer_config config = unusual((ashlar_optimizer_kind)kind);
+        check_steps(&config, 4);
+    }
+    ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAM);
+    config.beta1 = config.beta2 = 0;
+    check_steps(&config, 3);
+}
+
+static void momentum_counts(void) {
+    ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_SGD);
+    config.momentum = 0.9;
+    check_steps(&config, 4);
+    config.nesterov = true;
+    check_steps(&config, 4);
+    config.nesterov = false;
+    config.dampening = 0.25; /* not in the first step */
+    check_steps(&config, 4);
+    config = unusual(ASHLAR_OPTIMIZER_RMSPROP);
+    config.momentum = 0.8;
+    check_steps(&config, 4);
+}
+
+/* The gradients' norm is about 47 throughout. */
+static void gradients_above_the_clip_norm_are_scaled_down(void) {
+    for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
+        ashlar_optimizer_config config = unusual((ashlar_optimizer_kind)kind);
+        config.clip_norm = 3;
+        check_steps(&config, 2);
+    }
+    ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
+    for (config.clip_norm = 45; config.clip_norm < 50; config.clip_norm += 0.5) {
+        check_steps(&config, 1);
+    }
+}
+
+static void gradients_are_divided_by_what_they_were_accumulated_over(void) {
+    ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
+    check_steps_scaled(&config, 2, 0.125);
+    config.clip_norm = 3; /* of the norm after scaling, which is 6 */
+    check_steps_scaled(&config, 2, 0.125);
+}
+
+static void the_loss_scale_is_divided_out(void) {
+    ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
+    config.loss_scale = 64;
+    check_steps(&config, 2);
+    config.clip_norm = 0.5; /* of 47 / 64 */
+    check_steps(&config, 2);
+    check_steps_scaled(&config, 2, 3);
+}
+
+static void the_defaults_are_those_of_pytorch(void) {
+    const double rates[] = {1e-3, 1e-3, 1e-3, 1e-2, 1e-2};
+    for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
+        const ashlar_optimizer_config c = defaults((ashlar_optimizer_kind)kind);
+        CHECK((int)c.kind == kind && ashlar_optimizer_check(&c) == ASHLAR_OK);
+        CHECK(c.learning_rate == rates[kind]);
+        CHECK(c.epsilon == (kind == ASHLAR_OPTIMIZER_ADAGRAD ? 1e-10 : 1e-8));
+        CHECK(c.weight_decay == (kind == ASHLAR_OPTIMIZER_ADAMW ? 0.01 : 0));
+        CHECK(c.beta1 == 0.9 && c.beta2 == 0.999 && c.smoothing == 0.99);
+        CHECK(c.momentum == 0 && c.dampening == 0 && !c.nesterov && c.rate_decay == 0);
+        CHECK(c.clip_norm == 0 && c.loss_scale == 0);
+        CHECK(c.scale_growth == 2 && c.scale_backoff == 0.5 && c.scale_interval == 2000);
+    }
+    CHECK_HAS(ashlar_optimizer_name(ASHLAR_OPTIMIZER_ADAGRAD), "adagrad");
+    CHECK_HAS(ashlar_optimizer_name(ASHLAR_OPTIMIZER_COUNT), "unknown");
+}
+
+static void only_moments_that_are_used_are_asked_for(void) {
+    const unsigned least =
+        1u << ASHLAR_REGION_PARAMETERS | 1u << ASHLAR_REGION_GRADIENTS | 1u << ASHLAR_REGION_MASTER;
+    const unsigned first = 1u << ASHLAR_REGION_MOMENT1, second = 1u << ASHLAR_REGION_MOMENT2;
+    const unsigned plain[] = {0, first | second, first | second, second, second};
+    const unsigned with_momentum[] = {first, first | second, first | second, second,
+                                      first | second};
+    for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
+        ashlar_optimizer_config config = defaults((ashlar_optimizer_kind)kind);
+        CHECK(ashlar_optimizer_regions(&config) == (least | plain[kind]));
+        config.momentum = 0.5;
+        CHECK(ashlar_optimizer_regions(&config) == (least | with_momentum[kind]));
+    }
+}
+
+/* The sum of the squares 1, 4, 9 .. has more digits than fp32; it is exact in double. */
+static void the_norm_is_exact(void) {
+    static const tensor_case tensors[] = {{"a", ASHLAR_F32, 4999, {0}}, {"b", ASHLAR_F32, 30, {0}}};
+    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
+    REQUIRE(open_optimizer_of("memory=16MiB", tensors, 2, &config));
+    double sum = 0, next = 4096;
+    for (size_t t = 0; t < 2; t++) {
+        for (size_t i = 0; i < tensors[t].elements; i++, next++) {
+            put(ASHLAR_REGION_GRADIENTS, t, i, next);
+            sum += next * next;
+        }
+    }
+    CHECK(ashlar_optimizer_step(optimizer, 0.1, 1, streams[0]) == ASHLAR_OK);
+    CHECK(state_now().norm == sqrt(sum));
+    CHECK(*ashlar_optimizer_sum_address(optimizer) == sum);
+    close_optimizer();
+}
+
+/* Huge and tiny gradients together with the smallest epsilon and the largest rate there may be. */
+static void padding_survives_extreme_values(void) {
+    for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
+        ashlar_optimizer_config config = defaults((ashlar_optimizer_kind)kind);
+        config.learning_rate = (double)FLT_MAX / 32;
+        config.epsilon = (double)FLT_TRUE_MIN;
+        config.weight_decay = 1;
+        REQUIRE(open_optimizer(&config));
+        draw(ASHLAR_REGION_PARAMETERS, 1, 0);
+        put(ASHLAR_REGION_GRADIENTS, 1, 0, (double)FLT_MAX);
+        put(ASHLAR_REGION_GRADIENTS, 1, 1, (double)FLT_TRUE_MIN);
+        CHECK(ashlar_optimizer_step(optimizer, config.learning_rate, 1, streams[0]) == ASHLAR_OK);
+        wait_for(streams[0]);
+        check_padding();
+        CHECK(get(ASHLAR_REGION_PARAMETERS, 1, 2) == 0); /* a gradient of 0 moves nothing */
+        close_optimizer();
+    }
+}
+
+static void a_rate_of_zero_changes_no_parameter(void) {
+    const ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
+    REQUIRE(open_optimizer(&config));
+    draw(ASHLAR_REGION_GRADIENTS, 2, 1);
+    const double before = get(ASHLAR_REGION_PARAMETERS, 3, 7);
+    CHECK(ashlar_optimizer_step(optimizer, 0, 1, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    CHECK(get(ASHLAR_REGION_PARAMETERS, 3, 7) == before);
+    CHECK(get(ASHLAR_REGION_MOMENT1, 3, 7) != 0);
+    close_optimizer();
+}
+
+static void an_arena_whose_tensors_are_all_frozen_stays(void) {
+    static const tensor_case tensors[] = {{"a", ASHLAR_F32, 50, {.is_frozen = true}}};
+    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
+    image before;
+    REQUIRE(open_optimizer_of("memory=16MiB", tensors, 1, &config));
+    draw(ASHLAR_REGION_GRADIENTS, 2, 1);
+    put(ASHLAR_REGION_GRADIENTS, 0, 5, (double)INFINITY);
+    take_image(&before);
+    CHECK(ashlar_optimizer_step(optimizer, 0.1, 1, streams[0]) == ASHLAR_OK);
+    const ashlar_optimizer_state state = state_now();
+    CHECK(state.norm == 0 && state.step == 1 && is_image(&before));
+    free_image(&before);
+    close_optimizer();
+}
+
+/* A cell, the runs, and a partial sum for each chunk. */
+static void the_block_has_room_for_everything(void) {
+    static const tensor_case tensors[] = {{"a", ASHLAR_F32, ELEMENTS_MAX, {0}},
+                                          {"b", ASHLAR_F32, 100 * 4096, {.has_no_decay = true}}};
+    const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_SGD);
+    REQUIRE(open_arena("memory=64MiB", tensors, 2, ashlar_optimizer_regions(&config)));
+    const size_t before = stats_now().live_bytes;
+    REQUIRE(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_OK);
+    CHECK_ZU(stats_now().live_bytes - before, sizeof(ashlar_optimizer_cell) +
+                                                  2 * sizeof(ashlar_optimizer_run) +
+                                                  (2 + 100) * sizeof(double));
+    close_optimizer();
+}
+
+static void work_is_queued_with_its_own_copy_of_the_values(void) {
+    static image eager;
+    for (int pass = 0; pass < 2; pass++) {
+        ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
+        REQUIRE(
+            open_optimizer_of(pass == 0 ? "memory=16MiB" : "memory=16MiB,mode=adversarial,seed=3",
+                              all_cases, 4, &config));
+        ashlar_optimizer_state state = {.step = 99};
+        draw(ASHLAR_REGION_GRADIENTS, 2, 1);
+        CHECK(ashlar_optimizer_step(optimizer, 0.1, 1, streams[0]) == ASHLAR_OK);
+        CHECK(ashlar_optimizer_step(optimizer, 0.2, 0.5, streams[0]) == ASHLAR_OK);
+        CHECK(ashlar_optimizer_read(optimizer, &state, streams[0]) == ASHLAR_OK);
+        memset(&config, 0, sizeof config);
+        wait_for(streams[0]);
+        CHECK_ZU(state.step, 2);
+        if (pass == 0) {
+            take_image(&eager);
+        } else {
+            CHECK(is_image(&eager));
+            free_image(&eager);
+        }
+        close_optimizer();
+    }
+}
+
+int main(void) {
+    RUN(steps_follow_the_formulas);
+    RUN(every_value_counts);
+    RUN(momentum_counts);
+    RUN(gradients_above_the_clip_norm_are_scaled_down);
+    RUN(gradients_are_divided_by_what_they_were_accumulated_over);
+    RUN(the_loss_scale_is_divided_out);
+    RUN(the_defaults_are_those_of_pytorch);
+    RUN(only_moments_that_are_used_are_asked_for);
+    RUN(the_norm_is_exact);
+    RUN(padding_survives_extreme_values);
+    RUN(a_rate_of_zero_changes_no_parameter);
+    RUN(an_arena_whose_tensors_are_all_frozen_stays);
+    RUN(the_block_has_room_for_everything);
+    RUN(work_is_queued_with_its_own_copy_of_the_values);
+    return check_report();
+}

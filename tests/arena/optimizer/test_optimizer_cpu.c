@@ -1,0 +1,187 @@
+/*
+ * test_optimizer_cpu.c - the CPU's loops: the same bits from every instruction set and any number
+ * of threads, and lists of runs of any length.
+ */
+#include "arena/optimizer/optimizer_kernels.h"
+
+#include <stdlib.h>
+
+#include "tests/check.h"
+#include "tests/arena/optimizer/element_fixture.h"
+#include "arena/compute/workers.h"
+
+enum { RUNS = 9, ROOM = 40000 };
+
+/* More than one chunk, less, exactly one; ends that are no multiple of any vector. */
+static const size_t lengths[RUNS] = {40000, 1, 4096, 8192, 17, 39999, 15, 4097, 63};
+static const ashlar_dtype types[RUNS] = {ASHLAR_F32, ASHLAR_F32, ASHLAR_F64,
+                                         ASHLAR_F16, ASHLAR_F16, ASHLAR_BF16,
+                                         ASHLAR_F64, ASHLAR_F32, ASHLAR_BF16};
+
+/* Everything a job works on; compared as a whole. */
+typedef struct world {
+    double parameters[RUNS][ROOM], gradients[RUNS][ROOM], moment1[RUNS][ROOM], moment2[RUNS][ROOM];
+    float master[RUNS][ROOM];
+    double partials[RUNS * (ROOM / ASHLAR_OPTIMIZER_CHUNK + 1)];
+    ashlar_optimizer_cell cell;
+} world;
+
+static world *first, *second;
+static ashlar_optimizer_run runs[RUNS];
+
+static double get_gradient(const world *w, size_t run, size_t i) {
+    return get_element(w->gradients[run], types[run], i);
+}
+
+/* A world with drawn values, and the runs over it. The same each time. */
+static void draw_world(world *w) {
+    uint64_t state = 12345;
+    memset(w, 0, sizeof *w);
+    w->cell.state.loss_scale = 1;
+    for (size_t r = 0; r < RUNS; r++) {
+        for (size_t i = 0; i < lengths[r]; i++) {
+            state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            const double value = (double)(state >> 11) * 0x1p-52 - 1;
+            put_element(w->parameters[r], types[r], i, value);
+            put_element(w->gradients[r], types[r], i, value * value - 0.25);
+        }
+        runs[r] = (ashlar_optimizer_run){
+            .parameters = w->parameters[r],
+            .gradients = w->gradients[r],
+            .moment1 = w->moment1[r],
+            .moment2 = w->moment2[r],
+            .master = ashlar_dtype_is_narrow(types[r]) ? w->master[r] : NULL,
+            .elements = lengths[r],
+            .rate_scale = r % 3 == 1 ? 0.5 : 1,
+            .dtype = types[r],
+            .is_decayed = r % 2 == 0,
+        };
+    }
+}
+
+static ashlar_optimizer_job job_on(world *w, ashlar_algorithm algorithm) {
+    static const ashlar_optimizer_kind kinds[ASHLAR_ALGORITHM_COUNT] = {
+        ASHLAR_OPTIMIZER_SGD,    ASHLAR_OPTIMIZER_SGD,     ASHLAR_OPTIMIZER_SGD,
+        ASHLAR_OPTIMIZER_ADAMW,  ASHLAR_OPTIMIZER_ADAGRAD, ASHLAR_OPTIMIZER_RMSPROP,
+        ASHLAR_OPTIMIZER_RMSPROP};
+    ashlar_optimizer_job job = {.parts = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE |
+                                         ASHLAR_OPTIMIZER_UPDATE,
+                                .cell = &w->cell,
+                                .partials = w->partials,
+                                .learning_rate = 0.01,
+                                .gradient_scale = 1};
+    job.rule.algorithm = algorithm;
+    ashlar_optimizer_defaults(kinds[algorithm], &job.rule.config);
+    job.rule.config.momentum = 0.9;
+    job.rule.config.weight_decay = 0.1;
+    job.rule.config.clip_norm = 1;
+    return job;
+}
+
+/* Three steps over all runs at once. */
+static void run_steps(world *w, ashlar_algorithm algorithm,
+                      const ashlar_optimizer_kernels *kernels) {
+    draw_world(w);
+    CHECK_ZU(ashlar_optimizer_number(runs, RUNS), 10 + 1 + 1 + 2 + 1 + 10 + 1 + 2 + 1);
+    ashlar_optimizer_job job = job_on(w, algorithm);
+    ashlar_optimizer_cover(&job, runs, RUNS);
+    for (int step = 0; step < 3; step++) {
+        ashlar_optimizer_cpu_run_with(&job, kernels);
+    }
+}
+
+static void every_number_of_threads_gets_the_same_bits(void) {
+    for (int a = 0; a < ASHLAR_ALGORITHM_COUNT; a++) {
+        ashlar_workers_set_count(1);
+        run_steps(first, (ashlar_algorithm)a, ashlar_optimizer_kernels_best());
+        CHECK(first->cell.state.step == 3 && first->cell.state.norm > 1);
+        for (size_t threads = 2; threads <= 4; threads++) {
+            ashlar_workers_set_count(threads);
+            run_steps(second, (ashlar_algorithm)a, ashlar_optimizer_kernels_best());
+            CHECK(memcmp(first, second, sizeof *first) == 0);
+        }
+    }
+    ashlar_workers_set_count(0);
+}
+
+static void every_instruction_set_gets_the_same_bits(void) {
+    if (ashlar_optimizer_kernels_best() == &ashlar_optimizer_kernels_baseline) {
+        SKIP("this processor runs the baseline only");
+    }
+    for (int a = 0; a < ASHLAR_ALGORITHM_COUNT; a++) {
+        run_steps(first, (ashlar_algorithm)a, &ashlar_optimizer_kernels_baseline);
+        run_steps(second, (ashlar_algorithm)a, ashlar_optimizer_kernels_best());
+        CHECK(memcmp(first, second, sizeof *first) == 0);
+    }
+}
+
+static void the_norm_is_that_of_all_runs(void) {
+    double sum = 0;
+    draw_world(first);
+    (void)ashlar_optimizer_number(runs, RUNS);
+    ashlar_optimizer_job job = job_on(first, ASHLAR_ALGORITHM_ADAM);
+    ashlar_optimizer_cover(&job, runs, RUNS);
+    job.parts = ASHLAR_OPTIMIZER_SUM;
+    ashlar_optimizer_cpu_run(&job);
+    for (size_t r = 0; r < RUNS; r++) {
+        for (size_t i = 0; i < lengths[r]; i++) {
+            sum += get_gradient(first, r, i) * get_gradient(first, r, i);
+        }
+    }
+    CHECK_NEAR(first->cell.sum, sum, 0, 1e-13);
+}
+
+/* A table's parts, each a launch of its own: as lists of tensors. */
+static void lists_of_runs_together_are_the_table(void) {
+    for (size_t length = 1; length < RUNS; length++) {
+        run_steps(first, ASHLAR_ALGORITHM_ADAM, ashlar_optimizer_kernels_best());
+        draw_world(second);
+        (void)ashlar_optimizer_number(runs, RUNS);
+        ashlar_optimizer_job job = job_on(second, ASHLAR_ALGORITHM_ADAM);
+        for (int step = 0; step < 3; step++) {
+            double sum = 0;
+            for (size_t r = 0; r < RUNS; r += length) {
+                job.parts = ASHLAR_OPTIMIZER_SUM;
+                ashlar_optimizer_cover(&job, runs + r, r + length < RUNS ? length : RUNS - r);
+                ashlar_optimizer_cpu_run(&job);
+                sum += second->cell.sum;
+            }
+            CHECK_NEAR(sum, first->cell.sum, 0, 1e-14);
+            second->cell.sum = first->cell.sum;
+            job.parts = ASHLAR_OPTIMIZER_DECIDE;
+            ashlar_optimizer_cpu_run(&job);
+            for (size_t r = 0; r < RUNS; r += length) {
+                job.parts = ASHLAR_OPTIMIZER_UPDATE;
+                ashlar_optimizer_cover(&job, runs + r, r + length < RUNS ? length : RUNS - r);
+                ashlar_optimizer_cpu_run(&job);
+            }
+        }
+        CHECK(memcmp(first, second, sizeof *first) == 0);
+    }
+}
+
+static void an_empty_list_is_no_work(void) {
+    draw_world(first);
+    ashlar_optimizer_job job = job_on(first, ASHLAR_ALGORITHM_ADAM);
+    ashlar_optimizer_cover(&job, NULL, 0);
+    first->cell.sum = 7;
+    ashlar_optimizer_cpu_run(&job);
+    CHECK(first->cell.sum == 0 && first->cell.state.step == 1);
+    CHECK_ZU(ashlar_optimizer_number(NULL, 0), 0);
+}
+
+int main(void) {
+    first = malloc(sizeof *first);
+    second = malloc(sizeof *second);
+    if (first == NULL || second == NULL) {
+        return 1;
+    }
+    RUN(every_number_of_threads_gets_the_same_bits);
+    RUN(every_instruction_set_gets_the_same_bits);
+    RUN(the_norm_is_that_of_all_runs);
+    RUN(lists_of_runs_together_are_the_table);
+    RUN(an_empty_list_is_no_work);
+    free(first);
+    free(second);
+    return check_report();
+}

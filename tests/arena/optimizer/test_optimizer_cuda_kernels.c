@@ -1,0 +1,246 @@
+/*
+ * test_optimizer_cuda_kernels.c - the CUDA kernels' source on the CPU (cuda_emulation.h) against
+ * the CPU's own loops: the same bits everywhere but in the sum over chunks.
+ */
+#include "tests/arena/optimizer/optimizer_world_fixture.h"
+
+#include <math.h>
+
+#include "tests/cuda/optimizer_cuda_host.h"
+#include "arena/optimizer/optimizer_kernels.h"
+
+static void run_kernel(const char *name, const ashlar_optimizer_job *job, size_t blocks,
+                       unsigned threads) {
+    const host_kernel *kernel = NULL;
+    for (size_t i = 0; (kernel = optimizer_kernel_at(i)) != NULL; i++) {
+        if (strcmp(kernel->name, name) == 0) {
+            break;
+        }
+    }
+    CHECK(kernel != NULL);
+    if (kernel != NULL) {
+        kernel->run(job, (unsigned)blocks, threads);
+    }
+}
+
+static const char *update_name(ashlar_algorithm algorithm) {
+    static const char *const names[] = {
+#define X(name, function, has1, has2) "ashlar_kernel_" #function,
+        ASHLAR_ALGORITHM_MAP(X)
+#undef X
+    };
+    return names[algorithm];
+}
+
+/* The parts of a job that are asked for, as optimizer_cuda.c launches them. */
+static void run_emulated(const ashlar_optimizer_job *job) {
+    const size_t chunks = job->end_chunk - job->first_chunk;
+    if ((job->parts & ASHLAR_OPTIMIZER_SUM) != 0 && chunks > 0) {
+        run_kernel("ashlar_kernel_sum", job, chunks, ASHLAR_CHUNK_THREADS);
+    }
+    if ((job->parts & (ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE)) != 0) {
+        run_kernel("ashlar_kernel_decide", job, 1, ASHLAR_DECIDE_THREADS);
+    }
+    if ((job->parts & ASHLAR_OPTIMIZER_UPDATE) != 0 && chunks > 0) {
+        run_kernel(update_name(job->rule.algorithm), job, chunks, ASHLAR_CHUNK_THREADS);
+    }
+}
+
+/* Run `parts` on both; the CPU's sum then stands in both cells. */
+static void run_both(ashlar_optimizer_job *cpu, ashlar_optimizer_job *cuda, unsigned parts) {
+    cpu->parts = cuda->parts = parts;
+    ashlar_optimizer_cpu_run_with(cpu, &ashlar_optimizer_kernels_baseline);
+    run_emulated(cuda);
+    if (cuda->cell->sum != cpu->cell->sum) { /* infinite sums have no difference */
+        CHECK_NEAR(cuda->cell->sum, cpu->cell->sum, 0, 1e-14);
+    }
+    cuda->cell->sum = cpu->cell->sum;
+}
+
+/* Three steps, of which the second is skipped. */
+static void check_steps(const world *start, ashlar_algorithm algorithm) {
+    const ashlar_optimizer_config config = world_config(algorithm);
+    world on_cpu = world_copy(start), on_cuda = world_copy(start);
+    ashlar_optimizer_job cpu = world_job(&on_cpu, &config), cuda = world_job(&on_cuda, &config);
+    cpu.cell->state.loss_scale = cuda.cell->state.loss_scale = 1024;
+    for (int step = 0; step < 3; step++) {
+        world_draw(&on_cpu, (uint64_t)step + 77, false);
+        world_draw(&on_cuda, (uint64_t)step + 77, false);
+        if (step == 1) {
+            put_element((void *)(uintptr_t)on_cpu.runs[0].gradients, on_cpu.runs[0].dtype, 0,
+                        INFINITY);
+            put_element((void *)(uintptr_t)on_cuda.runs[0].gradients, on_cpu.runs[0].dtype, 0,
+                        INFINITY);
+        }
+        run_both(&cpu, &cuda, ASHLAR_OPTIMIZER_SUM);
+        CHECK(world_is_same(&on_cpu, &on_cuda));
+        run_both(&cpu, &cuda, ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
+        CHECK(world_is_same(&on_cpu, &on_cuda));
+        CHECK(cuda.cell->state.is_skipped == (step == 1));
+    }
+    CHECK(cuda.cell->state.step == 2 && cuda.cell->state.skipped == 1);
+    CHECK(memcmp(on_cuda.bytes + start->arrays_at, start->bytes + start->arrays_at,
+                 start->size - start->arrays_at) != 0);
+    world_free(&on_cpu);
+    world_free(&on_cuda);
+}
+
+static void every_algorithm_and_type_gets_the_bits_of_the_cpu(void) {
+    const run_spec specs[] = {
+        {ASHLAR_F32, 64, {0}},   {ASHLAR_F16, 4160, {0}}, {ASHLAR_F64, 4096, {0}},
+        {ASHLAR_F32, 8192, {0}}, {ASHLAR_BF16, 64, {0}},  {ASHLAR_F32, 4097, {0}},
+        {ASHLAR_F64, 37, {0}},   {ASHLAR_F16, 3, {0}},
+    };
+    world start = world_new(specs, sizeof specs / sizeof *specs);
+    world_draw(&start, 5, true);
+    for (int algorithm = 0; algorithm < ASHLAR_ALGORITHM_COUNT; algorithm++) {
+        check_steps(&start, (ashlar_algorithm)algorithm);
+    }
+    world_free(&start);
+}
+
+/* Any one array out of line, or all of them. */
+static void arrays_need_no_alignment_but_their_elements(void) {
+    for (int array = 0; array <= ARRAYS; array++) {
+        run_spec specs[] = {
+            {ASHLAR_F32, 131, {0}},
+            {ASHLAR_F64, 131, {0}},
+            {ASHLAR_F16, 131, {0}},
+            {ASHLAR_BF16, 131, {0}},
+        };
+        for (int i = 0; i < 4; i++) {
+            for (int k = 0; k < ARRAYS; k++) {
+                specs[i].shift[k] = array == k || array == ARRAYS ? 1 : 0;
+            }
+        }
+        world start = world_new(specs, 4);
+        world_draw(&start, (uint64_t)array, true);
+        check_steps(&start, ASHLAR_ALGORITHM_ADAM);
+        world_free(&start);
+    }
+}
+
+static void a_job_may_begin_and_end_inside_a_run(void) {
+    static const struct {
+        size_t first_run, run_count, first, end, first_chunk, end_chunk;
+    } ranges[] = {
+        {0, 1, 0, 1, 0, 1},       {0, 1, 64, 128, 0, 1},    {0, 1, 3, 4097, 0, 2},
+        {0, 1, 4096, 9000, 1, 3}, {0, 2, 9000, 64, 2, 4},   {0, 3, 8191, 4096, 1, 5},
+        {1, 2, 5, 7, 3, 5},       {2, 1, 4000, 5000, 4, 6},
+    };
+    const run_spec specs[] = {
+        {ASHLAR_F32, 9001, {0}}, {ASHLAR_BF16, 4096, {0}}, {ASHLAR_F32, 5000, {0}}};
+    const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_ADAM);
+    world start = world_new(specs, 3);
+    world_draw(&start, 9, true);
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        world on_cpu = world_copy(&start), on_cuda = world_copy(&start);
+        ashlar_optimizer_job cpu = world_job(&on_cpu, &config), cuda = world_job(&on_cuda, &config);
+        ashlar_optimizer_job *both[] = {&cpu, &cuda};
+        for (int k = 0; k < 2; k++) {
+            both[k]->runs += ranges[i].first_run;
+            both[k]->run_count = ranges[i].run_count;
+            both[k]->first = ranges[i].first;
+            both[k]->end = ranges[i].end;
+            both[k]->first_chunk = ranges[i].first_chunk;
+            both[k]->end_chunk = ranges[i].end_chunk;
+            both[k]->cell->state.loss_scale = 1;
+        }
+        run_both(&cpu, &cuda, ASHLAR_OPTIMIZER_SUM);
+        run_both(&cpu, &cuda, ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
+        CHECK(world_is_same(&on_cpu, &on_cuda));
+        CHECK(!world_is_same(&start, &on_cuda));
+        world_free(&on_cpu);
+        world_free(&on_cuda);
+    }
+    world_free(&start);
+}
+
+static void runs_without_elements_are_passed_over(void) {
+    const run_spec specs[] = {
+        {ASHLAR_F64, 0, {0}}, {ASHLAR_F32, 70, {0}}, {ASHLAR_F16, 0, {0}},
+        {ASHLAR_F16, 0, {0}}, {ASHLAR_F64, 70, {0}}, {ASHLAR_F64, 0, {0}},
+    };
+    const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_NESTEROV);
+    world on_cpu = world_new(specs, 6);
+    world_draw(&on_cpu, 3, true);
+    world on_cuda = world_copy(&on_cpu);
+    ashlar_optimizer_job cpu = world_job(&on_cpu, &config), cuda = world_job(&on_cuda, &config);
+    CHECK_ZU(cuda.end_chunk, 2);
+    cpu.cell->state.loss_scale = cuda.cell->state.loss_scale = 1;
+    run_both(&cpu, &cuda, ASHLAR_OPTIMIZER_SUM);
+    run_both(&cpu, &cuda, ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
+    CHECK(world_is_same(&on_cpu, &on_cuda));
+    world_free(&on_cpu);
+    world_free(&on_cuda);
+}
+
+/* Adding up chunks: every one counts once, whatever their number is beside that of threads. */
+static void the_sum_has_every_chunk_once_and_is_the_same_each_time(void) {
+    static const size_t counts[] = {0, 1, 2, 255, 256, 257, 511, 1000, 2049};
+    const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_SGD);
+    static double partials[2100];
+    uint64_t random = 8;
+    for (size_t i = 0; i < 2100; i++) {
+        partials[i] = fabs(draw_value(&random));
+    }
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        ashlar_optimizer_cell cell = {.sum = 99, .state.loss_scale = 4};
+        ashlar_optimizer_job job = {.rule = {.algorithm = ASHLAR_ALGORITHM_SGD, .config = config},
+                                    .parts = ASHLAR_OPTIMIZER_SUM,
+                                    .first_chunk = 7,
+                                    .end_chunk = 7 + counts[i],
+                                    .cell = &cell,
+                                    .partials = partials,
+                                    .gradient_scale = 1};
+        const ashlar_optimizer_cell before = cell;
+        long double want = 0;
+        for (size_t k = job.first_chunk; k < job.end_chunk; k++) {
+            want += partials[k];
+        }
+        run_emulated(&(ashlar_optimizer_job){.rule = job.rule, .parts = 0, .cell = &cell});
+        CHECK(memcmp(&cell, &before, sizeof cell) == 0); /* nothing was asked for */
+        run_kernel("ashlar_kernel_decide", &job, 1, ASHLAR_DECIDE_THREADS);
+        const double sum = cell.sum;
+        CHECK_NEAR(sum, (double)want, 0, 1e-15 * 16);
+        CHECK(cell.state.step == 0); /* a sum decides nothing */
+        job.parts |= ASHLAR_OPTIMIZER_DECIDE;
+        run_kernel("ashlar_kernel_decide", &job, 1, ASHLAR_DECIDE_THREADS);
+        CHECK(cell.sum == sum && cell.state.step == 1);
+        CHECK(cell.state.norm == sqrt(sum) / 4);
+        cell.sum = 16;
+        job.parts = ASHLAR_OPTIMIZER_DECIDE; /* of a sum that the program has made */
+        run_kernel("ashlar_kernel_decide", &job, 1, ASHLAR_DECIDE_THREADS);
+        CHECK(cell.sum == 16 && cell.state.norm == 1 && cell.state.step == 2);
+    }
+}
+
+static void a_skipped_step_touches_no_array(void) {
+    const run_spec specs[] = {{ASHLAR_F32, 5000, {0}}, {ASHLAR_F16, 70, {0}}};
+    for (int algorithm = 0; algorithm < ASHLAR_ALGORITHM_COUNT; algorithm++) {
+        const ashlar_optimizer_config config = world_config((ashlar_algorithm)algorithm);
+        world w = world_new(specs, 2);
+        world_draw(&w, 4, true);
+        put_element(w.bytes + w.array_at[1][1], ASHLAR_F16, 69, NAN);
+        const world before = world_copy(&w);
+        ashlar_optimizer_job job = world_job(&w, &config);
+        job.cell->state.loss_scale = 1024;
+        job.parts = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE;
+        run_emulated(&job);
+        CHECK(memcmp(before.bytes + w.arrays_at, w.bytes + w.arrays_at, w.size - w.arrays_at) == 0);
+        CHECK(job.cell->state.is_skipped == 1 && job.cell->state.step == 0);
+        CHECK(job.cell->state.skipped == 1 && job.cell->state.loss_scale == 512);
+        world_free(&w);
+        free(before.bytes);
+    }
+}
+
+int main(void) {
+    RUN(every_algorithm_and_type_gets_the_bits_of_the_cpu);
+    RUN(arrays_need_no_alignment_but_their_elements);
+    RUN(a_job_may_begin_and_end_inside_a_run);
+    RUN(runs_without_elements_are_passed_over);
+    RUN(the_sum_has_every_chunk_once_and_is_the_same_each_time);
+    RUN(a_skipped_step_touches_no_array);
+    return check_report();
+}

@@ -1,0 +1,175 @@
+/*
+ * test_optimizer_ranges.c - a step in parts, over any ranges of the arena.
+ */
+#include "tests/arena/optimizer/optimizer_fixture.h"
+
+static reference r; /* too large for a stack */
+
+static ashlar_optimizer_config adamw(void) {
+    ashlar_optimizer_config config;
+    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config);
+    config.learning_rate = 0.05;
+    config.clip_norm = 3;
+    return config;
+}
+
+/* The sum over several ranges, as ranks would add it up. */
+static void sum_of_ranges(const size_t *ends, size_t count) {
+    double sum = 0;
+    for (size_t i = 0, begin = 0; i < count; begin = ends[i++]) {
+        CHECK(ashlar_optimizer_sum(optimizer, begin, ends[i] - begin, streams[0]) == ASHLAR_OK);
+        wait_for(streams[0]);
+        sum += *ashlar_optimizer_sum_address(optimizer);
+    }
+    *ashlar_optimizer_sum_address(optimizer) = sum;
+}
+
+static void step_in_ranges(const size_t *ends, size_t count, unsigned gradients) {
+    draw(ASHLAR_REGION_GRADIENTS, gradients, 1);
+    sum_of_ranges(ends, count);
+    CHECK(ashlar_optimizer_decide(optimizer, 1, streams[0]) == ASHLAR_OK);
+    for (size_t i = count; i-- > 0;) {
+        const size_t begin = i == 0 ? 0 : ends[i - 1];
+        CHECK(ashlar_optimizer_update(optimizer, begin, ends[i] - begin, 0.05, streams[0]) ==
+              ASHLAR_OK);
+    }
+    wait_for(streams[0]);
+}
+
+static void check_ranges(const size_t *ends, size_t count) {
+    ashlar_optimizer_config config = adamw();
+    REQUIRE(open_optimizer(&config));
+    REQUIRE(ends[count - 1] == ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS));
+    reference_open(&r, &config);
+    for (int turn = 1; turn <= 2; turn++) {
+        step_in_ranges(ends, count, (unsigned)turn);
+        reference_step(&r, &config, turn, 0.05, 1);
+        check_equal(&r);
+        check_padding();
+    }
+    close_optimizer();
+}
+
+static size_t arena_bytes(void) {
+    const ashlar_optimizer_config config = adamw();
+    size_t bytes = 0;
+    CHECK(open_optimizer(&config));
+    bytes = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
+    close_optimizer();
+    return bytes;
+}
+
+static void a_step_in_ranges_is_a_step(void) {
+    const size_t all = arena_bytes();
+    enum { LINES_MAX = 200 };
+    REQUIRE(all / ASHLAR_ARENA_ALIGN < LINES_MAX);
+    size_t ends[LINES_MAX];
+    for (size_t lines = 1; lines < LINES_MAX; lines = lines * 3 + 1) {
+        size_t count = 0;
+        for (size_t end = lines * ASHLAR_ARENA_ALIGN; end < all;
+             end += lines * ASHLAR_ARENA_ALIGN) {
+            ends[count++] = end;
+        }
+        ends[count++] = all;
+        check_ranges(ends, count);
+    }
+}
+
+/* A range's elements change, and no others; its sum is that of its gradients. */
+static void a_range_is_exactly_what_it_says(void) {
+    const ashlar_optimizer_config config = adamw();
+    const size_t line = ASHLAR_ARENA_ALIGN;
+    REQUIRE(open_optimizer(&config));
+    const size_t lines = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS) / line;
+    for (size_t first = 0; first < lines; first += 7) {
+        const size_t count = first % 5 + (first < 40);
+        if (first + count > lines) {
+            break;
+        }
+        image before;
+        draw(ASHLAR_REGION_GRADIENTS, (unsigned)first, 1);
+        CHECK(ashlar_optimizer_sum(optimizer, 0, lines * line, streams[0]) == ASHLAR_OK);
+        CHECK(ashlar_optimizer_decide(optimizer, 1, streams[0]) == ASHLAR_OK);
+        wait_for(streams[0]);
+        take_image(&before);
+        CHECK(ashlar_optimizer_update(optimizer, first * line, count * line, 0.05, streams[0]) ==
+              ASHLAR_OK);
+        wait_for(streams[0]);
+        const char *now = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
+        const unsigned char *old = before.bytes[ASHLAR_REGION_PARAMETERS];
+        CHECK(memcmp(now, old, first * line) == 0);
+        CHECK(memcmp(now + (first + count) * line, old + (first + count) * line,
+                     (lines - first - count) * line) == 0);
+        free_image(&before);
+    }
+    close_optimizer();
+}
+
+static void a_range_without_tensors_that_count_sums_to_zero(void) {
+    static const tensor_case tensors[] = {{"a", ASHLAR_F32, 64, {0}},
+                                          {"ice", ASHLAR_F32, 128, {.is_frozen = true}},
+                                          {"b", ASHLAR_F32, 64, {0}}};
+    const ashlar_optimizer_config config = adamw();
+    REQUIRE(open_optimizer_of("memory=16MiB", tensors, 3, &config));
+    draw(ASHLAR_REGION_GRADIENTS, 1, 1);
+    const size_t ranges[][2] = {{256, 512}, {256, 256}, {512, 256}, {0, 0}, {256, 0}, {1024, 0}};
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+        *ashlar_optimizer_sum_address(optimizer) = 5;
+        CHECK(ashlar_optimizer_sum(optimizer, ranges[i][0], ranges[i][1], streams[0]) == ASHLAR_OK);
+        wait_for(streams[0]);
+        CHECK(*ashlar_optimizer_sum_address(optimizer) == 0);
+    }
+    double b = 0;
+    for (size_t i = 0; i < 64; i++) {
+        b += pow(get(ASHLAR_REGION_GRADIENTS, 2, i), 2);
+    }
+    CHECK(ashlar_optimizer_sum(optimizer, 512, 512, streams[0]) == ASHLAR_OK);
+    wait_for(streams[0]);
+    CHECK_NEAR(*ashlar_optimizer_sum_address(optimizer), b, 0, 1e-14);
+    close_optimizer();
+}
+
+/* Tensors of one group with different options: a run may begin anywhere. */
+static void options_may_differ_inside_a_group(void) {
+    static const tensor_case tensors[] = {{"a", ASHLAR_F32, 3, {0}},
+                                          {"b", ASHLAR_F32, 4500, {.has_no_decay = true}},
+                                          {"c", ASHLAR_F32, 7, {.rate_scale = 2}}};
+    ashlar_optimizer_config config = adamw();
+    config.weight_decay = 0.5;
+    cases = tensors;
+    case_count = 3;
+    REQUIRE(set_up("memory=16MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
+    ashlar_tensor_spec specs[3];
+    size_t offset = 0;
+    for (size_t i = 0; i < 3; i++) {
+        specs[i] =
+            (ashlar_tensor_spec){tensors[i].name, ASHLAR_F32, 1, {tensors[i].elements}, offset};
+        offset += 4 * tensors[i].elements;
+    }
+    REQUIRE(ashlar_arena_add_group(arena, offset, specs, 3, NULL) == ASHLAR_OK);
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(ashlar_arena_set_options(arena, i, &tensors[i].options) == ASHLAR_OK);
+    }
+    REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
+    REQUIRE(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_OK);
+    wait_for(streams[0]);
+    draw(ASHLAR_REGION_PARAMETERS, 1, 1);
+    reference_open(&r, &config);
+    const size_t all = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
+    for (int turn = 1; turn <= 3; turn++) {
+        const size_t ends[] = {256, 16640, all};
+        step_in_ranges(ends, 3, (unsigned)turn);
+        reference_step(&r, &config, turn, 0.05, 1);
+        check_equal(&r);
+        check_padding();
+    }
+    close_optimizer();
+}
+
+int main(void) {
+    RUN(a_step_in_ranges_is_a_step);
+    RUN(a_range_is_exactly_what_it_says);
+    RUN(a_range_without_tensors_that_count_sums_to_zero);
+    RUN(options_may_differ_inside_a_group);
+    return check_report();
+}

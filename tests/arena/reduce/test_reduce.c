@@ -1,0 +1,241 @@
+/* test_reduce.c - one rank: which buckets are sent when, and in which order. */
+#include "tests/arena/reduce/reduce_fixture.h"
+
+/* ---- order ---- */
+
+static void buckets_are_sent_as_soon_as_they_are_complete_and_in_their_order(void) {
+    static const struct {
+        size_t tensor, sent;
+    } steps[TENSORS] = {{FIVE, 1}, {ONE, 1}, {HALF, 1}, {TWO, 1}, {FOUR, 3}, {THREE, 4}};
+    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
+    for (int step = 0; step < 3; step++) {
+        sent_count = 0;
+        CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
+        for (size_t i = 0; i < TENSORS; i++) {
+            CHECK(final(steps[i].tensor) == ASHLAR_OK);
+            CHECK_ZU(sent_count, steps[i].sent);
+        }
+        CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
+        for (size_t i = 0; i < BUCKETS; i++) {
+            check_sent(i, 'r', ASHLAR_REGION_GRADIENTS, i);
+        }
+    }
+    tear_down_reducer();
+}
+
+/* All 720 orders. */
+static void whatever_the_order_of_finals_the_same_is_sent(void) {
+    size_t wrong = 0;
+    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
+    for (size_t k = 0; k < 720; k++) {
+        size_t left[TENSORS] = {0, 1, 2, 3, 4, 5}, code = k;
+        sent_count = 0;
+        wrong += ashlar_reducer_begin(reducer) != ASHLAR_OK;
+        for (size_t n = TENSORS; n > 0; n--) {
+            const size_t pick = code % n;
+            code /= n;
+            wrong += final(left[pick]) != ASHLAR_OK;
+            left[pick] = left[n - 1];
+        }
+        wrong += ashlar_reducer_finish(reducer, streams[0]) != ASHLAR_OK;
+        wrong += sent_count != BUCKETS;
+        for (size_t i = 0; i < BUCKETS; i++) {
+            wrong += log_of[i].offset != BUCKET_OFFSETS[i];
+        }
+    }
+    CHECK_ZU(wrong, 0);
+    tear_down_reducer();
+}
+
+/*
+ * Gradients are written on two streams, then reduced, then read on a third: whatever the device
+ * runs first.
+ */
+static void collectives_run_behind_the_gradients_and_before_what_follows(void) {
+    for (int seed = 1; seed <= 24; seed++) {
+        char spec[64];
+        (void)snprintf(spec, sizeof spec, "memory=64MiB,mode=adversarial,seed=%d", seed);
+        REQUIRE(set_up_reducer(spec, ASHLAR_REDUCTION_ALL, 0));
+        wait_for(streams[0]);
+        for (unsigned char step = 0; step < 2; step++) {
+            CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
+            for (size_t n = 0; n < TENSORS; n++) {
+                const size_t i = (n + (size_t)seed) % TENSORS;
+                const size_t bytes = bytes_in(ASHLAR_REGION_GRADIENTS, i);
+                /* The last step's stream, the default stream and the collectives' own too. */
+                ashlar_stream stream = seed % 3 == 0 && n == 2 ? NULL
+                                       : n == 4                ? streams[3]
+                                                               : streams[n % 3];
+                queue_write(stream, view_of(ASHLAR_REGION_GRADIENTS, i), bytes,
+                            (unsigned char)(10 * step + i));
+                CHECK(ashlar_reducer_final(reducer, i, stream) == ASHLAR_OK);
+            }
+            CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
+            for (size_t i = 0; i < TENSORS; i++) {
+                queue_verify(streams[0], view_of(ASHLAR_REGION_GRADIENTS, i),
+                             bytes_in(ASHLAR_REGION_GRADIENTS, i),
+                             (unsigned char)(10 * step + i + 1));
+            }
+            wait_for(streams[0]);
+        }
+        CHECK(atomic_load(&payload_bad_count) == 0);
+        tear_down_reducer();
+    }
+}
+
+static void a_bucket_waits_once_for_each_other_stream(void) {
+    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
+    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
+    const size_t waits = CALLS(stream_wait_event);
+    CHECK(ashlar_reducer_final(reducer, ONE, streams[1]) == ASHLAR_OK);
+    CHECK(ashlar_reducer_final(reducer, TWO, streams[1]) == ASHLAR_OK);
+    CHECK(ashlar_reducer_final(reducer, THREE, streams[2]) == ASHLAR_OK);
+    CHECK(ashlar_reducer_final(reducer, FOUR, streams[1]) == ASHLAR_OK);
+    CHECK(ashlar_reducer_final(reducer, HALF, streams[3]) == ASHLAR_OK);
+    CHECK_ZU(CALLS(stream_wait_event) - waits, 0);
+    CHECK(ashlar_reducer_final(reducer, FIVE, streams[1]) == ASHLAR_OK);
+    CHECK_ZU(CALLS(stream_wait_event) - waits, 1 + 1 + 0 + 2);
+    CHECK_ZU(sent_count, BUCKETS);
+    CHECK(ashlar_reducer_finish(reducer, streams[3]) == ASHLAR_OK); /* its own: no wait */
+    CHECK_ZU(CALLS(stream_wait_event) - waits, 4);
+    /* The next step knows nothing of these streams. */
+    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
+    for (size_t i = 0; i < TENSORS; i++) {
+        CHECK(ashlar_reducer_final(reducer, i, streams[i == FIVE ? 2 : 0]) == ASHLAR_OK);
+    }
+    CHECK_ZU(CALLS(stream_wait_event) - waits, 4 + BUCKETS);
+    CHECK(ashlar_reducer_finish(reducer, streams[3]) == ASHLAR_OK);
+    tear_down_reducer();
+}
+
+/* ---- frozen tensors ---- */
+
+static void frozen_tensors_are_left_out(void) {
+    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 1u << HALF | 1u << TWO));
+    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
+    CHECK(final(HALF) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "tensor half is frozen");
+    CHECK(final(FIVE) == ASHLAR_OK && final(THREE) == ASHLAR_OK && final(FOUR) == ASHLAR_OK);
+    CHECK_ZU(sent_count, 2);
+    CHECK(final(ONE) == ASHLAR_OK);
+    CHECK_ZU(sent_count, 3); /* without half's */
+    check_sent(2, 'r', ASHLAR_REGION_GRADIENTS, 3);
+    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
+    tear_down_reducer();
+}
+
+static void buckets_at_either_end_may_be_frozen(void) {
+    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_SCATTER,
+                           1u << FIVE | 1u << ONE | 1u << TWO | 1u << THREE));
+    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
+    CHECK(final(FOUR) == ASHLAR_OK && sent_count == 1);
+    check_sent(0, 's', ASHLAR_REGION_GRADIENTS, 1);
+    CHECK(final(HALF) == ASHLAR_OK && sent_count == 2);
+    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_reducer_gather(reducer, streams[0]) == ASHLAR_OK);
+    CHECK_ZU(sent_count, 4);
+    check_sent(2, 'g', ASHLAR_REGION_PARAMETERS, 1);
+    check_sent(3, 'g', ASHLAR_REGION_PARAMETERS, 2);
+    tear_down_reducer();
+}
+
+static void an_arena_that_is_frozen_sends_nothing(void) {
+    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 63));
+    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
+    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
+    CHECK_ZU(sent_count, 0);
+    tear_down_reducer();
+}
+
+static void what_is_frozen_later_still_counts(void) {
+    const ashlar_tensor_options frozen = {.is_frozen = true};
+    REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
+    CHECK(ashlar_arena_set_options(arena, FIVE, &frozen) == ASHLAR_OK);
+    CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
+    CHECK(final(FIVE) == ASHLAR_OK && sent_count == 1);
+    CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EINVAL);
+    tear_down_reducer();
+}
+
+/* ---- parameters ---- */
+
+static void parameters_are_broadcast_by_stretches_of_one_type(void) {
+    REQUIRE(set_up_reducer("memory=64MiB,mode=adversarial,seed=8", ASHLAR_REDUCTION_ALL, 0));
+    queue_write(streams[2], view_of(ASHLAR_REGION_PARAMETERS, ONE), 12, 40);
+    CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_reducer_broadcast(reducer, 5, streams[2]) == ASHLAR_OK);
+    queue_verify(streams[2], view_of(ASHLAR_REGION_PARAMETERS, ONE), 12, 41);
+    wait_for(streams[2]);
+    CHECK(atomic_load(&payload_bad_count) == 0);
+    CHECK_ZU(sent_count, 4); /* F32, BF16, F32, F64 */
+    static const size_t offsets[] = {0, 512, 1024, 1536};
+    for (size_t i = 0; i < 4; i++) {
+        CHECK(log_of[i].kind == 'b' && log_of[i].region == ASHLAR_REGION_PARAMETERS);
+        CHECK(log_of[i].root == 5 && log_of[i].stream == streams[3]);
+        CHECK_ZU(log_of[i].offset, offsets[i]);
+        CHECK_ZU(log_of[i].bytes, 512);
+    }
+    tear_down_reducer();
+}
+
+static void neighbouring_buckets_of_one_type_are_one_broadcast(void) {
+    REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
+    for (size_t i = 0; i < 5; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "t%zu", i);
+        CHECK(ashlar_arena_add(arena, name, i == 3 ? ASHLAR_F16 : ASHLAR_F32, 1, &(size_t){100},
+                               NULL) == ASHLAR_OK);
+    }
+    CHECK(ashlar_arena_set_buckets(arena, 1, 1) == ASHLAR_OK);
+    CHECK(ashlar_arena_commit(arena, allocator, streams[0], 3) == ASHLAR_OK);
+    CHECK_ZU(ashlar_arena_bucket_count(arena), 5);
+    REQUIRE(ashlar_reducer_create(arena, &collectives, ASHLAR_REDUCTION_ALL, streams[3],
+                                  &reducer) == ASHLAR_OK);
+    sent_count = 0;
+    CHECK(ashlar_reducer_broadcast(reducer, 0, streams[3]) == ASHLAR_OK);
+    CHECK_ZU(sent_count, 3);
+    CHECK(log_of[0].offset == 0 && log_of[0].bytes == 3 * 512);
+    CHECK(log_of[1].offset == 1536 && log_of[1].bytes == 256 && log_of[1].dtype == ASHLAR_F16);
+    CHECK(log_of[2].offset == 1792 && log_of[2].bytes == 512);
+    tear_down_reducer();
+}
+
+/* As a program does: reduce, update on the stream that finished, gather, read there. */
+static void parts_are_gathered_behind_their_update(void) {
+    for (int seed = 1; seed <= 8; seed++) {
+        char spec[64];
+        (void)snprintf(spec, sizeof spec, "memory=64MiB,mode=adversarial,seed=%d", seed);
+        REQUIRE(set_up_reducer(spec, ASHLAR_REDUCTION_SCATTER, 0));
+        CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
+        for (size_t i = TENSORS; i-- > 0;) {
+            CHECK(ashlar_reducer_final(reducer, i, streams[0]) == ASHLAR_OK);
+        }
+        CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
+        queue_write(streams[0], view_of(ASHLAR_REGION_PARAMETERS, FOUR), 280, 70);
+        CHECK(ashlar_reducer_gather(reducer, streams[0]) == ASHLAR_OK);
+        queue_verify(streams[0], view_of(ASHLAR_REGION_PARAMETERS, FOUR), 280, 71);
+        wait_for(streams[0]);
+        CHECK(atomic_load(&payload_bad_count) == 0);
+        CHECK_ZU(sent_count, 2 * BUCKETS);
+        for (size_t i = 0; i < BUCKETS; i++) {
+            check_sent(i, 's', ASHLAR_REGION_GRADIENTS, i);
+            check_sent(BUCKETS + i, 'g', ASHLAR_REGION_PARAMETERS, i);
+        }
+        tear_down_reducer();
+    }
+}
+
+int main(void) {
+    RUN(buckets_are_sent_as_soon_as_they_are_complete_and_in_their_order);
+    RUN(whatever_the_order_of_finals_the_same_is_sent);
+    RUN(collectives_run_behind_the_gradients_and_before_what_follows);
+    RUN(a_bucket_waits_once_for_each_other_stream);
+    RUN(frozen_tensors_are_left_out);
+    RUN(buckets_at_either_end_may_be_frozen);
+    RUN(an_arena_that_is_frozen_sends_nothing);
+    RUN(what_is_frozen_later_still_counts);
+    RUN(parameters_are_broadcast_by_stretches_of_one_type);
+    RUN(neighbouring_buckets_of_one_type_are_one_broadcast);
+    RUN(parts_are_gathered_behind_their_update);
+    return check_report();
+}

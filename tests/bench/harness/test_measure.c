@@ -1,0 +1,560 @@
+/*
+ * test_measure.c - that a measurement runs what it says, and that a failing subject ends it
+ * cleanly. What it takes is not judged.
+ */
+#include "bench/harness/measure.h"
+
+#include <stdatomic.h>
+
+#include "tests/allocator/core/allocator_fixture.h"
+#include "allocator/base/error.h"
+
+static const ashlar_workload_spec *spec_of(const char *variant) {
+    size_t count;
+    const ashlar_workload_spec *specs = ashlar_workload_specs(&count);
+    while (strcmp(specs->variant, variant) != 0) {
+        specs++;
+    }
+    return specs;
+}
+
+static ashlar_workload record(const char *variant) {
+    ashlar_workload w = {0};
+    CHECK(ashlar_workload_init(&w, spec_of(variant)) == ASHLAR_OK);
+    return w;
+}
+
+/* --- the median ------------------------------------------------------------------------------ */
+
+static void the_median_is_the_one_in_the_middle(void) {
+    double one[] = {7}, odd[] = {9, 1, 5, 100, 2}, even[] = {4, 1, 3, 100}, equal[] = {2, 2, 2};
+    CHECK_NEAR(ashlar_median(one, 1), 7, 0, 0);
+    CHECK_NEAR(ashlar_median(odd, 5), 5, 0, 0);
+    CHECK_NEAR(ashlar_median(even, 4), 3.5, 0, 0);
+    CHECK_NEAR(ashlar_median(equal, 3), 2, 0, 0);
+}
+
+/* --- a subject that counts ------------------------------------------------------------------- */
+
+enum { THREADS = 2 };
+
+typedef struct counter {
+    atomic_size_t takes, gives, other_takes; /* other: not of 4096 B */
+    atomic_size_t enters, leaves, wrong;
+    atomic_size_t creates, destroys;
+    size_t refuse_at; /* the take that fails, from 1; 0: none */
+    ashlar_stream streams[THREADS];
+} counter;
+
+static counter counts;
+static _Thread_local size_t my_number;
+static char block[1];
+
+static ashlar_status counter_create(ashlar_device *of, void **self) {
+    atomic_fetch_add(&counts.wrong, of != device);
+    atomic_fetch_add(&counts.creates, 1);
+    *self = &counts;
+    return ASHLAR_OK;
+}
+
+static void counter_destroy(void *self) {
+    atomic_fetch_add(&counts.wrong, self != &counts);
+    atomic_fetch_add(&counts.destroys, 1);
+}
+
+static ashlar_status counter_enter(void *self, size_t thread) {
+    atomic_fetch_add(&counts.wrong, self != &counts || thread >= THREADS);
+    atomic_fetch_add(&counts.enters, 1);
+    my_number = thread;
+    return ASHLAR_OK;
+}
+
+static void counter_leave(void *self) {
+    atomic_fetch_add(&counts.wrong, self != &counts);
+    atomic_fetch_add(&counts.leaves, 1);
+}
+
+static void *counter_take(void *self, size_t bytes, ashlar_stream stream) {
+    atomic_fetch_add(&counts.wrong, self != &counts);
+    counts.streams[my_number] = stream;
+    if (atomic_fetch_add(&counts.takes, 1) + 1 == counts.refuse_at) {
+        atomic_fetch_sub(&counts.takes, 1);
+        return NULL;
+    }
+    atomic_fetch_add(&counts.other_takes, bytes != 4096);
+    return block;
+}
+
+static void counter_give(void *self, void *ptr) {
+    atomic_fetch_add(&counts.wrong, self != &counts || ptr != block);
+    atomic_fetch_add(&counts.gives, 1);
+}
+
+static void counter_usage(void *self, ashlar_peer_usage *out) {
+    atomic_fetch_add(&counts.wrong, self != &counts);
+    *out = (ashlar_peer_usage){.reserved_peak_bytes = 300, .live_peak_bytes = 200};
+}
+
+static const ashlar_peer counting = {
+    .name = "counting",
+    .create = counter_create,
+    .destroy = counter_destroy,
+    .enter = counter_enter,
+    .leave = counter_leave,
+    .take = counter_take,
+    .give = counter_give,
+    .usage = counter_usage,
+};
+
+/* One that is told the bytes and the stream: those of the take. */
+static void counter_give_sized(void *self, void *ptr, size_t bytes, ashlar_stream stream) {
+    atomic_fetch_add(&counts.wrong, stream == NULL || stream != counts.streams[my_number]);
+    atomic_fetch_sub(&counts.other_takes, bytes != 4096);
+    counter_give(self, ptr);
+}
+
+static const ashlar_peer sized = {
+    .name = "sized",
+    .create = counter_create,
+    .destroy = counter_destroy,
+    .enter = counter_enter,
+    .leave = counter_leave,
+    .take = counter_take,
+    .give_sized = counter_give_sized,
+};
+
+static void check_counts_balance(void) {
+    CHECK_ZU(counts.wrong, 0);
+    CHECK_ZU(counts.gives, counts.takes);
+    CHECK_ZU(counts.leaves, counts.enters);
+    CHECK_ZU(counts.destroys, counts.creates);
+}
+
+static void every_part_of_the_list_is_run_on_every_thread(void) {
+    const ashlar_peer *peer = &counting;
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096-fragmented");
+    const ashlar_measure_config config = {device, THREADS, 5, 1};
+    ashlar_measurement result = {0};
+    counts = (counter){0};
+    const size_t opened = CALLS(stream_create), closed = CALLS(stream_destroy);
+    CHECK(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
+    check_counts_balance();
+    CHECK_ZU(CALLS(stream_create) - opened, THREADS);
+    CHECK_ZU(CALLS(stream_destroy) - closed, THREADS);
+    /* Rounds of 1 ns: the body once each. Before them twice. The prologue once. */
+    CHECK_ZU(counts.other_takes, THREADS * 4000);
+    CHECK_ZU(counts.takes, THREADS * (4000 + (2 + 5) * w.body_pairs));
+    CHECK(counts.streams[0] != NULL && counts.streams[1] != NULL);
+    CHECK(counts.streams[0] != counts.streams[1]);
+    CHECK(result.ns_pair > 0);
+    CHECK_ZU(result.driver_calls, 0);
+    CHECK_NEAR(result.reserved_over_live, 1.5, 1e-12, 0);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+static ashlar_status create_from_origin(ashlar_device *of, void **self) {
+    atomic_fetch_add(&counts.wrong, *self != &my_number);
+    return counter_create(of, self);
+}
+
+/* The prologue's blocks have other sizes than 4096; some are given back only at the end. */
+static void a_subject_may_be_told_what_it_gets_back(void) {
+    ashlar_peer peer = sized;
+    const ashlar_peer *subject = &peer;
+    peer.origin = &my_number;
+    peer.create = create_from_origin;
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096-fragmented");
+    const ashlar_measure_config config = {device, THREADS, 3, 1};
+    ashlar_measurement result = {0};
+    counts = (counter){0};
+    CHECK(ashlar_measure(&config, &w, &subject, 1, &result) == ASHLAR_OK);
+    check_counts_balance();
+    CHECK_ZU(counts.other_takes, 0);
+    CHECK_ZU(counts.takes, THREADS * (4000 + (2 + 3) * w.body_pairs));
+    for (size_t refused = 1; refused <= 5000; refused += 1234) {
+        counts = (counter){.refuse_at = refused};
+        CHECK(ashlar_measure(&config, &w, &subject, 1, &result) == ASHLAR_ENOMEM);
+        CHECK_HAS(ashlar_error_detail(), "sized has no block");
+        CHECK_ZU(counts.gives, counts.takes);
+        CHECK_ZU(counts.other_takes, 0);
+    }
+    counts.refuse_at = 0;
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+/* --- steps ----------------------------------------------------------------------------------- */
+
+static atomic_size_t step_begins, step_ends, outside; /* outside: taken in no step */
+static _Thread_local bool is_in_step;
+static size_t bad_begin, bad_end; /* which fails, from 1; 0: none */
+
+static ashlar_status note_begin(void *self, ashlar_stream stream) {
+    atomic_fetch_add(&counts.wrong, self != &counts || stream == NULL || is_in_step);
+    if (atomic_fetch_add(&step_begins, 1) + 1 == bad_begin) {
+        atomic_fetch_sub(&step_begins, 1);
+        return ashlar_fail(ASHLAR_EDRIVER, "no step");
+    }
+    is_in_step = true;
+    return ASHLAR_OK;
+}
+
+static ashlar_status note_end(void *self) {
+    atomic_fetch_add(&counts.wrong, self != &counts || !is_in_step);
+    is_in_step = false;
+    return atomic_fetch_add(&step_ends, 1) + 1 == bad_end ? ashlar_fail(ASHLAR_EIO, "no end")
+                                                          : ASHLAR_OK;
+}
+
+static void *take_in_step(void *self, size_t bytes, ashlar_stream stream) {
+    atomic_fetch_add(&outside, !is_in_step);
+    return counter_take(self, bytes, stream);
+}
+
+static const ashlar_peer stepping = {
+    .name = "stepping",
+    .create = counter_create,
+    .destroy = counter_destroy,
+    .enter = counter_enter,
+    .leave = counter_leave,
+    .take = take_in_step,
+    .give = counter_give,
+    .begin_step = note_begin,
+    .end_step = note_end,
+};
+
+static ashlar_workload record_steps(const char *name) {
+    ashlar_workload w = {0};
+    size_t count;
+    const ashlar_workload_spec *specs = ashlar_workload_plan_specs(&count);
+    while (strcmp(specs->name, name) != 0) {
+        specs++;
+    }
+    CHECK(ashlar_workload_init(&w, specs) == ASHLAR_OK);
+    return w;
+}
+
+static ashlar_status measure_stepping(const ashlar_workload *w, size_t threads) {
+    const ashlar_peer *peer = &stepping;
+    const ashlar_measure_config config = {device, threads, 1, 1};
+    ashlar_measurement result;
+    const size_t refuse_at = counts.refuse_at;
+    counts = (counter){.refuse_at = refuse_at};
+    step_begins = step_ends = outside = 0;
+    const ashlar_status status = ashlar_measure(&config, w, &peer, 1, &result);
+    CHECK(step_begins == step_ends);
+    check_counts_balance();
+    counts.refuse_at = 0;
+    return status;
+}
+
+static void steps_begin_and_end_where_the_list_has_them(void) {
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record_steps("rnn_warm");
+    for (size_t threads = 1; threads <= THREADS; threads++) {
+        CHECK(measure_stepping(&w, threads) == ASHLAR_OK);
+        CHECK_ZU(step_begins, threads * (1 + 3 * (size_t)ASHLAR_WORKLOAD_RNN_STEPS));
+        CHECK_ZU(outside, 0);
+    }
+    ashlar_workload_finish(&w);
+    w = record_steps("rnn_step"); /* with a block before its first step */
+    CHECK(measure_stepping(&w, 1) == ASHLAR_OK);
+    CHECK_ZU(step_begins, 1 + 3);
+    CHECK_ZU(outside, 1);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+static void a_step_that_fails_ends_the_measurement(void) {
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record_steps("rnn_step");
+    for (size_t at = 1; at <= 4; at++) {
+        bad_begin = at;
+        CHECK(measure_stepping(&w, 1) == ASHLAR_EDRIVER);
+        CHECK_ZU(step_begins, at - 1);
+        bad_begin = 0;
+        bad_end = at;
+        CHECK(measure_stepping(&w, 1) == ASHLAR_EIO);
+        CHECK_ZU(step_begins, at);
+        bad_end = 0;
+    }
+    counts.refuse_at = 30; /* within the second step, which ends all the same */
+    CHECK(measure_stepping(&w, 1) == ASHLAR_ENOMEM);
+    CHECK_ZU(step_begins, 2);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+/* --- turns ----------------------------------------------------------------------------------- */
+
+static char turns[64]; /* a letter for each time that a subject is entered */
+
+static ashlar_status note_turn(void *self, size_t thread) {
+    (void)thread;
+    const size_t used = strlen(turns);
+    turns[used] = *(const char *)self;
+    turns[used + 1] = '\0';
+    return ASHLAR_OK;
+}
+
+static ashlar_status create_a(ashlar_device *of, void **self) {
+    static char letter = 'a';
+    (void)of;
+    *self = &letter;
+    return ASHLAR_OK;
+}
+
+static ashlar_status create_b(ashlar_device *of, void **self) {
+    static char letter = 'b';
+    (void)of;
+    *self = &letter;
+    return ASHLAR_OK;
+}
+
+static void *any_block(void *self, size_t bytes, ashlar_stream stream) {
+    (void)self;
+    (void)bytes;
+    (void)stream;
+    return block;
+}
+
+static void no_matter(void *self, void *ptr) {
+    (void)self;
+    (void)ptr;
+}
+
+/* With rounds of 1 ns every subject is slow; with long ones none is. */
+static void a_slow_subject_takes_part_in_five_rounds(void) {
+    const ashlar_peer *peer = &counting;
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096");
+    const double round_ns[] = {1, 1e8};
+    for (size_t i = 0; i < 2; i++) {
+        const ashlar_measure_config config = {device, 1, i == 0 ? (size_t)61 : 1, round_ns[i]};
+        ashlar_measurement result;
+        counts = (counter){0};
+        CHECK(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
+        CHECK(i == 0 ? counts.takes == (2 + 5) * w.body_pairs : counts.takes > 10 * w.body_pairs);
+        CHECK(result.ns_pair > 0);
+    }
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+static void every_round_begins_with_another_subject(void) {
+    static const ashlar_peer a = {
+        .name = "a", .create = create_a, .enter = note_turn, .take = any_block, .give = no_matter};
+    static const ashlar_peer b = {
+        .name = "b", .create = create_b, .enter = note_turn, .take = any_block, .give = no_matter};
+    const ashlar_peer *peers[] = {&a, &b};
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096");
+    const ashlar_measure_config config = {device, 1, 3, 1};
+    ashlar_measurement results[2];
+    turns[0] = '\0';
+    CHECK(ashlar_measure(&config, &w, peers, 2, results) == ASHLAR_OK);
+    CHECK(strncmp(turns,
+                  "aabb"
+                  "ab"
+                  "ba"
+                  "ab",
+                  10) == 0);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+static void a_longer_round_runs_the_body_more_often(void) {
+    const ashlar_peer *peer = &counting;
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096");
+    const ashlar_measure_config config = {device, 1, 2, 1e8};
+    ashlar_measurement result;
+    counts = (counter){0};
+    CHECK(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
+    check_counts_balance();
+    CHECK_ZU(counts.takes % w.body_pairs, 0);
+    CHECK(counts.takes > 10 * w.body_pairs);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+static void a_repeat_runs_the_body_as_often_as_asked(void) {
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096-fragmented");
+    counts = (counter){0};
+    CHECK(ashlar_measure_repeat(device, &w, &counting, 7) == ASHLAR_OK);
+    check_counts_balance(); /* what the prologue left is given back too */
+    CHECK_ZU(counts.takes, 4000 + 7 * w.body_pairs);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+static void a_subject_that_runs_out_is_named_and_nothing_stays_taken(void) {
+    const ashlar_peer *peer = &counting;
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096-fragmented");
+    const size_t moments[] = {1, 3999, 4001, 4000 + 2 * w.body_pairs, 4000 + 3 * w.body_pairs};
+    for (size_t threads = 1; threads <= THREADS; threads++) {
+        for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
+            const ashlar_measure_config config = {device, threads, 3, 1};
+            ashlar_measurement result;
+            counts = (counter){.refuse_at = moments[i]};
+            CHECK(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_ENOMEM);
+            CHECK_HAS(ashlar_error_detail(), "counting");
+            CHECK_HAS(ashlar_error_detail(), "one_size");
+            check_counts_balance();
+        }
+    }
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+/* --- real subjects --------------------------------------------------------------------------- */
+
+static void every_subject_runs_on_one_thread_and_on_two(void) {
+    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
+    ashlar_measurement results[ASHLAR_PEERS_MAX];
+    size_t count = 0;
+    for (size_t i = 0, all = ashlar_peers(peers); i < all; i++) {
+        if (peers[i] != ashlar_peer_cuda_async()) { /* which is not for this device */
+            peers[count++] = peers[i];
+        }
+    }
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096");
+    for (size_t threads = 1; threads <= THREADS; threads++) {
+        const ashlar_measure_config config = {device, threads, 2, 1};
+        REQUIRE(ashlar_measure(&config, &w, peers, count, results) == ASHLAR_OK);
+        for (size_t i = 0; i < count; i++) {
+            const bool is_known =
+                peers[i]->usage != NULL && (threads == 1 || peers[i] != ashlar_peer_cub());
+            CHECK(results[i].ns_pair > 0);
+            CHECK((results[i].reserved_over_live > 0) == is_known);
+        }
+    }
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+static void driver_calls_are_those_of_one_run_of_the_body(void) {
+    const ashlar_peer *peers[] = {ashlar_peer_driver(), ashlar_peer_ashlar(), ashlar_peer_floor()};
+    ashlar_measurement results[3];
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096");
+    const ashlar_measure_config config = {device, 1, 3, 1};
+    REQUIRE(ashlar_measure(&config, &w, peers, 3, results) == ASHLAR_OK);
+    CHECK_ZU(results[0].driver_calls, 2 * w.body_pairs);
+    CHECK(results[1].driver_calls > 0 && results[1].driver_calls < 10);
+    CHECK_ZU(results[2].driver_calls, 0);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+static void the_prologue_is_not_counted(void) {
+    const ashlar_peer *peer = ashlar_peer_ashlar();
+    ashlar_measurement result;
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096-fragmented");
+    const ashlar_measure_config config = {device, 1, 1, 1};
+    REQUIRE(ashlar_measure(&config, &w, &peer, 1, &result) == ASHLAR_OK);
+    CHECK_ZU(result.driver_calls, 0); /* it left holes enough */
+    CHECK(result.reserved_over_live >= 1 && result.reserved_over_live < 2);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+/* The list's own account of what is live, which other subjects are measured by, is ashlar's. */
+static void ashlar_and_the_list_agree_on_what_is_live(void) {
+    REQUIRE(set_up("memory=16GiB"));
+    const char *const variants[] = {"4096", "shuffled"};
+    for (size_t i = 0; i < 2; i++) {
+        ashlar_workload w = record(variants[i]);
+        const ashlar_peer *peer = ashlar_peer_ashlar();
+        static void *slots[8192];
+        void *self = NULL;
+        REQUIRE(w.slot_count <= 8192 && peer->create(device, &self) == ASHLAR_OK);
+        for (size_t op = 0; op < w.count; op++) {
+            void **slot = &slots[w.ops[op].slot];
+            if (w.ops[op].bytes != 0) {
+                *slot = peer->take(self, w.ops[op].bytes, NULL);
+                REQUIRE(*slot != NULL);
+            } else {
+                peer->give(self, *slot);
+            }
+        }
+        ashlar_peer_usage usage;
+        peer->usage(self, &usage);
+        CHECK_ZU(usage.live_peak_bytes, w.peak_bytes);
+        peer->destroy(self);
+        ashlar_workload_finish(&w);
+    }
+    tear_down();
+}
+
+/* --- failures -------------------------------------------------------------------------------- */
+
+static void any_lack_of_host_memory_ends_cleanly(void) {
+    const ashlar_peer *peers[] = {ashlar_peer_ashlar(), ashlar_peer_floor(), &counting};
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("4096");
+    const ashlar_measure_config config = {device, 1, 1, 1};
+    ashlar_measurement results[3];
+    size_t failures = 0;
+    for (unsigned long n = 1; n < 60; n++) { /* some the allocator gets over */
+        counts = (counter){0};
+        ashlar_host_fail_at(n);
+        const ashlar_status status = ashlar_measure(&config, &w, peers, 3, results);
+        CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM ||
+              status == ASHLAR_EDRIVER);
+        failures += status != ASHLAR_OK;
+        check_counts_balance();
+    }
+    ashlar_host_fail_at(0);
+    CHECK(failures > 7);
+    ashlar_workload_finish(&w);
+    tear_down_device();
+}
+
+static void any_failing_driver_call_ends_cleanly(void) {
+    const ashlar_peer *peers[] = {&counting, ashlar_peer_driver(), ashlar_peer_ashlar()};
+    REQUIRE(set_up_device(""));
+    ashlar_workload w = record("512");
+    const ashlar_measure_config config = {device, 1, 1, 1};
+    ashlar_measurement results[3];
+    size_t failures = 0;
+    for (uint64_t n = 1; n < 40; n++) {
+        counts = (counter){0};
+        ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
+        const ashlar_status status = ashlar_measure(&config, &w, peers, 3, results);
+        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        failures += status != ASHLAR_OK;
+        check_counts_balance();
+    }
+    CHECK(failures > 10);
+    ashlar_workload_finish(&w);
+    CHECK(ashlar_soft_configure("") == ASHLAR_OK); /* a failed free leaves a block */
+    ashlar_device_close(device);
+}
+
+int main(void) {
+    RUN(the_median_is_the_one_in_the_middle);
+    RUN(every_part_of_the_list_is_run_on_every_thread);
+    RUN(a_subject_may_be_told_what_it_gets_back);
+    RUN(steps_begin_and_end_where_the_list_has_them);
+    RUN(a_step_that_fails_ends_the_measurement);
+    RUN(a_slow_subject_takes_part_in_five_rounds);
+    RUN(every_round_begins_with_another_subject);
+    RUN(a_longer_round_runs_the_body_more_often);
+    RUN(a_repeat_runs_the_body_as_often_as_asked);
+    RUN(a_subject_that_runs_out_is_named_and_nothing_stays_taken);
+    RUN(every_subject_runs_on_one_thread_and_on_two);
+    RUN(driver_calls_are_those_of_one_run_of_the_body);
+    RUN(the_prologue_is_not_counted);
+    RUN(ashlar_and_the_list_agree_on_what_is_live);
+    RUN(any_lack_of_host_memory_ends_cleanly);
+    RUN(any_failing_driver_call_ends_cleanly);
+    return check_report();
+}

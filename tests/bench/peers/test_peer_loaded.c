@@ -1,0 +1,167 @@
+/*
+ * test_peer_loaded.c - subjects from shared objects: which are taken, and what they are told. The
+ * objects lie in the folder ASHLAR_TEST_PEERS.
+ */
+#include "bench/peers/peer_loaded.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/allocator/core/allocator_fixture.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "tests/bench/peers/peer_path.h"
+
+static size_t count_peers(void) {
+    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
+    return ashlar_peers(peers);
+}
+
+static void check_refused(const char *text, const char *word) {
+    const size_t count = count_peers();
+    CHECK(ashlar_peer_load(text) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "--peer: ");
+    CHECK_HAS(ashlar_error_detail(), word);
+    CHECK_ZU(count_peers(), count);
+}
+
+static void what_is_no_peer_is_refused(void) {
+    check_refused("/nowhere/stone.so", "/nowhere/stone.so");
+    check_refused(path_of("."), "irectory");
+    check_refused("/proc/self/status", "status: ");
+    check_refused("libm.so.6", "no function \"alloc\"");
+    check_refused("libc.so.6:malloc,frei", "no function \"frei\"");
+}
+
+/* The C library, on which it depends, has one. */
+static void the_c_librarys_free_is_not_the_peers(void) {
+    check_refused(path_of("half.so"), "no function \"free\"");
+}
+
+static void text_that_names_no_file_is_refused(void) {
+    check_refused("", "FILE.so:ALLOC,FREE");
+    check_refused(":a,b", "FILE.so:ALLOC,FREE");
+    check_refused("x.so:,b", "FILE.so:ALLOC,FREE");
+    check_refused("x.so:a,", "FILE.so:ALLOC,FREE");
+    check_refused("x.so:a,a_name_of_more_than_31_characters", "FILE.so:ALLOC,FREE");
+    check_refused("/tmp/lib.so", "the file's name is the subject's");
+    check_refused("/tmp/a_name_of_more_than_31_characters.so", "the file's name is the subject's");
+    check_refused("/tmp/a|b.so", "the file's name is the subject's");
+    check_refused("/tmp/<x>.so", "the file's name is the subject's");
+}
+
+static void a_name_that_is_taken_is_refused(void) {
+    check_refused("/tmp/libfloor.so.1", "\"floor\" already");
+    check_refused("none.so", "\"none\" already");
+}
+
+static void a_loaded_peer_is_a_subject(void) {
+    const size_t count = count_peers();
+    REQUIRE(set_up_device(""));
+    CHECK(ashlar_peer_loaded(0) == NULL);
+    REQUIRE(ashlar_peer_load(path_of("stone.so")) == ASHLAR_OK);
+    CHECK_ZU(count_peers(), count + 1);
+    const ashlar_peer *peer = ashlar_peer_find("stone");
+    REQUIRE(peer != NULL && peer == ashlar_peer_loaded(0) && ashlar_peer_loaded(1) == NULL);
+    CHECK(ashlar_peer_is_loaded(peer) && !ashlar_peer_is_loaded(ashlar_peer_floor()));
+    CHECK(peer->give == NULL && peer->hides_calls);
+    void *self = peer->origin;
+    REQUIRE(peer->create(device, &self) == ASHLAR_OK);
+    REQUIRE(peer->enter(self, 0) == ASHLAR_OK);
+    unsigned char *one = peer->take(self, 100, streams[0]), *two = peer->take(self, 200, NULL);
+    REQUIRE(one != NULL && two != NULL);
+    memset(one, 1, 100);
+    memset(two, 2, 200);
+    CHECK(one[0] == 1 && one[99] == 1);
+    peer->give_sized(self, two, 200, NULL); /* it ends the process where one of these is wrong */
+    peer->give_sized(self, one, 100, streams[0]);
+    peer->leave(self);
+    peer->destroy(self);
+    check_refused(path_of("stone.so"), "\"stone\" already");
+    tear_down_device();
+}
+
+static void its_context_is_current_while_it_works(void) {
+    REQUIRE(set_up_device(""));
+    const ashlar_peer *peer = ashlar_peer_loaded(0);
+    void *self = peer->origin;
+    REQUIRE(peer->create(device, &self) == ASHLAR_OK);
+    const size_t pushed = CALLS(ctx_push_current), popped = CALLS(ctx_pop_current);
+    REQUIRE(peer->enter(self, 0) == ASHLAR_OK);
+    CHECK_ZU(CALLS(ctx_push_current) - pushed, 1);
+    CHECK_ZU(CALLS(ctx_pop_current) - popped, 0);
+    peer->leave(self);
+    CHECK_ZU(CALLS(ctx_pop_current) - popped, 1);
+    peer->destroy(self);
+    tear_down_device();
+}
+
+static void without_host_memory_there_is_no_instance(void) {
+    REQUIRE(set_up_device(""));
+    const ashlar_peer *peer = ashlar_peer_loaded(0);
+    void *self = peer->origin;
+    ashlar_host_fail_at(1);
+    CHECK(peer->create(device, &self) == ASHLAR_EHOSTMEM && self == peer->origin);
+    ashlar_host_fail_at(0);
+    tear_down_device();
+}
+
+static void functions_of_other_names_are_found(void) {
+    char text[PATH_BYTES + 32];
+    (void)snprintf(text, sizeof text, "%s:half_take,half_give", path_of("half.so"));
+    REQUIRE(ashlar_peer_load(text) == ASHLAR_OK);
+    const ashlar_peer *peer = ashlar_peer_find("half");
+    REQUIRE(peer != NULL && peer == ashlar_peer_loaded(1));
+    REQUIRE(set_up_device(""));
+    void *self = peer->origin;
+    REQUIRE(peer->create(device, &self) == ASHLAR_OK);
+    void *block = peer->take(self, 1, NULL);
+    CHECK(block != NULL);
+    peer->give_sized(self, block, 1, NULL);
+    peer->destroy(self);
+    tear_down_device();
+}
+
+/* Files of other names are other peers, until there is no room. In this folder, a bare name. */
+static void there_is_room_for_a_few(void) {
+    char folder[] = "/tmp/ashlar-peers-XXXXXX", name[32], back[PATH_BYTES];
+    const char *object = realpath(path_of("stone.so"), back);
+    REQUIRE(object != NULL && mkdtemp(folder) != NULL && chdir(folder) == 0);
+    for (int i = 0; i < ASHLAR_PEERS_LOADED_MAX - 2; i++) {
+        (void)snprintf(name, sizeof name, "libquarry%d.so", i);
+        REQUIRE(symlink(object, name) == 0);
+        CHECK(ashlar_peer_load(name) == ASHLAR_OK);
+        CHECK(unlink(name) == 0);
+    }
+    CHECK(ashlar_peer_find("quarry0") != NULL && ashlar_peer_find("quarry4") != NULL);
+    check_refused("full.so", "room for 7");
+    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
+    const size_t count = ashlar_peers(peers);
+    CHECK(peers[count - 1] == ashlar_peer_none() && peers[count - 2] == ashlar_peer_plan());
+    CHECK(peers[count - 3] == ashlar_peer_find("quarry4"));
+    CHECK(chdir("/") == 0 && rmdir(folder) == 0);
+}
+
+static void cudas_pools_are_for_cuda_devices(void) {
+    REQUIRE(set_up_device(""));
+    const ashlar_peer *peer = ashlar_peer_find("cuda_async");
+    REQUIRE(peer != NULL && !ashlar_peer_is_loaded(peer));
+    void *self = NULL;
+    CHECK(peer->create(device, &self) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "--device cuda");
+    tear_down_device();
+}
+
+int main(void) {
+    RUN(what_is_no_peer_is_refused);
+    RUN(the_c_librarys_free_is_not_the_peers);
+    RUN(text_that_names_no_file_is_refused);
+    RUN(a_name_that_is_taken_is_refused);
+    RUN(a_loaded_peer_is_a_subject);
+    RUN(its_context_is_current_while_it_works);
+    RUN(without_host_memory_there_is_no_instance);
+    RUN(functions_of_other_names_are_found);
+    RUN(there_is_room_for_a_few);
+    RUN(cudas_pools_are_for_cuda_devices);
+    return check_report();
+}

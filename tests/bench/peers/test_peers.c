@@ -1,0 +1,287 @@
+/*
+ * test_peers.c - that whatever is measured really hands out blocks; and the floor, closely.
+ */
+#include "bench/peers/peer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "tests/check.h"
+#include "allocator/base/host.h"
+#include "allocator/base/random.h"
+#include "allocator/soft/soft.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+static ashlar_device *device;
+static ashlar_stream stream;
+
+static bool set_up(void) {
+    return ashlar_soft_configure("memory=16GiB") == ASHLAR_OK &&
+           ashlar_device_open("soft", &device) == ASHLAR_OK &&
+           ashlar_stream_create(device, &stream) == ASHLAR_OK;
+}
+
+static void tear_down(void) {
+    ashlar_stream_destroy(device, stream);
+    ashlar_device_close(device);
+}
+
+static void *begin(const ashlar_peer *peer) {
+    void *self = NULL;
+    CHECK(peer->create == NULL || peer->create(device, &self) == ASHLAR_OK);
+    CHECK(peer->enter == NULL || peer->enter(self, 0) == ASHLAR_OK);
+    return self;
+}
+
+static void end(const ashlar_peer *peer, void *self) {
+    if (peer->leave != NULL) {
+        peer->leave(self);
+    }
+    if (peer->destroy != NULL) {
+        peer->destroy(self);
+    }
+}
+
+typedef struct taken {
+    uintptr_t address;
+    size_t bytes;
+} taken;
+
+static int by_address(const void *a, const void *b) {
+    const taken *x = a, *y = b;
+    return (x->address > y->address) - (x->address < y->address);
+}
+
+enum { BLOCKS = 300 };
+
+static void check_apart(const taken *blocks) {
+    taken sorted[BLOCKS];
+    memcpy(sorted, blocks, sizeof sorted);
+    qsort(sorted, BLOCKS, sizeof sorted[0], by_address);
+    size_t overlaps = 0;
+    for (size_t i = 0; i + 1 < BLOCKS; i++) {
+        overlaps += sorted[i].address + sorted[i].bytes > sorted[i + 1].address;
+    }
+    CHECK_ZU(overlaps, 0);
+}
+
+/* Small and large sizes, replaced at random; after each turn no two live blocks overlap. */
+static void check_blocks(const ashlar_peer *peer) {
+    taken blocks[BLOCKS] = {{0, 0}};
+    ashlar_random random;
+    ashlar_random_init(&random, 1);
+    void *self = begin(peer);
+    for (int turn = 0; turn < 5; turn++) {
+        for (size_t i = 0; i < BLOCKS; i++) {
+            if (blocks[i].bytes != 0 && ashlar_random_below(&random, 2) == 0) {
+                continue;
+            }
+            if (blocks[i].bytes != 0) {
+                peer->give(self, (void *)blocks[i].address);
+            }
+            const size_t bytes = 1 + ashlar_random_below(&random, i % 10 == 0 ? 8 * MIB : 8 * KIB);
+            blocks[i] = (taken){(uintptr_t)peer->take(self, bytes, stream), bytes};
+            REQUIRE(blocks[i].address != 0);
+        }
+        check_apart(blocks);
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        peer->give(self, (void *)blocks[i].address);
+    }
+    end(peer, self);
+}
+
+static void no_subject_hands_out_a_byte_twice(void) {
+    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
+    REQUIRE(set_up());
+    const size_t count = ashlar_peers(peers);
+    for (size_t i = 0; i < count; i++) {
+        if (peers[i] != ashlar_peer_none() && peers[i] != ashlar_peer_cuda_async()) {
+            check_blocks(peers[i]);
+        }
+    }
+    tear_down();
+}
+
+static void subjects_are_found_by_name(void) {
+    static const char *const always[] = {"ashlar", "floor", "glibc", "driver", "none"};
+    for (size_t i = 0; i < sizeof always / sizeof always[0]; i++) {
+        const ashlar_peer *peer = ashlar_peer_find(always[i]);
+        REQUIRE(peer != NULL);
+        CHECK(strcmp(peer->name, always[i]) == 0);
+    }
+    CHECK(ashlar_peer_find("cub") == ashlar_peer_cub());
+    CHECK(ashlar_peer_find("jemalloc") == ashlar_peer_jemalloc());
+    CHECK(ashlar_peer_find("floo") == NULL);
+}
+
+static void subjects_on_the_device_know_what_they_hold(void) {
+    const ashlar_peer *peers[] = {ashlar_peer_ashlar(), ashlar_peer_cub()};
+    REQUIRE(set_up());
+    for (size_t i = 0; i < 2; i++) {
+        if (peers[i] == NULL) {
+            continue; /* CUB */
+        }
+        ashlar_peer_usage usage = {0};
+        void *self = begin(peers[i]);
+        void *one = peers[i]->take(self, MIB, stream), *two = peers[i]->take(self, MIB, stream);
+        peers[i]->give(self, one);
+        peers[i]->give(self, two);
+        peers[i]->usage(self, &usage);
+        CHECK(usage.reserved_peak_bytes >= 2 * MIB && usage.reserved_peak_bytes <= 16 * MIB);
+        CHECK(usage.live_peak_bytes == (i == 0 ? 2 * MIB : 0)); /* CUB does not know */
+        end(peers[i], self);
+    }
+    tear_down();
+}
+
+/* Linked with jemalloc, malloc() is jemalloc's. */
+static void glibc_is_not_jemalloc(void) {
+    const ashlar_peer *glibc = ashlar_peer_glibc();
+    void *self = begin(glibc);
+    unsigned char *small = glibc->take(self, 24, NULL);
+    /* glibc keeps the block's size in the word before it, with three flags. */
+    REQUIRE(small != NULL);
+    size_t before;
+    memcpy(&before, small - sizeof before, sizeof before);
+    CHECK_ZU(before & ~(size_t)7, 32);
+    glibc->give(self, small);
+    end(glibc, self);
+}
+
+/* --- the floor ------------------------------------------------------------------------------- */
+
+static void the_floor_takes_the_block_given_last(void) {
+    static const size_t sizes[] = {1, 512, 4096, MIB, MIB + 1, 64 * MIB};
+    const ashlar_peer *peer = ashlar_peer_floor();
+    void *self = begin(peer);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        void *one = peer->take(self, sizes[i], NULL), *two = peer->take(self, sizes[i], NULL);
+        REQUIRE(one != NULL && two != NULL);
+        CHECK((uintptr_t)one % 512 == 0 && (uintptr_t)two % 512 == 0);
+        peer->give(self, one);
+        peer->give(self, two);
+        CHECK(peer->take(self, sizes[i], NULL) == two);
+        CHECK(peer->take(self, sizes[i], NULL) == one);
+        void *three = peer->take(self, sizes[i], NULL);
+        CHECK(three != one && three != two);
+    }
+    end(peer, self);
+}
+
+static void the_floor_shares_a_class_but_above_1_mib_no_size(void) {
+    const ashlar_peer *peer = ashlar_peer_floor();
+    void *self = begin(peer);
+    void *small = peer->take(self, 64 * KIB, NULL), *large = peer->take(self, 3 * MIB, NULL);
+    peer->give(self, small);
+    peer->give(self, large);
+    CHECK(peer->take(self, 64 * KIB - 512, NULL) == small); /* less than 1/8 apart */
+    CHECK(peer->take(self, 56 * KIB, NULL) != small);
+    CHECK(peer->take(self, 3 * MIB - 512, NULL) != large);
+    CHECK(peer->take(self, 3 * MIB - 511, NULL) == large); /* the same to 512 B */
+    end(peer, self);
+}
+
+/* 4096 lists for 6000 sizes: several share one, and blocks must still be told apart. */
+static void the_floor_tells_large_sizes_apart(void) {
+    enum { SIZES = 6000 };
+    static void *blocks[SIZES];
+    const ashlar_peer *peer = ashlar_peer_floor();
+    void *self = begin(peer);
+    for (size_t i = 0; i < SIZES; i++) {
+        blocks[i] = peer->take(self, MIB + (i + 1) * 512, NULL);
+        REQUIRE(blocks[i] != NULL);
+    }
+    for (size_t i = 0; i < SIZES; i++) {
+        peer->give(self, blocks[i]);
+    }
+    size_t wrong = 0;
+    for (size_t i = 0; i < SIZES; i++) {
+        wrong += peer->take(self, MIB + (i + 1) * 512, NULL) != blocks[i];
+    }
+    CHECK_ZU(wrong, 0);
+    end(peer, self);
+}
+
+static void the_floor_ends_where_its_range_does(void) {
+    const ashlar_peer *peer = ashlar_peer_floor();
+    void *self = begin(peer);
+    size_t count = 0;
+    while (count < 100 && peer->take(self, 1024 * MIB, NULL) != NULL) {
+        count++;
+    }
+    CHECK(count >= 1 && count <= 64);
+    end(peer, self);
+}
+
+typedef struct handover {
+    void *self;
+    void *given; /* NULL: to be taken */
+    void *got;
+} handover;
+
+static void *give_or_take(void *arg) {
+    handover *h = arg;
+    const ashlar_peer *peer = ashlar_peer_floor();
+    if (peer->enter(h->self, 1) == ASHLAR_OK) {
+        if (h->given != NULL) {
+            peer->give(h->self, h->given);
+        } else {
+            h->got = peer->take(h->self, 4096, NULL);
+        }
+        peer->leave(h->self);
+    }
+    return NULL;
+}
+
+static void run_elsewhere(handover *h) {
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, give_or_take, h) == 0);
+    pthread_join(thread, NULL);
+}
+
+static void the_floor_keeps_a_block_where_it_is_given(void) {
+    const ashlar_peer *peer = ashlar_peer_floor();
+    handover h = {.self = begin(peer)};
+    void *block = peer->take(h.self, 4096, NULL);
+    h.given = block;
+    run_elsewhere(&h);
+    CHECK(block != NULL && peer->take(h.self, 4096, NULL) != block);
+    h.given = NULL;
+    run_elsewhere(&h);
+    CHECK(h.got == block);
+    end(peer, h.self);
+}
+
+static void the_floor_without_host_memory_has_no_block(void) {
+    const ashlar_peer *peer = ashlar_peer_floor();
+    void *self = NULL;
+    ashlar_host_fail_at(1);
+    CHECK(peer->create(device, &self) == ASHLAR_EHOSTMEM && self == NULL);
+    REQUIRE(peer->create(device, &self) == ASHLAR_OK);
+    ashlar_host_fail_at(1);
+    CHECK(peer->enter(self, 0) == ASHLAR_EHOSTMEM);
+    REQUIRE(peer->enter(self, 0) == ASHLAR_OK);
+    ashlar_host_fail_at(1);
+    CHECK(peer->take(self, 4096, NULL) == NULL);
+    ashlar_host_fail_at(1);
+    CHECK(peer->take(self, 4 * MIB, NULL) == NULL);
+    CHECK(peer->take(self, 4096, NULL) != NULL && peer->take(self, 4 * MIB, NULL) != NULL);
+    end(peer, self);
+}
+
+int main(void) {
+    RUN(no_subject_hands_out_a_byte_twice);
+    RUN(subjects_are_found_by_name);
+    RUN(subjects_on_the_device_know_what_they_hold);
+    RUN(glibc_is_not_jemalloc);
+    RUN(the_floor_takes_the_block_given_last);
+    RUN(the_floor_shares_a_class_but_above_1_mib_no_size);
+    RUN(the_floor_tells_large_sizes_apart);
+    RUN(the_floor_ends_where_its_range_does);
+    RUN(the_floor_keeps_a_block_where_it_is_given);
+    RUN(the_floor_without_host_memory_has_no_block);
+    return check_report();
+}

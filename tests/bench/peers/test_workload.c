@@ -1,0 +1,383 @@
+/*
+ * test_workload.c - that every recorded list can be run, again and again, and is what it says.
+ */
+#include "bench/peers/workload.h"
+
+#include <stdlib.h>
+
+#include "tests/check.h"
+#include "allocator/base/host.h"
+
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+
+static const ashlar_workload_spec *spec_of(const char *name, const char *variant) {
+    size_t count;
+    const ashlar_workload_spec *specs = ashlar_workload_specs(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(specs[i].name, name) == 0 && strcmp(specs[i].variant, variant) == 0) {
+            return &specs[i];
+        }
+    }
+    return NULL;
+}
+
+static ashlar_workload record(const char *name, const char *variant) {
+    ashlar_workload w = {0};
+    const ashlar_workload_spec *spec = spec_of(name, variant);
+    CHECK(spec != NULL && ashlar_workload_init(&w, spec) == ASHLAR_OK);
+    return w;
+}
+
+/* What a list does, found by running it on paper. */
+typedef struct account {
+    uint32_t *taken; /* [slot_count], bytes now in each slot */
+    size_t wrong;    /* takes of a taken slot, gives of a free one, slots out of range */
+    size_t live, live_max;
+    uint64_t bytes, peak_bytes;
+} account;
+
+static void run_on_paper(const ashlar_workload *w, account *a, size_t begin, size_t end) {
+    for (size_t i = begin; i < end; i++) {
+        const ashlar_op op = w->ops[i];
+        if (op.slot >= w->slot_count || (op.bytes != 0) == (a->taken[op.slot] != 0)) {
+            a->wrong++;
+            continue;
+        }
+        a->live = op.bytes != 0 ? a->live + 1 : a->live - 1;
+        a->bytes = a->bytes + op.bytes - (op.bytes != 0 ? 0 : a->taken[op.slot]);
+        a->taken[op.slot] = op.bytes;
+        a->live_max = a->live > a->live_max ? a->live : a->live_max;
+        a->peak_bytes = a->bytes > a->peak_bytes ? a->bytes : a->peak_bytes;
+    }
+}
+
+static void check_list(const ashlar_workload *w) {
+    account a = {.taken = calloc(w->slot_count, sizeof *a.taken)};
+    uint32_t *before = calloc(w->slot_count, sizeof *before);
+    REQUIRE(a.taken != NULL && before != NULL);
+    run_on_paper(w, &a, 0, w->body_begin);
+    memcpy(before, a.taken, w->slot_count * sizeof *before);
+    for (int i = 0; i < 2; i++) {
+        run_on_paper(w, &a, w->body_begin, w->body_end);
+        CHECK(memcmp(before, a.taken, w->slot_count * sizeof *before) == 0);
+    }
+    run_on_paper(w, &a, w->body_end, w->count);
+    CHECK_ZU(a.wrong, 0);
+    CHECK_ZU(a.live, 0);
+    CHECK_ZU(a.live_max, w->live_max);
+    CHECK(a.bytes == 0 && a.peak_bytes == w->peak_bytes);
+    free(a.taken);
+    free(before);
+}
+
+/* Steps lie in order, a body that has some begins with one, and none is empty. */
+static void check_steps(const ashlar_workload *w) {
+    size_t in_body = 0;
+    bool begins_body = w->step_count == 0;
+    for (size_t i = 0; i < w->step_count; i++) {
+        CHECK(w->steps[i] < (i + 1 < w->step_count ? w->steps[i + 1] : w->body_end));
+        begins_body = begins_body || w->steps[i] == w->body_begin;
+        in_body += w->steps[i] >= w->body_begin;
+    }
+    CHECK(begins_body);
+    CHECK_ZU(ashlar_workload_body_steps(w), in_body);
+}
+
+static void check_specs(const ashlar_workload_spec *specs, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        ashlar_workload w;
+        REQUIRE(ashlar_workload_init(&w, &specs[i]) == ASHLAR_OK);
+        CHECK(strcmp(w.name, specs[i].name) == 0 && strcmp(w.variant, specs[i].variant) == 0);
+        CHECK(w.body_begin < w.body_end && w.body_end <= w.count);
+        CHECK(w.body_pairs > 0);
+        CHECK_ZU(w.body_end - w.body_begin, 2 * w.body_pairs);
+        CHECK(w.live_max <= w.slot_count);
+        check_list(&w);
+        check_steps(&w);
+        ashlar_workload_finish(&w);
+    }
+}
+
+static void every_list_can_be_run_again_and_again(void) {
+    size_t count;
+    const ashlar_workload_spec *specs = ashlar_workload_specs(&count);
+    check_specs(specs, count);
+    specs = ashlar_workload_plan_specs(&count);
+    check_specs(specs, count);
+}
+
+static ashlar_workload record_for_plan(const char *name, const char *variant) {
+    ashlar_workload w = {0};
+    size_t count;
+    const ashlar_workload_spec *specs = ashlar_workload_plan_specs(&count);
+    while (count > 0 && (strcmp(specs->name, name) != 0 || strcmp(specs->variant, variant) != 0)) {
+        specs++;
+        count--;
+    }
+    CHECK(count > 0 && ashlar_workload_init(&w, specs) == ASHLAR_OK);
+    return w;
+}
+
+static void steps_for_plans_are_as_long_as_they_say(void) {
+    static const struct {
+        const char *name, *variant;
+        size_t steps, pairs; /* of the body */
+    } wanted[] = {{"one_size", "4096", 1, 256},
+                  {"rnn_step", "1", 1, 20},
+                  {"rnn_step", "64", 1, 1280},
+                  {"rnn_warm", "", 1000, 20000}};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        ashlar_workload w = record_for_plan(wanted[i].name, wanted[i].variant);
+        CHECK_ZU(ashlar_workload_body_steps(&w), wanted[i].steps);
+        CHECK_ZU(w.body_pairs, wanted[i].pairs);
+        /* What is recorded for the plan is the body itself, or was a step before it. */
+        CHECK_ZU(w.step_count, wanted[i].steps + (i > 0));
+        ashlar_workload_finish(&w);
+    }
+}
+
+/* So that a thread's cache serves the step: no large blocks, and a heap that is much larger. */
+static void the_small_step_fits_a_cache(void) {
+    ashlar_workload w = record_for_plan("rnn_step", "1");
+    REQUIRE(w.step_count > 0);
+    uint64_t step_bytes = 0, before = 0;
+    for (size_t i = 0; i < w.body_end; i++) {
+        CHECK(i < w.steps[0] || w.ops[i].bytes <= MIB);
+        before += i < w.steps[0] ? w.ops[i].bytes : 0;
+    }
+    step_bytes = w.peak_bytes - before;
+    CHECK(step_bytes > MIB && step_bytes < before / 64);
+    ashlar_workload_finish(&w);
+}
+
+static void all_that_is_to_be_measured_is_there(void) {
+    static const char *const wanted[][2] = {
+        {"one_size", "512"},     {"one_size", "4096"},     {"one_size", "65536"},
+        {"one_size", "1048576"}, {"one_size", "67108864"}, {"one_size", "4096-fragmented"},
+        {"mix", "reverse"},      {"mix", "shuffled"},      {"random", ""},
+        {"rnn_warm", ""},        {"rnn_cold", ""},
+    };
+    size_t count;
+    (void)ashlar_workload_specs(&count);
+    CHECK_ZU(count, sizeof wanted / sizeof wanted[0]);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        const ashlar_workload_spec *spec = spec_of(wanted[i][0], wanted[i][1]);
+        REQUIRE(spec != NULL);
+        CHECK(spec->has_threads == (strcmp(spec->name, "one_size") == 0));
+    }
+}
+
+static void one_size_is_pairs_of_that_size(void) {
+    static const char *const variants[] = {"512", "4096", "65536", "1048576", "67108864"};
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        ashlar_workload w = record("one_size", variants[i]);
+        const uint64_t bytes = strtoull(variants[i], NULL, 10);
+        size_t wrong = 0;
+        for (size_t op = 0; op < w.count; op++) {
+            wrong += w.ops[op].bytes != (op % 2 == 0 ? bytes : 0);
+        }
+        CHECK_ZU(wrong, 0);
+        CHECK_ZU(w.live_max, 1);
+        CHECK_ZU(w.body_pairs * 2, w.count);
+        ashlar_workload_finish(&w);
+    }
+}
+
+/* Sizes of the class of 4 KiB would be no holes but what is asked for. */
+static void the_fragmented_heap_has_holes_of_other_sizes_only(void) {
+    ashlar_workload w = record("one_size", "4096-fragmented");
+    size_t takes = 0, same = 0, measured = 0, larger = 0;
+    for (size_t i = 0; i < w.body_begin; i++) {
+        takes += w.ops[i].bytes != 0;
+        same += w.ops[i].bytes > 3584 && w.ops[i].bytes <= 4096;
+        larger += w.ops[i].bytes > 4096;
+        CHECK(w.ops[i].bytes <= 64 * KIB);
+    }
+    CHECK_ZU(takes, 4000);
+    CHECK_ZU(w.body_begin - takes, 2000); /* and as many stay until the end */
+    CHECK_ZU(w.count - w.body_end, 2000);
+    CHECK_ZU(same, 0);
+    CHECK(larger > 3000);
+    for (size_t i = w.body_begin; i < w.body_end; i++) {
+        measured += w.ops[i].bytes == 4096;
+    }
+    CHECK_ZU(measured, w.body_pairs);
+    ashlar_workload_finish(&w);
+}
+
+static void holes_lie_between_blocks(void) {
+    ashlar_workload w = record("one_size", "4096-fragmented");
+    size_t neighbours = 0;
+    for (size_t i = 4000; i + 1 < w.body_begin; i++) {
+        CHECK_ZU(w.ops[i].bytes, 0);
+        neighbours += w.ops[i + 1].slot == w.ops[i].slot + 1;
+    }
+    CHECK_ZU(neighbours, 0);
+    ashlar_workload_finish(&w);
+}
+
+enum { TENSORS = 400 };
+
+static void a_mix_takes_400_tensors_of_all_magnitudes(void) {
+    ashlar_workload reverse = record("mix", "reverse"), shuffled = record("mix", "shuffled");
+    size_t by_doubling[17] = {0};
+    CHECK_ZU(reverse.live_max, TENSORS);
+    CHECK_ZU(reverse.count, shuffled.count);
+    CHECK(reverse.peak_bytes == shuffled.peak_bytes);
+    for (size_t i = 0; i < TENSORS; i++) {
+        const uint64_t bytes = reverse.ops[i].bytes;
+        REQUIRE(bytes >= 512 && bytes <= 64 * MIB);
+        CHECK_ZU(shuffled.ops[i].bytes, bytes);
+        size_t doubling = 0;
+        while (bytes >= (uint64_t)1024 << doubling && doubling < 16) {
+            doubling++;
+        }
+        by_doubling[doubling]++;
+    }
+    for (size_t i = 0; i < 17; i++) { /* 24 of each are expected */
+        CHECK(by_doubling[i] > 8 && by_doubling[i] < 48);
+    }
+    ashlar_workload_finish(&reverse);
+    ashlar_workload_finish(&shuffled);
+}
+
+static void the_two_mixes_differ_in_the_order_of_giving(void) {
+    ashlar_workload reverse = record("mix", "reverse"), shuffled = record("mix", "shuffled");
+    size_t opposite = 0, same = 0, again = 0;
+    for (size_t i = 0; i < TENSORS; i++) {
+        opposite += reverse.ops[TENSORS + i].slot == reverse.ops[TENSORS - 1 - i].slot;
+        same += shuffled.ops[TENSORS + i].slot == reverse.ops[TENSORS + i].slot;
+        again += shuffled.ops[TENSORS + i].slot == shuffled.ops[3 * TENSORS + i].slot;
+    }
+    CHECK_ZU(opposite, TENSORS);
+    CHECK(same < 20);
+    CHECK(again < 20); /* every turn is shuffled anew */
+    ashlar_workload_finish(&reverse);
+    ashlar_workload_finish(&shuffled);
+}
+
+static void random_keeps_nearly_1000_blocks_live(void) {
+    ashlar_workload w = record("random", "");
+    size_t live = 0, many = 0, takes = 0;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < w.count; i++) {
+        CHECK(w.ops[i].bytes <= MIB);
+        live = w.ops[i].bytes != 0 ? live + 1 : live - 1;
+        many += live > 900;
+        takes += w.ops[i].bytes != 0;
+        sum += w.ops[i].bytes;
+    }
+    CHECK_ZU(w.live_max, 1000);
+    CHECK(many > w.count / 2);
+    CHECK(sum / takes > MIB / 2 - MIB / 50 && sum / takes < MIB / 2 + MIB / 50); /* uniform */
+    ashlar_workload_finish(&w);
+}
+
+static void random_gives_old_and_new_blocks_alike(void) {
+    ashlar_workload w = record("random", "");
+    size_t *taken_at = calloc(w.slot_count, sizeof *taken_at);
+    size_t newest = 0, gives = 0;
+    REQUIRE(taken_at != NULL);
+    for (size_t i = 0; i < 20000; i++) {
+        if (w.ops[i].bytes != 0) {
+            taken_at[w.ops[i].slot] = i;
+        } else {
+            gives++;
+            newest += i - taken_at[w.ops[i].slot] < 20;
+        }
+    }
+    CHECK(gives > 9000);
+    CHECK(newest < gives / 20);
+    free(taken_at);
+    ashlar_workload_finish(&w);
+}
+
+static void the_two_rnn_lists_differ_in_the_first_step_only(void) {
+    ashlar_workload warm = record("rnn_warm", ""), cold = record("rnn_cold", "");
+    const size_t first = warm.body_begin;
+    CHECK(first > 0 && cold.body_begin == 0);
+    CHECK(warm.body_end == warm.count && cold.body_end == cold.count);
+    REQUIRE(warm.count - first == cold.count);
+    size_t steps = 0, different = 0;
+    uint32_t taken[2][64] = {{0}}; /* by slot, which are numbered differently */
+    REQUIRE(warm.slot_count <= 64 && cold.slot_count <= 64);
+    for (size_t i = 0; i < cold.count; i++) {
+        const ashlar_op one = warm.ops[first + i], two = cold.ops[i];
+        different +=
+            one.bytes != two.bytes || (one.bytes == 0 && taken[0][one.slot] != taken[1][two.slot]);
+        taken[0][one.slot] = one.bytes;
+        taken[1][two.slot] = two.bytes;
+        steps += two.bytes == sizeof(float); /* one loss a step */
+    }
+    CHECK_ZU(different, 0);
+    CHECK_ZU(steps, ASHLAR_WORKLOAD_RNN_STEPS);
+    ashlar_workload_finish(&warm);
+    ashlar_workload_finish(&cold);
+}
+
+/* Operation by operation no later step asks for more than the first, and lengths vary. */
+static void the_first_rnn_step_is_the_longest(void) {
+    ashlar_workload w = record("rnn_warm", "");
+    const size_t step = w.body_begin;
+    size_t larger = 0, longest = 0, shortest = 0;
+    REQUIRE((w.count - step) % step == 0);
+    for (size_t i = step; i < w.count; i++) {
+        larger += w.ops[i].bytes > w.ops[i % step].bytes;
+        CHECK((w.ops[i].bytes == 0) == (w.ops[i % step].bytes == 0));
+    }
+    CHECK_ZU(larger, 0);
+    const uint64_t most = w.ops[1].bytes; /* the input: [T, B, H] */
+    CHECK(most == 256 * 32 * 256 * sizeof(float));
+    for (size_t i = step; i < w.count; i += step) {
+        longest += w.ops[i + 1].bytes > most / 100 * 95;
+        shortest += w.ops[i + 1].bytes < most / 100 * 5;
+        CHECK(w.ops[i + 1].bytes % (32 * 256 * sizeof(float)) == 0);
+    }
+    CHECK(longest > 20 && longest < 100 && shortest > 20 && shortest < 100);
+    ashlar_workload_finish(&w);
+}
+
+static void recording_again_gives_the_same_list(void) {
+    ashlar_workload one = record("random", ""), two = record("random", "");
+    REQUIRE(one.count == two.count);
+    CHECK(memcmp(one.ops, two.ops, one.count * sizeof one.ops[0]) == 0);
+    ashlar_workload_finish(&one);
+    ashlar_workload_finish(&two);
+}
+
+static void any_lack_of_host_memory_is_reported(void) {
+    const ashlar_workload_spec *spec = spec_of("one_size", "4096-fragmented");
+    ashlar_workload w = {.count = 7};
+    unsigned long n = 0;
+    ashlar_status status;
+    do {
+        ashlar_host_fail_at(++n);
+        status = ashlar_workload_init(&w, spec);
+        CHECK(status == ASHLAR_OK || (status == ASHLAR_EHOSTMEM && w.count == 7));
+    } while (status != ASHLAR_OK && n < 1000);
+    ashlar_host_fail_at(0);
+    CHECK(n > 10 && n < 1000);
+    CHECK_HAS(ashlar_error_detail(), "one_size");
+    check_list(&w);
+    ashlar_workload_finish(&w);
+}
+
+int main(void) {
+    RUN(every_list_can_be_run_again_and_again);
+    RUN(steps_for_plans_are_as_long_as_they_say);
+    RUN(the_small_step_fits_a_cache);
+    RUN(all_that_is_to_be_measured_is_there);
+    RUN(one_size_is_pairs_of_that_size);
+    RUN(the_fragmented_heap_has_holes_of_other_sizes_only);
+    RUN(holes_lie_between_blocks);
+    RUN(a_mix_takes_400_tensors_of_all_magnitudes);
+    RUN(the_two_mixes_differ_in_the_order_of_giving);
+    RUN(random_keeps_nearly_1000_blocks_live);
+    RUN(random_gives_old_and_new_blocks_alike);
+    RUN(the_two_rnn_lists_differ_in_the_first_step_only);
+    RUN(the_first_rnn_step_is_the_longest);
+    RUN(recording_again_gives_the_same_list);
+    RUN(any_lack_of_host_memory_is_reported);
+    return check_report();
+}

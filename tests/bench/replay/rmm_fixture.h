@@ -1,0 +1,30 @@
+/*
+ * rmm_fixture.h - a log of the case's own and questions about it, for tests.
+ */
+#ifndef ASHLAR_RMM_FIXTURE_H
+#define ASHLAR_RMM_FIXTURE_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "bench/replay/rmm_csv.h"
+
+#define HEADER "Thread,Time,Action,Pointer,Size,Stream\n"
+
+static ashlar_rmm_log *log_of; /* of the case */
+
+static inline ashlar_status parse(const char *text) {
+    log_of = NULL;
+    return ashlar_rmm_log_parse("stone.csv", text, strlen(text), &log_of);
+}
+
+/* The whole of an event, for one check. */
+static inline bool event_is(size_t i, ashlar_rmm_action action, size_t line, size_t block,
+                            size_t bytes) {
+    const ashlar_rmm_event *e = &log_of->events[i];
+    return e->action == action && e->line == line && e->bytes == bytes &&
+           (action == ASHLAR_RMM_NOTHING || e->block == block);
+}
+
+#endif /* ASHLAR_RMM_FIXTURE_H */

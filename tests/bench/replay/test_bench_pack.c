@@ -1,0 +1,153 @@
+/*
+ * test_bench_pack.c - that packing is measured on the problem it says, and how that is told. What
+ * it takes is not judged.
+ */
+#include "bench/replay/bench_pack.h"
+
+#include "tests/check.h"
+#include "tests/allocator/base/file_fixture.h"
+#include "allocator/base/host.h"
+
+static void the_problem_is_packed_and_the_gap_is_that_of_the_plan(void) {
+    ashlar_packing packing = {0};
+    CHECK(ashlar_bench_pack(1, &packing) == ASHLAR_OK);
+    CHECK_ZU(packing.count, 20000);
+    CHECK(packing.seconds > 0 && packing.result.bound_bytes > 0);
+    CHECK(packing.result.plan_bytes % 512 == 0);
+    CHECK(packing.result.plan_bytes >= packing.result.bound_bytes);
+    const double ratio = 1 + ashlar_packing_gap(&packing);
+    CHECK_NEAR(ratio * (double)packing.result.bound_bytes, (double)packing.result.plan_bytes, 0,
+               1e-12);
+    packing.result.bound_bytes = 0;
+    CHECK(ashlar_packing_gap(&packing) == 0);
+}
+
+static void without_host_memory_there_is_no_packing(void) {
+    ashlar_packing packing = {.count = 7};
+    for (size_t at = 1; at <= 3; at++) {
+        ashlar_host_fail_at(at);
+        CHECK(ashlar_bench_pack(1, &packing) == ASHLAR_EHOSTMEM);
+        ashlar_host_fail_at(0);
+        CHECK_ZU(packing.count, 7);
+    }
+}
+
+static ashlar_packing packing_of(double seconds, size_t plan_bytes) {
+    return (ashlar_packing){.problem = "some",
+                            .count = 3,
+                            .seconds = seconds,
+                            .result = {.plan_bytes = plan_bytes, .bound_bytes = 1000}};
+}
+
+enum { TEXT_BYTES = 1024 };
+
+static const char *text_of(void (*print)(FILE *, const ashlar_packing *),
+                           const ashlar_packing *packing) {
+    static char text[TEXT_BYTES];
+    FILE *file = tmpfile();
+    if (file == NULL) {
+        return "no temporary file";
+    }
+    print(file, packing);
+    rewind(file);
+    text[fread(text, 1, TEXT_BYTES - 1, file)] = '\0';
+    (void)fclose(file);
+    return text;
+}
+
+/* Two that are live together, and a third one. */
+static void write_problem(void) {
+    static const char text[] = "id,lower,upper,size\na,0,2,100\nb,1,3,50\nc,2,4,100\n";
+    write_bytes(text, sizeof text - 1);
+}
+
+static void a_file_is_packed_into_its_capacity(void) {
+    ashlar_packing packing = {0};
+    write_problem();
+    CHECK(ashlar_bench_pack_file(path, 150, 1, &packing) == ASHLAR_OK);
+    CHECK(strcmp(packing.problem, "file") == 0); /* without its folder */
+    CHECK_ZU(packing.count, 3);
+    CHECK_ZU(packing.capacity_bytes, 150);
+    CHECK(packing.result.plan_bytes == 150 && packing.result.bound_bytes == 150);
+    CHECK_HAS(text_of(ashlar_bench_pack_print, &packing), "gap 0.00 %, fits\n");
+    packing.capacity_bytes = 149;
+    CHECK_HAS(text_of(ashlar_bench_pack_print, &packing), "gap 0.00 %, DOES NOT FIT\n");
+}
+
+static void a_file_that_is_no_problem_is_an_error(void) {
+    ashlar_packing packing = {.count = 7};
+    write_bytes("id,lower\n", 9);
+    CHECK(ashlar_bench_pack_file(path, 150, 1, &packing) == ASHLAR_EFORMAT);
+    CHECK(ashlar_bench_pack_file("/nowhere/at.csv", 150, 1, &packing) == ASHLAR_EIO);
+    CHECK_ZU(packing.count, 7);
+}
+
+static void without_host_memory_no_file_is_packed(void) {
+    ashlar_packing packing = {.count = 7};
+    ashlar_status status = ASHLAR_EHOSTMEM;
+    unsigned long n = 0;
+    write_problem();
+    while (status != ASHLAR_OK && n < 100) {
+        CHECK(status == ASHLAR_EHOSTMEM && packing.count == 7);
+        ashlar_host_fail_at(++n);
+        status = ashlar_bench_pack_file(path, 150, 1, &packing);
+        ashlar_host_fail_at(0);
+    }
+    CHECK(n > 3 && n < 100 && packing.count == 3);
+}
+
+static void the_line_has_the_figures(void) {
+    const ashlar_packing packing = packing_of(0.25, 1025);
+    const char *text = text_of(ashlar_bench_pack_print, &packing);
+    CHECK_HAS(text, "some");
+    CHECK_HAS(text, " 3 buffers    0.250 s  plan 1025 B, bound 1000 B, gap 2.50 %\n");
+}
+
+static void a_second_and_3_percent_are_the_targets(void) {
+    ashlar_packing packing = packing_of(1, 1029);
+    const char *text = text_of(ashlar_bench_pack_print_targets, &packing);
+    CHECK(strstr(text, "NOT MET") == NULL);
+    CHECK_HAS(text, "1.000  (at most 1)\n");
+    CHECK_HAS(text, "0.029  (at most 0.03)\n");
+    packing = packing_of(1.01, 1029);
+    CHECK_HAS(text_of(ashlar_bench_pack_print_targets, &packing), "NOT MET  pack      some  ");
+    packing = packing_of(1, 1031);
+    CHECK_HAS(text_of(ashlar_bench_pack_print_targets, &packing), "NOT MET  pack      some  ");
+}
+
+static void check_json(const ashlar_packing *packing, const char *want) {
+    ashlar_json_writer w;
+    const char *text = NULL;
+    size_t bytes = 0;
+    ashlar_json_writer_init(&w, 0);
+    ashlar_bench_pack_put(&w, packing);
+    REQUIRE(ashlar_json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
+    CHECK(strcmp(text, want) == 0);
+    ashlar_json_writer_finish(&w);
+}
+
+static void json_has_the_figures(void) {
+    ashlar_packing packing = packing_of(0.25, 1500);
+    check_json(&packing, "{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
+                         "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5}");
+    packing.capacity_bytes = 1500;
+    check_json(&packing, "{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
+                         "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5,"
+                         "\"capacity\":1500,\"fits\":true}");
+}
+
+int main(void) {
+    if (!make_folder()) {
+        return 1;
+    }
+    RUN(the_problem_is_packed_and_the_gap_is_that_of_the_plan);
+    RUN(without_host_memory_there_is_no_packing);
+    RUN(a_file_is_packed_into_its_capacity);
+    RUN(a_file_that_is_no_problem_is_an_error);
+    RUN(without_host_memory_no_file_is_packed);
+    RUN(the_line_has_the_figures);
+    RUN(a_second_and_3_percent_are_the_targets);
+    RUN(json_has_the_figures);
+    remove_folder();
+    return check_report();
+}

@@ -1,0 +1,370 @@
+/* test_pack.c - plans: right, as small as they can be, the same each time, or refused. */
+#include <ashlar/pack.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/check.h"
+#include "allocator/base/host.h"
+#include "bench/replay/pack_cases.h"
+#include "tests/allocator/pack/pack_fixture.h"
+
+enum { MANY = 400, HARD = 400 };
+
+static ashlar_pack_buffer buffers[MANY];
+static size_t offsets[MANY], others[MANY];
+static ashlar_pack_result result;
+
+/* Pack, and check all that a result promises whatever the problem. */
+static bool packs(size_t count, const ashlar_pack_options *options) {
+    const size_t alignment = options == NULL || options->alignment == 0 ? 1 : options->alignment;
+    size_t highest = 0;
+    if (ashlar_pack(buffers, count, options, offsets, &result) != ASHLAR_OK ||
+        !is_plan(buffers, count, alignment, offsets)) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const size_t end = offsets[i] + buffers[i].bytes;
+        highest = end > highest ? end : highest;
+    }
+    highest = (highest + alignment - 1) / alignment * alignment;
+    return result.plan_bytes == highest && result.bound_bytes <= highest &&
+           (result.is_optimal || highest > result.bound_bytes) && result.strategy != NULL;
+}
+
+static void no_buffers_are_a_plan_of_no_bytes(void) {
+    REQUIRE(ashlar_pack(NULL, 0, NULL, NULL, &result) == ASHLAR_OK);
+    CHECK(result.plan_bytes == 0 && result.bound_bytes == 0 && result.is_optimal);
+    CHECK(!result.was_stopped && result.strategy != NULL);
+}
+
+static void the_bound_is_the_peak_of_live_bytes(void) {
+    for (int round = 0; round < 300; round++) {
+        const size_t count = pack_draw(1, 40);
+        draw_buffers(buffers, count, 100, pack_draw(1, 60));
+        REQUIRE(packs(count, NULL));
+        CHECK_ZU(result.bound_bytes, peak_of(buffers, count));
+    }
+}
+
+static void lifetimes_are_half_open(void) {
+    buffers[0] = (ashlar_pack_buffer){10, 0, 5};
+    buffers[1] = (ashlar_pack_buffer){10, 5, 9};
+    buffers[2] = (ashlar_pack_buffer){10, 9, UINT64_MAX};
+    REQUIRE(packs(3, NULL));
+    CHECK_ZU(result.plan_bytes, 10);
+    buffers[1].begin = 4;
+    REQUIRE(packs(3, NULL));
+    CHECK_ZU(result.plan_bytes, 20);
+}
+
+static void few_buffers_get_the_smallest_plan_and_its_proof(void) {
+    const ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
+    for (int round = 0; round < 700; round++) {
+        const size_t count = pack_draw(1, 8);
+        draw_buffers(buffers, count, 9, 7);
+        REQUIRE(packs(count, &options));
+        CHECK_ZU(result.plan_bytes, smallest_plan(buffers, count));
+        CHECK(result.is_optimal && !result.was_stopped);
+    }
+}
+
+/* Two problems whose smallest plan is above the bound of 24, and greedy plans are above that. */
+static const ashlar_pack_buffer hard[2][13] = {
+    {
+        {2, 11, 35},
+        {4, 0, 25},
+        {6, 27, 38},
+        {1, 11, 29},
+        {15, 25, 32},
+        {4, 19, 27},
+        {6, 8, 19},
+        {5, 8, 25},
+        {3, 8, 11},
+        {5, 8, 25},
+        {19, 0, 8},
+        {1, 0, 26},
+    },
+    {{7, 3, 12},
+     {10, 12, 15},
+     {10, 29, 35},
+     {5, 0, 3},
+     {3, 0, 12},
+     {7, 16, 29},
+     {4, 11, 34},
+     {10, 20, 32},
+     {8, 11, 20},
+     {2, 3, 21},
+     {12, 3, 11},
+     {16, 0, 3},
+     {10, 15, 16}},
+};
+static const size_t hard_counts[2] = {12, 13}, hard_smallest[2] = {25, 26};
+
+static void a_plan_above_the_bound_is_proven(void) {
+    const ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
+    for (int i = 0; i < 2; i++) {
+        memcpy(buffers, hard[i], sizeof hard[i]);
+        /* the second one takes long to look through */
+        CHECK_ZU(i == 0 ? smallest_plan_below(buffers, 12, 26) : 26, hard_smallest[i]);
+        for (size_t unit = 1; unit <= 1000; unit *= 10) {
+            for (size_t k = 0; k < hard_counts[i]; k++) {
+                buffers[k].bytes = hard[i][k].bytes * unit;
+            }
+            REQUIRE(packs(hard_counts[i], NULL));
+            CHECK(!result.is_optimal && result.plan_bytes > hard_smallest[i] * unit);
+            REQUIRE(packs(hard_counts[i], &options));
+            CHECK_ZU(result.bound_bytes, 24 * unit);
+            CHECK_ZU(result.plan_bytes, hard_smallest[i] * unit);
+            CHECK(result.is_optimal && !result.was_stopped);
+        }
+    }
+}
+
+static void without_a_budget_there_is_no_search(void) {
+    ashlar_pack_options options = {0};
+    int worse = 0;
+    for (int round = 0; round < 2000; round++) {
+        draw_buffers(buffers, 7, 9, 7);
+        options.time_budget_ms = 0;
+        REQUIRE(packs(7, &options));
+        const size_t greedy = result.plan_bytes;
+        CHECK(!result.was_stopped);
+        options.time_budget_ms = NO_HURRY_MS;
+        REQUIRE(packs(7, &options));
+        CHECK(result.plan_bytes <= greedy);
+        worse += result.plan_bytes < greedy;
+    }
+    CHECK(worse > 0);
+}
+
+/* Each of the orders is the best one of some problem. */
+static void every_order_has_its_problems(void) {
+    static const char *const names[] = {"fullest section first", "largest first",
+                                        "largest area first", "longest-lived first",
+                                        "earliest first"};
+    enum { COUNT = sizeof names / sizeof names[0] };
+    size_t wins[COUNT] = {0};
+    pack_seed = 3;
+    for (int round = 0; round < 500; round++) {
+        draw_buffers(buffers, 60, 5000, 40);
+        REQUIRE(packs(60, NULL));
+        for (int i = 0; i < COUNT; i++) {
+            wins[i] += strcmp(result.strategy, names[i]) == 0;
+        }
+    }
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(wins[i] > 0);
+    }
+}
+
+static void an_order_is_improved_by_what_stuck_out(void) {
+    pack_seed = 1;
+    for (int round = 0; round < 2; round++) {
+        ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
+        draw_buffers(buffers, 200, 5000, 100);
+        for (size_t i = 0; i < 200; i++) {
+            const bool is_long = buffers[i].end - buffers[i].begin > 30;
+            buffers[i].end = is_long ? buffers[i].begin + 30 : buffers[i].end;
+        }
+        REQUIRE(packs(200, NULL));
+        options.capacity_bytes = result.plan_bytes - 1;
+        REQUIRE(packs(200, &options));
+        CHECK(result.plan_bytes <= options.capacity_bytes);
+        CHECK(strcmp(result.strategy, "improved order") == 0);
+    }
+}
+
+static void offsets_are_aligned(void) {
+    for (size_t alignment = 1; alignment <= 4096; alignment *= 8) {
+        const ashlar_pack_options options = {.alignment = alignment, .time_budget_ms = 20};
+        draw_buffers(buffers, 60, 3000, 50);
+        REQUIRE(packs(60, &options));
+        CHECK(result.bound_bytes % alignment == 0 && result.plan_bytes % alignment == 0);
+    }
+    const ashlar_pack_options aligned = {.alignment = 256};
+    buffers[0] = (ashlar_pack_buffer){1, 0, 2};
+    buffers[1] = (ashlar_pack_buffer){257, 1, 3};
+    REQUIRE(packs(2, &aligned));
+    CHECK_ZU(result.bound_bytes, 768);
+    CHECK_ZU(result.plan_bytes, 768);
+}
+
+static void a_capacity_is_met_and_no_more(void) {
+    ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
+    int looser = 0;
+    for (int round = 0; round < 200; round++) {
+        draw_buffers(buffers, 7, 9, 7);
+        const size_t smallest = smallest_plan(buffers, 7);
+        options.capacity_bytes = smallest;
+        REQUIRE(packs(7, &options));
+        CHECK_ZU(result.plan_bytes, smallest);
+        options.capacity_bytes = 2 * smallest;
+        REQUIRE(packs(7, &options));
+        CHECK(result.plan_bytes <= 2 * smallest);
+        looser += result.plan_bytes > smallest;
+        options.capacity_bytes = smallest - 1;
+        REQUIRE(packs(7, &options)); /* no failure, and proven */
+        CHECK_ZU(result.plan_bytes, smallest);
+        CHECK(result.is_optimal);
+    }
+    CHECK(looser > 0);
+}
+
+static void the_same_problem_gives_the_same_offsets(void) {
+    const ashlar_pack_options options = {.alignment = 4, .time_budget_ms = NO_HURRY_MS};
+    ashlar_pack_result first;
+    draw_buffers(buffers, 40, 1000, 30);
+    REQUIRE(packs(40, &options));
+    first = result;
+    memcpy(others, offsets, sizeof offsets);
+    draw_buffers(buffers + 100, 100, 1000, 30); /* whatever happens in between */
+    size_t more[100];
+    REQUIRE(ashlar_pack(buffers + 100, 100, NULL, more, &result) == ASHLAR_OK);
+    REQUIRE(packs(40, &options));
+    CHECK(memcmp(others, offsets, 40 * sizeof *offsets) == 0);
+    CHECK(first.plan_bytes == result.plan_bytes && strcmp(first.strategy, result.strategy) == 0);
+}
+
+static void times_count_only_by_their_order(void) {
+    draw_buffers(buffers, 50, 1000, 30);
+    REQUIRE(packs(50, NULL));
+    memcpy(others, offsets, sizeof offsets);
+    for (size_t i = 0; i < 50; i++) {
+        buffers[i].begin = buffers[i].begin * 1000000007 + 12345;
+        buffers[i].end = buffers[i].end * 1000000007 + 12345;
+    }
+    REQUIRE(packs(50, NULL));
+    CHECK(memcmp(others, offsets, 50 * sizeof *offsets) == 0);
+}
+
+/* ---- stopping ---- */
+
+static int calls;
+static ashlar_pack_progress told;
+
+static bool stop_at_once(void *user, const ashlar_pack_progress *now) {
+    told = *now;
+    calls += user == &calls;
+    return false;
+}
+
+/* Nearly a packing without a gap: within seconds a search comes nowhere near the bound. */
+static void draw_hard(void) {
+    pack_seed = 3;
+    ashlar_pack_case_perfect(3, 1 << 20, 1 << 10, 1 << 20, buffers, offsets, HARD);
+    for (size_t i = 0; i < HARD; i++) {
+        ashlar_pack_buffer *b = &buffers[i];
+        b->bytes -= pack_draw(0, 2) == 0 ? (pack_draw(0, b->bytes / 8) >> 10) << 10 : 0;
+        b->begin += pack_draw(0, 4) == 0 ? pack_draw(0, (b->end - b->begin) / 5) : 0;
+    }
+}
+
+static void progress_can_stop_the_search(void) {
+    const ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS,
+                                         .capacity_bytes = 1,
+                                         .progress = stop_at_once,
+                                         .user = &calls};
+    draw_hard();
+    calls = 0;
+    REQUIRE(packs(HARD, &options));
+    CHECK(result.was_stopped && !result.is_optimal);
+    CHECK_ZU((size_t)calls, 1);
+    CHECK(told.bound_bytes == result.bound_bytes && told.plan_bytes >= result.plan_bytes);
+    CHECK(told.plan_bytes >= told.bound_bytes && told.strategy[0] != '\0');
+    CHECK(told.elapsed_ms >= 100); /* at most ten calls a second */
+}
+
+static void the_time_budget_ends_the_search(void) {
+    const ashlar_pack_options options = {.time_budget_ms = 30, .capacity_bytes = 1};
+    draw_hard();
+    REQUIRE(packs(HARD, NULL));
+    const size_t greedy = result.plan_bytes;
+    REQUIRE(packs(HARD, &options));
+    CHECK(result.was_stopped && !result.is_optimal);
+    CHECK(result.plan_bytes <= greedy);
+}
+
+/* ---- refusals ---- */
+
+static bool refuses(size_t count, size_t alignment, ashlar_status want, const char *text) {
+    const ashlar_pack_options options = {.alignment = alignment};
+    const ashlar_pack_result before = result;
+    memset(offsets, 0x5a, sizeof offsets);
+    memcpy(others, offsets, sizeof offsets);
+    const ashlar_status got = ashlar_pack(buffers, count, &options, offsets, &result);
+    CHECK_HAS(ashlar_error_detail(), text);
+    return got == want && memcmp(&before, &result, sizeof before) == 0 &&
+           memcmp(offsets, others, sizeof offsets) == 0;
+}
+
+static void bad_arguments_are_named(void) {
+    memset(&result, 0, sizeof result);
+    draw_buffers(buffers, 3, 9, 9);
+    CHECK(refuses(3, 3, ASHLAR_EINVAL, "alignment of 3"));
+    CHECK(refuses(3, SIZE_MAX, ASHLAR_EINVAL, "power of two"));
+    buffers[2].bytes = 0;
+    CHECK(refuses(3, 1, ASHLAR_EINVAL, "buffer 2 has 0 bytes"));
+    buffers[2] = (ashlar_pack_buffer){1, 4, 4};
+    CHECK(refuses(3, 1, ASHLAR_EINVAL, "buffer 2 lives from 4 to 4"));
+    buffers[2] = (ashlar_pack_buffer){1, 5, 4};
+    CHECK(refuses(3, 1, ASHLAR_EINVAL, "buffer 2 lives from 5 to 4"));
+    CHECK(refuses((size_t)1 << 31, 1, ASHLAR_EOVERFLOW, "2147483648 buffers"));
+}
+
+static void sizes_that_do_not_add_up_are_refused(void) {
+    memset(&result, 0, sizeof result);
+    buffers[0] = (ashlar_pack_buffer){SIZE_MAX - 9, 0, 2};
+    buffers[1] = (ashlar_pack_buffer){9, 1, 3};
+    CHECK(refuses(2, 1, ASHLAR_EOVERFLOW, "buffer 1 of 9 bytes"));
+    CHECK(refuses(1, 512, ASHLAR_EOVERFLOW, "buffer 0"));
+    buffers[1].bytes = 8;
+    REQUIRE(packs(2, NULL));
+    CHECK(result.plan_bytes == SIZE_MAX - 1 && result.is_optimal);
+}
+
+static void without_host_memory_nothing_changes(void) {
+    const ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
+    ashlar_status status = ASHLAR_EHOSTMEM;
+    unsigned long n = 0;
+    do { /* one that greedy orders do not solve, so that every strategy has its turn */
+        draw_buffers(buffers, 7, 9, 7);
+        REQUIRE(packs(7, NULL));
+    } while (result.plan_bytes == result.bound_bytes);
+    memset(&result, 0, sizeof result);
+    while (status != ASHLAR_OK && n < 1000) {
+        size_t untouched[7];
+        memset(offsets, 0x5a, sizeof offsets);
+        memset(untouched, 0x5a, sizeof untouched);
+        ashlar_host_fail_at(++n);
+        status = ashlar_pack(buffers, 7, &options, offsets, &result);
+        ashlar_host_fail_at(0);
+        if (status != ASHLAR_OK) {
+            CHECK(status == ASHLAR_EHOSTMEM && result.strategy == NULL);
+            CHECK_HAS(ashlar_error_detail(), "pack: no host memory");
+            CHECK(memcmp(offsets, untouched, sizeof untouched) == 0);
+        }
+    }
+    CHECK(status == ASHLAR_OK && n > 30);
+}
+
+int main(void) {
+    RUN(no_buffers_are_a_plan_of_no_bytes);
+    RUN(the_bound_is_the_peak_of_live_bytes);
+    RUN(lifetimes_are_half_open);
+    RUN(few_buffers_get_the_smallest_plan_and_its_proof);
+    RUN(a_plan_above_the_bound_is_proven);
+    RUN(without_a_budget_there_is_no_search);
+    RUN(every_order_has_its_problems);
+    RUN(an_order_is_improved_by_what_stuck_out);
+    RUN(offsets_are_aligned);
+    RUN(a_capacity_is_met_and_no_more);
+    RUN(the_same_problem_gives_the_same_offsets);
+    RUN(times_count_only_by_their_order);
+    RUN(progress_can_stop_the_search);
+    RUN(the_time_budget_ends_the_search);
+    RUN(bad_arguments_are_named);
+    RUN(sizes_that_do_not_add_up_are_refused);
+    RUN(without_host_memory_nothing_changes);
+    return check_report();
+}

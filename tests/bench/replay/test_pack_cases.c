@@ -1,0 +1,75 @@
+/* test_pack_cases.c - that the problems made from a seed are what they are said to be. */
+#include "bench/replay/pack_cases.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/check.h"
+#include "tests/allocator/pack/pack_fixture.h"
+
+enum { MANY = 20000, FEW = 200 };
+
+static ashlar_pack_buffer buffers[MANY], others[MANY];
+static size_t offsets[MANY];
+
+static void packings_are_without_a_gap(void) {
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        const size_t count = 1 + (size_t)seed * 4;
+        double area = 0;
+        ashlar_pack_case_perfect(seed, 1 << 20, 1 << 10, 1 << 16, buffers, offsets, count);
+        REQUIRE(is_plan(buffers, count, 1 << 10, offsets));
+        for (size_t i = 0; i < count; i++) {
+            CHECK(buffers[i].bytes > 0 && buffers[i].bytes % 1024 == 0);
+            CHECK(buffers[i].begin < buffers[i].end && buffers[i].end <= 1 << 16);
+            CHECK(offsets[i] + buffers[i].bytes <= 1 << 20);
+            area += (double)buffers[i].bytes * (double)(buffers[i].end - buffers[i].begin);
+        }
+        CHECK(area == 0x1p36);
+    }
+}
+
+/* Each beginning and each end has a time of its own, apart from the last one. */
+static void training_steps_are_well_formed(void) {
+    size_t throughout = 0, brief = 0;
+    ashlar_pack_case_training(1, buffers, MANY);
+    for (size_t i = 0; i < MANY; i++) {
+        REQUIRE(buffers[i].begin < buffers[i].end);
+        CHECK(buffers[i].bytes > 0 && buffers[i].bytes % 512 == 0);
+        CHECK(i == 0 || buffers[i - 1].begin < buffers[i].begin);
+        throughout += buffers[i].end - buffers[i].begin > MANY;
+        brief += buffers[i].end - buffers[i].begin < 10;
+    }
+    CHECK(throughout > 100 && throughout < MANY / 10);
+    CHECK(brief > MANY / 4 && brief < MANY * 3 / 4);
+}
+
+static void a_seed_is_a_problem(void) {
+    ashlar_pack_case_training(5, buffers, FEW);
+    ashlar_pack_case_training(5, others, FEW);
+    CHECK(memcmp(buffers, others, FEW * sizeof *buffers) == 0);
+    ashlar_pack_case_training(6, others, FEW);
+    CHECK(memcmp(buffers, others, FEW * sizeof *buffers) != 0);
+    ashlar_pack_case_training(6, others, 1); /* the smallest one */
+    CHECK(others[0].begin < others[0].end);
+}
+
+static void training_steps_are_packed_close_to_the_bound(void) {
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        const ashlar_pack_options options = {.alignment = 512};
+        ashlar_pack_result result;
+        size_t bytes = 0;
+        ashlar_pack_case_training(seed, buffers, MANY);
+        REQUIRE(ashlar_pack(buffers, MANY, &options, offsets, &result) == ASHLAR_OK);
+        CHECK(ashlar_pack_verify(buffers, MANY, 512, offsets, &bytes) == ASHLAR_OK);
+        CHECK_ZU(bytes, result.plan_bytes);
+        CHECK((double)bytes <= 1.03 * (double)result.bound_bytes);
+    }
+}
+
+int main(void) {
+    RUN(packings_are_without_a_gap);
+    RUN(training_steps_are_well_formed);
+    RUN(a_seed_is_a_problem);
+    RUN(training_steps_are_packed_close_to_the_bound);
+    return check_report();
+}

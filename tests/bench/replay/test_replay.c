@@ -1,0 +1,404 @@
+/*
+ * test_replay.c - that a log is done again as it was, on its threads and streams and in its order,
+ * and that what goes wrong is found and named by its line.
+ */
+#include "bench/replay/replay.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "tests/check.h"
+#include "allocator/driver/driver.h"
+#include "allocator/base/host.h"
+#include "tests/bench/replay/rmm_fixture.h"
+
+#define MIB ((size_t)1 << 20)
+
+enum { MAX_CALLS = 64 };
+
+/* A call that the replay made. */
+typedef struct call {
+    char what; /* a: alloc, f: free, o: free_on, c: check */
+    size_t bytes;
+    ashlar_stream stream;
+    pthread_t thread;
+} call;
+
+/* An allocator with faults: what was called, and what is to go wrong. */
+static call calls[MAX_CALLS];
+static size_t call_count;
+static size_t bad_call;           /* from 1; 0: none goes wrong */
+static ashlar_status bad_status;  /* what the bad call returns without doing anything; or */
+static const ptrdiff_t *bad_move; /* the bad alloc moves its block by this */
+static bool spoils_threads;       /* the bad alloc succeeds, but no thread can be started after */
+static long sleep_ms;             /* in each alloc */
+
+static bool note(char what, size_t bytes, ashlar_stream stream) {
+    if (call_count < MAX_CALLS) {
+        calls[call_count] = (call){what, bytes, stream, pthread_self()};
+    }
+    call_count++;
+    return call_count == bad_call;
+}
+
+static ashlar_status go_wrong(void) {
+    return bad_status == ASHLAR_OK ? ASHLAR_OK : ashlar_fail(bad_status, "as the test wants it");
+}
+
+static void spoil_threads(void) {
+    pthread_attr_t attr;
+    CHECK(pthread_attr_init(&attr) == 0);
+    CHECK(pthread_attr_setstacksize(&attr, (size_t)1 << 47) == 0);
+    CHECK(pthread_setattr_default_np(&attr) == 0);
+    CHECK(pthread_attr_destroy(&attr) == 0);
+}
+
+static ashlar_status test_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
+                                void **out) {
+    const struct timespec pause = {0, sleep_ms * 1000000};
+    const bool is_bad = note('a', bytes, stream);
+    if (sleep_ms > 0) {
+        nanosleep(&pause, NULL);
+    }
+    if (is_bad && spoils_threads) {
+        spoil_threads();
+    } else if (is_bad && bad_move == NULL) {
+        return go_wrong();
+    }
+    const ashlar_status status = ashlar_alloc(a, bytes, stream, out);
+    if (is_bad && bad_move != NULL && status == ASHLAR_OK) {
+        *out = (char *)*out + *bad_move;
+    }
+    return status;
+}
+
+static ashlar_status test_free(ashlar_allocator *a, void *ptr) {
+    return note('f', 0, NULL) ? go_wrong() : ashlar_free(a, ptr);
+}
+
+static ashlar_status test_free_on(ashlar_allocator *a, void *ptr, ashlar_stream stream) {
+    return note('o', 0, stream) ? go_wrong() : ashlar_free_on(a, ptr, stream);
+}
+
+static ashlar_status test_check(ashlar_allocator *a) {
+    return note('c', 0, NULL) ? go_wrong() : ashlar_allocator_check(a);
+}
+
+static const ashlar_replay_calls test_calls = {
+    .alloc = test_alloc,
+    .free = test_free,
+    .free_on = test_free_on,
+    .check = test_check,
+};
+
+static ashlar_replay_config config;
+static ashlar_replay_result result;
+
+/* Parse a log and replay it on a device of 64 MiB. */
+static ashlar_status replay(const char *text) {
+    call_count = 0;
+    result = (ashlar_replay_result){.allocations = 99};
+    if (parse(text) != ASHLAR_OK) {
+        return ASHLAR_STATUS_COUNT;
+    }
+    config.calls = &test_calls;
+    config.memory_bytes = 64 * MIB;
+    const ashlar_status status = ashlar_replay_run(log_of, &config, &result);
+    ashlar_rmm_log_free(log_of);
+    return status;
+}
+
+static ashlar_status replay_wrong(const char *text, size_t at_call, ashlar_status with) {
+    bad_call = at_call;
+    bad_status = with;
+    const ashlar_status status = replay(text);
+    bad_call = 0;
+    return status;
+}
+
+static bool calls_were(const char *want) {
+    bool same = call_count == strlen(want);
+    for (size_t i = 0; same && i < call_count; i++) {
+        same = calls[i].what == want[i];
+    }
+    return same;
+}
+
+/* ---- figures ---- */
+
+static void figures_are_those_of_the_log(void) {
+    REQUIRE(replay(HEADER "1,0,allocate,0x10,3000000,0\n1,0,allocate,0x20,1000,0\n"
+                          "1,0,free,0x10,3000000,0\n1,0,allocate,0x30,2000000,0\n"
+                          "1,0,allocate failure,,5000000,0\n") == ASHLAR_OK);
+    CHECK(calls_were("aafaffc"));
+    CHECK(result.peak_live == 3001000);
+    CHECK(result.peak_reserved == 4 * MIB);
+    CHECK_ZU(result.allocations, 3);
+    CHECK_ZU(result.failures, 0);
+    CHECK(strcmp(result.failure, "") == 0);
+    /* The first block maps memory, with room for the second; the third takes the first's place. */
+    CHECK_NEAR(result.hit_rate, 2.0 / 3.0, 0, 1e-15);
+    CHECK(result.driver_calls >= 3 && result.driver_calls < 20);
+    CHECK(result.ns_per_op > 0);
+}
+
+static void a_log_of_nothing_but_failures_has_no_rates(void) {
+    REQUIRE(replay(HEADER "1,0,allocate failure,,5000000,0\n") == ASHLAR_OK);
+    CHECK(calls_were("c"));
+    CHECK_ZU(result.allocations, 0);
+    CHECK(isnan(result.hit_rate) && isnan(result.ns_per_op));
+    CHECK(result.peak_live == 0 && result.peak_reserved == 0);
+}
+
+/* A pause inside an allocation cannot be left out of the mean; how much more it is says nothing. */
+static void the_calls_to_the_allocator_are_timed(void) {
+    sleep_ms = 10;
+    const ashlar_status status = replay(HEADER "1,0,allocate,0x10,1,0\n1,0,free,0x10,1,0\n"
+                                               "1,0,allocate,0x10,1,0\n1,0,free,0x10,1,0\n");
+    sleep_ms = 0;
+    CHECK(status == ASHLAR_OK);
+    CHECK(result.ns_per_op > 4.9e6);
+}
+
+static size_t reported, reports;
+
+static void report(void *context, size_t done, size_t count) {
+    reports += context == &reported && done > reported && done <= count;
+    reported = done;
+}
+
+static void progress_is_told_to_the_end(void) {
+    config.progress = report;
+    config.context = &reported;
+    const ashlar_status status = replay(HEADER "1,0,allocate,0x10,1,0\n1,0,free,0x10,1,0\n");
+    config.progress = NULL;
+    CHECK(status == ASHLAR_OK);
+    CHECK(reported == 2 && reports == 1);
+}
+
+/* ---- threads and streams ---- */
+
+static void streams_are_those_of_the_log(void) {
+    REQUIRE(replay(HEADER "1,0,allocate,0x10,1,0\n1,0,allocate,0x20,2,0x50\n"
+                          "1,0,allocate,0x30,3,0x60\n1,0,allocate,0x40,4,0x50\n"
+                          "1,0,free,0x10,1,0\n1,0,free,0x20,2,0x50\n1,0,free,0x30,3,0x50\n"
+                          "1,0,free,0x40,4,0\n") == ASHLAR_OK);
+    CHECK(calls_were("aaaaffooc"));
+    const ashlar_stream second = calls[1].stream, third = calls[2].stream;
+    CHECK(calls[0].stream == NULL);
+    CHECK(second != NULL && third != NULL && second != third);
+    CHECK(calls[3].stream == second);
+    CHECK(calls[6].stream == second && calls[7].stream == NULL);
+    ashlar_driver *driver = NULL;
+    REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
+    const uint64_t made = atomic_load(&driver->calls[ASHLAR_DRIVER_FN_stream_create]);
+    CHECK(made >= 2 && made == atomic_load(&driver->calls[ASHLAR_DRIVER_FN_stream_destroy]));
+}
+
+static void threads_take_turns_in_the_order_of_the_log(void) {
+    static const int threads[] = {0, 1, 0, 0, 2, 1, 1, 2, 0, 1};
+    REQUIRE(replay(HEADER "70,0,allocate,0x1,1,0\n80,0,allocate,0x2,2,0\n70,0,allocate,0x3,3,0\n"
+                          "70,0,allocate,0x4,4,0\n90,0,allocate,0x5,5,0\n80,0,allocate,0x6,6,0\n"
+                          "80,0,allocate,0x7,7,0\n90,0,allocate,0x8,8,0\n70,0,allocate,0x9,9,0\n"
+                          "80,0,allocate,0x10,10,0\n") == ASHLAR_OK);
+    CHECK(calls_were("aaaaaaaaaaffffffffffc"));
+    for (size_t i = 0; i < 10; i++) {
+        CHECK_ZU(calls[i].bytes, i + 1);
+        CHECK(!pthread_equal(calls[i].thread, pthread_self()));
+        for (size_t j = 0; j < i; j++) {
+            CHECK((threads[i] == threads[j]) ==
+                  (pthread_equal(calls[i].thread, calls[j].thread) != 0));
+        }
+    }
+}
+
+/* The thread in the middle fails while the others wait for turns that will not come. */
+static const char three_threads[] =
+    HEADER "7,0,allocate,0x1,1,0\n8,0,allocate,0x2,1,0\n9,0,allocate,0x3,1,0\n"
+           "8,0,free,0x2,1,0\n7,0,free,0x1,1,0\n9,0,free,0x3,1,0\n";
+
+static void a_failure_ends_every_thread(void) {
+    CHECK(replay_wrong(three_threads, 4, ASHLAR_EPOINTER) == ASHLAR_EPOINTER);
+    CHECK(calls_were("aaaf"));
+    CHECK_HAS(ashlar_error_detail(), "stone.csv:5: as the test wants it");
+}
+
+/* From the call on that is to go wrong, threads want more stack than there are addresses. */
+static void a_thread_that_cannot_be_started_is_a_failure(void) {
+    pthread_attr_t before;
+    REQUIRE(pthread_getattr_default_np(&before) == 0);
+    spoils_threads = true;
+    CHECK(replay_wrong(three_threads, 2, ASHLAR_OK) == ASHLAR_EHOSTMEM);
+    spoils_threads = false;
+    CHECK(pthread_setattr_default_np(&before) == 0);
+    CHECK(calls_were("aa"));
+    CHECK_HAS(ashlar_error_detail(), "a thread for the replay cannot be started");
+    CHECK(replay(three_threads) == ASHLAR_OK); /* the control */
+}
+
+/* ---- failures ---- */
+
+static const char too_large[] =
+    HEADER "1,0,allocate,0x10,60000000,0\n\n1,0,allocate,0x20,60000000,0\n"
+           "1,0,allocate,0x30,50000000,0\n1,0,free,0x20,60000000,0\n"
+           "1,0,free,0x10,60000000,0\n1,0,allocate,0x20,1,0\n";
+
+static void failed_allocations_are_counted_and_their_frees_left_out(void) {
+    REQUIRE(replay(too_large) == ASHLAR_OK);
+    CHECK(calls_were("aaafafc"));
+    CHECK_ZU(result.failures, 2);
+    CHECK_ZU(result.allocations, 4);
+    CHECK(result.peak_live == 60000000);
+    CHECK_HAS(result.failure, "stone.csv:4: ");
+    CHECK_HAS(result.failure, "60000000 bytes asked for");
+    CHECK_NEAR(result.hit_rate, 0.5, 0, 1e-15);
+}
+
+static void a_failed_allocation_stops_it_where_that_is_asked_for(void) {
+    config.stops_at_a_failure = true;
+    const ashlar_status status = replay(too_large);
+    config.stops_at_a_failure = false;
+    CHECK(status == ASHLAR_ENOMEM);
+    CHECK(calls_were("aa"));
+    CHECK_HAS(ashlar_error_detail(), "stone.csv:4: ");
+    CHECK_ZU(result.allocations, 99); /* the result is as it was */
+}
+
+static const char pair[] = HEADER "1,0,allocate,0x10,4096,0\n1,0,allocate,0x20,4096,0\n"
+                                  "1,0,free,0x10,4096,0\n1,0,free,0x20,4096,0x7\n";
+
+static void an_overlapping_block_is_found(void) {
+    static const ptrdiff_t moves[] = {-4096, -1};
+    for (size_t i = 0; i < 2; i++) {
+        bad_move = &moves[i];
+        CHECK(replay_wrong(pair, 2, ASHLAR_OK) == ASHLAR_EFORMAT);
+        bad_move = NULL;
+        CHECK(calls_were("aa"));
+        CHECK_HAS(ashlar_error_detail(), "stone.csv:3: ");
+        CHECK_HAS(ashlar_error_detail(), "overlaps a live one of 4096");
+    }
+    CHECK(replay(pair) == ASHLAR_OK); /* the control */
+}
+
+static void a_block_is_live_only_until_its_free(void) {
+    static const char again[] = HEADER "1,0,allocate,0x10,4096,0\n1,0,free,0x10,4096,0\n"
+                                       "1,0,allocate,0x20,4096,0\n";
+    CHECK(replay(again) == ASHLAR_OK); /* in the same place */
+    CHECK(result.peak_live == 4096);
+    CHECK(result.peak_reserved == 2 * MIB);
+    /* A larger one in the place of two. */
+    CHECK(replay(HEADER "1,0,allocate,0x10,4096,0\n1,0,allocate,0x20,4096,0\n"
+                        "1,0,free,0x10,4096,0\n1,0,free,0x20,4096,0\n"
+                        "1,0,allocate,0x30,8192,0\n") == ASHLAR_OK);
+    CHECK(result.peak_live == 8192);
+}
+
+static void what_the_allocator_says_is_passed_on_with_the_line(void) {
+    CHECK(replay_wrong(pair, 1, ASHLAR_EDRIVER) == ASHLAR_EDRIVER);
+    CHECK_HAS(ashlar_error_detail(), "stone.csv:2: as the test");
+    CHECK(replay_wrong(pair, 3, ASHLAR_EPOINTER) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), "stone.csv:4: as the test");
+    CHECK(replay_wrong(pair, 4, ASHLAR_EHOSTMEM) == ASHLAR_EHOSTMEM);
+    CHECK_HAS(ashlar_error_detail(), "stone.csv:5: as the test");
+    CHECK(calls_were("aafo"));
+}
+
+static void the_end_of_the_log_is_checked(void) {
+    static const char left[] = HEADER "1,0,allocate,0x10,4096,0\n1,0,allocate failure,,1,0\n";
+    CHECK(replay_wrong(left, 3, ASHLAR_EFORMAT) == ASHLAR_EFORMAT); /* the check */
+    CHECK_HAS(ashlar_error_detail(), "stone.csv:3: at the end: as the test");
+    CHECK(replay_wrong(left, 2, ASHLAR_EPOINTER) == ASHLAR_EPOINTER); /* the free of what is left */
+    CHECK_HAS(ashlar_error_detail(), "stone.csv:3: at the end: as the test");
+    CHECK(calls_were("af"));
+    CHECK(replay_wrong(left, 2, ASHLAR_OK) == ASHLAR_EFORMAT); /* a free that frees nothing */
+    CHECK_HAS(ashlar_error_detail(), "1 blocks live after the last was freed");
+}
+
+/* The n-th piece of host memory fails, for all n: of the replay, the device and the allocator. */
+static void running_out_of_host_memory_is_survived(void) {
+    bool has_passed = false;
+    unsigned long n = 1;
+    REQUIRE(parse(HEADER "1,0,allocate,0x10,1,0x8\n2,0,free,0x10,1,0x9\n") == ASHLAR_OK);
+    for (; n < 500 && !has_passed; n++) {
+        ashlar_host_fail_at(n);
+        const ashlar_status status = ashlar_replay_run(log_of, &config, &result);
+        ashlar_host_fail_at(0);
+        has_passed = status == ASHLAR_OK && result.failures == 0;
+        CHECK(has_passed || status != ASHLAR_OK || result.failures == 1);
+    }
+    CHECK(has_passed && n > 6);
+    ashlar_rmm_log_free(log_of);
+}
+
+/* ---- capacity ---- */
+
+static void check_capacity(const char *text, size_t want) {
+    size_t capacity = 0;
+    REQUIRE(parse(text) == ASHLAR_OK);
+    config.calls = &ashlar_replay_calls_of_ashlar;
+    config.memory_bytes = 64 * MIB;
+    REQUIRE(ashlar_replay_run(log_of, &config, &result) == ASHLAR_OK && result.failures == 0);
+    CHECK(ashlar_replay_find_capacity(log_of, &config, &result, &capacity) == ASHLAR_OK);
+    CHECK_ZU(capacity, want);
+    /* By trying them all. */
+    size_t least = 0;
+    do {
+        least += ASHLAR_REPLAY_STEP_BYTES;
+        config.memory_bytes = least;
+        REQUIRE(ashlar_replay_run(log_of, &config, &result) == ASHLAR_OK);
+    } while (result.failures > 0);
+    CHECK_ZU(capacity, least);
+    ashlar_rmm_log_free(log_of);
+}
+
+static void the_smallest_capacity_is_found(void) {
+    check_capacity(HEADER "1,0,allocate,0x10,1,0\n", 2 * MIB);
+    check_capacity(HEADER "1,0,allocate failure,,1,0\n", 2 * MIB);
+    check_capacity(HEADER "1,0,allocate,0x10,4194304,0\n", 4 * MIB);
+    check_capacity(HEADER "1,0,allocate,0x10,4194305,0\n", 6 * MIB);
+    check_capacity(HEADER "1,0,allocate,0x10,67108864,0\n", 64 * MIB);
+    /* A hole of 4 MiB that nothing fits into: more than what is live at any time. */
+    check_capacity(HEADER "1,0,allocate,0x10,4194304,0\n1,0,allocate,0x20,2097152,0\n"
+                          "1,0,free,0x10,0,0\n1,0,allocate,0x30,6291456,0\n",
+                   12 * MIB);
+}
+
+static void a_fault_in_the_search_is_no_capacity(void) {
+    size_t capacity = 99;
+    REQUIRE(parse(HEADER "1,0,allocate,0x10,4194305,0\n"
+                         "1,0,allocate,0x20,4194305,0\n") == ASHLAR_OK);
+    config.calls = &test_calls;
+    config.memory_bytes = 64 * MIB;
+    CHECK(ashlar_replay_run(log_of, &config, &result) == ASHLAR_OK);
+    call_count = 0;
+    bad_call = 2;
+    bad_status = ASHLAR_EDRIVER;
+    CHECK(ashlar_replay_find_capacity(log_of, &config, &result, &capacity) == ASHLAR_EDRIVER);
+    bad_call = 0;
+    CHECK_HAS(ashlar_error_detail(), "stone.csv:3: ");
+    CHECK_ZU(capacity, 99);
+    ashlar_rmm_log_free(log_of);
+}
+
+int main(void) {
+    RUN(figures_are_those_of_the_log);
+    RUN(a_log_of_nothing_but_failures_has_no_rates);
+    RUN(the_calls_to_the_allocator_are_timed);
+    RUN(progress_is_told_to_the_end);
+    RUN(streams_are_those_of_the_log);
+    RUN(threads_take_turns_in_the_order_of_the_log);
+    RUN(a_failure_ends_every_thread);
+    RUN(a_thread_that_cannot_be_started_is_a_failure);
+    RUN(failed_allocations_are_counted_and_their_frees_left_out);
+    RUN(a_failed_allocation_stops_it_where_that_is_asked_for);
+    RUN(an_overlapping_block_is_found);
+    RUN(a_block_is_live_only_until_its_free);
+    RUN(what_the_allocator_says_is_passed_on_with_the_line);
+    RUN(the_end_of_the_log_is_checked);
+    RUN(running_out_of_host_memory_is_survived);
+    RUN(the_smallest_capacity_is_found);
+    RUN(a_fault_in_the_search_is_no_capacity);
+    return check_report();
+}

@@ -1,0 +1,104 @@
+/*
+ * test_replay_picture.c - that a replay says where each block was, and that its picture shows that.
+ */
+#include "bench/replay/replay_picture.h"
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "tests/allocator/trace/picture_fixture.h"
+#include "tests/bench/replay/rmm_fixture.h"
+
+#define MIB ((size_t)1 << 20)
+#define BASE ((uintptr_t)0x7f0000000000)
+
+enum { BLOCKS = 3 };
+
+static const char sample[] = HEADER "1,0,allocate,0x10,1048576,0\n1,0,allocate failure,,5,0\n"
+                                    "1,0,allocate,0x20,2097152,0\n1,0,free,0x10,0,0\n"
+                                    "1,0,allocate,0x10,1048576,0\n1,0,free,0x20,0,0\n";
+
+static const ashlar_replay_result result = {.peak_reserved = 4 * MIB};
+
+static void each_block_is_drawn_where_the_replay_put_it(void) {
+    const uintptr_t addresses[BLOCKS] = {BASE + 2 * MIB, BASE, BASE + 3 * MIB};
+    REQUIRE(parse(sample) == ASHLAR_OK);
+    CHECK(ashlar_replay_draw(log_of, addresses, &result, path) == ASHLAR_OK);
+    CHECK(read_picture());
+    CHECK_ZU(box_count, 3);
+    CHECK(strcmp(box_of("#0:").title, "#0: 1048576 B at 2097152, 0 to 3") == 0);
+    CHECK(strcmp(box_of("#1:").title, "#1: 2097152 B at 0, 2 to 5") == 0);
+    CHECK(strcmp(box_of("#2:").title, "#2: 1048576 B at 3145728, 4 to 6") == 0);
+    CHECK_HAS(svg, ">stone.csv<");
+    CHECK_HAS(svg, "; reserved 4.00 MiB<");
+    CHECK_HAS(svg, ">events<");
+    ashlar_rmm_log_free(log_of);
+}
+
+static void a_block_that_was_never_there_is_not_drawn(void) {
+    const uintptr_t addresses[BLOCKS] = {0, BASE + MIB, BASE};
+    REQUIRE(parse(sample) == ASHLAR_OK);
+    CHECK(ashlar_replay_draw(log_of, addresses, &result, path) == ASHLAR_OK);
+    CHECK(read_picture());
+    CHECK_ZU(box_count, 2);
+    CHECK(strcmp(box_of("#0:").title, "#0: 2097152 B at 1048576, 2 to 5") == 0);
+    CHECK(strcmp(box_of("#1:").title, "#1: 1048576 B at 0, 4 to 6") == 0);
+    ashlar_rmm_log_free(log_of);
+}
+
+static void a_log_without_blocks_is_an_empty_picture(void) {
+    const uintptr_t none = 0;
+    REQUIRE(parse(HEADER "1,0,allocate failure,,5,0\n") == ASHLAR_OK);
+    CHECK(ashlar_replay_draw(log_of, &none, &result, path) == ASHLAR_OK);
+    CHECK(read_picture() && box_count == 0);
+    ashlar_rmm_log_free(log_of);
+}
+
+/* The second block does not fit; the search for a capacity, of other replays, changes nothing. */
+static void a_replay_says_where_each_block_was(void) {
+    uintptr_t addresses[BLOCKS] = {1, 1, 1};
+    ashlar_replay_config config = {
+        .calls = &ashlar_replay_calls_of_ashlar, .memory_bytes = 2 * MIB, .addresses = addresses};
+    ashlar_replay_result got;
+    size_t capacity;
+    REQUIRE(parse(sample) == ASHLAR_OK);
+    CHECK(ashlar_replay_run(log_of, &config, &got) == ASHLAR_OK && got.failures == 1);
+    CHECK(addresses[0] > 1 && addresses[1] == 1 && addresses[2] == addresses[0]);
+    config.memory_bytes = 64 * MIB;
+    CHECK(ashlar_replay_run(log_of, &config, &got) == ASHLAR_OK && got.failures == 0);
+    CHECK(addresses[0] > 1 && addresses[1] > 1 && addresses[1] != addresses[0]);
+    memset(addresses, 0, sizeof addresses);
+    CHECK(ashlar_replay_find_capacity(log_of, &config, &got, &capacity) == ASHLAR_OK);
+    CHECK(addresses[0] == 0 && addresses[1] == 0 && addresses[2] == 0);
+    ashlar_rmm_log_free(log_of);
+}
+
+static void no_host_memory_at_any_call_leaves_the_old_file(void) {
+    const uintptr_t addresses[BLOCKS] = {BASE, BASE + MIB, BASE + 3 * MIB};
+    unsigned char bytes[FILE_MAX_BYTES];
+    unsigned long n = 0;
+    ashlar_status status = ASHLAR_EHOSTMEM;
+    REQUIRE(parse(sample) == ASHLAR_OK);
+    write_bytes("old", 3);
+    while (status == ASHLAR_EHOSTMEM && n < 100) {
+        ashlar_host_fail_at(++n);
+        status = ashlar_replay_draw(log_of, addresses, &result, path);
+        ashlar_host_fail_at(0);
+        CHECK(status == ASHLAR_OK || (read_bytes(bytes) == 3 && names_in_folder() == 1));
+        CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
+    }
+    CHECK(status == ASHLAR_OK && n > 3);
+    ashlar_rmm_log_free(log_of);
+}
+
+int main(void) {
+    if (!make_folder()) {
+        return 99;
+    }
+    RUN(each_block_is_drawn_where_the_replay_put_it);
+    RUN(a_block_that_was_never_there_is_not_drawn);
+    RUN(a_log_without_blocks_is_an_empty_picture);
+    RUN(a_replay_says_where_each_block_was);
+    RUN(no_host_memory_at_any_call_leaves_the_old_file);
+    remove_folder();
+    return check_report();
+}

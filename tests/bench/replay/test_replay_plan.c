@@ -1,0 +1,407 @@
+/*
+ * test_replay_plan.c - that a log is cut into the steps that it has, that these begin and end on
+ * their thread where the log has them, and what is told of the plan.
+ */
+#include "bench/replay/replay_plan.h"
+
+#include <pthread.h>
+
+#include "tests/check.h"
+#include "allocator/base/host.h"
+#include "bench/replay/replay.h"
+#include "tests/bench/replay/rmm_fixture.h"
+
+#define MIB ((size_t)1 << 20)
+
+enum { MAX_CALLS = 64 };
+
+/* What was called, in order; b: step_begin, e: step_end, a: alloc, f: free, c: check. */
+static char calls[MAX_CALLS + 1];
+static pthread_t callers[MAX_CALLS];
+static ashlar_stream begun_on;
+static size_t bad_call; /* from 1: fails as a driver would; 0: none */
+
+static ashlar_status note(char what) {
+    const size_t count = strlen(calls);
+    if (count < MAX_CALLS) {
+        calls[count] = what;
+        callers[count] = pthread_self();
+    }
+    return count + 1 == bad_call ? ashlar_fail(ASHLAR_EDRIVER, "as the test wants it") : ASHLAR_OK;
+}
+
+static ashlar_status test_alloc(ashlar_allocator *a, size_t bytes, ashlar_stream stream,
+                                void **out) {
+    const ashlar_status status = note('a');
+    return status == ASHLAR_OK ? ashlar_alloc(a, bytes, stream, out) : status;
+}
+
+static ashlar_status test_free(ashlar_allocator *a, void *ptr) {
+    const ashlar_status status = note('f');
+    return status == ASHLAR_OK ? ashlar_free(a, ptr) : status;
+}
+
+static ashlar_status test_check(ashlar_allocator *a) {
+    const ashlar_status status = note('c');
+    return status == ASHLAR_OK ? ashlar_allocator_check(a) : status;
+}
+
+static ashlar_status test_begin(ashlar_allocator *a, ashlar_stream stream, uint64_t key) {
+    const ashlar_status status = note('b');
+    begun_on = stream;
+    return status == ASHLAR_OK ? ashlar_step_begin(a, stream, key) : status;
+}
+
+static ashlar_status test_end(ashlar_allocator *a) {
+    const ashlar_status status = note('e');
+    return status == ASHLAR_OK ? ashlar_step_end(a) : status;
+}
+
+static const ashlar_replay_calls test_calls = {
+    .alloc = test_alloc,
+    .free = test_free,
+    .free_on = ashlar_free_on,
+    .check = test_check,
+    .step_begin = test_begin,
+    .step_end = test_end,
+};
+
+static ashlar_replay_plan plan;
+static ashlar_replay_result result;
+
+static ashlar_status run_plan(void) {
+    const ashlar_replay_config config = {
+        .calls = &test_calls, .memory_bytes = 64 * MIB, .plan = &plan};
+    memset(calls, 0, sizeof calls);
+    return ashlar_replay_run(plan.log, &config, &result);
+}
+
+static void finish(void) {
+    ashlar_replay_plan_finish(&plan);
+    ashlar_rmm_log_free(log_of);
+}
+
+/* Parse, find the steps and replay; the case ends with finish(). */
+static ashlar_status replay(const char *text) {
+    result = (ashlar_replay_result){.allocations = 99};
+    if (parse(text) != ASHLAR_OK || ashlar_replay_plan_init(log_of, &plan) != ASHLAR_OK) {
+        return ASHLAR_STATUS_COUNT;
+    }
+    return run_plan();
+}
+
+static bool calls_were(const char *want) {
+    if (strcmp(calls, want) != 0) {
+        printf("# called %s, not %s\n", calls, want);
+    }
+    return strcmp(calls, want) == 0;
+}
+
+/* ---- a log with steps ---- */
+
+#define STEP(thread) #thread ",0,step,,0,0\n"
+#define TAKE(thread, block, bytes) #thread ",0,allocate," #block "," #bytes ",0\n"
+#define GIVE(thread, block) #thread ",0,free," #block ",0,0\n"
+
+static const char three_steps[] =
+    HEADER TAKE(1, 0x99, 5000) STEP(1) TAKE(1, 0x10, 3000000) TAKE(1, 0x20, 1000) GIVE(1, 0x10)
+        GIVE(1, 0x20) STEP(1) TAKE(1, 0x10, 3000000) GIVE(1, 0x10) STEP(1) TAKE(1, 0x10, 3000321)
+            TAKE(1, 0x20, 1000) GIVE(1, 0x20) GIVE(1, 0x10) GIVE(1, 0x99);
+
+static void the_first_step_is_recorded_and_the_others_are_replayed(void) {
+    REQUIRE(replay(three_steps) == ASHLAR_OK);
+    CHECK(calls_were("abaaffebafebaafffec"));
+    CHECK(plan.twice == NULL && plan.log == log_of);
+    CHECK_ZU(plan.steps.count, 3);
+    CHECK_ZU(plan.step_allocations, 2);
+    CHECK_ZU(result.allocations, 6);
+    CHECK_ZU(result.plan.steps_recorded, 1);
+    CHECK_ZU(result.plan.steps_replayed, 2);
+    CHECK_ZU(result.plan.slot_count, 2);
+    CHECK_ZU(result.plan.hits, 2);
+    CHECK_ZU(result.plan.misses[ASHLAR_PLAN_MISS_BYTES], 1);
+    CHECK(result.plan.bound_bytes == 3000320 + 1024);
+    finish();
+}
+
+/* The first one outlives its step and the second one is of before it: neither is in the plan. */
+static void blocks_across_a_boundary_are_not_planned(void) {
+    REQUIRE(replay(HEADER TAKE(1, 0x10, 1000) STEP(1) TAKE(1, 0x20, 2000) TAKE(1, 0x30, 4096)
+                       GIVE(1, 0x30) STEP(1) GIVE(1, 0x10) GIVE(1, 0x20) TAKE(1, 0x20, 2000)
+                           TAKE(1, 0x30, 4096) GIVE(1, 0x30)) == ASHLAR_OK);
+    CHECK(calls_were("abaafebffaafefc"));
+    CHECK(result.plan.plan_bytes == 4096 && result.plan.bound_bytes == 4096);
+    CHECK_ZU(result.plan.hits, 1);
+    CHECK_ZU(result.plan.unplanned, 1);
+    finish();
+}
+
+/* Thread 2 allocates more; thread 1 has the marks, and goes on after its last event. */
+static void steps_are_of_the_thread_that_allocates_most(void) {
+    static const char log[] = HEADER STEP(1) TAKE(1, 0x10, 1) TAKE(2, 0x20, 2000)
+        TAKE(2, 0x30, 3000) GIVE(1, 0x20) GIVE(2, 0x30) GIVE(2, 0x10) STEP(1) TAKE(1, 0x10, 1)
+            TAKE(2, 0x20, 2000) TAKE(2, 0x30, 3000) GIVE(2, 0x20) GIVE(1, 0x30) GIVE(1, 0x10);
+    REQUIRE(replay(log) == ASHLAR_OK);
+    CHECK(calls_were("abaafffaebaafeffc"));
+    CHECK_ZU(plan.thread, 1);
+    CHECK_ZU(plan.step_allocations, 3);
+    CHECK_ZU(result.plan.steps_replayed, 1);
+    CHECK_ZU(result.plan.hits, 2);
+    for (size_t i = 0; i < strlen(calls); i++) {
+        if (calls[i] == 'b' || calls[i] == 'e') {
+            CHECK(pthread_equal(callers[i], callers[1]) && !pthread_equal(callers[i], callers[0]));
+        }
+    }
+    finish();
+}
+
+/* Nothing of the steps' thread lies between the second mark and the third. */
+static void a_step_without_the_thread_is_passed_over(void) {
+    REQUIRE(replay(HEADER STEP(1) TAKE(2, 0x10, 1) GIVE(2, 0x10) STEP(1) TAKE(1, 0x10, 1)
+                       GIVE(1, 0x10) STEP(1) TAKE(2, 0x10, 1) GIVE(2, 0x10)) == ASHLAR_OK);
+    CHECK_ZU(plan.steps.count, 3);
+    CHECK(calls_were("bafafebafec"));
+    CHECK_ZU(result.plan.hits, 1);
+    finish();
+}
+
+/* What follows the last mark allocates nothing: it is no step, and the one before has ended. */
+static void the_last_step_ends_before_what_is_none(void) {
+    REQUIRE(replay(HEADER STEP(1) TAKE(1, 0x10, 1) GIVE(1, 0x10) STEP(1) TAKE(1, 0x10, 1) STEP(1)
+                       GIVE(1, 0x10)) == ASHLAR_OK);
+    CHECK_ZU(plan.steps.count, 2);
+    CHECK(calls_were("bafebaefc"));
+    finish();
+}
+
+static void a_step_begins_on_the_stream_of_its_first_allocation(void) {
+    REQUIRE(replay(HEADER "1,0,step,,0,0\n1,0,allocate,0x10,512,0x7\n1,0,allocate,0x20,512,0\n"
+                          "1,0,free,0x10,0,0x7\n1,0,free,0x20,0,0\n1,0,step,,0,0\n"
+                          "1,0,allocate,0x10,512,0x7\n1,0,free,0x10,0,0x7\n") == ASHLAR_OK);
+    CHECK(begun_on != NULL);
+    CHECK_ZU(result.plan.hits, 1);
+    CHECK(result.plan.plan_bytes == 1024); /* of both streams */
+    finish();
+}
+
+/* ---- a log without ---- */
+
+static const char one_step[] =
+    HEADER TAKE(1, 0x10, 3000) "1,0,allocate failure,,7,0\n" TAKE(1, 0x20, 1000) GIVE(1, 0x10)
+        TAKE(2, 0x30, 4000);
+
+static void a_log_without_steps_is_done_twice(void) {
+    REQUIRE(replay(one_step) == ASHLAR_OK);
+    REQUIRE(plan.twice != NULL && plan.log == plan.twice);
+    const ashlar_rmm_log *twice = plan.twice;
+    CHECK(strcmp(twice->name, "stone.csv") == 0);
+    CHECK(twice->event_count == 14 && twice->block_count == 6);
+    CHECK(twice->thread_count == 2 && twice->stream_count == 1 && twice->recorded_failures == 2);
+    CHECK(plan.steps.count == 2 && plan.steps.boundaries[0] == 0);
+    CHECK(plan.steps.boundaries[1] == 7 && plan.steps.boundaries[2] == 14);
+    for (size_t i = 0; i < 14; i++) {
+        const ashlar_rmm_event *first = &twice->events[i % 7], *event = &twice->events[i];
+        CHECK(event->action == first->action && event->line == first->line);
+        CHECK(event->action == ASHLAR_RMM_NOTHING || event->block % 3 == first->block);
+        CHECK(event->action == ASHLAR_RMM_NOTHING || event->block / 3 == i / 7);
+        CHECK(event->thread == first->thread);
+    }
+    /* What is left is freed where it was taken, in that order, as of the last line. */
+    const ashlar_rmm_event *left = &twice->events[5];
+    CHECK(left[0].action == ASHLAR_RMM_FREE && left[0].block == 1 && left[0].thread == 0);
+    CHECK(left[1].action == ASHLAR_RMM_FREE && left[1].block == 2 && left[1].thread == 1);
+    CHECK(left[0].line == 6 && left[1].line == 6);
+    CHECK(calls_were("baafaffebaafafefc"));
+    CHECK_ZU(plan.step_allocations, 3);
+    CHECK_ZU(result.plan.hits, 2);
+    CHECK(result.plan.plan_bytes == 3072 + 1024 && result.plan.bound_bytes == 3072 + 1024);
+    finish();
+}
+
+/* A single mark makes no two steps. */
+static void a_single_step_is_no_reason_to_leave_the_rest_out(void) {
+    REQUIRE(replay(HEADER TAKE(1, 0x10, 3000) STEP(1) TAKE(1, 0x20, 3000)) == ASHLAR_OK);
+    CHECK(plan.twice != NULL && plan.steps.count == 2);
+    CHECK_ZU(result.plan.hits, 2);
+    CHECK(result.plan.plan_bytes == 6144);
+    finish();
+}
+
+static void a_log_of_nothing_plans_nothing(void) {
+    REQUIRE(replay(HEADER "1,0,allocate failure,,7,0\n") == ASHLAR_OK);
+    CHECK(result.plan.bound_bytes == 0 && result.plan.hits == 0);
+    CHECK_ZU(plan.step_allocations, 0);
+    finish();
+}
+
+/* ---- failures ---- */
+
+/* Each call in turn fails; the message has the line of the event that it was made for. */
+static void a_call_that_fails_ends_the_replay(void) {
+    static const char order[] = "abaaffebafebaafffec";
+    static const size_t lines[] = {2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 15, 16, 16};
+    for (size_t at = 1; at < sizeof order; at++) {
+        char where[32];
+        snprintf(where, sizeof where, "stone.csv:%zu: ", at <= 18 ? lines[at - 1] : (size_t)16);
+        bad_call = at;
+        CHECK(replay(three_steps) == ASHLAR_EDRIVER);
+        bad_call = 0;
+        CHECK_ZU(strlen(calls), at);
+        CHECK_HAS(ashlar_error_detail(), where);
+        CHECK_ZU(result.allocations, 99);
+        finish();
+    }
+    CHECK(replay(three_steps) == ASHLAR_OK); /* the control */
+    CHECK(calls_were(order));
+    finish();
+}
+
+static void no_memory_for_the_plan_is_a_failure(void) {
+    REQUIRE(parse(three_steps) == ASHLAR_OK);
+    REQUIRE(ashlar_replay_plan_init(log_of, &plan) == ASHLAR_OK);
+    const ashlar_replay_config config = {
+        .calls = &test_calls, .memory_bytes = 4 * MIB, .plan = &plan};
+    CHECK(ashlar_replay_run(plan.log, &config, &result) == ASHLAR_OK);
+    CHECK_ZU(result.failures, 1); /* the block that misses its slot */
+    finish();
+    /* The plan itself, beside a block that is live by then. */
+    REQUIRE(parse(HEADER STEP(1) TAKE(1, 0x10, 2000000) GIVE(1, 0x10) TAKE(1, 0x20, 1000000) STEP(1)
+                      GIVE(1, 0x20) TAKE(1, 0x10, 1)) == ASHLAR_OK);
+    REQUIRE(ashlar_replay_plan_init(log_of, &plan) == ASHLAR_OK);
+    const ashlar_replay_config small = {
+        .calls = &test_calls, .memory_bytes = 2 * MIB, .plan = &plan};
+    CHECK(ashlar_replay_run(plan.log, &small, &result) == ASHLAR_ENOMEM);
+    CHECK_HAS(ashlar_error_detail(), "stone.csv:6: ");
+    finish();
+}
+
+/* The n-th piece of host memory fails, for all n. */
+static void without_host_memory_there_are_no_steps(void) {
+    static const char *const logs[] = {three_steps, one_step};
+    for (size_t i = 0; i < 2; i++) {
+        REQUIRE(parse(logs[i]) == ASHLAR_OK);
+        ashlar_status status = ASHLAR_EHOSTMEM;
+        unsigned long n = 0;
+        plan = (ashlar_replay_plan){.thread = 77};
+        while (status != ASHLAR_OK && n < 100) {
+            CHECK(status == ASHLAR_EHOSTMEM && plan.thread == 77 && plan.log == NULL);
+            ashlar_host_fail_at(++n);
+            status = ashlar_replay_plan_init(log_of, &plan);
+            ashlar_host_fail_at(0);
+        }
+        CHECK(n > (i == 0 ? 2 : 6) && n < 100);
+        finish();
+    }
+}
+
+static void running_out_of_host_memory_in_a_step_is_survived(void) {
+    REQUIRE(parse(three_steps) == ASHLAR_OK);
+    REQUIRE(ashlar_replay_plan_init(log_of, &plan) == ASHLAR_OK);
+    unsigned long failed = 0, planned = 0;
+    for (unsigned long n = 1; n <= 100; n++) {
+        ashlar_host_fail_at(n);
+        const ashlar_status status = run_plan();
+        ashlar_host_fail_at(0);
+        /* A software device without host memory is out of memory. */
+        CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
+        failed += status != ASHLAR_OK;
+        planned += status == ASHLAR_OK && result.plan.hits == 2;
+    }
+    CHECK(failed > 10 && planned > 10 && run_plan() == ASHLAR_OK);
+    finish();
+}
+
+/* ---- what is told ---- */
+
+enum { TEXT_BYTES = 1024 };
+
+static const char *text_of(const ashlar_plan_stats *stats) {
+    static char text[TEXT_BYTES];
+    FILE *file = tmpfile();
+    if (file == NULL) {
+        return "no temporary file";
+    }
+    ashlar_replay_plan_print(file, &plan, stats);
+    rewind(file);
+    text[fread(text, 1, TEXT_BYTES - 1, file)] = '\0';
+    (void)fclose(file);
+    return text;
+}
+
+static const ashlar_plan_stats some_stats = {
+    .plan_bytes = 4 * MIB,
+    .bound_bytes = 2 * MIB,
+    .hits = 11,
+    .unplanned = 22,
+    .misses = {[ASHLAR_PLAN_MISS_TAG] = 3, [ASHLAR_PLAN_MISS_LIVE] = 4},
+};
+
+static void the_lines_have_the_figures(void) {
+    plan = (ashlar_replay_plan){.steps = {.count = 5}, .step_allocations = 6};
+    CHECK(strcmp(text_of(&some_stats),
+                 "  5 steps, the first of 6 allocations\n"
+                 "  plan 4.0 MiB, bound 2.0 MiB, gap 100.000 %\n"
+                 "  plan hits 11, misses 7, not planned 22\n"
+                 "    missed 3: another tag than recorded\n"
+                 "    missed 4: its slot overlaps a block that is still live\n") == 0);
+    ashlar_rmm_log twice = {0};
+    const ashlar_plan_stats none = {0};
+    plan.twice = &twice;
+    CHECK_HAS(text_of(&none),
+              "6 allocations: the log has none, so all of it is one and done twice");
+    CHECK_HAS(text_of(&none), "  plan: nothing that ends with its step");
+}
+
+static void json_has_the_figures(void) {
+    ashlar_json_writer w;
+    const char *text = NULL;
+    size_t bytes = 0;
+    plan = (ashlar_replay_plan){.steps = {.count = 5}, .step_allocations = 6};
+    ashlar_json_writer_init(&w, 0);
+    ashlar_json_open_object(&w);
+    ashlar_replay_plan_put(&w, &plan, &some_stats);
+    ashlar_json_close_object(&w);
+    REQUIRE(ashlar_json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
+    CHECK(strcmp(text, "{\"steps\":5,\"step_allocations\":6,\"is_log_repeated\":false,"
+                       "\"plan_bytes\":4194304,\"bound_bytes\":2097152,\"gap\":1,"
+                       "\"plan_hits\":11,\"plan_misses\":7,\"plan_misses_by_reason\":{"
+                       "\"larger than recorded\":0,\"another tag than recorded\":3,"
+                       "\"another stream than recorded\":0,"
+                       "\"its slot overlaps a block that is still live\":4,"
+                       "\"behind the last recorded allocation\":0},\"plan_unplanned\":22}") == 0);
+    ashlar_json_writer_finish(&w);
+}
+
+static void there_is_no_gap_of_nothing(void) {
+    ashlar_json_writer w;
+    const char *text = NULL;
+    size_t bytes = 0;
+    const ashlar_plan_stats none = {0};
+    ashlar_json_writer_init(&w, 0);
+    ashlar_json_open_object(&w);
+    ashlar_replay_plan_put(&w, &plan, &none);
+    ashlar_json_close_object(&w);
+    REQUIRE(ashlar_json_writer_text(&w, &text, &bytes) == ASHLAR_OK);
+    CHECK_HAS(text, "\"gap\":null,");
+    ashlar_json_writer_finish(&w);
+}
+
+int main(void) {
+    RUN(the_first_step_is_recorded_and_the_others_are_replayed);
+    RUN(blocks_across_a_boundary_are_not_planned);
+    RUN(steps_are_of_the_thread_that_allocates_most);
+    RUN(a_step_without_the_thread_is_passed_over);
+    RUN(the_last_step_ends_before_what_is_none);
+    RUN(a_step_begins_on_the_stream_of_its_first_allocation);
+    RUN(a_log_without_steps_is_done_twice);
+    RUN(a_single_step_is_no_reason_to_leave_the_rest_out);
+    RUN(a_log_of_nothing_plans_nothing);
+    RUN(a_call_that_fails_ends_the_replay);
+    RUN(no_memory_for_the_plan_is_a_failure);
+    RUN(without_host_memory_there_are_no_steps);
+    RUN(running_out_of_host_memory_in_a_step_is_survived);
+    RUN(the_lines_have_the_figures);
+    RUN(json_has_the_figures);
+    RUN(there_is_no_gap_of_nothing);
+    return check_report();
+}

@@ -1,0 +1,249 @@
+/*
+ * test_rmm_csv.c - that a log is read as RMM meant it, and that a bad one is refused by its line.
+ */
+#include "bench/replay/rmm_csv.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "tests/check.h"
+#include "tests/bench/replay/rmm_fixture.h"
+
+static void rows_become_events(void) {
+    REQUIRE(parse(HEADER "2342727,15:47:02.841961,allocate,0x10012400000,1048576,0\n"
+                         "2342727,15:47:02.841970,allocate,0x10012600000,512,0x0\n"
+                         "2342727,15:47:02.841977,free,0x10012400000,1048576,0\n") == ASHLAR_OK);
+    CHECK(strcmp(log_of->name, "stone.csv") == 0);
+    CHECK_ZU(log_of->event_count, 3);
+    CHECK_ZU(log_of->block_count, 2);
+    CHECK_ZU(log_of->thread_count, 1);
+    CHECK_ZU(log_of->stream_count, 1);
+    CHECK_ZU(log_of->recorded_failures, 0);
+    CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, 1048576));
+    CHECK(event_is(1, ASHLAR_RMM_ALLOCATE, 3, 1, 512));
+    CHECK(event_is(2, ASHLAR_RMM_FREE, 4, 0, 0));
+    ashlar_rmm_log_free(log_of);
+    ashlar_rmm_log_free(NULL);
+}
+
+static void columns_are_found_by_name(void) {
+    REQUIRE(parse("Stream,Device,Size,Pointer,Action,Thread\n"
+                  "7,9,512,0x10,allocate,3\n"
+                  "0,9,512,0x10,free,4\n") == ASHLAR_OK);
+    CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, 512));
+    CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
+    CHECK(log_of->events[0].stream == 1 && log_of->events[1].stream == 0);
+    CHECK(log_of->events[0].thread == 0 && log_of->events[1].thread == 1);
+    CHECK_ZU(log_of->thread_count, 2);
+    CHECK_ZU(log_of->stream_count, 2);
+    ashlar_rmm_log_free(log_of);
+}
+
+static void an_address_that_comes_again_is_another_block(void) {
+    REQUIRE(parse(HEADER "1,0,allocate,0x10,100,0\n1,0,free,0x10,100,0\n"
+                         "1,0,allocate,0x10,200,0\n1,0,free,0x10,200,0\n") == ASHLAR_OK);
+    CHECK_ZU(log_of->block_count, 2);
+    CHECK(event_is(2, ASHLAR_RMM_ALLOCATE, 4, 1, 200) && event_is(3, ASHLAR_RMM_FREE, 5, 1, 0));
+    ashlar_rmm_log_free(log_of);
+}
+
+static void many_addresses_are_told_apart(void) {
+    enum { BLOCKS = 100000, ROW_BYTES = 64 }; /* so many that slow searches would show */
+    char *text = malloc(2 * BLOCKS * ROW_BYTES);
+    REQUIRE(text != NULL);
+    size_t bytes = (size_t)sprintf(text, HEADER);
+    for (int i = 0; i < BLOCKS; i++) {
+        bytes += (size_t)sprintf(text + bytes, "1,0,allocate,0x%x000,%d,%d\n", i + 1, i + 1, i + 9);
+    }
+    for (int i = BLOCKS - 1; i >= 0; i--) {
+        bytes += (size_t)sprintf(text + bytes, "1,0,free,0x%x000,%d,%d\n", i + 1, i + 1, i + 9);
+    }
+    REQUIRE(parse(text) == ASHLAR_OK);
+    CHECK_ZU(log_of->event_count, 2 * BLOCKS);
+    CHECK_ZU(log_of->block_count, BLOCKS);
+    CHECK_ZU(log_of->stream_count, BLOCKS + 1); /* and the default one */
+    int wrong = 0;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        const ashlar_rmm_event *taken = &log_of->events[i];
+        const ashlar_rmm_event *freed = &log_of->events[2 * BLOCKS - 1 - i];
+        wrong += taken->block != i || freed->block != i || taken->stream != freed->stream;
+    }
+    CHECK(wrong == 0);
+    ashlar_rmm_log_free(log_of);
+    free(text);
+}
+
+/* ---- numbers ---- */
+
+static void bare_numbers_are_decimal(void) {
+    REQUIRE(parse(HEADER "1,0,allocate,0x1F4,1,0x10\n1,0,free,500,1,16\n") == ASHLAR_OK);
+    CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
+    CHECK(log_of->events[0].stream == 1 && log_of->events[1].stream == 1);
+    ashlar_rmm_log_free(log_of);
+}
+
+static void one_letter_makes_a_column_hexadecimal(void) {
+    /* 3f8 is 1016 in decimal: told apart only if 1016 is read as hexadecimal too. */
+    REQUIRE(parse(HEADER "12,0,allocate,1016,1,20\n12,0,allocate,3f8,1,5587C0\n"
+                         "12,0,free,0x1016,1,0x20\n12,0,free,0X3F8,1,5587c0\n") == ASHLAR_OK);
+    CHECK(event_is(2, ASHLAR_RMM_FREE, 4, 0, 0) && event_is(3, ASHLAR_RMM_FREE, 5, 1, 0));
+    CHECK(log_of->events[0].stream == 1 && log_of->events[2].stream == 1);
+    CHECK(log_of->events[1].stream == 2 && log_of->events[3].stream == 2);
+    CHECK_ZU(log_of->stream_count, 3);
+    ashlar_rmm_log_free(log_of);
+}
+
+static void the_letters_of_a_column_are_its_own(void) {
+    REQUIRE(parse(HEADER "1,0,allocate,0x10,1,ab\nb,0,free,16,1,0\n") == ASHLAR_OK);
+    CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
+    CHECK_ZU(log_of->thread_count, 2);
+    ashlar_rmm_log_free(log_of);
+    /* Neither 0x1a nor a word is a letter without 0x. */
+    REQUIRE(parse(HEADER "1,0,allocate,0x1a,1,0\n1,0,free,26,1,0\n"
+                         "1,0,free,(nil),0,0\n") == ASHLAR_OK);
+    ashlar_rmm_log_free(log_of);
+}
+
+static void numbers_have_64_bits(void) {
+    REQUIRE(parse(HEADER "1,0,allocate,0xffffffffffffffff,18446744073709551615,0\n"
+                         "1,0,free,18446744073709551615,0,0\n") == ASHLAR_OK);
+    CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, SIZE_MAX));
+    CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
+    ashlar_rmm_log_free(log_of);
+    CHECK(parse(HEADER "1,0,allocate,0x10000000000000000,1,0\n") == ASHLAR_EFORMAT);
+    CHECK(parse(HEADER "1,0,allocate,16,18446744073709551616,0\n") == ASHLAR_EFORMAT);
+}
+
+/* ---- threads and streams ---- */
+
+static void streams_are_cudas_handles(void) {
+    REQUIRE(parse(HEADER "5,0,allocate,0x1,1,0x1\n5,0,allocate,0x2,1,0\n5,0,allocate,0x3,1,(nil)\n"
+                         "5,0,allocate,0x4,1,2\n6,0,allocate,0x5,1,0x2\n5,0,allocate,0x6,1,2\n"
+                         "6,0,allocate,0x7,1,3\n5,0,allocate,0x8,1,3\n") == ASHLAR_OK);
+    static const size_t streams[] = {0, 0, 0, 1, 2, 1, 3, 3}, threads[] = {0, 0, 0, 0, 1, 0, 1, 0};
+    for (size_t i = 0; i < 8; i++) {
+        CHECK_ZU(log_of->events[i].stream, streams[i]);
+        CHECK_ZU(log_of->events[i].thread, threads[i]);
+    }
+    CHECK_ZU(log_of->stream_count, 4);
+    CHECK_ZU(log_of->thread_count, 2);
+    ashlar_rmm_log_free(log_of);
+}
+
+static void a_recorded_failure_is_nothing_to_replay(void) {
+    REQUIRE(parse(HEADER "1,0,allocate failure,(nil),99,0\n1,0,allocate failure,,98,0\n"
+                         "1,0,allocate failure,0,97,0x7\n1,0,allocate,0x10,1,0\n") == ASHLAR_OK);
+    CHECK_ZU(log_of->recorded_failures, 3);
+    CHECK_ZU(log_of->block_count, 1);
+    CHECK(event_is(0, ASHLAR_RMM_NOTHING, 2, 0, 99) && event_is(1, ASHLAR_RMM_NOTHING, 3, 0, 98));
+    CHECK(event_is(2, ASHLAR_RMM_NOTHING, 4, 0, 97) && event_is(3, ASHLAR_RMM_ALLOCATE, 5, 0, 1));
+    ashlar_rmm_log_free(log_of);
+}
+
+static void a_row_of_ours_says_that_a_step_begins(void) {
+    REQUIRE(parse(HEADER "1,0,step,,0,0\n1,0,allocate,0x10,1,0\n1,0,step,0x10,0,7\n"
+                         "1,0,free,0x10,1,0\n") == ASHLAR_OK);
+    CHECK(event_is(1, ASHLAR_RMM_ALLOCATE, 3, 0, 1) && event_is(3, ASHLAR_RMM_FREE, 5, 0, 0));
+    CHECK(log_of->events[0].action == ASHLAR_RMM_STEP && log_of->events[0].line == 2);
+    CHECK(log_of->events[2].action == ASHLAR_RMM_STEP && log_of->events[2].stream == 1);
+    CHECK(log_of->block_count == 1 && log_of->recorded_failures == 0);
+    ashlar_rmm_log_free(log_of);
+    CHECK(parse(HEADER "1,0,step,,,0\n") == ASHLAR_EFORMAT);
+}
+
+static void a_block_of_0_bytes_is_nothing_to_replay(void) {
+    REQUIRE(parse(HEADER "1,0,allocate,(nil),0,0\n1,0,free,(nil),0,0\n1,0,allocate,0x10,0,0\n"
+                         "1,0,free,0x10,0,0\n1,0,free,0x0,5,0\n") == ASHLAR_OK);
+    CHECK_ZU(log_of->block_count, 0);
+    for (size_t i = 0; i < 5; i++) {
+        CHECK(log_of->events[i].action == ASHLAR_RMM_NOTHING);
+    }
+    ashlar_rmm_log_free(log_of);
+    /* A free that does not know its size still frees what is there. */
+    REQUIRE(parse(HEADER "1,0,allocate,0x10,7,0\n1,0,free,0x10,0,0\n") == ASHLAR_OK);
+    CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
+    ashlar_rmm_log_free(log_of);
+}
+
+/* ---- lines ---- */
+
+static void lines_may_end_in_any_way(void) {
+    REQUIRE(parse("\xef\xbb\xbfThread, Time,Action,Pointer,Size,Stream\r\n\r\n"
+                  "1,0, allocate ,0x10,\t5,0\r\n \n1,0,free,0x10,5,0") == ASHLAR_OK);
+    CHECK_ZU(log_of->event_count, 2);
+    CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 3, 0, 5) && event_is(1, ASHLAR_RMM_FREE, 5, 0, 0));
+    ashlar_rmm_log_free(log_of);
+}
+
+static void a_bad_log_is_refused_by_its_line(void) {
+    static const struct {
+        const char *text, *want;
+    } bad[] = {
+        {"", "stone.csv: empty"},
+        {"\n \n", "stone.csv: empty"},
+        {"\xef\xbb\xbf", "stone.csv: empty"},
+        {HEADER, "stone.csv:1: no event"},
+        {"1,0,allocate,0x10,5,0\n", "stone.csv:1: no column Thread"},
+        {"Thread,Time,Pointer,Size,Stream\n", "stone.csv:1: no column Action"},
+        {"Thread,Time,Action,Size,Stream\n", "stone.csv:1: no column Pointer"},
+        {"Thread,Time,Action,Pointer,Stream\n", "stone.csv:1: no column Size"},
+        {"\nThread,Time,Action,Pointer,Size\n", "stone.csv:2: no column Stream"},
+        {"Thread,Size,Action,Pointer,Size,Stream\n", "stone.csv:1: each column"},
+        {HEADER "\n1,0,allocate,0x10,5\n", "stone.csv:3: 5 fields where the header has 6"},
+        {HEADER "1,0,allocate,0x10,5,0,\n", "stone.csv:2: 7 fields"},
+        {HEADER "1,0,allocate,0x10,5,0\nx", "stone.csv:3: 1 fields"},
+        {HEADER "1,0,deallocate,0x10,5,0\n", "stone.csv:2: Action has to be"},
+        {HEADER "1,0,allocate,0x10,5,0\n1,0,Free,0x10,5,0\n", "stone.csv:3: Action"},
+        {HEADER "x,0,allocate,0x10,5,0\n", "stone.csv:2: Thread has to be a number"},
+        {HEADER ",0,allocate,0x10,5,0\n", "stone.csv:2: Thread"},
+        {HEADER "1,0,allocate,0x,5,0\n", "stone.csv:2: Pointer"},
+        {HEADER "1,0,allocate,0x1g,5,0\n",
+         "stone.csv:2: Pointer has to be a number of 64 bits, not \"0x1g\""},
+        {HEADER "1,0,allocate,-16,5,0\n", "stone.csv:2: Pointer"},
+        {HEADER "1,0,free,,5,0\n", "stone.csv:2: Pointer"},
+        {HEADER "1,0,allocate,0x10,0x5,0\n", "stone.csv:2: Size"},
+        {HEADER "1,0,allocate,0x10,5f,0\n", "stone.csv:2: Size"},
+        {HEADER "1,0,allocate,0x10,(nil),0\n", "stone.csv:2: Size"},
+        {HEADER "1,0,allocate failure,0x10,5 MiB,0\n", "stone.csv:2: Size"},
+        {HEADER "1,0,allocate,0x10,5,stream\n", "stone.csv:2: Stream"},
+        {HEADER "1,0,allocate,0x10,5,\n", "stone.csv:2: Stream"},
+        {HEADER "1,0,allocate,0x0,5,0\n", "stone.csv:2: Pointer of an allocation"},
+        {HEADER "1,0,allocate,(nil),5,0\n", "stone.csv:2: Pointer of an allocation"},
+        {HEADER "1,0,free,0x10,5,0\n", "stone.csv:2: frees 0x10, where no block is live"},
+        {HEADER "1,0,allocate,0x10,5,0\n1,0,free,0x10,5,0\n1,0,free,0x10,5,0\n",
+         "stone.csv:4: frees 0x10"},
+        {HEADER "\n1,0,allocate,0x10,5,0\n1,0,allocate,0x10,5,0\n",
+         "stone.csv:4: allocates at 0x10, where the block of line 3 is live"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        CHECK(parse(bad[i].text) == ASHLAR_EFORMAT);
+        CHECK_HAS(ashlar_error_detail(), bad[i].want);
+    }
+}
+
+static void what_a_message_shows_is_short_and_printable(void) {
+    CHECK(parse(HEADER "1,0,\x1b[2J\x80 ~\x7f,0x10,5,0\n") == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), "not \"?[2J? ~?\"");
+    CHECK(parse(HEADER "1,0,aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeee,0x10,5,0\n") ==
+          ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), "dddddddddd\"");
+}
+
+int main(void) {
+    RUN(rows_become_events);
+    RUN(columns_are_found_by_name);
+    RUN(an_address_that_comes_again_is_another_block);
+    RUN(many_addresses_are_told_apart);
+    RUN(bare_numbers_are_decimal);
+    RUN(one_letter_makes_a_column_hexadecimal);
+    RUN(the_letters_of_a_column_are_its_own);
+    RUN(numbers_have_64_bits);
+    RUN(streams_are_cudas_handles);
+    RUN(a_recorded_failure_is_nothing_to_replay);
+    RUN(a_row_of_ours_says_that_a_step_begins);
+    RUN(a_block_of_0_bytes_is_nothing_to_replay);
+    RUN(lines_may_end_in_any_way);
+    RUN(a_bad_log_is_refused_by_its_line);
+    RUN(what_a_message_shows_is_short_and_printable);
+    return check_report();
+}

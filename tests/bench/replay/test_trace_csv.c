@@ -1,0 +1,208 @@
+/*
+ * test_trace_csv.c - that the lists of allocations say what the trace says, that ours is read back
+ * by ashlar-replay's reader, and that half of a block is in neither.
+ */
+#include "allocator/trace/trace_csv.h"
+
+#include <stdlib.h>
+
+#include "tests/allocator/base/file_fixture.h"
+#include "allocator/base/host.h"
+#include "tests/bench/replay/rmm_fixture.h"
+#include "tests/allocator/trace/trace_fixture.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define MINIMALLOC_HEADER "id,lower,upper,size\n"
+
+static uint64_t left_out;
+
+static bool file_is(const char *want) {
+    unsigned char bytes[FILE_MAX_BYTES];
+    const size_t count = read_bytes(bytes);
+    if (count == strlen(want) && memcmp(bytes, want, count) == 0) {
+        return true;
+    }
+    printf("# %.*s", (int)count, (const char *)bytes);
+    return false;
+}
+
+/* Two threads; one block of an address after another; a failure; memory; two live at the end. */
+static const ashlar_trace_event sample[] = {
+    TRACE_MAP(0x7f0000000000, 2 << 20),
+    TRACE_ALLOC(0x7f0000000000, 1024, 1000, 0),
+    {.time_ns = UINT64_C(3723000045999),
+     .address = 0x7f0000000400,
+     .bytes = 512,
+     .requested = 7,
+     .stream = 0x55aa00f0,
+     .thread = 3,
+     .action = ASHLAR_TRACE_ALLOC},
+    TRACE_FREE(0x7f0000000000, 1024, 1000, 0x55aa00f0),
+    TRACE_OOM(4096, 99999999999, 0x55aa00f0),
+    TRACE_ALLOC(0x7f0000000000, 2048, 2048, 0),
+    TRACE_UNMAP(0x7f0000200000, 2 << 20),
+};
+
+static void rmm_has_a_row_for_each_event_of_a_block(void) {
+    REQUIRE(ashlar_trace_write_rmm(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
+    CHECK_ZU(left_out, 0);
+    CHECK(file_is(HEADER "0,00:00:00.000000,allocate,0x7f0000000000,1000,0x0\n"
+                         "3,01:02:03.000045,allocate,0x7f0000000400,7,0x55aa00f0\n"
+                         "0,00:00:00.000000,free,0x7f0000000000,1000,0x55aa00f0\n"
+                         "0,00:00:00.000000,allocate failure,0x0,99999999999,0x55aa00f0\n"
+                         "0,00:00:00.000000,allocate,0x7f0000000000,2048,0x0\n"));
+}
+
+static void a_time_has_its_columns(void) {
+    const ashlar_trace_event late[] = {{.time_ns = UINT64_C(442859999999999), /* 123 hours */
+                                        .address = 1,
+                                        .requested = 1,
+                                        .action = ASHLAR_TRACE_ALLOC}};
+    REQUIRE(ashlar_trace_write_rmm(late, 1, path, &left_out) == ASHLAR_OK);
+    CHECK(file_is(HEADER "0,123:00:59.999999,allocate,0x1,1,0x0\n"));
+}
+
+static void the_replay_reads_rmm_back(void) {
+    ashlar_rmm_log *log = NULL;
+    REQUIRE(ashlar_trace_write_rmm(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
+    REQUIRE(ashlar_rmm_log_read(path, &log) == ASHLAR_OK);
+    log_of = log;
+    CHECK_ZU(log->event_count, 5);
+    CHECK_ZU(log->block_count, 3);
+    CHECK_ZU(log->thread_count, 2);
+    CHECK_ZU(log->stream_count, 2);
+    CHECK_ZU(log->recorded_failures, 1);
+    CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, 1000));
+    CHECK(event_is(1, ASHLAR_RMM_ALLOCATE, 3, 1, 7));
+    CHECK(event_is(2, ASHLAR_RMM_FREE, 4, 0, 0));
+    CHECK(event_is(4, ASHLAR_RMM_ALLOCATE, 6, 2, 2048));
+    CHECK(log->events[0].stream == 0 && log->events[1].stream == 1 && log->events[2].stream == 1);
+    ashlar_rmm_log_free(log);
+}
+
+static void minimalloc_has_a_row_for_each_block(void) {
+    REQUIRE(ashlar_trace_write_minimalloc(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
+    CHECK_ZU(left_out, 0);
+    CHECK(file_is(MINIMALLOC_HEADER "0,1,3,1024\n"
+                                    "1,2,7,512\n"
+                                    "2,5,7,2048\n"));
+}
+
+/* As after an overflow, and with an event missing between two. */
+static void half_a_block_is_left_out_and_counted(void) {
+    const ashlar_trace_event events[] = {
+        TRACE_FREE(0xa00, 512, 1, 0),  /* its ALLOC is older than the trace */
+        TRACE_ALLOC(0xb00, 512, 2, 0), /* its FREE is missing */
+        TRACE_ALLOC(0xa00, 512, 3, 0), TRACE_ALLOC(0xb00, 512, 4, 0),
+        TRACE_FREE(0xb00, 512, 4, 0),  TRACE_FREE(0xb00, 512, 5, 0), /* its ALLOC is missing */
+        TRACE_FREE(0xa00, 512, 3, 0),  TRACE_ALLOC(0xb00, 512, 6, 0),
+    };
+    REQUIRE(ashlar_trace_write_rmm(events, COUNT(events), path, &left_out) == ASHLAR_OK);
+    CHECK_ZU(left_out, 3);
+    CHECK(file_is(HEADER "0,00:00:00.000000,allocate,0xa00,3,0x0\n"
+                         "0,00:00:00.000000,allocate,0xb00,4,0x0\n"
+                         "0,00:00:00.000000,free,0xb00,4,0x0\n"
+                         "0,00:00:00.000000,free,0xa00,3,0x0\n"
+                         "0,00:00:00.000000,allocate,0xb00,6,0x0\n"));
+    left_out = 0;
+    REQUIRE(ashlar_trace_write_minimalloc(events, COUNT(events), path, &left_out) == ASHLAR_OK);
+    CHECK_ZU(left_out, 3);
+    CHECK(file_is(MINIMALLOC_HEADER "0,2,6,512\n"
+                                    "1,3,4,512\n"
+                                    "2,7,8,512\n"));
+}
+
+static void a_trace_of_nothing_has_no_rows(void) {
+    left_out = 9;
+    REQUIRE(ashlar_trace_write_rmm(NULL, 0, path, &left_out) == ASHLAR_OK);
+    CHECK(left_out == 0 && file_is(HEADER));
+    REQUIRE(ashlar_trace_write_minimalloc(NULL, 0, path, &left_out) == ASHLAR_OK);
+    CHECK(file_is(MINIMALLOC_HEADER));
+}
+
+/* Any window of a long run can be replayed, and what is left out is what began before it. */
+static void every_window_of_a_long_run_is_read_back(void) {
+    enum { ALL = 40000, ADDRESSES = 500, WINDOWS = 8, WINDOW = 5000 };
+    static ashlar_trace_event all[ALL];
+    static bool is_live[ADDRESSES];
+    uint64_t random_state = 7;
+    for (size_t i = 0; i < ALL; i++) {
+        random_state = random_state * UINT64_C(6364136223846793005) + 1442695040888963407;
+        const size_t a = (random_state >> 33) % ADDRESSES;
+        all[i] =
+            (ashlar_trace_event){.sequence = i,
+                                 .address = 0x7f0000000000 + 512 * a,
+                                 .bytes = 512,
+                                 .requested = 1 + a,
+                                 .action = is_live[a] ? ASHLAR_TRACE_FREE : ASHLAR_TRACE_ALLOC};
+        is_live[a] = !is_live[a];
+    }
+    for (size_t w = 0; w < WINDOWS; w++) {
+        ashlar_rmm_log *log = NULL;
+        const ashlar_trace_event *events = all + w * WINDOW;
+        bool seen[ADDRESSES] = {false};
+        size_t orphans = 0;
+        for (size_t i = 0; i < WINDOW; i++) {
+            const size_t a = events[i].requested - 1;
+            orphans += !seen[a] && events[i].action == ASHLAR_TRACE_FREE;
+            seen[a] = true;
+        }
+        REQUIRE(ashlar_trace_write_rmm(events, WINDOW, path, &left_out) == ASHLAR_OK);
+        REQUIRE(ashlar_rmm_log_read(path, &log) == ASHLAR_OK);
+        CHECK_ZU(left_out, orphans);
+        CHECK((orphans == 0) == (w == 0));
+        CHECK_ZU(log->event_count, WINDOW - orphans);
+        ashlar_rmm_log_free(log);
+    }
+}
+
+typedef ashlar_status (*write_fn)(const ashlar_trace_event *, size_t, const char *, uint64_t *);
+static const write_fn writers[] = {ashlar_trace_write_rmm, ashlar_trace_write_minimalloc};
+
+static void no_host_memory_at_any_call_leaves_the_old_file(void) {
+    for (size_t w = 0; w < COUNT(writers); w++) {
+        unsigned long n = 0;
+        ashlar_status status = ASHLAR_EHOSTMEM;
+        while (status == ASHLAR_EHOSTMEM && n < 100) {
+            write_bytes("old", 3);
+            left_out = 77;
+            ashlar_host_fail_at(++n);
+            status = writers[w](sample, COUNT(sample), path, &left_out);
+            ashlar_host_fail_at(0);
+            CHECK(status == ASHLAR_OK || (left_out == 77 && file_is("old")));
+            CHECK(status == ASHLAR_OK || ashlar_error_detail()[0] != '\0');
+            CHECK(names_in_folder() == 1);
+        }
+        CHECK(status == ASHLAR_OK && left_out == 0);
+        CHECK(n == 5);
+    }
+}
+
+static void a_path_that_cannot_be_written_is_one_clear_line(void) {
+    for (size_t w = 0; w < COUNT(writers); w++) {
+        left_out = 77;
+        CHECK(writers[w](sample, COUNT(sample), "/nowhere/trace.csv", &left_out) == ASHLAR_EIO);
+        CHECK_HAS(ashlar_error_detail(), "/nowhere/trace.csv");
+        CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
+        CHECK(left_out == 77);
+        CHECK(writers[w](sample, COUNT(sample), folder, &left_out) == ASHLAR_EINVAL);
+        CHECK_HAS(ashlar_error_detail(), "not a regular file");
+    }
+}
+
+int main(void) {
+    if (!make_folder()) {
+        return 99;
+    }
+    RUN(rmm_has_a_row_for_each_event_of_a_block);
+    RUN(a_time_has_its_columns);
+    RUN(the_replay_reads_rmm_back);
+    RUN(minimalloc_has_a_row_for_each_block);
+    RUN(half_a_block_is_left_out_and_counted);
+    RUN(a_trace_of_nothing_has_no_rows);
+    RUN(every_window_of_a_long_run_is_read_back);
+    RUN(no_host_memory_at_any_call_leaves_the_old_file);
+    RUN(a_path_that_cannot_be_written_is_one_clear_line);
+    remove_folder();
+    return check_report();
+}

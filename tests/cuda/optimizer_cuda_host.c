@@ -1,0 +1,28 @@
+/* The optimizer's CUDA kernels, the very source, compiled for the CPU. */
+#include "tests/cuda/cuda_emulation.h"
+
+#include "tests/cuda/optimizer_cuda_host.h"
+
+/* Nobody declares kernels: they are found by name. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+#include "arena/optimizer/optimizer_cuda.cu"
+
+#define RUN(kernel)                                                                \
+    static void call_##kernel(const void *job) {                                   \
+        ashlar_kernel_##kernel(*(const ashlar_optimizer_job *)job);                \
+    }                                                                              \
+    static void run_##kernel(const void *job, unsigned blocks, unsigned threads) { \
+        emulate(call_##kernel, job, blocks, threads);                              \
+    }
+#define RUN_UPDATE(name, function, has1, has2) RUN(function)
+RUN(sum)
+RUN(decide)
+ASHLAR_ALGORITHM_MAP(RUN_UPDATE)
+
+#define ROW(kernel) {"ashlar_kernel_" #kernel, sizeof(ashlar_optimizer_job), run_##kernel},
+#define ROW_UPDATE(name, function, has1, has2) ROW(function)
+static const host_kernel kernels[] = {ROW(sum) ROW(decide) ASHLAR_ALGORITHM_MAP(ROW_UPDATE)};
+
+const host_kernel *optimizer_kernel_at(size_t number) {
+    return number < sizeof kernels / sizeof *kernels ? &kernels[number] : NULL;
+}

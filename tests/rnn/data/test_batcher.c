@@ -1,0 +1,455 @@
+/*
+ * test_batcher.c - which sequences a batcher hands out, and in which order. Each record of the
+ * test corpus names itself, so that a batch can be traced back.
+ */
+#include "rnn/data/batcher.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "allocator/base/host.h"
+#include "rnn/data/supply.h"
+
+enum { RECORDS = 100, LONGEST_RECORD = 60 };
+
+static ashlar_corpus *corpus;
+
+/* Records "<number>:xxxx.." of 4 .. LONGEST_RECORD bytes. */
+static bool open_corpus(void) {
+    char path[] = "/tmp/ashlar-batcher-XXXXXX";
+    const int fd = mkstemp(path);
+    FILE *file = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    if (file == NULL) {
+        return false;
+    }
+    for (int i = 0; i < RECORDS; i++) {
+        const int length = 4 + i * 37 % (LONGEST_RECORD - 3);
+        (void)fprintf(file, "%03d", i);
+        for (int k = 3; k < length; k++) {
+            (void)fputc('a' + (i + k) % 26, file);
+        }
+        (void)fputs("\n\n", file);
+    }
+    bool opened = fclose(file) == 0;
+    const char *const paths[] = {path};
+    opened = ashlar_corpus_open(paths, 1, &corpus) == ASHLAR_OK && opened;
+    return unlink(path) == 0 && opened;
+}
+
+/* A batcher and a batch of buffers of exactly the promised size. */
+typedef struct fixture {
+    ashlar_batcher *batcher;
+    ashlar_batch batch;
+} fixture;
+
+static bool set_up_with(fixture *f, const ashlar_batcher_config *config) {
+    const size_t batch = config->batch;
+    *f = (fixture){0};
+    if (ashlar_batcher_create(corpus, config, &f->batcher) != ASHLAR_OK) {
+        return false;
+    }
+    f->batch.inputs = malloc(ashlar_batcher_grid_bytes(f->batcher));
+    f->batch.targets = malloc(ashlar_batcher_grid_bytes(f->batcher));
+    f->batch.lengths = malloc(batch * sizeof(int32_t));
+    /* Garbage that padding must overwrite. */
+    memset(f->batch.inputs, 0x55, ashlar_batcher_grid_bytes(f->batcher));
+    memset(f->batch.targets, 0x55, ashlar_batcher_grid_bytes(f->batcher));
+    return true;
+}
+
+static bool set_up(fixture *f, size_t batch, size_t max_steps, size_t window, uint64_t seed) {
+    const ashlar_batcher_config config = {batch, max_steps, window, seed, 0};
+    return set_up_with(f, &config);
+}
+
+static void tear_down(fixture *f) {
+    free(f->batch.inputs);
+    free(f->batch.targets);
+    free(f->batch.lengths);
+    ashlar_batcher_destroy(f->batcher);
+}
+
+/* --- one batch ------------------------------------------------------------------------------ */
+
+/* Column `j` is one whole record, marked at both ends, then padding. Its number, -1 if not. */
+static int record_of_column(const fixture *f, size_t batch, size_t j) {
+    const int32_t *inputs = f->batch.inputs;
+    const int32_t *targets = f->batch.targets;
+    const size_t steps = (size_t)f->batch.lengths[j];
+    const int number = (inputs[1 * batch + j] - '0') * 100 + (inputs[2 * batch + j] - '0') * 10 +
+                       (inputs[3 * batch + j] - '0');
+    if (number < 0 || number >= RECORDS) {
+        return -1;
+    }
+    const ashlar_record record = ashlar_corpus_record(corpus, (size_t)number);
+    bool same = steps == record.count + 1;
+    for (size_t t = 0; t < f->batch.steps && same; t++) {
+        const int32_t input = t == 0 || t >= steps ? 0 : record.bytes[t - 1];
+        const int32_t target = t + 1 >= steps ? 0 : record.bytes[t];
+        same = inputs[t * batch + j] == input && targets[t * batch + j] == target;
+    }
+    return same ? number : -1;
+}
+
+static void a_batch_is_whole_records_longest_first_and_padded(void) {
+    enum { BATCH = 7 };
+    fixture f;
+    REQUIRE(set_up(&f, BATCH, 1000, 3, 1));
+    CHECK_ZU(ashlar_batcher_max_steps(f.batcher), LONGEST_RECORD + 1);
+    CHECK_ZU(ashlar_batcher_piece_count(f.batcher), RECORDS);
+    CHECK_ZU(ashlar_batcher_grid_bytes(f.batcher), (LONGEST_RECORD + 1) * BATCH * sizeof(int32_t));
+    for (int i = 0; i < 50; i++) {
+        ashlar_batcher_next(f.batcher, &f.batch);
+        size_t tokens = 0;
+        for (size_t j = 0; j < BATCH; j++) {
+            CHECK(record_of_column(&f, BATCH, j) >= 0);
+            CHECK(j == 0 || f.batch.lengths[j] <= f.batch.lengths[j - 1]);
+            tokens += (size_t)f.batch.lengths[j];
+        }
+        CHECK_ZU(f.batch.steps, (size_t)f.batch.lengths[0]);
+        CHECK_ZU(f.batch.tokens, tokens);
+        CHECK_NEAR(f.batch.epoch, (i + 1) * BATCH / (double)RECORDS, 1e-12, 0);
+    }
+    tear_down(&f);
+}
+
+/* --- the supply ----------------------------------------------------------------------------- */
+
+/* With windows that divide the epoch, each window of `RECORDS` sequences is one epoch. */
+static void every_epoch_has_every_sequence_once(void) {
+    enum { BATCH = 10 };
+    fixture f;
+    REQUIRE(set_up(&f, BATCH, 1000, 5, 3));
+    for (int epoch = 0; epoch < 4; epoch++) {
+        int seen[RECORDS] = {0};
+        for (int i = 0; i < RECORDS / BATCH; i++) {
+            ashlar_batcher_next(f.batcher, &f.batch);
+            for (size_t j = 0; j < BATCH; j++) {
+                const int number = record_of_column(&f, BATCH, j);
+                REQUIRE(number >= 0);
+                seen[number]++;
+            }
+        }
+        for (int i = 0; i < RECORDS; i++) {
+            CHECK(seen[i] == 1);
+        }
+    }
+    tear_down(&f);
+}
+
+/* 3 windows of 16 * 50 sequences are 24 epochs of 100: a window spans 8 of them. */
+static void a_window_may_span_epochs(void) {
+    enum { BATCH = 50 };
+    fixture f;
+    REQUIRE(set_up(&f, BATCH, 1000, 0, 4));
+    int seen[RECORDS] = {0};
+    for (int i = 0; i < 3 * ASHLAR_SUPPLY_WINDOW; i++) {
+        ashlar_batcher_next(f.batcher, &f.batch);
+        for (size_t j = 0; j < BATCH; j++) {
+            const int number = record_of_column(&f, BATCH, j);
+            REQUIRE(number >= 0);
+            seen[number]++;
+        }
+    }
+    for (int i = 0; i < RECORDS; i++) {
+        CHECK(seen[i] == 3 * ASHLAR_SUPPLY_WINDOW * BATCH / RECORDS);
+    }
+    CHECK_NEAR(f.batch.epoch, 24, 1e-12, 0);
+    tear_down(&f);
+}
+
+static void two_epochs_are_in_different_order(void) {
+    fixture f;
+    REQUIRE(set_up(&f, 1, 1000, 1, 6));
+    int order[2][RECORDS];
+    int moved = 0;
+    int places_moved = 0;
+    for (int i = 0; i < 2 * RECORDS; i++) {
+        ashlar_batcher_next(f.batcher, &f.batch);
+        order[i / RECORDS][i % RECORDS] = record_of_column(&f, 1, 0);
+    }
+    for (int i = 0; i < RECORDS; i++) {
+        moved += order[0][i] != order[1][i];
+        places_moved += order[0][i] != i;
+    }
+    CHECK(moved > RECORDS / 2);
+    CHECK(places_moved > RECORDS / 2);
+    tear_down(&f);
+}
+
+/* In a window the batches are slices of one sorted list: similar inside, different outside. */
+static void a_window_is_sorted_and_its_batches_are_shuffled(void) {
+    enum { BATCH = 10, WINDOW = 10 };
+    fixture f;
+    REQUIRE(set_up(&f, BATCH, 1000, WINDOW, 7));
+    bool rising = false;
+    bool falling = false;
+    int32_t longest[WINDOW];
+    int32_t shortest[WINDOW];
+    for (int i = 0; i < WINDOW; i++) {
+        ashlar_batcher_next(f.batcher, &f.batch);
+        longest[i] = f.batch.lengths[0];
+        shortest[i] = f.batch.lengths[BATCH - 1];
+        rising = rising || (i > 0 && longest[i] > longest[i - 1]);
+        falling = falling || (i > 0 && longest[i] < longest[i - 1]);
+    }
+    CHECK(rising && falling);
+    for (int i = 0; i < WINDOW; i++) {
+        for (int k = 0; k < WINDOW; k++) {
+            CHECK(i == k || shortest[i] >= longest[k] || longest[i] <= shortest[k]);
+        }
+    }
+    tear_down(&f);
+}
+
+/* Windows must not all be handed out in one order: the first batch's length has to vary. */
+static void each_window_has_its_own_order(void) {
+    enum { WINDOW = 10 };
+    fixture f;
+    REQUIRE(set_up(&f, 10, 1000, WINDOW, 8));
+    int32_t first[8];
+    int different = 0;
+    for (int i = 0; i < 8 * WINDOW; i++) {
+        ashlar_batcher_next(f.batcher, &f.batch);
+        if (i % WINDOW == 0) {
+            first[i / WINDOW] = f.batch.lengths[0];
+            different += first[i / WINDOW] != first[0];
+        }
+    }
+    CHECK(different >= 4);
+    tear_down(&f);
+}
+
+/* Cut to 8 steps, one batch of every piece there is: they join to the records again. */
+static void pieces_join_to_their_records(void) {
+    enum { MAX_STEPS = 8 };
+    size_t piece_count = 0;
+    size_t steps_total = 0;
+    for (size_t i = 0; i < RECORDS; i++) {
+        const size_t steps = ashlar_corpus_record(corpus, i).count + 1;
+        piece_count += (steps + MAX_STEPS - 1) / MAX_STEPS;
+        steps_total += steps;
+    }
+    fixture f;
+    REQUIRE(set_up(&f, piece_count, MAX_STEPS, 1, 9));
+    CHECK_ZU(ashlar_batcher_piece_count(f.batcher), piece_count);
+    CHECK_ZU(ashlar_batcher_max_steps(f.batcher), MAX_STEPS);
+    ashlar_batcher_next(f.batcher, &f.batch);
+    CHECK_ZU(f.batch.tokens, steps_total);
+    CHECK_NEAR(f.batch.epoch, 1, 1e-12, 0);
+    bool *used = calloc(piece_count, sizeof *used);
+    for (size_t i = 0; i < RECORDS; i++) {
+        const ashlar_record record = ashlar_corpus_record(corpus, i);
+        for (size_t first = 0; first <= record.count; first += MAX_STEPS) {
+            const size_t left = record.count + 1 - first;
+            const size_t steps = left < MAX_STEPS ? left : MAX_STEPS;
+            bool found = false;
+            for (size_t j = 0; j < piece_count && !found; j++) {
+                found = !used[j] && (size_t)f.batch.lengths[j] == steps;
+                for (size_t t = 0; t < steps && found; t++) {
+                    const size_t at = first + t;
+                    const int32_t input = at == 0 ? 0 : record.bytes[at - 1];
+                    const int32_t target = at == record.count ? 0 : record.bytes[at];
+                    found = f.batch.inputs[t * piece_count + j] == input &&
+                            f.batch.targets[t * piece_count + j] == target;
+                }
+                used[j] = used[j] || found;
+            }
+            CHECK(found);
+        }
+    }
+    free(used);
+    tear_down(&f);
+}
+
+static void one_step_is_enough_for_a_piece(void) {
+    fixture f;
+    REQUIRE(set_up(&f, 3, 1, 2, 1));
+    CHECK_ZU(ashlar_batcher_piece_count(f.batcher), ashlar_corpus_bytes(corpus) + RECORDS);
+    ashlar_batcher_next(f.batcher, &f.batch);
+    CHECK_ZU(f.batch.steps, 1);
+    CHECK_ZU(f.batch.tokens, 3);
+    tear_down(&f);
+}
+
+/* How many of 30 batches are equal under two seeds. */
+static int equal_batches(uint64_t seed_a, uint64_t seed_b) {
+    enum { BATCH = 8 };
+    fixture a;
+    fixture b;
+    if (!set_up(&a, BATCH, 20, 4, seed_a) || !set_up(&b, BATCH, 20, 4, seed_b)) {
+        return -1;
+    }
+    int equal = 0;
+    for (int i = 0; i < 30; i++) {
+        ashlar_batcher_next(a.batcher, &a.batch);
+        ashlar_batcher_next(b.batcher, &b.batch);
+        const size_t bytes = a.batch.steps * BATCH * sizeof(int32_t);
+        equal += a.batch.steps == b.batch.steps && a.batch.tokens == b.batch.tokens &&
+                 memcmp(a.batch.inputs, b.batch.inputs, bytes) == 0 &&
+                 memcmp(a.batch.targets, b.batch.targets, bytes) == 0;
+    }
+    tear_down(&a);
+    tear_down(&b);
+    return equal;
+}
+
+enum { MAX = 9, STRIDE = 4 };
+
+/* Whether the one column of the batch is the piece of a record that begins there. */
+static bool is_piece(const fixture *f, ashlar_record record, size_t first) {
+    const size_t steps = f->batch.steps;
+    bool same = first + steps == record.count + 1 || (steps == MAX && first + MAX <= record.count);
+    for (size_t t = 0; t < steps && same; t++) {
+        const size_t at = first + t;
+        const int32_t input = at == 0 ? 0 : record.bytes[at - 1];
+        const int32_t target = at == record.count ? 0 : record.bytes[at];
+        same = f->batch.inputs[t] == input && f->batch.targets[t] == target;
+    }
+    return same;
+}
+
+/* Note the piece in its place, of several that are alike in one that is not taken yet. */
+static bool note_piece(const fixture *f, bool taken[RECORDS][LONGEST_RECORD + 1]) {
+    for (size_t i = 0; i < RECORDS; i++) {
+        const ashlar_record record = ashlar_corpus_record(corpus, i);
+        for (size_t first = 0; first <= record.count; first += STRIDE) {
+            if (!taken[i][first] && is_piece(f, record, first)) {
+                taken[i][first] = true;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static size_t pieces_by_hand(size_t steps) {
+    return steps <= MAX ? 1 : 1 + (steps - MAX + STRIDE - 1) / STRIDE;
+}
+
+/* One piece a batch, for one epoch. */
+static void a_stride_makes_pieces_overlap(void) {
+    const ashlar_batcher_config config = {
+        .batch = 1, .max_steps = MAX, .window = 1, .seed = 5, .stride = STRIDE};
+    static bool taken[RECORDS][LONGEST_RECORD + 1];
+    size_t want = 0;
+    fixture f;
+    for (size_t i = 0; i < RECORDS; i++) {
+        want += pieces_by_hand(ashlar_corpus_record(corpus, i).count + 1);
+    }
+    REQUIRE(set_up_with(&f, &config));
+    CHECK_ZU(ashlar_batcher_piece_count(f.batcher), want);
+    for (size_t n = 0; n < want; n++) {
+        ashlar_batcher_next(f.batcher, &f.batch);
+        CHECK(note_piece(&f, taken));
+    }
+    for (size_t i = 0; i < RECORDS; i++) { /* none is missing, so none was handed out twice */
+        for (size_t k = 0; k < pieces_by_hand(ashlar_corpus_record(corpus, i).count + 1); k++) {
+            CHECK(taken[i][k * STRIDE]);
+        }
+    }
+    tear_down(&f);
+}
+
+static void the_seed_decides_the_batches(void) {
+    CHECK(equal_batches(11, 11) == 30);
+    CHECK(equal_batches(11, 12) == 0);
+}
+
+static void bad_sizes_are_refused(void) {
+    ashlar_batcher *batcher = NULL;
+    ashlar_batcher_config config = {.batch = 0, .max_steps = 5};
+    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "batch is 0");
+    config = (ashlar_batcher_config){.batch = 5, .max_steps = 0};
+    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "max_steps is 0");
+    config = (ashlar_batcher_config){.batch = SIZE_MAX / 4, .max_steps = 5};
+    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EOVERFLOW);
+    config = (ashlar_batcher_config){.batch = INT32_MAX / 60, .max_steps = 61, .window = 1};
+    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EOVERFLOW);
+    CHECK(batcher == NULL);
+    config = (ashlar_batcher_config){.batch = 1, .max_steps = 5, .stride = 6};
+    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "stride of 6");
+    CHECK(batcher == NULL);
+    config = (ashlar_batcher_config){.batch = 1, .max_steps = SIZE_MAX, .window = 1};
+    CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_OK);
+    ashlar_batcher_destroy(batcher);
+}
+
+static void no_host_memory_at_any_call_leaks_nothing(void) {
+    const ashlar_batcher_config config = {.batch = 4, .max_steps = 9};
+    unsigned long n = 0;
+    ashlar_status status = ASHLAR_EHOSTMEM;
+    ashlar_batcher *batcher = NULL;
+    while (status == ASHLAR_EHOSTMEM && n < 100) {
+        ashlar_host_fail_at(++n);
+        status = ashlar_batcher_create(corpus, &config, &batcher);
+        ashlar_host_fail_at(0);
+        CHECK((status == ASHLAR_OK) == (batcher != NULL));
+    }
+    CHECK(status == ASHLAR_OK);
+    CHECK(n == 9);
+    ashlar_batcher_destroy(batcher);
+}
+
+static bool is_same_batch(const fixture *a, const fixture *b, size_t count) {
+    const size_t bytes = a->batch.steps * count * sizeof(int32_t);
+    return a->batch.steps == b->batch.steps && a->batch.tokens == b->batch.tokens &&
+           a->batch.epoch == b->batch.epoch &&
+           memcmp(a->batch.inputs, b->batch.inputs, bytes) == 0 &&
+           memcmp(a->batch.targets, b->batch.targets, bytes) == 0 &&
+           memcmp(a->batch.lengths, b->batch.lengths, count * sizeof(int32_t)) == 0;
+}
+
+static bool is_same_random(const ashlar_batcher *a, const ashlar_batcher *b) {
+    const ashlar_random x = ashlar_batcher_random(a), y = ashlar_batcher_random(b);
+    return memcmp(&x, &y, sizeof x) == 0;
+}
+
+/* Into windows and epochs at every place. */
+static void passing_over_batches_is_as_handing_them_out(void) {
+    enum { SKIPS = 60, BATCH = 7, WINDOW = 5 };
+    for (size_t skipped = 0; skipped < SKIPS; skipped++) {
+        fixture one, two;
+        REQUIRE(set_up(&one, BATCH, 25, WINDOW, 3) && set_up(&two, BATCH, 25, WINDOW, 3));
+        for (size_t i = 0; i < skipped; i++) {
+            ashlar_batcher_next(one.batcher, &one.batch);
+        }
+        CHECK(skipped == 0 || !is_same_random(one.batcher, two.batcher));
+        ashlar_batcher_skip(two.batcher, skipped);
+        CHECK(is_same_random(one.batcher, two.batcher));
+        for (size_t i = 0; i < 2 * WINDOW; i++) {
+            ashlar_batcher_next(one.batcher, &one.batch);
+            ashlar_batcher_next(two.batcher, &two.batch);
+            CHECK(is_same_batch(&one, &two, BATCH));
+        }
+        CHECK(skipped < SKIPS - 1 || one.batch.epoch > 2);
+        tear_down(&one);
+        tear_down(&two);
+    }
+}
+
+int main(void) {
+    if (!open_corpus()) {
+        printf("Bail out! no test corpus: %s\n", ashlar_error_detail());
+        return 99;
+    }
+    RUN(a_batch_is_whole_records_longest_first_and_padded);
+    RUN(every_epoch_has_every_sequence_once);
+    RUN(a_window_may_span_epochs);
+    RUN(two_epochs_are_in_different_order);
+    RUN(a_window_is_sorted_and_its_batches_are_shuffled);
+    RUN(each_window_has_its_own_order);
+    RUN(pieces_join_to_their_records);
+    RUN(one_step_is_enough_for_a_piece);
+    RUN(a_stride_makes_pieces_overlap);
+    RUN(the_seed_decides_the_batches);
+    RUN(bad_sizes_are_refused);
+    RUN(passing_over_batches_is_as_handing_them_out);
+    RUN(no_host_memory_at_any_call_leaks_nothing);
+    ashlar_corpus_destroy(corpus);
+    return check_report();
+}

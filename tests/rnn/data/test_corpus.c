@@ -1,0 +1,237 @@
+/*
+ * test_corpus.c - which files a corpus reads and where it cuts them.
+ */
+#include "rnn/data/corpus.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "allocator/base/host.h"
+
+static char folder[] = "/tmp/ashlar-corpus-XXXXXX";
+
+/* A path in the test's folder; of the last 32 calls only. */
+static const char *in_folder(const char *name) {
+    static char paths[32][256];
+    static int next;
+    char *path = paths[next++ % 32];
+    (void)snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static const char *make_file(const char *name, const char *text, size_t bytes) {
+    const char *path = in_folder(name);
+    FILE *file = fopen(path, "wb");
+    if (file == NULL || fwrite(text, 1, bytes, file) != bytes || fclose(file) != 0) {
+        perror(path);
+        exit(99); /* not a finding about the corpus */
+    }
+    return path;
+}
+
+static const char *make_text(const char *name, const char *text) {
+    return make_file(name, text, strlen(text));
+}
+
+static const char *make_folder(const char *name) {
+    const char *path = in_folder(name);
+    if (mkdir(path, 0700) != 0) {
+        perror(path);
+        exit(99);
+    }
+    return path;
+}
+
+static bool is_record(const ashlar_corpus *corpus, size_t i, const char *text) {
+    if (i >= ashlar_corpus_count(corpus)) {
+        return false;
+    }
+    const ashlar_record record = ashlar_corpus_record(corpus, i);
+    return record.count == strlen(text) && memcmp(record.bytes, text, record.count) == 0;
+}
+
+/* Open one path; the records, joined by '|', are `want`. */
+static void check_records(const char *path, const char *want) {
+    ashlar_corpus *corpus;
+    char got[512] = "";
+    REQUIRE(ashlar_corpus_open(&path, 1, &corpus) == ASHLAR_OK);
+    size_t bytes = 0;
+    for (size_t i = 0; i < ashlar_corpus_count(corpus); i++) {
+        const ashlar_record record = ashlar_corpus_record(corpus, i);
+        const size_t used = strlen(got);
+        (void)snprintf(got + used, sizeof got - used, "%s%.*s", i > 0 ? "|" : "", (int)record.count,
+                       (const char *)record.bytes);
+        bytes += record.count;
+    }
+    CHECK(strcmp(got, want) == 0);
+    CHECK_ZU(ashlar_corpus_bytes(corpus), bytes);
+    CHECK_ZU(ashlar_corpus_file_count(corpus), 1);
+    CHECK_ZU(ashlar_corpus_skipped_count(corpus), 0);
+    ashlar_corpus_destroy(corpus);
+}
+
+static void paragraphs_end_at_blank_lines(void) {
+    check_records(make_text("p1", "one\n two\n\n\n \t\nthree\n"), "one\n two|three");
+    check_records(make_text("p2", "\n\nonly"), "only");
+    check_records(make_text("p3", "100%\n%%\n % \n"), "100%\n%%\n % ");
+}
+
+static void a_line_of_a_percent_sign_makes_a_fortune_file(void) {
+    check_records(make_text("f1", "a\n\nb\n%\nc\n%\n"), "a\n\nb|c");
+    check_records(make_text("f2", "%\n%\n\n%\na"), "a");
+    check_records(make_text("f3", "\n  art\n\n%\nx\n"), "\n  art\n|x");
+    check_records(make_text("f4", "a\n%"), "a");
+}
+
+static void carriage_returns_belong_to_the_line_end(void) {
+    check_records(make_text("c1", "a\r\nb\r\n\r\nc\r\n"), "a\r\nb|c");
+    check_records(make_text("c2", "a\r\n%\r\nb\r\n"), "a|b");
+    check_records(make_text("c3", "a\rb\n\nc"), "a\rb|c");
+}
+
+static void a_folder_is_read_in_name_order_once_per_file(void) {
+    const char *path = make_folder("d");
+    (void)make_text("d/b", "second\n");
+    (void)make_text("d/a", "first\n");
+    (void)make_text("d/c.txt", "third\n\nfourth\n");
+    (void)make_text("d/.hidden", "hidden\n");
+    (void)make_file("d/binary", "x\0y", 3);
+    (void)make_text("d/blank", "\n\n");
+    (void)make_folder("d/inner");
+    (void)make_text("d/inner/deep", "deep\n");
+    CHECK(symlink("b", in_folder("d/aa-link-to-b")) == 0);
+    CHECK(link(in_folder("d/a"), in_folder("d/z-hard-link")) == 0);
+    CHECK(symlink("nowhere", in_folder("d/dangling")) == 0);
+    CHECK(mkfifo(in_folder("d/pipe"), 0600) == 0);
+    const char *const paths[] = {path, path};
+    ashlar_corpus *corpus;
+    REQUIRE(ashlar_corpus_open(paths, 2, &corpus) == ASHLAR_OK);
+    CHECK_ZU(ashlar_corpus_count(corpus), 4);
+    CHECK(is_record(corpus, 0, "first"));
+    CHECK(is_record(corpus, 1, "second"));
+    CHECK(is_record(corpus, 2, "third"));
+    CHECK(is_record(corpus, 3, "fourth"));
+    CHECK_ZU(ashlar_corpus_file_count(corpus), 3);
+    CHECK_ZU(ashlar_corpus_skipped_count(corpus), 2);
+    CHECK_ZU(ashlar_corpus_bytes(corpus), strlen("firstsecondthirdfourth"));
+    ashlar_corpus_destroy(corpus);
+}
+
+static void several_paths_are_read_in_their_order(void) {
+    const char *const paths[] = {make_text("s2", "two\n"), make_text("s1", "one\n")};
+    ashlar_corpus *corpus;
+    REQUIRE(ashlar_corpus_open(paths, 2, &corpus) == ASHLAR_OK);
+    CHECK(is_record(corpus, 0, "two"));
+    CHECK(is_record(corpus, 1, "one"));
+    CHECK_ZU(ashlar_corpus_file_count(corpus), 2);
+    ashlar_corpus_destroy(corpus);
+}
+
+static void a_large_file_is_whole(void) {
+    enum { LINES = 30000 };
+    FILE *file = fopen(in_folder("large"), "wb");
+    REQUIRE(file != NULL);
+    for (int i = 0; i < LINES; i++) {
+        (void)fprintf(file, "record %d\n\n", i);
+    }
+    REQUIRE(fclose(file) == 0);
+    const char *path = in_folder("large");
+    ashlar_corpus *corpus;
+    REQUIRE(ashlar_corpus_open(&path, 1, &corpus) == ASHLAR_OK);
+    CHECK_ZU(ashlar_corpus_count(corpus), LINES);
+    CHECK(is_record(corpus, 0, "record 0"));
+    CHECK(is_record(corpus, LINES - 1, "record 29999"));
+    ashlar_corpus_destroy(corpus);
+}
+
+/* The open fails so and says `path` and `part`. */
+static void check_refused(const char *path, ashlar_status status, const char *part) {
+    ashlar_corpus *const untouched = (ashlar_corpus *)folder;
+    ashlar_corpus *corpus = untouched;
+    CHECK(ashlar_corpus_open(&path, 1, &corpus) == status);
+    CHECK(corpus == untouched);
+    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_HAS(ashlar_error_detail(), part);
+}
+
+static void what_holds_no_text_is_refused_by_name(void) {
+    ashlar_corpus *corpus;
+    CHECK(ashlar_corpus_open(NULL, 0, &corpus) == ASHLAR_EINVAL);
+    check_refused(in_folder("missing"), ASHLAR_EIO, "No such file");
+    check_refused(make_text("empty", ""), ASHLAR_EFORMAT, "no text");
+    check_refused(make_text("white", " \n\n"), ASHLAR_EFORMAT, "no text");
+    check_refused(make_file("nul", "text\0\n", 6), ASHLAR_EFORMAT, "byte 0");
+    check_refused(make_folder("none"), ASHLAR_EFORMAT, "no text in the folder");
+    (void)make_file("none/binary", "\0", 1);
+    check_refused(in_folder("none"), ASHLAR_EFORMAT, "no text in the folder");
+    check_refused("/dev/null", ASHLAR_EFORMAT, "neither a file nor a folder");
+}
+
+static void a_file_that_may_not_be_read_is_refused(void) {
+    const char *path = make_text("locked", "text\n");
+    if (geteuid() == 0) {
+        SKIP("the superuser may read every file");
+    }
+    CHECK(chmod(path, 0) == 0);
+    check_refused(path, ASHLAR_EIO, "Permission denied");
+}
+
+static void no_host_memory_at_any_call_leaks_nothing(void) {
+    const char *const paths[] = {make_folder("oom"), make_text("oom-file", "x\n\ny\n")};
+    (void)make_text("oom/1", "a\n\nb\n");
+    (void)make_text("oom/2", "c\n%\nd\n");
+    unsigned long n = 0;
+    ashlar_status status = ASHLAR_EHOSTMEM;
+    ashlar_corpus *corpus = NULL;
+    while (status == ASHLAR_EHOSTMEM && n < 1000) {
+        ashlar_host_fail_at(++n);
+        status = ashlar_corpus_open(paths, 2, &corpus);
+        ashlar_host_fail_at(0);
+        CHECK((status == ASHLAR_OK) == (corpus != NULL));
+    }
+    CHECK(status == ASHLAR_OK);
+    CHECK(n > 5);
+    ashlar_corpus_destroy(corpus);
+}
+
+/* The real thing, where Debian's packages fortunes and fortunes-min are installed. */
+static void the_fortunes_of_debian_are_complete(void) {
+    const char *path = "/usr/share/games/fortunes";
+    if (access("/usr/share/games/fortunes/zippy", R_OK) != 0 ||
+        access("/usr/share/games/fortunes/riddles", R_OK) != 0) {
+        SKIP("the packages fortunes and fortunes-min are not installed");
+    }
+    ashlar_corpus *corpus;
+    REQUIRE(ashlar_corpus_open(&path, 1, &corpus) == ASHLAR_OK);
+    printf("# %zu records, %zu bytes, %zu files, %zu skipped\n", ashlar_corpus_count(corpus),
+           ashlar_corpus_bytes(corpus), ashlar_corpus_file_count(corpus),
+           ashlar_corpus_skipped_count(corpus));
+    CHECK(ashlar_corpus_count(corpus) > 15000);
+    CHECK_ZU(ashlar_corpus_skipped_count(corpus), ashlar_corpus_file_count(corpus)); /* .dat */
+    ashlar_corpus_destroy(corpus);
+}
+
+int main(void) {
+    if (mkdtemp(folder) == NULL) {
+        perror(folder);
+        return 99;
+    }
+    RUN(paragraphs_end_at_blank_lines);
+    RUN(a_line_of_a_percent_sign_makes_a_fortune_file);
+    RUN(carriage_returns_belong_to_the_line_end);
+    RUN(a_folder_is_read_in_name_order_once_per_file);
+    RUN(several_paths_are_read_in_their_order);
+    RUN(a_large_file_is_whole);
+    RUN(what_holds_no_text_is_refused_by_name);
+    RUN(a_file_that_may_not_be_read_is_refused);
+    RUN(no_host_memory_at_any_call_leaks_nothing);
+    RUN(the_fortunes_of_debian_are_complete);
+    char command[64];
+    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (system(command) != 0) {
+        return 99;
+    }
+    return check_report();
+}

@@ -1,0 +1,123 @@
+/*
+ * test_cut.c - batches cut into micro-batches, parts and chunks: every position of every sequence
+ * is in one place, with its length beside it.
+ */
+#include "tests/check.h"
+
+#include <stdlib.h>
+
+#include "rnn/data/cut.h"
+#include "allocator/base/random.h"
+
+enum { STEPS_MAX = 24, BATCH = 6, WORDS_MAX = 1 << 13 };
+
+static int32_t inputs[STEPS_MAX * BATCH], targets[STEPS_MAX * BATCH], lengths[BATCH];
+static const int32_t RUNS[][BATCH] = {
+    {9, 7, 7, 4, 2, 1}, {9, 9, 9, 9, 9, 9}, {9, 1, 1, 1, 1, 1}, {9, 8, 7, 6, 5, 4}};
+
+/* Each cell its own number, padding -1. */
+static ashlar_batch make_batch(const int32_t *of) {
+    ashlar_batch batch = {
+        .inputs = inputs, .targets = targets, .lengths = lengths, .steps = (size_t)of[0]};
+    for (size_t b = 0; b < BATCH; b++) {
+        lengths[b] = of[b];
+        batch.tokens += (size_t)of[b];
+        for (size_t t = 0; t < batch.steps; t++) {
+            const bool is_padding = t >= (size_t)of[b];
+            inputs[t * BATCH + b] = is_padding ? -1 : (int32_t)(100 * b + t);
+            targets[t * BATCH + b] = is_padding ? -1 : (int32_t)(10000 + 100 * b + t);
+        }
+    }
+    return batch;
+}
+
+static int32_t image[WORDS_MAX];
+
+/* Every step of a window's sequence, chunk by chunk; `first` is the window's first step. */
+static void check_sequence(const ashlar_cut *cut, const ashlar_cut_window *w, size_t first,
+                           size_t column, size_t sequence) {
+    for (size_t t = 0; t < w->steps; t++) {
+        const size_t at = t * cut->count + column;
+        CHECK(image[w->inputs + at] == inputs[(first + t) * BATCH + sequence]);
+        CHECK(image[w->targets + at] == targets[(first + t) * BATCH + sequence]);
+    }
+    for (size_t c = 0; c < cut->chunks; c++) {
+        int32_t within = 0;
+        for (size_t t = c * cut->chunk; t < (c + 1) * cut->chunk && t < cut->part; t++) {
+            within += first + t < (size_t)lengths[sequence];
+        }
+        CHECK(image[w->lengths + c * cut->count + column] == within);
+        CHECK(image[w->rnn_lengths + c * cut->count + column] == (within == 0 ? 1 : within));
+    }
+}
+
+static void check_cut(const ashlar_cut_config *config, const int32_t *of) {
+    const ashlar_batch batch = make_batch(of);
+    const ashlar_cut cut = ashlar_cut_of(config, batch.steps);
+    REQUIRE(cut.image + cut.extra < WORDS_MAX);
+    image[cut.image + cut.extra] = 77;
+    ashlar_cut_fill(&cut, &batch, image);
+    CHECK(image[cut.image + cut.extra] == 77);
+    size_t tokens = 0, steps = 0;
+    for (size_t p = 0; p < cut.parts; p++) {
+        for (size_t m = 0; m < cut.micro; m++) {
+            const ashlar_cut_window w = ashlar_cut_window_of(&cut, m, p);
+            CHECK(w.steps >= 1 && w.steps <= cut.part);
+            for (size_t b = 0; b < cut.count; b++) {
+                check_sequence(&cut, &w, p * cut.part, b, m * cut.count + b);
+            }
+            steps += m == 0 ? w.steps : 0;
+        }
+        tokens += ashlar_cut_tokens(&cut, image, p);
+    }
+    CHECK_ZU(tokens, batch.tokens);
+    CHECK_ZU(steps, batch.steps);
+}
+
+static void every_position_is_in_one_place(void) {
+    for (size_t run = 0; run < sizeof RUNS / sizeof RUNS[0]; run++) {
+        for (size_t i = 0; i < 4 * 11 * 11; i++) {
+            const size_t micro[] = {0, 2, 3, 6};
+            const ashlar_cut_config config = {
+                .batch = BATCH, .micro = micro[i % 4], .part = i / 4 % 11, .chunk = i / 44};
+            check_cut(&config, RUNS[run]);
+        }
+    }
+}
+
+static void sizes_of_a_cut(void) {
+    const ashlar_cut_config plain = {.batch = BATCH};
+    ashlar_cut cut = ashlar_cut_of(&plain, 9);
+    CHECK(cut.count == BATCH && cut.micro == 1 && cut.part == 9 && cut.chunk == 9);
+    CHECK(cut.parts == 1 && cut.chunks == 1);
+    CHECK_ZU(cut.image, 2 * 9 * BATCH + BATCH);
+    CHECK_ZU(cut.extra, BATCH);
+    const ashlar_cut_config all = {.batch = BATCH, .micro = 3, .part = 4, .chunk = 3};
+    cut = ashlar_cut_of(&all, 9);
+    CHECK(cut.count == 2 && cut.micro == 3 && cut.part == 4 && cut.chunk == 3);
+    CHECK(cut.parts == 3 && cut.chunks == 2);
+    CHECK_ZU(cut.extra, 3 * 2 * BATCH);
+    cut = ashlar_cut_of(&all, 2); /* shorter than a part, and than a chunk */
+    CHECK(cut.part == 2 && cut.chunk == 2 && cut.parts == 1 && cut.chunks == 1);
+}
+
+static void no_size_shrinks_with_more_steps(void) {
+    for (size_t part = 0; part < 9; part++) {
+        for (size_t chunk = 0; chunk < 9; chunk++) {
+            const ashlar_cut_config config = {.batch = BATCH, .part = part, .chunk = chunk};
+            for (size_t steps = 2; steps <= STEPS_MAX; steps++) {
+                const ashlar_cut less = ashlar_cut_of(&config, steps - 1);
+                const ashlar_cut more = ashlar_cut_of(&config, steps);
+                CHECK(more.image >= less.image && more.extra >= less.extra);
+                CHECK(more.parts >= less.parts && more.part >= less.part);
+            }
+        }
+    }
+}
+
+int main(void) {
+    RUN(every_position_is_in_one_place);
+    RUN(sizes_of_a_cut);
+    RUN(no_size_shrinks_with_more_steps);
+    return check_report();
+}

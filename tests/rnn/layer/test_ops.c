@@ -1,0 +1,446 @@
+/*
+ * test_ops.c - embedding, linear layer, softmax and loss.
+ *
+ * Each case runs on float and on double with the same numbers. Padding holds NaN, tokens and
+ * targets out of range.
+ */
+#include "rnn/layer/ops_cpu.h"
+
+#include "tests/allocator/trace/numbers_fixture.h"
+
+enum {
+    STEPS = 4,
+    BATCH = 3,
+    ROWS = STEPS * BATCH,
+    CLASSES = 19, /* two full groups of lanes and a rest */
+    WIDTH = 5,
+    LOGITS = ROWS * CLASSES,
+};
+
+static const int32_t LENGTHS[BATCH] = {2, 4, 1};
+static const size_t VALID = 7;
+
+static bool is_valid(size_t row) {
+    return row / BATCH < (size_t)LENGTHS[row % BATCH];
+}
+
+/* As draw, with NaN in the padding of rows of `width` elements. */
+static void draw_padded(float *single, double *wide, size_t count, size_t width) {
+    for (size_t i = 0; i < count; i++) {
+        single[i] = is_valid(i / width) ? (float)random_real() : NAN;
+    }
+    widen(single, wide, count);
+}
+
+static void draw_tokens(int32_t *tokens) {
+    for (size_t row = 0; row < ROWS; row++) {
+        tokens[row] = is_valid(row) ? (int32_t)(fabs(random_real()) * CLASSES) : -1;
+    }
+}
+
+/* --- embedding --- */
+
+static void embedding_gathers_rows_and_clears_padding(void) {
+    float table32[CLASSES * WIDTH], out32[ROWS * WIDTH];
+    double table[CLASSES * WIDTH], out[ROWS * WIDTH];
+    int32_t tokens[ROWS];
+    draw(table32, table, CLASSES * WIDTH);
+    draw_padded(out32, out, ROWS * WIDTH, WIDTH);
+    draw_tokens(tokens);
+    ashlar_embedding_args args = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
+                                  .classes = CLASSES, .width = WIDTH, .tokens = tokens,
+                                  .table = table, .out = out};
+    ashlar_embedding_forward_f64(&args);
+    args.table = table32;
+    args.out = out32;
+    ashlar_embedding_forward_f32(&args);
+    for (size_t i = 0; i < ROWS * WIDTH; i++) {
+        const size_t row = i / WIDTH;
+        const double want =
+            is_valid(row) ? table[(size_t)tokens[row] * WIDTH + i % WIDTH] : 0.0;
+        CHECK_NEAR(out[i], want, 0, 0);
+        CHECK_NEAR((double)out32[i], want, 0, 0);
+    }
+}
+
+static void embedding_gradients_add_up_per_token(void) {
+    float dtable32[CLASSES * WIDTH], dout32[ROWS * WIDTH];
+    double dtable[CLASSES * WIDTH], want[CLASSES * WIDTH], dout[ROWS * WIDTH];
+    int32_t tokens[ROWS];
+    draw(dtable32, dtable, CLASSES * WIDTH);
+    draw_padded(dout32, dout, ROWS * WIDTH, WIDTH);
+    draw_tokens(tokens);
+    tokens[1] = tokens[0]; /* one token twice, in valid places */
+    memcpy(want, dtable, sizeof want);
+    for (size_t i = 0; i < ROWS * WIDTH; i++) {
+        if (is_valid(i / WIDTH)) {
+            want[(size_t)tokens[i / WIDTH] * WIDTH + i % WIDTH] += dout[i];
+        }
+    }
+    ashlar_embedding_args args = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
+                                  .classes = CLASSES, .width = WIDTH, .tokens = tokens,
+                                  .dout = dout, .dtable = dtable};
+    ashlar_embedding_backward_f64(&args);
+    args.dout = dout32;
+    args.dtable = dtable32;
+    ashlar_embedding_backward_f32(&args);
+    for (size_t i = 0; i < CLASSES * WIDTH; i++) {
+        CHECK_NEAR(dtable[i], want[i], 1e-15, 0);
+        CHECK_NEAR((double)dtable32[i], want[i], 1e-6, 0);
+    }
+}
+
+/* --- linear --- */
+
+static void linear_forward_is_the_plain_sum(void) {
+    float x32[ROWS * WIDTH], w32[CLASSES * WIDTH], b32[CLASSES], y32[LOGITS];
+    double x[ROWS * WIDTH], w[CLASSES * WIDTH], b[CLASSES], y[LOGITS], bare[LOGITS];
+    draw(x32, x, ROWS * WIDTH);
+    draw(w32, w, CLASSES * WIDTH);
+    draw(b32, b, CLASSES);
+    for (size_t i = 0; i < LOGITS; i++) {
+        y32[i] = NAN;
+        y[i] = bare[i] = (double)NAN;
+    }
+    ashlar_linear_args args = {.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x, .weight = w,
+                               .bias = b, .y = y};
+    ashlar_linear_forward_f64(&args);
+    args.bias = NULL;
+    args.y = bare;
+    ashlar_linear_forward_f64(&args);
+    args = (ashlar_linear_args){.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x32,
+                                .weight = w32, .bias = b32, .y = y32};
+    ashlar_linear_forward_f32(&args);
+    for (size_t i = 0; i < LOGITS; i++) {
+        double want = 0;
+        for (size_t j = 0; j < WIDTH; j++) {
+            want += x[i / CLASSES * WIDTH + j] * w[i % CLASSES * WIDTH + j];
+        }
+        CHECK_NEAR(bare[i], want, 1e-14, 0);
+        CHECK_NEAR(y[i], want + b[i % CLASSES], 1e-14, 0);
+        CHECK_NEAR((double)y32[i], want + b[i % CLASSES], 2e-6, 0);
+    }
+}
+
+/* Want, by plain loops: dx = dy w, dw = old + dy^T x, db = old + column sums. */
+static double plain_dx(const double *dy, const double *w, size_t i) {
+    double sum = 0;
+    for (size_t o = 0; o < CLASSES; o++) {
+        sum += dy[i / WIDTH * CLASSES + o] * w[o * WIDTH + i % WIDTH];
+    }
+    return sum;
+}
+
+static double plain_dw(const double *dy, const double *x, size_t i) {
+    double sum = 0;
+    for (size_t row = 0; row < ROWS; row++) {
+        sum += dy[row * CLASSES + i / WIDTH] * x[row * WIDTH + i % WIDTH];
+    }
+    return sum;
+}
+
+static void linear_backward_overwrites_dx_and_adds_the_rest(void) {
+    float x32[ROWS * WIDTH], w32[CLASSES * WIDTH], dy32[LOGITS];
+    float dx32[ROWS * WIDTH], dw32[CLASSES * WIDTH], db32[CLASSES];
+    double x[ROWS * WIDTH], w[CLASSES * WIDTH], dy[LOGITS];
+    double dx[ROWS * WIDTH], dw[CLASSES * WIDTH], db[CLASSES];
+    double old_dw[CLASSES * WIDTH], old_db[CLASSES];
+    draw(x32, x, ROWS * WIDTH);
+    draw(w32, w, CLASSES * WIDTH);
+    draw(dy32, dy, LOGITS);
+    draw(dw32, dw, CLASSES * WIDTH);
+    draw(db32, db, CLASSES);
+    memcpy(old_dw, dw, sizeof dw);
+    memcpy(old_db, db, sizeof db);
+    draw_padded(dx32, dx, ROWS * WIDTH, WIDTH); /* NaN in places: dx must not be read */
+    const ashlar_linear_args wide = {.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x,
+                                     .weight = w, .dy = dy, .dx = dx, .dweight = dw, .dbias = db};
+    const ashlar_linear_args narrow = {.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x32,
+                                       .weight = w32, .dy = dy32, .dx = dx32, .dweight = dw32,
+                                       .dbias = db32};
+    const ashlar_linear_args nothing = {.rows = ROWS, .in = WIDTH, .out = CLASSES, .x = x,
+                                        .weight = w, .dy = dy};
+    ashlar_linear_backward_f64(&wide);
+    ashlar_linear_backward_f32(&narrow);
+    ashlar_linear_backward_f64(&nothing);
+    for (size_t i = 0; i < ROWS * WIDTH; i++) {
+        CHECK_NEAR(dx[i], plain_dx(dy, w, i), 1e-14, 0);
+        CHECK_NEAR((double)dx32[i], plain_dx(dy, w, i), 1e-5, 0);
+    }
+    for (size_t i = 0; i < CLASSES * WIDTH; i++) {
+        CHECK_NEAR(dw[i], old_dw[i] + plain_dw(dy, x, i), 1e-14, 0);
+        CHECK_NEAR((double)dw32[i], old_dw[i] + plain_dw(dy, x, i), 1e-5, 0);
+    }
+    for (size_t o = 0; o < CLASSES; o++) {
+        double sum = old_db[o];
+        for (size_t row = 0; row < ROWS; row++) {
+            sum += dy[row * CLASSES + o];
+        }
+        CHECK_NEAR(db[o], sum, 1e-14, 0);
+        CHECK_NEAR((double)db32[o], sum, 1e-5, 0);
+    }
+}
+
+/* --- loss and softmax --- */
+
+typedef struct loss_case {
+    float logits32[LOGITS], dlogits32[LOGITS];
+    double logits[LOGITS], dlogits[LOGITS];
+    int32_t targets[ROWS];
+    ashlar_loss_args narrow, wide;
+} loss_case;
+
+static void open_loss(loss_case *c) {
+    draw_padded(c->logits32, c->logits, LOGITS, CLASSES);
+    draw_padded(c->dlogits32, c->dlogits, LOGITS, 1);
+    draw_tokens(c->targets);
+    c->wide = (ashlar_loss_args){.steps = STEPS, .batch = BATCH, .lengths = LENGTHS,
+                                 .classes = CLASSES, .logits = c->logits, .targets = c->targets,
+                                 .dlogits = c->dlogits};
+    c->narrow = c->wide;
+    c->narrow.logits = c->logits32;
+    c->narrow.dlogits = c->dlogits32;
+}
+
+static double plain_loss(const loss_case *c) {
+    double loss = 0;
+    for (size_t row = 0; row < ROWS; row++) {
+        double sum = 0;
+        for (size_t j = 0; is_valid(row) && j < CLASSES; j++) {
+            sum += exp(c->logits[row * CLASSES + j]);
+        }
+        loss += is_valid(row) ? log(sum) - c->logits[row * CLASSES + (size_t)c->targets[row]] : 0;
+    }
+    return loss / (double)VALID;
+}
+
+static void loss_is_the_mean_over_valid_positions(void) {
+    loss_case c;
+    open_loss(&c);
+    const double want = plain_loss(&c);
+    CHECK_NEAR(ashlar_loss_f64(&c.wide), want, 1e-14, 0);
+    CHECK_NEAR(ashlar_loss_f32(&c.narrow), want, 1e-6, 0);
+    c.wide.dlogits = c.narrow.dlogits = NULL;
+    CHECK_NEAR(ashlar_loss_f64(&c.wide), want, 1e-14, 0);
+    CHECK_NEAR(ashlar_loss_f32(&c.narrow), want, 1e-6, 0);
+}
+
+static void loss_gradient_matches_finite_differences(void) {
+    loss_case c;
+    open_loss(&c);
+    ashlar_loss_f64(&c.wide);
+    ashlar_loss_f32(&c.narrow);
+    double worst = 0;
+    ashlar_loss_args probe = c.wide;
+    probe.dlogits = NULL;
+    for (size_t i = 0; i < LOGITS; i++) {
+        if (!is_valid(i / CLASSES)) {
+            CHECK(c.dlogits[i] == 0 && c.dlogits32[i] == 0);
+            continue;
+        }
+        const double old = c.logits[i], step = 1e-5;
+        c.logits[i] = old + step;
+        const double above = ashlar_loss_f64(&probe);
+        c.logits[i] = old - step;
+        const double below = ashlar_loss_f64(&probe);
+        c.logits[i] = old;
+        const double error = fabs((above - below) / (2 * step) - c.dlogits[i]);
+        worst = fmax(worst, error);
+        CHECK(error <= 1e-9);
+        CHECK_NEAR((double)c.dlogits32[i], c.dlogits[i], 1e-7, 0);
+    }
+    printf("# %d derivatives, worst error %.2g\n", (int)VALID * CLASSES, worst);
+}
+
+static void loss_gradient_is_multiplied_by_the_scale(void) {
+    loss_case c;
+    float plain32[LOGITS];
+    double plain[LOGITS];
+    const double scale = 1024;
+    open_loss(&c);
+    const double loss = ashlar_loss_f64(&c.wide), loss32 = ashlar_loss_f32(&c.narrow);
+    memcpy(plain, c.dlogits, sizeof plain);
+    memcpy(plain32, c.dlogits32, sizeof plain32);
+    c.wide.scale = c.narrow.scale = &scale;
+    CHECK(ashlar_loss_f64(&c.wide) == loss && ashlar_loss_f32(&c.narrow) == loss32);
+    for (size_t i = 0; i < LOGITS; i++) {
+        CHECK(c.dlogits[i] == scale * plain[i]);
+        CHECK(c.dlogits32[i] == (float)scale * plain32[i]);
+    }
+}
+
+static void loss_gradient_may_replace_the_logits(void) {
+    loss_case apart, in_place;
+    open_loss(&apart);
+    in_place = apart;
+    in_place.wide.logits = in_place.wide.dlogits = in_place.logits;
+    in_place.wide.targets = in_place.targets;
+    const double want = ashlar_loss_f64(&apart.wide);
+    CHECK_NEAR(ashlar_loss_f64(&in_place.wide), want, 0, 0);
+    CHECK(memcmp(apart.dlogits, in_place.logits, sizeof apart.dlogits) == 0);
+}
+
+static void huge_logits_stay_finite(void) {
+    loss_case c;
+    open_loss(&c);
+    for (size_t row = 0; row < ROWS; row++) {
+        const size_t top = row % 2 == 0 ? 3 : CLASSES - 1; /* among the lanes, and after them */
+        for (size_t j = 0; j < CLASSES; j++) {
+            c.logits[row * CLASSES + j] = j == top ? 1000 : -1000;
+            c.logits32[row * CLASSES + j] = j == top ? 1000 : -1000;
+        }
+        c.targets[row] = row == 0 ? 4 : (int32_t)top;
+    }
+    const double want = 2000.0 / (double)VALID;
+    CHECK_NEAR(ashlar_loss_f64(&c.wide), want, 1e-9, 0);
+    CHECK_NEAR(ashlar_loss_f32(&c.narrow), want, 1e-4, 0);
+    CHECK_NEAR(c.dlogits[3], 1.0 / (double)VALID, 1e-12, 0);
+    CHECK_NEAR((double)c.dlogits32[4], -1.0 / (double)VALID, 1e-7, 0);
+}
+
+static void softmax_sums_to_one_and_follows_the_temperature(void) {
+    float logits32[2 * CLASSES];
+    double logits[2 * CLASSES], probs[2 * CLASSES], widened[2 * CLASSES];
+    draw(logits32, logits, 2 * CLASSES);
+    logits32[CLASSES - 1] = 3; /* the largest in the rest after the lanes */
+    logits[CLASSES - 1] = 3;
+    ashlar_softmax_args args = {.rows = 2, .classes = CLASSES, .temperature = 0.5,
+                                .logits = logits, .probs = probs};
+    ashlar_softmax_f64(&args);
+    args.logits = args.probs = logits32; /* in place */
+    ashlar_softmax_f32(&args);
+    widen(logits32, widened, 2 * CLASSES);
+    for (size_t row = 0; row < 2; row++) {
+        double sum = 0, total = 0;
+        for (size_t j = 0; j < CLASSES; j++) {
+            sum += exp(logits[row * CLASSES + j] / 0.5);
+            total += probs[row * CLASSES + j];
+        }
+        CHECK_NEAR(total, 1.0, 1e-14, 0);
+        for (size_t j = 0; j < CLASSES; j++) {
+            const double want = exp(logits[row * CLASSES + j] / 0.5) / sum;
+            CHECK_NEAR(probs[row * CLASSES + j], want, 1e-15, 1e-13);
+            CHECK_NEAR(widened[row * CLASSES + j], want, 1e-8, 2e-6);
+        }
+    }
+}
+
+static void rows_shorter_than_the_lanes_work(void) {
+    for (size_t classes = 1; classes < 18; classes++) {
+        double logits[18], probs[18], sum = 0;
+        int32_t length = 1, target = (int32_t)classes - 1;
+        for (size_t j = 0; j < classes; j++) {
+            logits[j] = random_real() - 800; /* the maximum must come from this row */
+        }
+        const ashlar_softmax_args args = {.rows = 1, .classes = classes, .temperature = 1,
+                                          .logits = logits, .probs = probs};
+        ashlar_softmax_f64(&args);
+        for (size_t j = 0; j < classes; j++) {
+            sum += probs[j];
+        }
+        CHECK_NEAR(sum, 1.0, 1e-14, 0);
+        const ashlar_loss_args loss = {.steps = 1, .batch = 1, .lengths = &length,
+                                       .classes = classes, .logits = logits, .targets = &target};
+        CHECK_NEAR(ashlar_loss_f64(&loss), -log(probs[classes - 1]), 1e-12, 0);
+    }
+}
+
+/* --- weight of positions --- */
+
+/* What micro-batches and pieces of time do: the sum over the parts is the whole. */
+static void a_given_weight_replaces_the_mean(void) {
+    loss_case c;
+    open_loss(&c);
+    double whole[LOGITS], apart[LOGITS];
+    c.wide.dlogits = whole;
+    const double mean = ashlar_loss_f64(&c.wide);
+    c.wide.dlogits = apart;
+    c.wide.weight = 0.5;
+    CHECK_NEAR(ashlar_loss_f64(&c.wide), mean * (double)VALID * 0.5, 1e-13, 0);
+    for (size_t i = 0; i < LOGITS; i++) {
+        CHECK_NEAR(apart[i], whole[i] * (double)VALID * 0.5, 1e-14, 0);
+    }
+    CHECK_NEAR(ashlar_loss_f32(&c.narrow), mean, 1e-6, 0);
+}
+
+static void without_valid_positions_a_weighted_loss_is_nothing(void) {
+    const int32_t none[BATCH] = {0, 0, 0};
+    loss_case c;
+    open_loss(&c);
+    double dlogits[LOGITS];
+    c.wide.lengths = none;
+    c.wide.weight = 0.25;
+    c.wide.dlogits = dlogits;
+    CHECK_NEAR(ashlar_loss_f64(&c.wide), 0, 0, 0);
+    for (size_t i = 0; i < LOGITS; i++) {
+        CHECK_NEAR(dlogits[i], 0, 0, 0);
+    }
+}
+
+/* --- columns --- */
+
+static void columns_are_copied_or_added_beside_others(void) {
+    enum { FROM = 7, TO = 6, TAKEN = 3 };
+    double from[ROWS * FROM], to[ROWS * TO], old[ROWS * TO];
+    float from32[ROWS * FROM], to32[ROWS * TO];
+    for (int adds = 0; adds < 2; adds++) {
+        draw(from32, from, ROWS * FROM);
+        draw(to32, to, ROWS * TO);
+        memcpy(old, to, sizeof old);
+        ashlar_columns_args args = {.rows = ROWS, .width = TAKEN, .from = from + 2,
+                                    .from_stride = FROM, .to = to + 1, .to_stride = TO,
+                                    .adds = adds != 0};
+        ashlar_columns_f64(&args);
+        args.from = from32 + 2;
+        args.to = to32 + 1;
+        ashlar_columns_f32(&args);
+        for (size_t i = 0; i < ROWS * TO; i++) {
+            const size_t row = i / TO, column = i % TO;
+            const bool is_taken = column >= 1 && column < 1 + TAKEN;
+            const double add = is_taken ? from[row * FROM + 2 + column - 1] : 0;
+            const double want = add + (adds != 0 || !is_taken ? old[i] : 0);
+            CHECK_NEAR(to[i], want, 1e-15, 0);
+            CHECK_NEAR((double)to32[i], want, 1e-6, 0);
+        }
+    }
+}
+
+/* --- argmax --- */
+
+static void argmax_takes_the_first_of_the_largest_and_never_nan(void) {
+    enum { LABELS = 4, CASES = 5 };
+    const double nan = (double)NAN;
+    const double logits[CASES * LABELS] = {
+        1, 3, 2, 3, -5, -6, -4, -7, nan, -2, -1, nan, 4, nan, 3, 2, nan, nan, nan, nan,
+    };
+    const int32_t want[CASES] = {1, 2, 2, 0, 0};
+    float logits32[CASES * LABELS];
+    int32_t labels[CASES], labels32[CASES];
+    for (size_t i = 0; i < CASES * LABELS; i++) {
+        logits32[i] = (float)logits[i];
+    }
+    ashlar_argmax_f64(&(ashlar_argmax_args){CASES, LABELS, logits, labels});
+    ashlar_argmax_f32(&(ashlar_argmax_args){CASES, LABELS, logits32, labels32});
+    for (size_t i = 0; i < CASES; i++) {
+        CHECK(labels[i] == want[i] && labels32[i] == want[i]);
+    }
+}
+
+int main(void) {
+    RUN(embedding_gathers_rows_and_clears_padding);
+    RUN(embedding_gradients_add_up_per_token);
+    RUN(linear_forward_is_the_plain_sum);
+    RUN(linear_backward_overwrites_dx_and_adds_the_rest);
+    RUN(loss_is_the_mean_over_valid_positions);
+    RUN(loss_gradient_matches_finite_differences);
+    RUN(loss_gradient_is_multiplied_by_the_scale);
+    RUN(loss_gradient_may_replace_the_logits);
+    RUN(huge_logits_stay_finite);
+    RUN(softmax_sums_to_one_and_follows_the_temperature);
+    RUN(rows_shorter_than_the_lanes_work);
+    RUN(a_given_weight_replaces_the_mean);
+    RUN(without_valid_positions_a_weighted_loss_is_nothing);
+    RUN(columns_are_copied_or_added_beside_others);
+    RUN(argmax_takes_the_first_of_the_largest_and_never_nan);
+    return check_report();
+}

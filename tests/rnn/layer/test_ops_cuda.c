@@ -1,0 +1,335 @@
+/*
+ * test_ops_cuda.c - what a model's operations launch on a CUDA device, and what they do when the
+ * driver or cuBLAS refuses. Run on the fakes; test_gpu_ops.c compares numbers.
+ */
+#include "tests/rnn/layer/gpu_fixture.h"
+
+#include <cublas_v2.h>
+
+#include "tests/cuda/fake_cublas.h"
+#include "tests/cuda/libcuda.h"
+#include "allocator/base/host.h"
+#include "rnn/layer/ops_backend.h"
+
+enum { STEPS = 3, BATCH = 2, CLASSES = 5, WIDTH = 4, ROWS = STEPS * BATCH, CELLS = 64 };
+
+static fake_cublas_control *blas;
+static int (*module_count)(void);
+static int (*early_unload_count)(void);
+static const char *(*launch_log)(void);
+
+static void check_clean(void) {
+    gpu_wait();
+    CHECK(module_count() == 0 && early_unload_count() == 0);
+    CHECK_ZU((size_t)blas->live, 0);
+    CHECK(gpu->driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
+}
+
+/* Everything that the operations read and write, zeros all. */
+typedef struct buffers {
+    int32_t *ints; /* CELLS */
+    double *scale;
+    double *loss;
+    void *reals[3]; /* CELLS each */
+} buffers;
+
+static buffers take_buffers(void) {
+    static const double zeros[CELLS];
+    buffers b = {.ints = gpu_send(zeros, sizeof zeros),
+                 .scale = gpu_send(zeros, sizeof *zeros),
+                 .loss = gpu_send(zeros, sizeof *zeros)};
+    for (int i = 0; i < 3; i++) {
+        b.reals[i] = gpu_send(zeros, sizeof zeros);
+    }
+    return b;
+}
+
+typedef ashlar_status operation(const ashlar_ops *ops, const buffers *b);
+
+static ashlar_embedding_args embedding_args(const buffers *b) {
+    return (ashlar_embedding_args){.steps = STEPS,
+                                   .batch = BATCH,
+                                   .lengths = b->ints,
+                                   .classes = CLASSES,
+                                   .width = WIDTH,
+                                   .tokens = b->ints,
+                                   .table = b->reals[0],
+                                   .out = b->reals[1],
+                                   .dout = b->reals[1],
+                                   .dtable = b->reals[2]};
+}
+
+static ashlar_status embed(const ashlar_ops *ops, const buffers *b) {
+    const ashlar_embedding_args args = embedding_args(b);
+    return ashlar_ops_embedding_forward(ops, &args, gpu_stream);
+}
+
+static ashlar_status embed_back(const ashlar_ops *ops, const buffers *b) {
+    const ashlar_embedding_args args = embedding_args(b);
+    return ashlar_ops_embedding_backward(ops, &args, gpu_stream);
+}
+
+static ashlar_linear_args linear_args(const buffers *b) {
+    return (ashlar_linear_args){.rows = ROWS,
+                                .in = WIDTH,
+                                .out = CLASSES,
+                                .x = b->reals[0],
+                                .weight = b->reals[0],
+                                .bias = b->reals[0],
+                                .y = b->reals[1],
+                                .dy = b->reals[1],
+                                .dx = b->reals[2],
+                                .dweight = b->reals[2],
+                                .dbias = b->reals[2]};
+}
+
+static ashlar_status multiply(const ashlar_ops *ops, const buffers *b) {
+    const ashlar_linear_args args = linear_args(b);
+    return ashlar_ops_linear_forward(ops, &args, gpu_stream);
+}
+
+static ashlar_status multiply_back(const ashlar_ops *ops, const buffers *b) {
+    const ashlar_linear_args args = linear_args(b);
+    return ashlar_ops_linear_backward(ops, &args, gpu_stream);
+}
+
+static ashlar_status lose(const ashlar_ops *ops, const buffers *b) {
+    const ashlar_loss_args args = {.steps = STEPS,
+                                   .batch = BATCH,
+                                   .lengths = b->ints,
+                                   .classes = CLASSES,
+                                   .logits = b->reals[0],
+                                   .targets = b->ints,
+                                   .weight = 1,
+                                   .dlogits = b->reals[1],
+                                   .scale = b->scale,
+                                   .work = b->reals[2],
+                                   .loss = b->loss};
+    return ashlar_ops_loss(ops, &args, gpu_stream);
+}
+
+static ashlar_status copy_columns(const ashlar_ops *ops, const buffers *b) {
+    const ashlar_columns_args args = {.rows = ROWS,
+                                      .width = WIDTH,
+                                      .from = b->reals[0],
+                                      .from_stride = WIDTH,
+                                      .to = b->reals[1],
+                                      .to_stride = WIDTH + 1};
+    return ashlar_ops_columns(ops, &args, gpu_stream);
+}
+
+static ashlar_status label(const ashlar_ops *ops, const buffers *b) {
+    const ashlar_argmax_args args = {
+        .rows = ROWS, .classes = CLASSES, .logits = b->reals[0], .labels = b->ints};
+    return ashlar_ops_argmax(ops, &args, gpu_stream);
+}
+
+/* An operation, what it launches in F16, and of how many refusable calls of cuBLAS. */
+static const struct {
+    operation *run;
+    const char *launches;
+    int blas_calls;
+} operations[] = {
+    {embed, "ashlar_kernel_embedding_forward_f16<<<1, 128>>> ", 0},
+    {embed_back, "ashlar_kernel_embedding_backward_f16<<<5, 128>>> ", 0},
+    {multiply, "ashlar_kernel_bias_forward_f16<<<1, 128>>> ", 2},
+    {multiply_back, "ashlar_kernel_bias_backward_f16<<<1, 128>>> ", 3},
+    {lose, "ashlar_kernel_loss_f16<<<6, 128>>> ashlar_kernel_loss_sum<<<1, 128>>> ", 0},
+    {copy_columns, "ashlar_kernel_columns_f16<<<1, 128>>> ", 0},
+    {label, "ashlar_kernel_argmax_f16<<<6, 128>>> ", 0},
+};
+enum { OPERATIONS = sizeof operations / sizeof *operations };
+
+/* ---- cases ---- */
+
+/* The first case: a library that was found stays. */
+static void a_library_that_is_none_is_refused_by_name(void) {
+    const char *given = getenv("ASHLAR_CUBLAS");
+    char *good = strdup(given == NULL ? "" : given);
+    ashlar_ops *ops = NULL;
+    setenv("ASHLAR_CUBLAS", "/nowhere/libcublas.so", 1);
+    CHECK(ashlar_ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "cuBLAS was not found");
+    CHECK_HAS(ashlar_error_detail(), "ASHLAR_CUBLAS");
+    setenv("ASHLAR_CUBLAS", "libm.so.6", 1);
+    CHECK(ashlar_ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "cuBLAS lacks cublasGetStatusString");
+    setenv("ASHLAR_CUBLAS", good, 1);
+    CHECK(ops == NULL);
+    free(good);
+    check_clean();
+}
+
+static void each_operation_launches_what_it_needs_and_no_more(void) {
+    ashlar_ops *ops = NULL;
+    REQUIRE(ashlar_ops_create(gpu, ASHLAR_F16, &ops) == ASHLAR_OK);
+    CHECK(strcmp(ops->backend->name, "cuda") == 0);
+    CHECK_ZU(ashlar_ops_loss_work_bytes(ops, 7), 7 * sizeof(double));
+    const buffers b = take_buffers();
+    (void)launch_log();
+    for (size_t i = 0; i < OPERATIONS; i++) {
+        const long before = blas->calls;
+        CHECK(operations[i].run(ops, &b) == ASHLAR_OK);
+        CHECK(strcmp(launch_log(), operations[i].launches) == 0);
+        CHECK(blas->calls - before == operations[i].blas_calls);
+    }
+    gpu_give_all();
+    ashlar_ops_destroy(ops);
+    check_clean();
+}
+
+static void products_of_fp32_are_in_fp32(void) {
+    static const cublasComputeType_t want[ASHLAR_DTYPE_COUNT] = {
+        [ASHLAR_F32] = CUBLAS_COMPUTE_32F_PEDANTIC,
+        [ASHLAR_F64] = CUBLAS_COMPUTE_64F,
+        [ASHLAR_F16] = CUBLAS_COMPUTE_32F,
+        [ASHLAR_BF16] = CUBLAS_COMPUTE_32F};
+    for (int type = 0; type < ASHLAR_DTYPE_COUNT; type++) {
+        ashlar_ops *ops = NULL;
+        REQUIRE(ashlar_ops_create(gpu, (ashlar_dtype)type, &ops) == ASHLAR_OK);
+        const buffers b = take_buffers();
+        CHECK(multiply(ops, &b) == ASHLAR_OK);
+        CHECK(blas->compute_type == (int)want[type]);
+        gpu_give_all();
+        ashlar_ops_destroy(ops);
+    }
+    check_clean();
+}
+
+static void what_cublas_cannot_count_is_refused(void) {
+    ashlar_ops *ops = NULL;
+    const size_t huge = (size_t)INT32_MAX + 1;
+    const ashlar_linear_args all[] = {{.rows = huge, .in = 1, .out = 1},
+                                      {.rows = 1, .in = huge, .out = 1},
+                                      {.rows = 1, .in = 1, .out = huge}};
+    REQUIRE(ashlar_ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
+    (void)launch_log();
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(ashlar_ops_linear_forward(ops, &all[i], gpu_stream) == ASHLAR_EOVERFLOW);
+        CHECK(ashlar_ops_linear_backward(ops, &all[i], gpu_stream) == ASHLAR_EOVERFLOW);
+    }
+    CHECK(strcmp(launch_log(), "") == 0);
+    ashlar_ops_destroy(ops);
+    check_clean();
+}
+
+static void every_call_of_an_operation_may_fail(void) {
+    static const ashlar_driver_fn functions[] = {ASHLAR_DRIVER_FN_ctx_push_current,
+                                                 ASHLAR_DRIVER_FN_launch_kernel};
+    ashlar_ops *ops = NULL;
+    REQUIRE(ashlar_ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
+    const buffers b = take_buffers();
+    for (size_t i = 0; i < OPERATIONS; i++) {
+        for (size_t f = 0; f < 2; f++) {
+            ashlar_status status = ASHLAR_EDRIVER;
+            for (uint64_t n = 1; status != ASHLAR_OK && n < 10; n++) {
+                ashlar_driver_fail_at(gpu->driver, (int)functions[f], n, CU_LAUNCH_FAILED);
+                status = operations[i].run(ops, &b);
+                const bool is_reached = atomic_load(&gpu->driver->fail_countdown) == 0;
+                CHECK(status == (is_reached ? ASHLAR_EDRIVER : ASHLAR_OK));
+                CHECK(is_reached || n > 1);
+                ashlar_driver_fail_at(gpu->driver, -1, 0, CU_SUCCESS);
+            }
+        }
+        for (long n = 1; n <= operations[i].blas_calls + 1; n++) {
+            blas->fail_at = n;
+            blas->fail_status = (int)CUBLAS_STATUS_EXECUTION_FAILED;
+            CHECK(operations[i].run(ops, &b) ==
+                  (n <= operations[i].blas_calls ? ASHLAR_EDRIVER : ASHLAR_OK));
+            blas->fail_at = 0;
+        }
+    }
+    blas->fail_at = 2;
+    CHECK(multiply(ops, &b) == ASHLAR_EDRIVER);
+    CHECK_HAS(ashlar_error_detail(), "cublasGemmEx: CUBLAS_STATUS_EXECUTION_FAILED (13)");
+    gpu_give_all();
+    ashlar_ops_destroy(ops);
+    check_clean();
+}
+
+/* Returns the status of a creation that fails, or succeeds and is undone. */
+static ashlar_status try_creation(void) {
+    ashlar_ops *ops = NULL;
+    const ashlar_status status = ashlar_ops_create(gpu, ASHLAR_F32, &ops);
+    CHECK((status == ASHLAR_OK) == (ops != NULL));
+    ashlar_ops_destroy(ops);
+    CHECK(module_count() == 0 && blas->live == 0);
+    CHECK(gpu->driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
+    return status;
+}
+
+static void creation_fails_whole(void) {
+    static const ashlar_driver_fn functions[] = {ASHLAR_DRIVER_FN_ctx_push_current,
+                                                 ASHLAR_DRIVER_FN_module_load_data,
+                                                 ASHLAR_DRIVER_FN_module_get_function};
+    static const uint64_t counts[] = {2, 1, 8};
+    for (size_t f = 0; f < 3; f++) {
+        for (uint64_t n = 1; n <= counts[f]; n++) {
+            ashlar_driver_fail_at(gpu->driver, (int)functions[f], n, CU_UNKNOWN);
+            CHECK(try_creation() == ASHLAR_EDRIVER);
+            ashlar_driver_fail_at(gpu->driver, -1, 0, CU_SUCCESS);
+        }
+    }
+    for (unsigned long n = 1; n <= 2; n++) {
+        ashlar_host_fail_at(n);
+        CHECK(try_creation() == ASHLAR_EHOSTMEM);
+        ashlar_host_fail_at(0);
+    }
+    static const struct {
+        cublasStatus_t cublas;
+        ashlar_status want;
+    } refusals[] = {{CUBLAS_STATUS_ALLOC_FAILED, ASHLAR_ENOMEM},
+                    {CUBLAS_STATUS_ARCH_MISMATCH, ASHLAR_ENOTSUP},
+                    {CUBLAS_STATUS_NOT_SUPPORTED, ASHLAR_ENOTSUP},
+                    {CUBLAS_STATUS_NOT_INITIALIZED, ASHLAR_EDRIVER}};
+    for (size_t i = 0; i < 4; i++) {
+        blas->fail_at = 1;
+        blas->fail_status = (int)refusals[i].cublas;
+        CHECK(try_creation() == refusals[i].want);
+    }
+    setenv("FAKE_CUDA", "nobinary", 1);
+    CHECK(try_creation() == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "ops: no CUDA kernels for ");
+    unsetenv("FAKE_CUDA");
+    CHECK(try_creation() == ASHLAR_OK);
+    check_clean();
+}
+
+/* Operations are still queued when it goes. */
+static void destroying_waits_for_what_is_queued(void) {
+    ashlar_ops *ops = NULL;
+    REQUIRE(ashlar_ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
+    const buffers b = take_buffers();
+    CHECK(embed(ops, &b) == ASHLAR_OK && multiply(ops, &b) == ASHLAR_OK);
+    ashlar_ops_destroy(ops);
+    gpu_give_all();
+    check_clean();
+}
+
+static void find(void *library, const char *name, void *function) {
+    void *address = library == NULL ? NULL : dlsym(library, name);
+    memcpy(function, &address, sizeof address);
+}
+
+int main(void) {
+    const char *path = getenv("ASHLAR_CUBLAS");
+    void *cublas = path == NULL ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    find(cublas, "fake_cublas", &blas);
+    find(cuda, "ashlar_fake_module_count", &module_count);
+    find(cuda, "ashlar_fake_early_unload_count", &early_unload_count);
+    find(cuda, "ashlar_fake_launch_log", &launch_log);
+    if (gpu_begin() != 0 || blas == NULL || module_count == NULL) {
+        printf("Bail out! it wants the fake driver and the fake cuBLAS\n");
+        return 1;
+    }
+    RUN(a_library_that_is_none_is_refused_by_name);
+    RUN(each_operation_launches_what_it_needs_and_no_more);
+    RUN(products_of_fp32_are_in_fp32);
+    RUN(what_cublas_cannot_count_is_refused);
+    RUN(every_call_of_an_operation_may_fail);
+    RUN(creation_fails_whole);
+    RUN(destroying_waits_for_what_is_queued);
+    gpu_end();
+    return check_report();
+}

@@ -1,0 +1,332 @@
+/*
+ * test_rnn.c - the RNN on a stream: what its three passes queue, and what they refuse.
+ *
+ * The passes are compared bit by bit with direct calls of rnn_cpu.h, whose own tests compare them
+ * with the formulas.
+ */
+#include "tests/rnn/layer/rnn_fixture.h"
+
+#include <ashlar/rnn.h>
+
+#include "rnn/layer/backend.h"
+#include "rnn/layer/rnn_cpu.h"
+
+static const int32_t LENGTHS[BATCH] = {2, 4, 1};
+static const uint64_t SEED = 6;
+
+/* ---- the passes ---- */
+
+/* Every tensor of the three calls in one block of the device; the same twice. */
+typedef struct tensors {
+    ashlar_rnn_buffers all;
+    char *memory;
+    size_t bytes;
+} tensors;
+
+static void *part(tensors *t, size_t *end, size_t bytes) {
+    void *at = t->memory == NULL ? NULL : t->memory + *end;
+    *end += (bytes + 63) / 64 * 64;
+    return at;
+}
+
+/* Lay the tensors out from t->memory, or with NULL count the bytes. */
+static void place(tensors *t, bool training) {
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
+    const size_t item = ashlar_dtype_bytes(layout->config.dtype);
+    const size_t x = (size_t)STEPS * BATCH * layout->config.input * item;
+    const size_t y = (size_t)STEPS * BATCH * layout->output * item;
+    const size_t state = layout->parts * BATCH * layout->state * item;
+    const size_t cell = layout->parts * BATCH * layout->config.hidden * item;
+    size_t reserve = 0, work = 0, end = 0;
+    CHECK(ashlar_rnn_sizes(rnn, STEPS, BATCH, training, &reserve, &work) == ASHLAR_OK);
+    t->all = (ashlar_rnn_buffers){
+        .x = part(t, &end, x),
+        .hx = part(t, &end, state),
+        .cx = part(t, &end, cell),
+        .weights = part(t, &end, layout->elements * item),
+        .y = part(t, &end, y),
+        .hy = part(t, &end, state),
+        .cy = part(t, &end, cell),
+        .dy = part(t, &end, y),
+        .dhy = part(t, &end, state),
+        .dcy = part(t, &end, cell),
+        .dx = part(t, &end, x),
+        .dhx = part(t, &end, state),
+        .dcx = part(t, &end, cell),
+        .dweights = part(t, &end, layout->elements * item),
+        .reserve = training ? part(t, &end, reserve) : NULL,
+        .work = part(t, &end, work),
+    };
+    t->bytes = end;
+}
+
+/* Inputs and outputs alike hold drawn numbers, so that what is not overwritten shows. */
+static void open_tensors(tensors *t, bool training) {
+    *t = (tensors){0};
+    place(t, training);
+    t->memory = (char *)take(t->bytes, streams[1]);
+    place(t, training);
+    uint64_t state = 99;
+    const bool is_f64 = ashlar_rnn_layout_of(rnn)->config.dtype == ASHLAR_F64;
+    for (size_t i = 0; i < t->bytes / (is_f64 ? 8 : 4); i++) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        const double value = (double)(state >> 11) * 0x1p-52 - 1;
+        if (is_f64) {
+            ((double *)(void *)t->memory)[i] = value;
+        } else {
+            ((float *)(void *)t->memory)[i] = (float)value;
+        }
+    }
+}
+
+static ashlar_rnn_cpu_args direct_args(const ashlar_rnn_buffers *b) {
+    return (ashlar_rnn_cpu_args){.layout = ashlar_rnn_layout_of(rnn),
+                              .steps = STEPS,
+                              .batch = BATCH,
+                              .lengths = LENGTHS,
+                              .dropout_seed = SEED,
+                              .reserve = b->reserve,
+                              .work = b->work,
+                              .x = b->x,
+                              .hx = b->hx,
+                              .cx = b->cx,
+                              .weights = b->weights,
+                              .y = b->y,
+                              .hy = b->hy,
+                              .cy = b->cy,
+                              .dy = b->dy,
+                              .dhy = b->dhy,
+                              .dcy = b->dcy,
+                              .dx = b->dx,
+                              .dhx = b->dhx,
+                              .dcx = b->dcx,
+                              .dweights = b->dweights};
+}
+
+static void run_directly(const tensors *t, bool training) {
+    const ashlar_rnn_cpu_args args = direct_args(&t->all);
+    const ashlar_rnn_cpu_passes *passes =
+        ashlar_rnn_cpu_passes_of(ashlar_rnn_layout_of(rnn)->config.dtype);
+    passes->forward(&args);
+    if (training) {
+        passes->backward_data(&args);
+        passes->backward_weights(&args);
+    }
+}
+
+/* What was passed is destroyed at once: whatever a pass needs, it has copied. */
+static void queue_passes(const tensors *t, bool training) {
+    typedef ashlar_status (*pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
+                                  const ashlar_rnn_buffers *, ashlar_stream);
+    static const pass passes[] = {ashlar_rnn_forward, ashlar_rnn_backward_data,
+                                  ashlar_rnn_backward_weights};
+    for (int i = 0; i < (training ? 3 : 1); i++) {
+        int32_t lengths[BATCH];
+        memcpy(lengths, LENGTHS, sizeof lengths);
+        ashlar_rnn_batch batch = {
+            .steps = STEPS, .batch = BATCH, .lengths = lengths, .dropout_seed = SEED};
+        ashlar_rnn_buffers buffers = t->all;
+        CHECK(passes[i](rnn, &batch, &buffers, streams[1]) == ASHLAR_OK);
+        memset(lengths, 0x7f, sizeof lengths);
+        memset(&batch, 0, sizeof batch);
+        memset(&buffers, 0, sizeof buffers);
+    }
+}
+
+/* Whether one of the tensors, outputs all, differs. */
+static void check_same(const tensors *a, const tensors *b) {
+    size_t wrong = 0;
+    for (size_t i = 0; i < a->bytes; i++) {
+        wrong += a->memory[i] != b->memory[i];
+    }
+    CHECK_ZU(wrong, 0);
+}
+
+static void check_passes(const char *spec, const ashlar_rnn_config *config, bool training) {
+    REQUIRE(set_up_rnn_of(spec, config));
+    tensors direct, queued;
+    open_tensors(&direct, training);
+    open_tensors(&queued, training);
+    check_same(&direct, &queued);
+    run_directly(&direct, training);
+    CHECK(memcmp(direct.memory, queued.memory, direct.bytes) != 0);
+    queue_passes(&queued, training);
+    wait_for(streams[1]);
+    check_same(&direct, &queued);
+    give(direct.memory);
+    give(queued.memory);
+    finish();
+}
+
+static void queued_passes_are_those_of_the_cpu(void) {
+    for (int i = 0; i < 8; i++) {
+        const ashlar_rnn_config config = config_of(i / 2 % 2 == 0 ? ASHLAR_F32 : ASHLAR_F64);
+        check_passes(i % 2 == 0 ? "memory=16MiB" : "memory=16MiB,mode=adversarial,seed=4", &config,
+                     i / 4 == 0);
+    }
+}
+
+static void so_are_those_of_every_cell(void) {
+    for (int i = 0; i < ASHLAR_RNN_CELL_COUNT * ASHLAR_RNN_BIAS_COUNT; i++) {
+        ashlar_rnn_config config = config_of(ASHLAR_F32);
+        config.cell = (ashlar_rnn_cell)(i / ASHLAR_RNN_BIAS_COUNT);
+        config.bias = (ashlar_rnn_bias)(i % ASHLAR_RNN_BIAS_COUNT);
+        config.directions = 1 + (size_t)i % 2;
+        config.projection = config.cell == ASHLAR_RNN_LSTM ? 2 : 0;
+        config.dropout = 0.5;
+        check_passes("memory=16MiB", &config, true);
+        check_passes("memory=16MiB", &config, false);
+    }
+}
+
+/* ---- refusals ---- */
+
+static void check_batch_refused(size_t steps, size_t batch, const int32_t *lengths,
+                                const ashlar_rnn_buffers *buffers, const char *message) {
+    const ashlar_rnn_batch shape = {.steps = steps, .batch = batch, .lengths = lengths};
+    const size_t before = CALLS(launch_host_func);
+    CHECK(ashlar_rnn_forward(rnn, &shape, buffers, streams[1]) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), message);
+    CHECK(ashlar_rnn_backward_data(rnn, &shape, buffers, streams[1]) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), message);
+    CHECK(ashlar_rnn_backward_weights(rnn, &shape, buffers, streams[1]) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), message);
+    CHECK_ZU(CALLS(launch_host_func), before);
+}
+
+static void bad_batches_are_refused_and_nothing_is_queued(void) {
+    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+    tensors t;
+    open_tensors(&t, true);
+    const int32_t zero[] = {4, 4, 0}, negative[] = {-1, 4, 4}, beyond[] = {4, 5, 4};
+    check_batch_refused(0, BATCH, LENGTHS, &t.all, "3 sequences of 0 steps");
+    check_batch_refused(STEPS, 0, LENGTHS, &t.all, "0 sequences of 4 steps");
+    check_batch_refused(STEPS, BATCH, NULL, &t.all, "lengths are given");
+    check_batch_refused(STEPS, BATCH, zero, &t.all, "lengths[2] is 0; it must be 1 to 4");
+    check_batch_refused(STEPS, BATCH, negative, &t.all, "lengths[0] is -1");
+    check_batch_refused(STEPS, BATCH, beyond, &t.all, "lengths[1] is 5");
+    const ashlar_rnn_batch huge = {.steps = SIZE_MAX / 4, .batch = BATCH, .lengths = LENGTHS};
+    const size_t before = CALLS(launch_host_func);
+    CHECK(ashlar_rnn_forward(rnn, &huge, &t.all, streams[1]) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar_rnn_backward_data(rnn, &huge, &t.all, streams[1]) == ASHLAR_EOVERFLOW);
+    CHECK(ashlar_rnn_backward_weights(rnn, &huge, &t.all, streams[1]) == ASHLAR_EOVERFLOW);
+    CHECK_ZU(CALLS(launch_host_func), before);
+    give(t.memory);
+    finish();
+}
+
+static void missing_buffers_are_refused_and_optional_ones_are_not(void) {
+    enum { F = 1, D = 2, W = 4 }; /* the passes that need it */
+    static const struct {
+        size_t field;
+        unsigned needed_by;
+    } fields[] = {
+#define FIELD(name, needed) {offsetof(ashlar_rnn_buffers, name), needed}
+        FIELD(reserve, D | W), FIELD(work, F | D | W), FIELD(x, F | W), FIELD(hx, 0),
+        FIELD(cx, 0),          FIELD(weights, F | D),  FIELD(y, F),     FIELD(hy, 0),
+        FIELD(cy, 0),          FIELD(dy, 0),           FIELD(dhy, 0),   FIELD(dcy, 0),
+        FIELD(dx, 0),          FIELD(dhx, 0),          FIELD(dcx, 0),   FIELD(dweights, W),
+#undef FIELD
+    };
+    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+    const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
+    tensors t;
+    open_tensors(&t, true);
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        ashlar_rnn_buffers some = t.all;
+        memset((char *)&some + fields[i].field, 0, sizeof(void *));
+        const ashlar_status got[] = {ashlar_rnn_forward(rnn, &batch, &some, streams[1]),
+                                     ashlar_rnn_backward_data(rnn, &batch, &some, streams[1]),
+                                     ashlar_rnn_backward_weights(rnn, &batch, &some, streams[1])};
+        for (unsigned pass = 0; pass < 3; pass++) {
+            const bool is_needed = (fields[i].needed_by >> pass & 1) != 0;
+            CHECK(got[pass] == (is_needed ? ASHLAR_EINVAL : ASHLAR_OK));
+        }
+        CHECK(fields[i].needed_by == 0 ||
+              strstr(ashlar_error_detail(), "a buffer that this pass needs is NULL") != NULL);
+    }
+    give(t.memory);
+    finish();
+}
+
+/* What a back end was asked, and with what. */
+static struct {
+    size_t steps, batch;
+    bool training;
+    ashlar_rnn_pass pass;
+    const void *stream;
+} asked;
+
+static ashlar_status asked_sizes(const ashlar_rnn *of, size_t steps, size_t batch, bool training,
+                                 size_t *reserve, size_t *work) {
+    asked.steps = steps;
+    asked.batch = batch;
+    asked.training = training;
+    return ashlar_rnn_backend_cpu.sizes(of, steps, batch, training, reserve, work);
+}
+
+static ashlar_status asked_queue(const ashlar_rnn *of, ashlar_rnn_pass pass,
+                                 const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                 ashlar_stream stream) {
+    (void)of, (void)buffers;
+    asked.pass = batch->lengths == LENGTHS ? pass : (ashlar_rnn_pass)-1;
+    asked.stream = stream;
+    return ASHLAR_OK;
+}
+
+static void check_asked(ashlar_rnn_pass pass, bool training) {
+    CHECK(asked.pass == pass && asked.training == training && asked.stream == streams[1]);
+    CHECK(asked.steps == STEPS && asked.batch == BATCH);
+    memset(&asked, 0xff, sizeof asked);
+}
+
+/* Sizes and pass alike go to whichever back end the stack has. */
+static void a_back_end_is_asked_for_the_pass_and_its_sizes(void) {
+    static const ashlar_rnn_backend asking = {.sizes = asked_sizes, .queue = asked_queue};
+    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+    const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
+    tensors t;
+    open_tensors(&t, true);
+    rnn->backend = &asking;
+    CHECK(ashlar_rnn_forward(rnn, &batch, &t.all, streams[1]) == ASHLAR_OK);
+    check_asked(ASHLAR_RNN_FORWARD, true);
+    CHECK(ashlar_rnn_backward_data(rnn, &batch, &t.all, streams[1]) == ASHLAR_OK);
+    check_asked(ASHLAR_RNN_BACKWARD_DATA, true);
+    CHECK(ashlar_rnn_backward_weights(rnn, &batch, &t.all, streams[1]) == ASHLAR_OK);
+    check_asked(ASHLAR_RNN_BACKWARD_WEIGHTS, true);
+    t.all.reserve = NULL;
+    CHECK(ashlar_rnn_forward(rnn, &batch, &t.all, streams[1]) == ASHLAR_OK);
+    check_asked(ASHLAR_RNN_FORWARD, false);
+    give(t.memory);
+    finish();
+}
+
+static void a_pass_that_cannot_be_queued_is_reported(void) {
+    REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
+    const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
+    tensors t, untouched;
+    open_tensors(&t, true);
+    open_tensors(&untouched, true);
+    for (unsigned long n = 1; n <= 2; n++) {
+        ashlar_host_fail_at(n);
+        CHECK(ashlar_rnn_forward(rnn, &batch, &t.all, streams[1]) == ASHLAR_EHOSTMEM);
+        CHECK(n == 2 || strstr(ashlar_error_detail(), "a batch of 3") != NULL);
+    }
+    ashlar_host_fail_at(0);
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, 1, CU_UNKNOWN);
+    CHECK(ashlar_rnn_forward(rnn, &batch, &t.all, streams[1]) == ASHLAR_EDRIVER);
+    check_same(&t, &untouched);
+    give(t.memory);
+    give(untouched.memory);
+    finish();
+}
+
+int main(void) {
+    RUN(queued_passes_are_those_of_the_cpu);
+    RUN(so_are_those_of_every_cell);
+    RUN(bad_batches_are_refused_and_nothing_is_queued);
+    RUN(missing_buffers_are_refused_and_optional_ones_are_not);
+    RUN(a_back_end_is_asked_for_the_pass_and_its_sizes);
+    RUN(a_pass_that_cannot_be_queued_is_reported);
+    return check_report();
+}

@@ -1,0 +1,259 @@
+/*
+ * test_rnn_agree.c - one problem of each kind solved in two ways, which must agree.
+ */
+#include "tests/rnn/layer/rnn_cpu_fixture.h"
+
+/* Run a case on every kind of stack. */
+static void on_every_kind(void (*check)(const kind *)) {
+    for (size_t i = 0; i < KIND_COUNT; i++) {
+        const kind k = kind_at(i);
+        check(&k);
+    }
+}
+
+/* States, or their gradients, are the same bits; what only the LSTM has is NaN elsewhere. */
+static void check_same_states(const problem *p, const void *h, const void *c, const void *other_h,
+                              const void *other_c) {
+    CHECK(memcmp(h, other_h, p->state_count * p->item) == 0);
+    CHECK(memcmp(c, other_c, p->cell_count * p->item) == 0);
+    CHECK((p->layout.config.cell == ASHLAR_RNN_LSTM) == !isnan(get(c, p->item, 0)));
+}
+
+/* dhx and dcx exist also where hx and cx are NULL: the same as with states of zeros. */
+static void check_no_state(const kind *k) {
+    problem with, without;
+    shape s = SHAPES[5];
+    REQUIRE(open_problem(&with, &s, k, ASHLAR_F64, true));
+    fill((void *)(uintptr_t)with.args.hx, with.item, with.state_count, 0);
+    fill((void *)(uintptr_t)with.args.cx, with.item, with.cell_count, 0);
+    s.has_state = false;
+    REQUIRE(open_problem(&without, &s, k, ASHLAR_F64, true));
+    run_forward(&with);
+    run_backward(&with);
+    run_forward(&without);
+    run_backward(&without);
+    check_same_states(&with, with.args.dhx, with.args.dcx, without.args.dhx, without.args.dcx);
+    CHECK(memcmp(with.args.y, without.args.y, with.y_count * with.item) == 0);
+    close_problem(&with);
+    close_problem(&without);
+}
+
+static void no_initial_state_is_a_state_of_zeros(void) {
+    on_every_kind(check_no_state);
+}
+
+static void check_missing_gradients(const kind *k) {
+    problem zeros, missing;
+    REQUIRE(open_problem(&zeros, &SHAPES[5], k, ASHLAR_F64, true));
+    REQUIRE(open_problem(&missing, &SHAPES[5], k, ASHLAR_F64, true));
+    fill((void *)(uintptr_t)zeros.args.dy, zeros.item, zeros.y_count, 0);
+    fill((void *)(uintptr_t)zeros.args.dcy, zeros.item, zeros.cell_count, 0);
+    missing.args.dy = NULL;
+    missing.args.dcy = NULL;
+    run_forward(&zeros);
+    run_backward(&zeros);
+    run_forward(&missing);
+    run_backward(&missing);
+    CHECK(memcmp(zeros.args.dx, missing.args.dx, zeros.x_count * zeros.item) == 0);
+    CHECK(memcmp(zeros.args.dhx, missing.args.dhx, zeros.state_count * zeros.item) == 0);
+    double sum = 0;
+    for (size_t i = 0; i < zeros.state_count; i++) {
+        sum += fabs(get(zeros.args.dhx, zeros.item, i));
+    }
+    CHECK(sum > 0); /* dhy alone still counts */
+    close_problem(&zeros);
+    close_problem(&missing);
+}
+
+static void missing_output_gradients_are_zeros(void) {
+    on_every_kind(check_missing_gradients);
+}
+
+static void check_unwanted(const kind *k) {
+    problem all, few;
+    REQUIRE(open_problem(&all, &SHAPES[6], k, ASHLAR_F32, true));
+    REQUIRE(open_problem(&few, &SHAPES[6], k, ASHLAR_F32, true));
+    few.args.hy = few.args.cy = few.args.dx = few.args.dhx = few.args.dcx = NULL;
+    run_forward(&all);
+    run_backward(&all);
+    run_forward(&few);
+    run_backward(&few);
+    const size_t bytes = all.layout.elements * all.item;
+    CHECK(memcmp(all.args.y, few.args.y, all.y_count * all.item) == 0);
+    CHECK(memcmp(all.args.dweights, few.args.dweights, bytes) == 0);
+    close_problem(&all);
+    close_problem(&few);
+}
+
+static void unwanted_outputs_change_no_other(void) {
+    on_every_kind(check_unwanted);
+}
+
+static void check_accumulation(const kind *k) {
+    problem once, twice;
+    REQUIRE(open_problem(&once, &SHAPES[5], k, ASHLAR_F64, true));
+    REQUIRE(open_problem(&twice, &SHAPES[5], k, ASHLAR_F64, true));
+    run_forward(&once);
+    run_backward(&once);
+    for (int i = 0; i < 2; i++) {
+        run_forward(&twice);
+        run_backward(&twice);
+    }
+    for (size_t i = 0; i < once.layout.elements; i++) {
+        const double want = 2 * get(once.args.dweights, once.item, i);
+        CHECK_NEAR(get(twice.args.dweights, twice.item, i), want, 1e-13, 1e-13);
+    }
+    close_problem(&once);
+    close_problem(&twice);
+}
+
+static void weight_gradients_accumulate(void) {
+    on_every_kind(check_accumulation);
+}
+
+static void check_inference(const kind *k) {
+    for (size_t s = 0; s < SHAPE_COUNT; s++) {
+        kind undropped = *k;
+        undropped.dropout = 0;
+        problem training, inference;
+        REQUIRE(open_problem(&training, &SHAPES[s], &undropped, ASHLAR_F32, true));
+        REQUIRE(open_problem(&inference, &SHAPES[s], &undropped, ASHLAR_F32, false));
+        run_forward(&training);
+        run_forward(&inference);
+        CHECK(memcmp(training.args.y, inference.args.y, training.y_count * training.item) == 0);
+        check_same_states(&training, training.args.hy, training.args.cy, inference.args.hy,
+                          inference.args.cy);
+        close_problem(&training);
+        close_problem(&inference);
+    }
+}
+
+static void inference_gives_the_bits_of_training(void) {
+    on_every_kind(check_inference);
+}
+
+static void check_in_place(const kind *k) {
+    problem apart, in_place;
+    REQUIRE(open_problem(&apart, &SHAPES[6], k, ASHLAR_F32, false));
+    REQUIRE(open_problem(&in_place, &SHAPES[6], k, ASHLAR_F32, false));
+    in_place.args.hy = (void *)(uintptr_t)in_place.args.hx;
+    in_place.args.cy = (void *)(uintptr_t)in_place.args.cx;
+    run_forward(&apart);
+    run_forward(&in_place);
+    if (k->cell != ASHLAR_RNN_LSTM) {
+        fill(in_place.args.cy, in_place.item, in_place.cell_count, (double)NAN); /* not touched */
+    }
+    CHECK(memcmp(apart.args.y, in_place.args.y, apart.y_count * apart.item) == 0);
+    check_same_states(&apart, apart.args.hy, apart.args.cy, in_place.args.hy, in_place.args.cy);
+    close_problem(&apart);
+    close_problem(&in_place);
+}
+
+static void states_may_be_updated_in_place(void) {
+    on_every_kind(check_in_place);
+}
+
+static void check_close(const problem *narrow, const void *got, const problem *wide,
+                        const void *want, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        CHECK_NEAR(get(got, narrow->item, i), get(want, wide->item, i), 2e-5, 2e-5);
+    }
+}
+
+static void check_types(const kind *k) {
+    static const shape wide_shape = {2, 20, 5, 37, 50, {20, 3, 11, 20, 7}, true};
+    problem f, d;
+    REQUIRE(open_problem(&f, &wide_shape, k, ASHLAR_F32, true));
+    REQUIRE(open_problem(&d, &wide_shape, k, ASHLAR_F64, true));
+    lessen_weights(&f);
+    lessen_weights(&d);
+    run_forward(&f);
+    run_backward(&f);
+    run_forward(&d);
+    run_backward(&d);
+    check_close(&f, f.args.y, &d, d.args.y, f.y_count);
+    check_close(&f, f.args.hy, &d, d.args.hy, f.state_count);
+    check_close(&f, f.args.dx, &d, d.args.dx, f.x_count);
+    check_close(&f, f.args.dhx, &d, d.args.dhx, f.state_count);
+    if (k->cell == ASHLAR_RNN_LSTM) {
+        check_close(&f, f.args.cy, &d, d.args.cy, f.cell_count);
+        check_close(&f, f.args.dcx, &d, d.args.dcx, f.cell_count);
+    }
+    check_close(&f, f.args.dweights, &d, d.args.dweights, f.layout.elements);
+    close_problem(&f);
+    close_problem(&d);
+}
+
+static void float_agrees_with_double(void) {
+    on_every_kind(check_types);
+}
+
+static void check_repeat(const kind *k) {
+    static const shape s = {2, 12, 4, 33, 64, {12, 3, 9, 12}, true};
+    problem first, second;
+    REQUIRE(open_problem(&first, &s, k, ASHLAR_F32, true));
+    REQUIRE(open_problem(&second, &s, k, ASHLAR_F32, true));
+    run_forward(&first);
+    run_backward(&first);
+    run_forward(&second);
+    run_backward(&second);
+    CHECK(memcmp(first.args.y, second.args.y, first.y_count * first.item) == 0);
+    CHECK(memcmp(first.args.dx, second.args.dx, first.x_count * first.item) == 0);
+    CHECK(memcmp(first.args.dweights, second.args.dweights,
+                 first.layout.elements * first.item) == 0);
+    close_problem(&first);
+    close_problem(&second);
+}
+
+static void the_same_call_gives_the_same_bits(void) {
+    on_every_kind(check_repeat);
+}
+
+static void check_near(const problem *p, const void *got, const void *want, size_t count) {
+    const double limit = p->item == sizeof(float) ? 2e-5 : 1e-12;
+    for (size_t i = 0; i < count; i++) {
+        CHECK_NEAR(get(got, p->item, i), get(want, p->item, i), limit, limit);
+    }
+}
+
+/* The baseline against the best set of instructions that this processor has. */
+static void check_sets(const kind *k) {
+    static const shape s = {2, 12, 4, 33, 61, {12, 3, 9, 12}, true};
+    for (int i = 0; i < 2; i++) {
+        const ashlar_dtype dtype = i == 0 ? ASHLAR_F32 : ASHLAR_F64;
+        const ashlar_rnn_cpu_passes *baseline =
+            i == 0 ? &ashlar_rnn_cpu_f32_baseline : &ashlar_rnn_cpu_f64_baseline;
+        problem best, plain;
+        REQUIRE(open_problem(&best, &s, k, dtype, true));
+        REQUIRE(open_problem(&plain, &s, k, dtype, true));
+        lessen_weights(&best);
+        lessen_weights(&plain);
+        run_forward(&best);
+        run_backward(&best);
+        baseline->forward(&plain.args);
+        baseline->backward_data(&plain.args);
+        baseline->backward_weights(&plain.args);
+        check_near(&best, best.args.y, plain.args.y, best.y_count);
+        check_near(&best, best.args.dx, plain.args.dx, best.x_count);
+        check_near(&best, best.args.dweights, plain.args.dweights, best.layout.elements);
+        close_problem(&best);
+        close_problem(&plain);
+    }
+}
+
+static void every_instruction_set_gives_the_same_numbers(void) {
+    on_every_kind(check_sets);
+}
+
+int main(void) {
+    RUN(no_initial_state_is_a_state_of_zeros);
+    RUN(missing_output_gradients_are_zeros);
+    RUN(unwanted_outputs_change_no_other);
+    RUN(weight_gradients_accumulate);
+    RUN(inference_gives_the_bits_of_training);
+    RUN(states_may_be_updated_in_place);
+    RUN(float_agrees_with_double);
+    RUN(the_same_call_gives_the_same_bits);
+    RUN(every_instruction_set_gives_the_same_numbers);
+    return check_report();
+}

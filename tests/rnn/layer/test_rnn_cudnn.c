@@ -1,0 +1,386 @@
+/*
+ * test_rnn_cudnn.c - what the cuDNN back end tells cuDNN.
+ *
+ * Run on the fake driver with the fake cuDNN (fake_cudnn.c). test_gpu_rnn.c compares numbers.
+ */
+#include "tests/rnn/layer/rnn_cudnn_fixture.h"
+
+/* ---- finding it ---- */
+
+/* The first case: a library that was found stays. */
+static void a_library_that_is_none_is_refused_by_name(void) {
+    const char *given = getenv("ASHLAR_CUDNN");
+    char *good = strdup(given == NULL ? "" : given);
+    const ashlar_rnn_config config = small_config();
+    ashlar_rnn *rnn = NULL;
+    setenv("ASHLAR_CUDNN", "/nowhere/libcudnn.so.9", 1);
+    CHECK(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "cuDNN 9 was not found");
+    CHECK_HAS(ashlar_error_detail(), "/nowhere/libcudnn.so.9");
+    setenv("ASHLAR_CUDNN", "libm.so.6", 1);
+    CHECK(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "cuDNN 9 lacks cudnnGetVersion");
+    setenv("ASHLAR_CUDNN", good, 1);
+    setenv("FAKE_CUDNN", "old", 1);
+    CHECK(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "version 80907; it must be 9.x");
+    unsetenv("FAKE_CUDNN");
+    CHECK(rnn == NULL);
+    free(good);
+    check_clean();
+}
+
+/* ---- descriptions ---- */
+
+/* What a stack is described as; "" where it is refused. */
+static const char *described(const ashlar_rnn_config *config) {
+    ashlar_rnn *rnn = NULL;
+    const ashlar_status status = ashlar_rnn_create(gpu, config, &rnn);
+    CHECK((status == ASHLAR_OK) == (rnn != NULL));
+    if (rnn != NULL) {
+        CHECK(strcmp(rnn->backend->name, "cudnn") == 0);
+        CHECK(ashlar_rnn_backward_reads_output(rnn));
+    }
+    ashlar_rnn_destroy(rnn);
+    return take_log();
+}
+
+static void a_stack_is_described_as_it_was_asked_for(void) {
+    static const char *const cells[] = {"cell=2,", "cell=3,", "cell=1,", "cell=0,"};
+    static const char *const biases[] = {"bias=2,", "bias=0,", "bias=1,", "bias=3,"};
+    static const char *const types[] = {"type=0,precision=0,math=3,", "type=1,precision=1,math=3,",
+                                        "type=2,precision=0,math=1,", "type=9,precision=0,math=1,"};
+    static const char *const algorithms[] = {"algorithm=0,", "algorithm=1,", "algorithm=2,",
+                                             "algorithm=3,"};
+    ashlar_rnn_config c = small_config();
+    CHECK_HAS(described(&c), "rnn(algorithm=0,cell=2,bias=2,direction=0,input=0,type=0,"
+                             "precision=0,math=3,3x4x4x2,flags=1) ");
+    for (int i = 0; i < 4; i++) {
+        c = small_config();
+        c.cell = (ashlar_rnn_cell)i;
+        CHECK_HAS(described(&c), cells[i]);
+        c = small_config();
+        c.bias = (ashlar_rnn_bias)i;
+        CHECK_HAS(described(&c), biases[i]);
+        c = small_config();
+        c.dtype = (ashlar_dtype)i;
+        CHECK_HAS(described(&c), types[i]);
+        c = small_config();
+        c.algorithm = (ashlar_rnn_algorithm)i;
+        CHECK_HAS(described(&c), algorithms[i]);
+    }
+    c = small_config();
+    c.math = ASHLAR_RNN_MATH_TF32;
+    CHECK_HAS(described(&c), "math=0,");
+    c = small_config();
+    c.directions = 2;
+    c.projection = 2;
+    CHECK_HAS(described(&c), "direction=1,input=0,type=0,precision=0,math=3,3x4x2x2,");
+    check_clean();
+}
+
+static void a_persistent_algorithm_is_refused_where_cudnn_has_none(void) {
+    ashlar_rnn_config c[3];
+    for (int i = 0; i < 3; i++) {
+        c[i] = small_config();
+        c[i].algorithm = ASHLAR_RNN_PERSIST_STATIC;
+    }
+    c[0].bias = ASHLAR_RNN_BIAS_INPUT;
+    c[1].projection = 2;
+    c[2].dtype = ASHLAR_F64;
+    for (int i = 0; i < 3; i++) {
+        CHECK(strcmp(described(&c[i]), "") == 0);
+        CHECK_HAS(ashlar_error_detail(), "persistent");
+    }
+    c[2].algorithm = ASHLAR_RNN_PERSIST_DYNAMIC;
+    CHECK_HAS(described(&c[2]), "algorithm=2,cell=2,bias=2,direction=0,input=0,type=1,");
+    check_clean();
+}
+
+static void a_layout_that_differs_is_refused_by_name(void) {
+    static const char *const messages[FAKE_CUDNN_CHANGE_COUNT] = {
+        [FAKE_CUDNN_GATES] = "R of layer 1 reverse, gate 0: its byte is ",
+        [FAKE_CUDNN_BIASES] = "bW of layer 1 reverse, gate 0: its byte is ",
+        [FAKE_CUDNN_COLUMNS] = "W of layer 1 reverse, gate 0: the distance of its rows is 1 for",
+        [FAKE_CUDNN_ABSENT] = "bR of layer 1 reverse, gate 0: the number of its tensors is 0 for",
+        [FAKE_CUDNN_SIZE] = "bytes for this cuDNN",
+    };
+    const ashlar_rnn_config config = config_of(&SHAPE, &GRU, ASHLAR_F32);
+    for (int i = 1; i < FAKE_CUDNN_CHANGE_COUNT; i++) {
+        ashlar_rnn *rnn = NULL;
+        fake->change = (fake_cudnn_change)i;
+        CHECK(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_ENOTSUP);
+        CHECK_HAS(ashlar_error_detail(), messages[i]);
+        CHECK(rnn == NULL);
+        CHECK_ZU((size_t)fake->live, 0);
+    }
+    check_clean();
+}
+
+/* ---- passes ---- */
+
+static void a_step_is_one_call_for_each_pass(void) {
+    const ashlar_rnn_config config = small_config();
+    problem near;
+    twin far;
+    REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
+    REQUIRE(open_twin(&far, &near, &config, true));
+    CHECK_HAS(take_log(), "sizes(1,5x3) ");
+    CHECK(run_far(&far, true) == ASHLAR_OK);
+    CHECK(strcmp(take_log(), "forward(training) backward_data(training) "
+                             "backward_weights(training) ") == 0);
+    far.all.reserve = NULL;
+    CHECK(run_far(&far, false) == ASHLAR_OK);
+    CHECK(strcmp(take_log(), "sizes(0,5x3) forward(inference) ") == 0);
+    close_twin(&far);
+    close_problem(&near);
+    check_clean();
+}
+
+static void backward_without_the_output_is_refused(void) {
+    const ashlar_rnn_config config = small_config();
+    problem near;
+    twin far;
+    REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
+    REQUIRE(open_twin(&far, &near, &config, true));
+    CHECK(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_OK);
+    far.all.y = NULL;
+    CHECK(ashlar_rnn_backward_data(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "y is NULL");
+    CHECK(ashlar_rnn_backward_weights(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_EINVAL);
+    close_twin(&far);
+    close_problem(&near);
+    check_clean();
+}
+
+/* The dynamic one is compiled for a number of sequences: once for each change. */
+static void a_persistent_algorithm_takes_full_lengths_only(void) {
+    shape s = {1, 3, 2, 3, 4, {3, 3}, false};
+    ashlar_rnn_config config = config_of(&s, &PLAIN_LSTM, ASHLAR_F32);
+    size_t reserve = 0, work = 0;
+    problem near;
+    twin far;
+    config.algorithm = ASHLAR_RNN_PERSIST_DYNAMIC;
+    REQUIRE(open_problem(&near, &s, &PLAIN_LSTM, ASHLAR_F32, true));
+    REQUIRE(open_twin(&far, &near, &config, true));
+    CHECK_HAS(take_log(), "build(2) ");
+    CHECK(ashlar_rnn_sizes(far.rnn, 3, 1, true, &reserve, &work) == ASHLAR_OK);
+    CHECK_HAS(take_log(), "build(1) ");
+    CHECK(run_far(&far, true) == ASHLAR_OK);
+    CHECK(strncmp(take_log(), "build(2) sizes(1,3x2) forward", 29) == 0);
+    CHECK(run_far(&far, true) == ASHLAR_OK);
+    CHECK(strncmp(take_log(), "forward", 7) == 0);
+    s.lengths[1] = 2;
+    CHECK(run_far(&far, true) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "full length");
+    CHECK(strcmp(take_log(), "") == 0);
+    close_twin(&far);
+    close_problem(&near);
+    check_clean();
+}
+
+static void sizes_beyond_cudnns_integers_are_refused(void) {
+    const ashlar_rnn_config config = small_config();
+    const size_t most = (size_t)INT32_MAX;
+    static const struct {
+        size_t steps, batch;
+    } bad[] = {{(size_t)INT32_MAX + 1, 1}, {1, (size_t)INT32_MAX + 1}, {1 << 16, 1 << 15},
+               {SIZE_MAX, SIZE_MAX},       {1, SIZE_MAX / 2},          {1, INT32_MAX / 8 + 1}};
+    ashlar_rnn *rnn = NULL;
+    size_t reserve = most, work = most;
+    REQUIRE(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        CHECK(ashlar_rnn_sizes(rnn, bad[i].steps, bad[i].batch, true, &reserve, &work) ==
+              ASHLAR_EOVERFLOW);
+    }
+    CHECK(ashlar_rnn_sizes(rnn, 0, 1, true, &reserve, &work) == ASHLAR_EINVAL);
+    CHECK(ashlar_rnn_sizes(rnn, 1, 0, true, &reserve, &work) == ASHLAR_EINVAL);
+    CHECK(reserve == most && work == most);
+    ashlar_rnn_destroy(rnn);
+    check_clean();
+}
+
+static size_t aligned(size_t bytes) {
+    return (bytes + 255) / 256 * 256;
+}
+
+/* What the fake asks for at full length (fake_cudnn_run.c), and room for a dx and a dy. */
+static void check_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training) {
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(rnn);
+    const size_t rows = steps * batch, item = sizeof(float);
+    size_t reserve = 0, work = 0, got_reserve = 1, got_work = 0;
+    CHECK(ashlar_rnn_cpu_sizes(layout, steps, batch, training, &reserve, &work) == ASHLAR_OK);
+    work += 64 * (5 - steps % 5);
+    if (training) {
+        reserve += rows * sizeof(double) + 64;
+        work = aligned(work) + aligned(rows * layout->config.input * item) +
+               rows * layout->output * item;
+    }
+    CHECK(ashlar_rnn_sizes(rnn, steps, batch, training, &got_reserve, &got_work) == ASHLAR_OK);
+    CHECK_ZU(got_reserve, reserve);
+    CHECK_ZU(got_work, work);
+}
+
+static void sizes_are_cudnns_and_room_for_two_gradients(void) {
+    const ashlar_rnn_config config = config_of(&SHAPE, &GRU, ASHLAR_F32);
+    ashlar_rnn *rnn = NULL;
+    REQUIRE(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_OK);
+    for (size_t i = 0; i < 42; i++) { /* one thing changes, then the next */
+        check_sizes(rnn, 1 + i % 7, 1 + i / 14, i / 7 % 2 == 0);
+    }
+    ashlar_rnn_destroy(rnn);
+    check_clean();
+}
+
+/* ---- dropout ---- */
+
+static cu_graph_exec end_capture(void) {
+    ashlar_driver *driver = gpu->driver;
+    cu_graph graph = NULL;
+    cu_graph_exec exec = NULL;
+    CHECK(ashlar_device_enter(gpu) == ASHLAR_OK);
+    CHECK(driver->table.stream_end_capture(gpu_stream, &graph) == CU_SUCCESS);
+    CHECK(driver->table.graph_instantiate(&exec, graph, 0) == CU_SUCCESS);
+    CHECK(driver->table.graph_destroy(graph) == CU_SUCCESS);
+    ashlar_device_leave(gpu);
+    return exec;
+}
+
+static void begin_capture(void) {
+    CHECK(ashlar_device_enter(gpu) == ASHLAR_OK);
+    CHECK(gpu->driver->table.stream_begin_capture(gpu_stream, CU_CAPTURE_GLOBAL) == CU_SUCCESS);
+    ashlar_device_leave(gpu);
+}
+
+/* The fake draws mask n of seed s as the CPU does that of seed s + n. */
+static void masks_follow_from_the_first_seed(void) {
+    const kind k = {.cell = ASHLAR_RNN_LSTM, .directions = 1, .dropout = 0.5};
+    const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
+    const size_t before = free_memory();
+    problem near;
+    twin far;
+    REQUIRE(open_problem(&near, &SHAPE, &k, ASHLAR_F32, true));
+    REQUIRE(open_twin(&far, &near, &config, true));
+    CHECK_HAS(take_log(), "dropout(0.5,states,0) ");
+    for (uint64_t i = 0; i < 3; i++) {
+        far.batch.dropout_seed = i == 0 ? 1000 : 5 * i; /* only the first counts */
+        near.args.dropout_seed = 1000 + i;
+        CHECK(run_far(&far, true) == ASHLAR_OK);
+        run_forward(&near);
+        run_backward(&near);
+        compare_forward(&far);
+        compare_backward(&far);
+        const char *log = take_log();
+        CHECK((strstr(log, "dropout(0.5,states,1000) rnn(") != NULL) == (i == 0));
+        CHECK((strstr(log, "dropout(") != NULL) == (i == 0));
+    }
+    close_twin(&far);
+    close_problem(&near);
+    CHECK_ZU(free_memory(), before);
+    check_clean();
+}
+
+static void masks_may_follow_from_every_seed(void) {
+    static const uint64_t seeds[] = {7, 8, 7};
+    const kind k = {.cell = ASHLAR_RNN_GRU, .directions = 1, .dropout = 0.5};
+    const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
+    problem near;
+    twin far;
+    REQUIRE(open_problem(&near, &SHAPE, &k, ASHLAR_F32, true));
+    REQUIRE(open_twin(&far, &near, &config, true));
+    far.batch.dropout_restarts = true;
+    for (int i = 0; i < 3; i++) {
+        far.batch.dropout_seed = near.args.dropout_seed = seeds[i];
+        CHECK(run_far(&far, true) == ASHLAR_OK);
+        run_forward(&near);
+        run_backward(&near);
+        compare_forward(&far);
+        compare_backward(&far);
+    }
+    begin_capture();
+    CHECK(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_ENOTSUP);
+    CHECK(gpu->driver->table.graph_exec_destroy(end_capture()) == CU_SUCCESS);
+    close_twin(&far);
+    close_problem(&near);
+    check_clean();
+}
+
+/* One layer passes nothing on; inference drops nothing. */
+static void dropout_that_drops_nothing_has_no_states(void) {
+    ashlar_rnn_config config = dropping_config();
+    config.layers = 1;
+    CHECK_HAS(described(&config), "dropout(0,none,0) ");
+    config = small_config();
+    CHECK_HAS(described(&config), "dropout(0,none,0) ");
+    check_clean();
+}
+
+/* ---- capture ---- */
+
+/* The strictest mode: any other call than work and queries would end the capture. */
+static void a_step_can_be_captured(void) {
+    const ashlar_rnn_config config = small_config();
+    problem near;
+    twin far;
+    REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
+    REQUIRE(open_twin(&far, &near, &config, true));
+    begin_capture();
+    CHECK(run_far(&far, true) == ASHLAR_OK);
+    cu_graph_exec exec = end_capture();
+    for (int i = 0; i < 2; i++) {
+        CHECK(ashlar_device_enter(gpu) == ASHLAR_OK);
+        CHECK(gpu->driver->table.graph_launch(exec, gpu_stream) == CU_SUCCESS);
+        gpu_wait();
+        ashlar_device_leave(gpu);
+    }
+    run_forward(&near);
+    run_backward(&near);
+    compare_forward(&far);
+    CHECK(gpu->driver->table.graph_exec_destroy(exec) == CU_SUCCESS);
+    close_twin(&far);
+    close_problem(&near);
+    check_clean();
+}
+
+static void the_first_forward_with_dropout_is_not_captured(void) {
+    const ashlar_rnn_config config = dropping_config();
+    problem near;
+    twin far;
+    REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
+    REQUIRE(open_twin(&far, &near, &config, true));
+    begin_capture();
+    CHECK(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "may not be captured");
+    CHECK(gpu->driver->table.graph_exec_destroy(end_capture()) == CU_SUCCESS);
+    CHECK(run_far(&far, true) == ASHLAR_OK);
+    begin_capture();
+    CHECK(run_far(&far, true) == ASHLAR_OK);
+    CHECK(gpu->driver->table.graph_exec_destroy(end_capture()) == CU_SUCCESS);
+    close_twin(&far);
+    close_problem(&near);
+    check_clean();
+}
+
+int main(void) {
+    const int why = gpu_begin();
+    if (why != 0 || !find_fake()) {
+        printf("Bail out! it wants the fake driver and the fake cuDNN\n");
+        return 1;
+    }
+    RUN(a_library_that_is_none_is_refused_by_name);
+    RUN(a_stack_is_described_as_it_was_asked_for);
+    RUN(a_persistent_algorithm_is_refused_where_cudnn_has_none);
+    RUN(a_layout_that_differs_is_refused_by_name);
+    RUN(a_step_is_one_call_for_each_pass);
+    RUN(backward_without_the_output_is_refused);
+    RUN(a_persistent_algorithm_takes_full_lengths_only);
+    RUN(sizes_beyond_cudnns_integers_are_refused);
+    RUN(sizes_are_cudnns_and_room_for_two_gradients);
+    RUN(masks_follow_from_the_first_seed);
+    RUN(masks_may_follow_from_every_seed);
+    RUN(dropout_that_drops_nothing_has_no_states);
+    RUN(a_step_can_be_captured);
+    RUN(the_first_forward_with_dropout_is_not_captured);
+    gpu_end();
+    return check_report();
+}

@@ -1,0 +1,236 @@
+/*
+ * test_rnn_formula.c - the forward pass against the cells' formulas, step by step in double.
+ *
+ * The reference knows nothing of packed rows, products or gates side by side: it takes one
+ * sequence, one layer, one direction and one unit at a time, straight from rnn_layout.h.
+ */
+#include "tests/rnn/layer/rnn_cpu_fixture.h"
+
+#include "rnn/layer/dropout.h"
+
+enum { STEPS_MAX = 9, WIDTH_MAX = 80, HIDDEN_MAX = 40 };
+
+/* One part of a stack for one sequence: its state, and how to read its weights. */
+typedef struct part {
+    const problem *p;
+    size_t layer, direction, at; /* at: which part */
+    double h[HIDDEN_MAX], c[HIDDEN_MAX];
+} part;
+
+static double weight(const part *a, ashlar_rnn_tensor tensor, size_t row, size_t column) {
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(&a->p->layout, a->at, tensor);
+    return view.rows == 0
+               ? 0
+               : ((const double *)a->p->args.weights)[view.offset + row * view.cols + column];
+}
+
+/* W x + bW of one gate, or R h + bR. */
+static double input_sum(const part *a, size_t gate, size_t unit, const double *x) {
+    const size_t row = gate * a->p->layout.config.hidden + unit;
+    const size_t width = ashlar_rnn_layout_view(&a->p->layout, a->at, ASHLAR_RNN_W).cols;
+    double sum = weight(a, ASHLAR_RNN_BW, row, 0);
+    for (size_t j = 0; j < width; j++) {
+        sum += weight(a, ASHLAR_RNN_W, row, j) * x[j];
+    }
+    return sum;
+}
+
+static double recurrent_sum(const part *a, size_t gate, size_t unit) {
+    const size_t row = gate * a->p->layout.config.hidden + unit;
+    double sum = weight(a, ASHLAR_RNN_BR, row, 0);
+    for (size_t j = 0; j < a->p->layout.state; j++) {
+        sum += weight(a, ASHLAR_RNN_R, row, j) * a->h[j];
+    }
+    return sum;
+}
+
+static double both_sums(const part *a, size_t gate, size_t unit, const double *x) {
+    return input_sum(a, gate, unit, x) + recurrent_sum(a, gate, unit);
+}
+
+/* h' of one unit before a projection; c[unit] is updated. */
+static double unit_step(part *a, size_t j, const double *x) {
+    double in, forget, fresh, out, reset, update;
+    switch (a->p->layout.config.cell) {
+    case ASHLAR_RNN_LSTM:
+        in = sigmoid(both_sums(a, 0, j, x));
+        forget = sigmoid(both_sums(a, 1, j, x));
+        fresh = tanh(both_sums(a, 2, j, x));
+        out = sigmoid(both_sums(a, 3, j, x));
+        a->c[j] = forget * a->c[j] + in * fresh;
+        return out * tanh(a->c[j]);
+    case ASHLAR_RNN_GRU:
+        reset = sigmoid(both_sums(a, 0, j, x));
+        update = sigmoid(both_sums(a, 1, j, x));
+        fresh = tanh(input_sum(a, 2, j, x) + reset * recurrent_sum(a, 2, j));
+        return (1 - update) * fresh + update * a->h[j];
+    case ASHLAR_RNN_TANH:
+        return tanh(both_sums(a, 0, j, x));
+    case ASHLAR_RNN_RELU:
+        return fmax(0, both_sums(a, 0, j, x));
+    case ASHLAR_RNN_CELL_COUNT:
+        break;
+    }
+    return (double)NAN;
+}
+
+static void plain_step(part *a, const double *x) {
+    const size_t hidden = a->p->layout.config.hidden;
+    double next[HIDDEN_MAX], projected[HIDDEN_MAX] = {0};
+    for (size_t j = 0; j < hidden; j++) {
+        next[j] = unit_step(a, j, x);
+    }
+    for (size_t i = 0; a->p->layout.config.projection > 0 && i < a->p->layout.state; i++) {
+        for (size_t j = 0; j < hidden; j++) {
+            projected[i] += weight(a, ASHLAR_RNN_WP, i, j) * next[j];
+        }
+    }
+    memcpy(a->h, a->p->layout.config.projection > 0 ? projected : next, sizeof a->h);
+}
+
+/* What the next layer reads of an output: all of it, or in training what dropout leaves. */
+static double after_dropout(const problem *p, size_t layer, size_t t, size_t b, size_t j,
+                            double value) {
+    const double rate = p->layout.config.dropout;
+    if (rate == 0 || p->args.reserve == NULL) {
+        return value;
+    }
+    const ashlar_dropout_row row = {
+        .seed = p->args.dropout_seed, .layer = layer, .step = t, .sequence = b};
+    uint32_t draws[ASHLAR_DROPOUT_DRAWS];
+    ashlar_dropout_draw(&row, j / ASHLAR_DROPOUT_DRAWS, draws);
+    return draws[j % ASHLAR_DROPOUT_DRAWS] / 0x1p32 < rate ? 0 : value / (1 - rate);
+}
+
+static void open_part(part *a, const problem *p, size_t layer, size_t direction, size_t b) {
+    const ashlar_rnn_layout *l = &p->layout;
+    *a = (part){.p = p, .layer = layer, .direction = direction};
+    a->at = layer * l->config.directions + direction;
+    const size_t row = a->at * p->args.batch + b;
+    if (p->args.hx != NULL) {
+        memcpy(a->h, (const double *)p->args.hx + row * l->state, l->state * sizeof a->h[0]);
+        memcpy(a->c, (const double *)p->args.cx + row * l->config.hidden,
+               l->config.hidden * sizeof a->c[0]);
+    }
+}
+
+static void check_last_states(const part *a, size_t b) {
+    const ashlar_rnn_layout *l = &a->p->layout;
+    const double *hy = a->p->args.hy, *cy = a->p->args.cy;
+    const size_t row = a->at * a->p->args.batch + b;
+    for (size_t j = 0; j < l->state; j++) {
+        CHECK_NEAR(hy[row * l->state + j], a->h[j], 1e-13, 1e-13);
+    }
+    for (size_t j = 0; j < l->config.hidden; j++) {
+        const double got = cy[row * l->config.hidden + j];
+        if (l->config.cell == ASHLAR_RNN_LSTM) {
+            CHECK_NEAR(got, a->c[j], 1e-13, 1e-13);
+        } else {
+            CHECK(isnan(got)); /* other cells do not touch cy */
+        }
+    }
+}
+
+/* Sequence b alone, layer by layer, compared with its part of the outputs. */
+static void check_sequence(const problem *p, size_t b) {
+    const ashlar_rnn_cpu_args *a = &p->args;
+    const size_t length = (size_t)a->lengths[b], state = p->layout.state;
+    double input[STEPS_MAX][WIDTH_MAX], output[STEPS_MAX][WIDTH_MAX] = {{0}};
+    for (size_t l = 0; l < p->layout.config.layers; l++) {
+        for (size_t t = 0; t < length; t++) {
+            for (size_t j = 0; j < (l == 0 ? p->layout.config.input : p->layout.output); j++) {
+                const size_t at = (t * a->batch + b) * p->layout.config.input + j;
+                input[t][j] = l == 0 ? ((const double *)a->x)[at]
+                                     : after_dropout(p, l, t, b, j, output[t][j]);
+            }
+        }
+        for (size_t d = 0; d < p->layout.config.directions; d++) {
+            part now;
+            open_part(&now, p, l, d, b);
+            for (size_t i = 0; i < length; i++) {
+                const size_t t = d == 0 ? i : length - 1 - i;
+                plain_step(&now, input[t]);
+                memcpy(&output[t][d * state], now.h, state * sizeof now.h[0]);
+            }
+            check_last_states(&now, b);
+        }
+    }
+    const double *y = a->y;
+    for (size_t t = 0; t < a->steps; t++) {
+        for (size_t j = 0; j < p->layout.output; j++) {
+            const double got = y[(t * a->batch + b) * p->layout.output + j];
+            CHECK_NEAR(got, t < length ? output[t][j] : 0, t < length ? 1e-13 : 0, 1e-13);
+        }
+    }
+}
+
+static void forward_is_the_formula_for_each_sequence_alone(void) {
+    for (size_t i = 0; i < (size_t)KIND_COUNT * SHAPE_COUNT * 2; i++) {
+        const kind k = kind_at(i / 2 % KIND_COUNT);
+        const shape *s = &SHAPES[i / 2 / KIND_COUNT];
+        problem p;
+        REQUIRE(open_problem(&p, s, &k, ASHLAR_F64, i % 2 == 0));
+        run_forward(&p);
+        for (size_t b = 0; b < s->batch; b++) {
+            check_sequence(&p, b);
+        }
+        close_problem(&p);
+    }
+}
+
+/* More features than one call of the generator draws, and no multiple of them. */
+static void wide_rows_are_the_formula_too(void) {
+    const shape s = {2, 3, 2, 2, 37, {2, 3}, true};
+    for (size_t i = 0; i < KIND_COUNT; i++) {
+        const kind k = kind_at(i);
+        problem p;
+        REQUIRE(open_problem(&p, &s, &k, ASHLAR_F64, true));
+        lessen_weights(&p);
+        run_forward(&p);
+        check_sequence(&p, 0);
+        check_sequence(&p, 1);
+        close_problem(&p);
+    }
+}
+
+/* Half the outputs between layers at a rate of a half, and none of anything else. */
+static void dropout_is_between_layers_and_in_training_only(void) {
+    const shape one = {1, 9, 2, 4, 8, {9, 7}, true}, two = {2, 9, 2, 4, 8, {9, 7}, true};
+    const kind without = PLAIN_LSTM, with = {.cell = ASHLAR_RNN_LSTM, .dropout = 0.5};
+    for (int i = 0; i < 4; i++) {
+        problem a, b;
+        const shape *s = i < 2 ? &one : &two;
+        const bool training = i % 2 == 1;
+        REQUIRE(open_problem(&a, s, &with, ASHLAR_F32, training));
+        REQUIRE(open_problem(&b, s, &without, ASHLAR_F32, training));
+        run_forward(&a);
+        run_forward(&b);
+        CHECK((memcmp(a.args.y, b.args.y, a.y_count * a.item) != 0) == (i == 3));
+        close_problem(&a);
+        close_problem(&b);
+    }
+}
+
+static void another_seed_drops_others(void) {
+    const shape s = {2, 9, 2, 4, 8, {9, 7}, true};
+    const kind k = {.cell = ASHLAR_RNN_GRU, .dropout = 0.5};
+    problem a, b;
+    REQUIRE(open_problem(&a, &s, &k, ASHLAR_F32, true));
+    REQUIRE(open_problem(&b, &s, &k, ASHLAR_F32, true));
+    run_forward(&a);
+    run_forward(&b);
+    CHECK(memcmp(a.args.y, b.args.y, a.y_count * a.item) == 0);
+    b.args.dropout_seed++;
+    run_forward(&b);
+    CHECK(memcmp(a.args.y, b.args.y, a.y_count * a.item) != 0);
+    close_problem(&a);
+    close_problem(&b);
+}
+
+int main(void) {
+    RUN(forward_is_the_formula_for_each_sequence_alone);
+    RUN(wide_rows_are_the_formula_too);
+    RUN(dropout_is_between_layers_and_in_training_only);
+    RUN(another_seed_drops_others);
+    return check_report();
+}

@@ -1,0 +1,95 @@
+/*
+ * test_rnn_gradients.c - every gradient of every cell against finite differences in double.
+ */
+#include "tests/rnn/layer/rnn_cpu_fixture.h"
+
+static double dot(const double *a, const double *b, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum += a[i] * b[i];
+    }
+    return sum;
+}
+
+/* The scalar whose gradient backward computes: y.dy + hy.dhy + cy.dcy over the valid steps. */
+static double objective(const problem *p) {
+    const ashlar_rnn_cpu_args *a = &p->args;
+    const size_t width = p->layout.output;
+    run_forward(p);
+    double sum = dot(a->hy, a->dhy, p->state_count);
+    if (p->layout.config.cell == ASHLAR_RNN_LSTM) {
+        sum += dot(a->cy, a->dcy, p->cell_count);
+    }
+    for (size_t at = 0; at < a->steps * a->batch; at++) {
+        if (at / a->batch < (size_t)a->lengths[at % a->batch]) {
+            sum +=
+                dot((const double *)a->y + at * width, (const double *)a->dy + at * width, width);
+        }
+    }
+    return sum;
+}
+
+enum { PLACES = 400 };
+
+static double worst_difference;
+static size_t difference_count;
+
+/*
+ * Each gradient against a central difference of the objective in that element; of a tensor of many
+ * elements every n-th, so that about PLACES are left. Smaller shapes leave out none.
+ */
+static void check_gradient(const problem *p, const void *values_const, const double *gradient,
+                           size_t count, const char *name) {
+    double *const values = (double *)(uintptr_t)values_const; /* our own memory, put back below */
+    const double step = 1e-5;
+    for (size_t i = 0; values != NULL && i < count; i += 1 + count / PLACES) {
+        const double old = values[i];
+        if (isnan(old)) {
+            CHECK_NEAR(gradient[i], 0.0, 0, 0); /* padding */
+            continue;
+        }
+        values[i] = old + step;
+        const double above = objective(p);
+        values[i] = old - step;
+        const double below = objective(p);
+        values[i] = old;
+        const double error =
+            fabs((above - below) / (2 * step) - gradient[i]) / fmax(1, fabs(gradient[i]));
+        worst_difference = fmax(worst_difference, error);
+        difference_count++;
+        CHECK(error <= 1e-8);
+        if (!(error <= 1e-8)) {
+            printf("# %s[%zu]: error %g\n", name, i, error);
+        }
+    }
+}
+
+static void check_all_gradients(const problem *p) {
+    const ashlar_rnn_cpu_args *a = &p->args;
+    run_forward(p);
+    run_backward(p);
+    check_gradient(p, a->x, a->dx, p->x_count, "dx");
+    check_gradient(p, a->hx, a->dhx, p->state_count, "dhx");
+    if (p->layout.config.cell == ASHLAR_RNN_LSTM) {
+        check_gradient(p, a->cx, a->dcx, p->cell_count, "dcx");
+    }
+    check_gradient(p, a->weights, a->dweights, p->layout.elements, "dweights");
+}
+
+static void gradients_match_finite_differences(void) {
+    for (size_t i = 0; i < KIND_COUNT; i++) {
+        const kind k = kind_at(i);
+        for (size_t s = 0; s < SHAPE_COUNT; s++) {
+            problem p;
+            REQUIRE(open_problem(&p, &SHAPES[s], &k, ASHLAR_F64, true));
+            check_all_gradients(&p);
+            close_problem(&p);
+        }
+    }
+    printf("# %zu derivatives, worst relative error %.2g\n", difference_count, worst_difference);
+}
+
+int main(void) {
+    RUN(gradients_match_finite_differences);
+    return check_report();
+}

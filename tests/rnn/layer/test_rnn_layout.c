@@ -1,0 +1,272 @@
+/*
+ * test_rnn_layout.c - the packed order against hand-computed offsets and its own invariants.
+ */
+#include "tests/check.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <ashlar/rnn_layout.h>
+
+static ashlar_rnn_config config_of(size_t input, size_t hidden, size_t layers) {
+    return (ashlar_rnn_config){
+        .input = input, .hidden = hidden, .layers = layers, .dtype = ASHLAR_F32};
+}
+
+static void check_view(const ashlar_rnn_layout *layout, size_t part, ashlar_rnn_tensor tensor,
+                       size_t offset, size_t rows, size_t cols) {
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, part, tensor);
+    CHECK_ZU(view.offset, offset);
+    CHECK_ZU(view.rows, rows);
+    CHECK_ZU(view.cols, cols);
+}
+
+/* I 3, H 2, G 4: W0 8x3 = 24, R0 8x2 = 16, W1 and R1 8x2 = 16 each, four biases of 8. */
+static void two_small_layers_lie_where_the_formula_says(void) {
+    const ashlar_rnn_config config = config_of(3, 2, 2);
+    ashlar_rnn_layout layout;
+    REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+    CHECK_ZU(layout.elements, 104);
+    CHECK_ZU(layout.config.hidden, 2);
+    check_view(&layout, 0, ASHLAR_RNN_W, 0, 8, 3);
+    check_view(&layout, 0, ASHLAR_RNN_R, 24, 8, 2);
+    check_view(&layout, 1, ASHLAR_RNN_W, 40, 8, 2);
+    check_view(&layout, 1, ASHLAR_RNN_R, 56, 8, 2);
+    check_view(&layout, 0, ASHLAR_RNN_BW, 72, 8, 1);
+    check_view(&layout, 0, ASHLAR_RNN_BR, 80, 8, 1);
+    check_view(&layout, 1, ASHLAR_RNN_BW, 88, 8, 1);
+    check_view(&layout, 1, ASHLAR_RNN_BR, 96, 8, 1);
+}
+
+static void the_smallest_stack_has_sixteen_weights(void) {
+    const ashlar_rnn_config config = config_of(1, 1, 1);
+    ashlar_rnn_layout layout;
+    REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+    CHECK_ZU(layout.elements, 16);
+    check_view(&layout, 0, ASHLAR_RNN_R, 4, 4, 1);
+    check_view(&layout, 0, ASHLAR_RNN_BR, 12, 4, 1);
+}
+
+/*
+ * H 3, P 2, D 2, G 4, one layer: W 12x5 = 60, R 12x2 = 24, Wp 2x3 = 6, so 90 for each direction;
+ * then one bias of 12 for each.
+ */
+static void both_directions_come_before_any_bias(void) {
+    ashlar_rnn_config config = config_of(5, 3, 2);
+    ashlar_rnn_layout layout;
+    config.directions = 2;
+    config.projection = 2;
+    config.bias = ASHLAR_RNN_BIAS_RECURRENT;
+    REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+    check_view(&layout, 0, ASHLAR_RNN_W, 0, 12, 5);
+    check_view(&layout, 0, ASHLAR_RNN_R, 60, 12, 2);
+    check_view(&layout, 0, ASHLAR_RNN_WP, 84, 2, 3);
+    check_view(&layout, 1, ASHLAR_RNN_W, 90, 12, 5);
+    check_view(&layout, 2, ASHLAR_RNN_W, 180, 12, 4);  /* reads both: 48 + 24 + 6 = 78 */
+    check_view(&layout, 3, ASHLAR_RNN_WP, 330, 2, 3);
+    check_view(&layout, 0, ASHLAR_RNN_BW, 0, 0, 0);
+    check_view(&layout, 0, ASHLAR_RNN_BR, 336, 12, 1);
+    check_view(&layout, 3, ASHLAR_RNN_BR, 372, 12, 1);
+    CHECK_ZU(layout.elements, 384);
+    CHECK_ZU(layout.parts, 4);
+    CHECK_ZU(layout.state, 2);
+    CHECK_ZU(layout.output, 4);
+    CHECK_ZU(layout.gates, 4);
+}
+
+/* A stack without fields set beyond its sizes is an LSTM, forward, with both biases. */
+static void the_shortest_configuration_is_an_lstm(void) {
+    const ashlar_rnn_config config = config_of(3, 2, 2);
+    ashlar_rnn_layout layout;
+    REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+    CHECK(layout.config.cell == ASHLAR_RNN_LSTM && layout.config.bias == ASHLAR_RNN_BIAS_DOUBLE);
+    CHECK_ZU(layout.config.directions, 1);
+    CHECK_ZU(layout.parts, 2);
+    CHECK(layout.state == 2 && layout.output == 2);
+}
+
+static void check_coverage(const ashlar_rnn_config *config) {
+    ashlar_rnn_layout layout;
+    REQUIRE(ashlar_rnn_layout_init(&layout, config) == ASHLAR_OK);
+    unsigned char *owners = calloc(layout.elements, 1);
+    REQUIRE(owners != NULL);
+    size_t outside = 0, wrong = 0;
+    for (size_t part = 0; part < layout.parts; part++) {
+        for (int tensor = 0; tensor < ASHLAR_RNN_TENSOR_COUNT; tensor++) {
+            const ashlar_rnn_view view =
+                ashlar_rnn_layout_view(&layout, part, (ashlar_rnn_tensor)tensor);
+            for (size_t e = view.offset; e < view.offset + view.rows * view.cols; e++) {
+                if (e < layout.elements) {
+                    owners[e]++;
+                } else {
+                    outside++;
+                }
+            }
+        }
+    }
+    for (size_t e = 0; e < layout.elements; e++) {
+        wrong += owners[e] != 1;
+    }
+    CHECK_ZU(outside, 0);
+    CHECK_ZU(wrong, 0);
+    free(owners);
+}
+
+static void every_element_belongs_to_exactly_one_tensor(void) {
+    for (size_t i = 0; i < 3 * 5 * 5; i++) {
+        ashlar_rnn_config config = config_of(1 + i % 3 * 3, 1 + i / 3 % 5 * 2, 1 + i / 15);
+        for (int k = 0; k < ASHLAR_RNN_CELL_COUNT * ASHLAR_RNN_BIAS_COUNT * 2; k++) {
+            config.cell = (ashlar_rnn_cell)(k / 2 % ASHLAR_RNN_CELL_COUNT);
+            config.bias = (ashlar_rnn_bias)(k / 2 / ASHLAR_RNN_CELL_COUNT);
+            config.directions = 1 + (size_t)k % 2;
+            config.projection = 0;
+            check_coverage(&config);
+            config.projection = config.cell == ASHLAR_RNN_LSTM ? config.hidden / 2 : 0;
+            check_coverage(&config);
+        }
+    }
+}
+
+static void check_refused(const ashlar_rnn_config *config, const char *message) {
+    ashlar_rnn_layout layout = {.elements = 77};
+    CHECK(ashlar_rnn_layout_init(&layout, config) == ASHLAR_EINVAL);
+    CHECK_ZU(layout.elements, 77);
+    CHECK_HAS(ashlar_error_detail(), message);
+}
+
+static void what_cannot_be_is_refused_by_name(void) {
+    const ashlar_rnn_config good = config_of(4, 6, 2);
+    ashlar_rnn_config c = good;
+    c.cell = ASHLAR_RNN_CELL_COUNT;
+    check_refused(&c, "cell 4");
+    c = good;
+    c.bias = ASHLAR_RNN_BIAS_COUNT;
+    check_refused(&c, "bias 4");
+    c = good;
+    c.math = ASHLAR_RNN_MATH_COUNT;
+    check_refused(&c, "math 2");
+    c = good;
+    c.algorithm = ASHLAR_RNN_ALGORITHM_COUNT;
+    check_refused(&c, "algorithm 4");
+    c = good;
+    c.directions = 3;
+    check_refused(&c, "3 directions");
+    c = good;
+    c.projection = 6;
+    check_refused(&c, "a projection to 6 with hidden 6 and cell lstm");
+    c.projection = 3;
+    c.cell = ASHLAR_RNN_GRU;
+    check_refused(&c, "cell gru");
+    const double rates[] = {-0.1, 1, (double)NAN, (double)INFINITY};
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        c = good;
+        c.dropout = rates[i];
+        check_refused(&c, "dropout");
+    }
+}
+
+static void cells_have_names(void) {
+    static const char *const names[] = {"lstm", "gru", "tanh", "relu"};
+    for (int i = 0; i < ASHLAR_RNN_CELL_COUNT; i++) {
+        ashlar_rnn_cell cell = ASHLAR_RNN_CELL_COUNT;
+        CHECK(strcmp(ashlar_rnn_cell_name((ashlar_rnn_cell)i), names[i]) == 0);
+        CHECK(ashlar_rnn_cell_parse(names[i], &cell) == ASHLAR_OK);
+        CHECK((int)cell == i);
+    }
+    ashlar_rnn_cell cell = ASHLAR_RNN_TANH;
+    CHECK(ashlar_rnn_cell_name(ASHLAR_RNN_CELL_COUNT) == NULL);
+    CHECK(ashlar_rnn_cell_parse("LSTM", &cell) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "\"LSTM\" is no cell; there are lstm gru tanh relu");
+    CHECK(cell == ASHLAR_RNN_TANH);
+}
+
+static void a_zero_dimension_is_refused_by_name(void) {
+    const ashlar_rnn_config configs[] = {config_of(0, 2, 2), config_of(2, 0, 2),
+                                         config_of(2, 2, 0)};
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        ashlar_rnn_layout layout = {.elements = 77};
+        CHECK(ashlar_rnn_layout_init(&layout, &configs[i]) == ASHLAR_EINVAL);
+        CHECK_ZU(layout.elements, 77);
+    }
+    CHECK_HAS(ashlar_error_detail(), "layers 0");
+}
+
+static void an_unknown_type_is_refused(void) {
+    ashlar_rnn_config config = config_of(2, 2, 2);
+    config.dtype = ASHLAR_DTYPE_COUNT;
+    ashlar_rnn_layout layout = {.elements = 77};
+    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_EINVAL);
+    CHECK_ZU(layout.elements, 77);
+    CHECK_HAS(ashlar_error_detail(), "dtype");
+}
+
+/* L 1, H 1: 4 (I + 1 + 2) elements, so I = 2^29 - 3 makes exactly 2^31. */
+static void the_limit_of_two_to_the_31_elements_is_exact(void) {
+    const size_t limit = ((size_t)1 << 29) - 3;
+    ashlar_rnn_layout layout = {.elements = 77};
+    ashlar_rnn_config config = config_of(limit, 1, 1);
+    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_EOVERFLOW);
+    CHECK_ZU(layout.elements, 77);
+    CHECK_HAS(ashlar_error_detail(), "lower hidden");
+    config = config_of(limit - 1, 1, 1);
+    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+    CHECK_ZU(layout.elements, ((size_t)1 << 31) - 4);
+}
+
+/* tanh, H 1, D 2, L n + 1, no bias: 2 (I + 1) + 2 n (2 + 1) elements, all of them exact. */
+static void the_limit_is_exact_in_layers_too(void) {
+    const size_t above = 357913941; /* 6 n + 4 = 2^31 + 2 */
+    ashlar_rnn_layout layout = {.elements = 77};
+    ashlar_rnn_config config = config_of(1, 1, above + 1);
+    config.cell = ASHLAR_RNN_TANH;
+    config.directions = 2;
+    config.bias = ASHLAR_RNN_BIAS_NONE;
+    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_EOVERFLOW);
+    CHECK_ZU(layout.elements, 77);
+    config.layers--;
+    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
+    CHECK_ZU(layout.elements, ((size_t)1 << 31) - 4);
+}
+
+/* 4H (I + P) + PH + 8H is 2^64 + 1942047410 here: what is left of it looks like a good size. */
+static void a_sum_that_wraps_to_a_good_size_is_refused(void) {
+    ashlar_rnn_layout layout = {.elements = 77};
+    ashlar_rnn_config config = config_of(17, 1920767761, 1);
+    config.projection = 1920767758;
+    CHECK(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_EOVERFLOW);
+    CHECK_ZU(layout.elements, 77);
+}
+
+static void sizes_that_wrap_are_refused(void) {
+    const size_t huge = SIZE_MAX / 2 + 1; /* 2^63: twice that is 0 again */
+    const ashlar_rnn_config configs[] = {
+        config_of(8192, 8192, 4), config_of(huge, 1, 1),     config_of(1, huge, 1),
+        config_of(1, 1, huge),    config_of(SIZE_MAX, 1, 1), config_of(1, (size_t)1 << 32, 1),
+        config_of(1, 1, SIZE_MAX), config_of(SIZE_MAX, SIZE_MAX, SIZE_MAX),
+        config_of(((size_t)1 << 30) - 4, (size_t)1 << 30, 2)}; /* 2^32 rows of 2^32 elements */
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        ashlar_rnn_layout layout = {.elements = 77};
+        CHECK(ashlar_rnn_layout_init(&layout, &configs[i]) == ASHLAR_EOVERFLOW);
+        ashlar_rnn_config both = configs[i];
+        both.directions = 2;
+        CHECK(ashlar_rnn_layout_init(&layout, &both) == ASHLAR_EOVERFLOW);
+        CHECK_ZU(layout.elements, 77);
+    }
+}
+
+int main(void) {
+    RUN(two_small_layers_lie_where_the_formula_says);
+    RUN(the_smallest_stack_has_sixteen_weights);
+    RUN(both_directions_come_before_any_bias);
+    RUN(the_shortest_configuration_is_an_lstm);
+    RUN(every_element_belongs_to_exactly_one_tensor);
+    RUN(what_cannot_be_is_refused_by_name);
+    RUN(cells_have_names);
+    RUN(a_zero_dimension_is_refused_by_name);
+    RUN(an_unknown_type_is_refused);
+    RUN(the_limit_of_two_to_the_31_elements_is_exact);
+    RUN(the_limit_is_exact_in_layers_too);
+    RUN(a_sum_that_wraps_to_a_good_size_is_refused);
+    RUN(sizes_that_wrap_are_refused);
+    return check_report();
+}

@@ -1,0 +1,50 @@
+/*
+ * test_rnn_threads.c - the CPU's passes on one thread and on several.
+ */
+#include "tests/rnn/layer/rnn_cpu_fixture.h"
+
+#include "arena/compute/workers.h"
+
+/* With strands (sequences enough), and with pieces of each step's product (too few of them). */
+static void check_threads(const kind *k) {
+    static const shape shapes[] = {
+        {1, 24, 12, 16, 96, {24, 24, 1, 20, 24, 23, 24, 9, 24, 24, 22, 24}, true},
+        {2, 5, 2, 9, 264, {5, 3}, true},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        problem one, many;
+        REQUIRE(open_problem(&one, &shapes[i], k, ASHLAR_F32, true));
+        REQUIRE(open_problem(&many, &shapes[i], k, ASHLAR_F32, true));
+        lessen_weights(&one);
+        lessen_weights(&many);
+        ashlar_workers_set_count(1);
+        run_forward(&one);
+        run_backward(&one);
+        ashlar_workers_set_count(i == 0 ? 3 : 2);
+        run_forward(&many);
+        run_backward(&many);
+        ashlar_workers_set_count(0);
+        CHECK(memcmp(one.args.y, many.args.y, one.y_count * one.item) == 0);
+        CHECK(memcmp(one.args.dx, many.args.dx, one.x_count * one.item) == 0);
+        CHECK(memcmp(one.args.dweights, many.args.dweights, one.layout.elements * one.item) == 0);
+        CHECK(memcmp(one.args.hy, many.args.hy, one.state_count * one.item) == 0);
+        CHECK(memcmp(one.args.dhx, many.args.dhx, one.state_count * one.item) == 0);
+        CHECK(memcmp(one.args.cy, many.args.cy, one.cell_count * one.item) == 0);
+        CHECK(memcmp(one.args.dcx, many.args.dcx, one.cell_count * one.item) == 0);
+        close_problem(&one);
+        close_problem(&many);
+    }
+}
+
+/* Every cell, both directions, every bias mode. */
+static void any_number_of_threads_gives_the_same_bits(void) {
+    for (size_t i = 0; i < KIND_COUNT; i += 3) {
+        const kind k = kind_at(i);
+        check_threads(&k);
+    }
+}
+
+int main(void) {
+    RUN(any_number_of_threads_gives_the_same_bits);
+    return check_report();
+}

@@ -1,0 +1,229 @@
+/*
+ * test_model.c - one step of the whole model: its numbers against a reference in double precision.
+ */
+#include "tests/rnn/model/model_reference.h"
+
+static const int32_t LENGTHS[] = {5, 2, 6, 1};
+
+/* ---- numbers ---- */
+
+static const double absolute = 2e-6, relative = 2e-4; /* sums of fp32 over at most 20 steps */
+
+static void check_gradients(const double *want) {
+    for (size_t i = 0; i < region_count(); i++) {
+        CHECK_NEAR((double)region_of(ASHLAR_REGION_GRADIENTS)[i], want[i], absolute, relative);
+    }
+}
+
+static void check_against_reference(size_t steps, size_t count, const int32_t *lengths) {
+    made_batch made;
+    reference r;
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    make_batch(&made, steps, count, lengths);
+    open_reference(&r);
+    run_step(&made);
+    run_reference(&r, &made);
+    CHECK_NEAR(results->loss, r.loss, 0, 1e-5);
+    check_gradients(r.gradients);
+    close_reference(&r);
+    close_model();
+}
+
+static void loss_and_gradients_are_those_of_the_reference(void) {
+    check_against_reference(6, 4, LENGTHS);
+    check_against_reference(1, 1, (int32_t[]){1});
+    check_against_reference(20, 2, (int32_t[]){20, 20});
+    check_against_reference(9, 3, (int32_t[]){1, 1, 1}); /* no sequence reaches T */
+    check_against_reference(2, 16, (int32_t[]){1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2});
+}
+
+static void so_they_are_with_every_cell(void) {
+    const ashlar_model_config usual = model_config;
+    for (int i = 0; i < 2 * ASHLAR_RNN_CELL_COUNT; i++) {
+        model_config.cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT);
+        model_config.projection = model_config.cell == ASHLAR_RNN_LSTM ? 7 : 0;
+        model_config.dropout = i < ASHLAR_RNN_CELL_COUNT ? 0 : 0.3;
+        check_against_reference(6, 4, LENGTHS);
+    }
+    model_config = usual;
+}
+
+static double loss_with(uint64_t dropout_seed) {
+    made_batch made;
+    make_batch(&made, 6, 4, LENGTHS);
+    model->dropout_seed = dropout_seed;
+    run_step(&made);
+    return results->loss;
+}
+
+static void each_seed_drops_its_own_outputs(void) {
+    const ashlar_model_config usual = model_config;
+    model_config.dropout = 0.5;
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    const double first = loss_with(1), other = loss_with(2);
+    CHECK(first != other);
+    CHECK(loss_with(1) == first);
+    close_model();
+    model_config = usual;
+}
+
+/* The reference's gradients are the slopes of its loss: in every tensor, at a few places. */
+static void the_reference_is_the_slope_of_its_loss(void) {
+    made_batch made;
+    reference r, moved;
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    make_batch(&made, 6, 4, LENGTHS);
+    open_reference(&r);
+    open_reference(&moved);
+    run_reference(&r, &made);
+    for (size_t tensor = 0; tensor < ashlar_arena_tensor_count(model->arena); tensor++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(model->arena, tensor, &info);
+        for (size_t i = 0; i < info.elements; i += 1 + info.elements / 5) {
+            const size_t at = info.offset[ASHLAR_LAYOUT_STORAGE] / sizeof(float) + i;
+            const double here = moved.parameters[at], h = 1e-5;
+            moved.parameters[at] = here + h;
+            run_reference(&moved, &made);
+            const double above = moved.loss;
+            moved.parameters[at] = here - h;
+            run_reference(&moved, &made);
+            CHECK_NEAR(r.gradients[at], (above - moved.loss) / (2 * h), 1e-9, 1e-6);
+            moved.parameters[at] = here;
+        }
+    }
+    close_reference(&r);
+    close_reference(&moved);
+    close_model();
+}
+
+static void padding_a_batch_longer_changes_nothing(void) {
+    made_batch made, longer;
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    make_batch(&made, 6, 4, LENGTHS);
+    longer = made; /* time comes first: the longer grid begins with the shorter one */
+    longer.batch.inputs = longer.inputs;
+    longer.batch.targets = longer.targets;
+    longer.batch.lengths = longer.lengths;
+    longer.batch.steps = 13;
+    run_step(&made);
+    const double loss = results->loss;
+    double *want = zeros(region_count());
+    for (size_t i = 0; i < region_count(); i++) {
+        want[i] = (double)region_of(ASHLAR_REGION_GRADIENTS)[i];
+    }
+    run_step(&longer);
+    CHECK_NEAR(results->loss, loss, 0, 1e-6);
+    check_gradients(want);
+    free(want);
+    close_model();
+}
+
+static void gradients_are_overwritten_and_other_regions_left_alone(void) {
+    made_batch made;
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
+    make_batch(&made, 6, 4, LENGTHS);
+    run_step(&made);
+    char *first = malloc(2 * bytes), *parameters = first + bytes;
+    memcpy(first, region_of(ASHLAR_REGION_GRADIENTS), bytes);
+    memcpy(parameters, region_of(ASHLAR_REGION_PARAMETERS), bytes);
+    memset(region_of(ASHLAR_REGION_GRADIENTS), 0xff, bytes); /* NaN */
+    memset(region_of(ASHLAR_REGION_MOMENT1), 0xff, bytes);
+    memset(region_of(ASHLAR_REGION_MOMENT2), 0xff, bytes);
+    run_step(&made);
+    CHECK(memcmp(first, region_of(ASHLAR_REGION_GRADIENTS), bytes) == 0);
+    CHECK(memcmp(parameters, region_of(ASHLAR_REGION_PARAMETERS), bytes) == 0);
+    CHECK(ashlar_arena_check(model->arena) == ASHLAR_OK);
+    free(first);
+    close_model();
+}
+
+/* Nothing is added to a place that no symbol and no tensor has: padding, and unused embeddings. */
+static void gradients_are_exactly_zero_where_nothing_adds_to_them(void) {
+    made_batch made;
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    make_batch(&made, 6, 4, LENGTHS);
+    for (size_t i = 0; i < CELLS_MAX; i++) {
+        made.inputs[i] = 2;
+    }
+    double *is_used = zeros(region_count());
+    for (size_t tensor = 0; tensor < ashlar_arena_tensor_count(model->arena); tensor++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(model->arena, tensor, &info);
+        for (size_t i = 0; i < info.elements; i++) {
+            tensor_in(is_used, tensor)[i] = tensor != TENSOR_EMBEDDING || i / EMBEDDING == 2;
+        }
+    }
+    run_step(&made);
+    size_t wrong = 0, unused = 0;
+    for (size_t i = 0; i < region_count(); i++) {
+        unused += is_used[i] == 0;
+        wrong += is_used[i] == 0 && region_of(ASHLAR_REGION_GRADIENTS)[i] != 0;
+    }
+    CHECK(unused > (size_t)(CLASSES - 1) * EMBEDDING);
+    CHECK_ZU(wrong, 0);
+    free(is_used);
+    close_model();
+}
+
+/* Leftovers in every buffer, sizes beyond what is needed, work delayed: the same bits. */
+static void sizes_and_order_of_execution_do_not_change_a_bit(void) {
+    static const char *const specs[] = {"memory=64MiB", "memory=64MiB,mode=adversarial,seed=1",
+                                        "memory=64MiB,mode=adversarial,seed=2"};
+    enum { LARGEST = 65536 };
+    static char first[LARGEST];
+    double loss = 0;
+    made_batch made;
+    make_batch(&made, 6, 4, LENGTHS);
+    for (size_t i = 0; i < 3; i++) {
+        REQUIRE(open_model(specs[i], ASHLAR_REGIONS_ALL));
+        const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
+        REQUIRE(bytes <= LARGEST);
+        ashlar_step_sizes sizes;
+        CHECK(ashlar_model_sizes(model, 20, 4, &sizes) == ASHLAR_OK);
+        unsigned char *dirty = take((size_t)1 << 20, streams[1]);
+        CHECK(ashlar_fill(device, dirty, 0xff, (size_t)1 << 20, streams[1]) == ASHLAR_OK);
+        give(dirty);
+        CHECK(queue_step_sized(&made, &sizes) == ASHLAR_OK);
+        wait_for(streams[1]);
+        if (i == 0) {
+            loss = results->loss;
+            memcpy(first, region_of(ASHLAR_REGION_GRADIENTS), bytes);
+        }
+        CHECK(results->loss == loss);
+        CHECK(memcmp(first, region_of(ASHLAR_REGION_GRADIENTS), bytes) == 0);
+        run_step(&made);
+        CHECK(results->loss == loss);
+        CHECK(memcmp(first, region_of(ASHLAR_REGION_GRADIENTS), bytes) == 0);
+        close_model();
+    }
+}
+
+/* Host memory that is not page-locked is the caller's again when the call returns. */
+static void the_batch_is_read_before_the_call_returns(void) {
+    made_batch made;
+    REQUIRE(open_model("memory=64MiB,mode=adversarial,seed=1", ASHLAR_REGIONS_ALL));
+    make_batch(&made, 6, 4, LENGTHS);
+    run_step(&made);
+    const double loss = results->loss;
+    results->loss = -1;
+    CHECK(queue_step(&made) == ASHLAR_OK);
+    CHECK(results->loss == -1); /* nothing has run yet */
+    memset(&made, 0x7f, sizeof made);
+    wait_for(streams[1]);
+    CHECK(results->loss == loss);
+    close_model();
+}
+
+int main(void) {
+    RUN(loss_and_gradients_are_those_of_the_reference);
+    RUN(so_they_are_with_every_cell);
+    RUN(each_seed_drops_its_own_outputs);
+    RUN(the_reference_is_the_slope_of_its_loss);
+    RUN(padding_a_batch_longer_changes_nothing);
+    RUN(gradients_are_overwritten_and_other_regions_left_alone);
+    RUN(gradients_are_exactly_zero_where_nothing_adds_to_them);
+    RUN(sizes_and_order_of_execution_do_not_change_a_bit);
+    RUN(the_batch_is_read_before_the_call_returns);
+    return check_report();
+}

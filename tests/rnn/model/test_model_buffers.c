@@ -1,0 +1,262 @@
+/*
+ * test_model_buffers.c - the buffers of one step of the model: their sizes, how long each is held,
+ * and that all of them go back whatever fails.
+ */
+#include "tests/rnn/model/model_fixture.h"
+
+#include "rnn/layer/backend.h"
+
+static const int32_t LENGTHS[] = {5, 2, 6, 1};
+
+/* ---- buffers ---- */
+
+static void every_buffer_has_its_size_and_tag_and_goes_back(void) {
+    made_batch made;
+    ashlar_step_sizes s;
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    make_batch(&made, 6, 4, LENGTHS);
+    CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
+    const ashlar_stats before = stats_now();
+    run_step(&made);
+    const ashlar_stats after = stats_now();
+    CHECK(after.live_blocks == before.live_blocks && after.live_bytes == before.live_bytes);
+    /* Forward's, backward's, the workspaces. */
+    CHECK_ZU(after.alloc_count - before.alloc_count, 4 + 2 + 3);
+    CHECK_ZU(after.tags[ASHLAR_TAG_RESERVE].peak_bytes, s.reserve);
+    CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, s.work);
+    /* x, y, dy and the logits; dx comes after y and the logits have gone. */
+    CHECK_ZU(after.tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes, s.x + 2 * s.y + s.logits);
+    close_model();
+}
+
+/* What is live while each pass of the RNN is queued. */
+static uint64_t live_at[3];
+
+static ashlar_status note_live(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                               const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                               ashlar_stream stream) {
+    live_at[pass] = stats_now().live_bytes;
+    return ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+}
+
+static void no_buffer_is_held_longer_than_it_is_needed(void) {
+    const ashlar_rnn_backend noting = {.sizes = ashlar_rnn_backend_cpu.sizes, .queue = note_live};
+    made_batch made;
+    ashlar_step_sizes s;
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    model->rnn->backend = &noting;
+    make_batch(&made, 6, 4, LENGTHS);
+    CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
+    const uint64_t always = stats_now().live_bytes + s.x + s.reserve + s.work;
+    run_step(&made);
+    CHECK_ZU(live_at[ASHLAR_RNN_FORWARD], always + s.y + s.logits);
+    CHECK_ZU(live_at[ASHLAR_RNN_BACKWARD_DATA], always + s.y + s.x); /* dy, dx */
+    CHECK_ZU(live_at[ASHLAR_RNN_BACKWARD_WEIGHTS], always + s.x);    /* dx */
+    close_model();
+}
+
+/* Embedding far wider than the rest, so that the peak is where x, dx and dy are. */
+static void activations_go_back_as_soon_as_they_can(void) {
+    const ashlar_model_config wide = {.classes = 2, .embedding = 64, .hidden = 3, .layers = 1};
+    made_batch made;
+    ashlar_step_sizes s;
+    REQUIRE(set_up("memory=64MiB"));
+    REQUIRE(ashlar_model_create(allocator, streams[1], &wide, ASHLAR_REGIONS_ALL, &model) ==
+            ASHLAR_OK);
+    results = (step_memory *)(void *)take(sizeof *results, streams[1]);
+    make_batch(&made, 6, 4, LENGTHS);
+    for (size_t i = 0; i < CELLS_MAX; i++) {
+        made.inputs[i] = made.targets[i] = 1;
+    }
+    CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
+    CHECK(queue_step_sized(&made, &s) == ASHLAR_OK);
+    wait_for(streams[1]);
+    CHECK_ZU(stats_now().tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes, 2 * s.x + s.y);
+    give(results);
+    ashlar_model_destroy(model);
+    tear_down();
+}
+
+static void sizes_are_those_of_the_shapes(void) {
+    ashlar_step_sizes s;
+    REQUIRE(open_model("memory=64MiB", 1));
+    CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
+    CHECK_ZU(s.x, 6 * 4 * EMBEDDING * 4);
+    CHECK_ZU(s.y, 6 * 4 * HIDDEN * 4);
+    CHECK_ZU(s.logits, 6 * 4 * CLASSES * 4);
+    size_t reserve = 0, work = 0;
+    CHECK(ashlar_rnn_sizes(model->rnn, 6, 4, true, &reserve, &work) == ASHLAR_OK);
+    CHECK_ZU(s.reserve, reserve);
+    CHECK_ZU(s.work, work);
+    s = (ashlar_step_sizes){.x = 77};
+    CHECK(ashlar_model_sizes(model, 0, 4, &s) == ASHLAR_EINVAL);
+    CHECK(ashlar_model_sizes(model, 4, 0, &s) == ASHLAR_EINVAL);
+    CHECK_ZU(s.x, 77);
+    close_model();
+}
+
+static void a_projection_narrows_the_outputs(void) {
+    const ashlar_model_config usual = model_config;
+    ashlar_step_sizes s;
+    model_config.projection = 7;
+    REQUIRE(open_model("memory=64MiB", 1));
+    CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
+    CHECK_ZU(s.y, 6 * 4 * 7 * 4);
+    close_model();
+    model_config = usual;
+}
+
+/* Each product is the first to overflow for some shape. */
+static void sizes_that_overflow_are_refused(void) {
+    const size_t widths[][3] = {{1, 1, 1}, {64, 1, 1}, {1, 64, 1}, {1, 1, 64}};
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+        const ashlar_model_config config = {.embedding = widths[i][0],
+                                            .hidden = widths[i][1],
+                                            .classes = widths[i][2],
+                                            .layers = 1};
+        ashlar_step_sizes s = {.x = 77};
+        REQUIRE(set_up("memory=64MiB"));
+        REQUIRE(ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE,
+                                    &model) == ASHLAR_OK);
+        const size_t steps[] = {SIZE_MAX / 4 / (i == 0 ? 1 : 64) + 1, SIZE_MAX, SIZE_MAX / 8};
+        const size_t batches[] = {1, 1, 16};
+        for (size_t j = 0; j < 3; j++) {
+            CHECK(ashlar_model_sizes(model, steps[j], batches[j], &s) == ASHLAR_EOVERFLOW);
+            CHECK_HAS(ashlar_error_detail(), "too large to address");
+            CHECK_ZU(s.x, 77);
+        }
+        CHECK(ashlar_model_sizes(model, 1, SIZE_MAX / 4 + 1, &s) == ASHLAR_EOVERFLOW);
+        ashlar_model_destroy(model);
+        tear_down();
+    }
+}
+
+/* ---- failures ---- */
+
+/* After a failure no block is held, and the same step run again has the same loss. */
+static void check_recovers(const made_batch *made, uint64_t live_blocks, double loss) {
+    CHECK_ZU(stats_now().live_blocks, live_blocks);
+    run_step(made);
+    CHECK(results->loss == loss);
+    CHECK_ZU(stats_now().live_blocks, live_blocks);
+}
+
+static void a_failing_call_at_any_point_gives_every_buffer_back(void) {
+    const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_memcpy_htod_async,
+                         ASHLAR_DRIVER_FN_memset_d8_async, ASHLAR_DRIVER_FN_ctx_push_current};
+    const size_t want_failures[] = {8, 3, 2, 13};
+    made_batch made;
+    REQUIRE(open_model("memory=64MiB,mode=adversarial,seed=1", ASHLAR_REGIONS_ALL));
+    make_batch(&made, 6, 4, LENGTHS);
+    run_step(&made);
+    const double loss = results->loss;
+    const uint64_t live_blocks = stats_now().live_blocks;
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        uint64_t n = 1;
+        for (; n < 500; n++) {
+            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            const ashlar_status status = queue_step(&made);
+            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            if (status == ASHLAR_OK) {
+                break;
+            }
+            CHECK(status == ASHLAR_EDRIVER);
+            check_recovers(&made, live_blocks, loss);
+        }
+        CHECK_ZU(n - 1, want_failures[i]); /* so each one's status is looked at */
+    }
+    wait_for(streams[1]);
+    close_model();
+}
+
+static void failing_host_memory_at_any_point_gives_every_buffer_back(void) {
+    made_batch made;
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    make_batch(&made, 6, 4, LENGTHS);
+    run_step(&made);
+    const double loss = results->loss;
+    const uint64_t live_blocks = stats_now().live_blocks;
+    unsigned long n = 1;
+    for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
+        ashlar_host_fail_at(n);
+        status = queue_step(&made);
+        ashlar_host_fail_at(0);
+        check_recovers(&made, live_blocks, loss);
+    }
+    CHECK(n > 16);
+    close_model();
+}
+
+/* Buffers that are each larger than what is mapped at once: the n-th of them finds no memory. */
+static void each_allocation_may_be_the_one_that_fails(void) {
+    made_batch made;
+    make_batch(&made, 6, 4, LENGTHS);
+    size_t failures = 0;
+    for (ashlar_status status = ASHLAR_ENOMEM; status != ASHLAR_OK && failures < 50; failures++) {
+        REQUIRE(open_model("memory=256MiB", ASHLAR_REGIONS_ALL));
+        const size_t big = (size_t)5 << 20;
+        const ashlar_step_sizes sizes = {
+            .x = big, .y = big, .logits = big, .reserve = big, .work = big};
+        const uint64_t live_blocks = stats_now().live_blocks;
+        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
+        status = queue_step_sized(&made, &sizes);
+        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
+        CHECK_ZU(stats_now().live_blocks, live_blocks);
+        close_model();
+    }
+    CHECK(failures > 5);
+}
+
+/* A back end that also gives away one of the step's buffers. */
+static ashlar_rnn_pass thief_pass;
+static size_t thief_field;
+
+static ashlar_status thief_queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                                 const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                 ashlar_stream stream) {
+    if (pass == thief_pass) {
+        void *ptr = NULL;
+        memcpy(&ptr, (const char *)buffers + thief_field, sizeof ptr);
+        CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+    }
+    return ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+}
+
+static void a_buffer_that_cannot_be_given_back_is_reported(void) {
+    static const struct {
+        ashlar_rnn_pass pass;
+        size_t field;
+    } thefts[] = {{ASHLAR_RNN_FORWARD, offsetof(ashlar_rnn_buffers, work)},
+                  {ASHLAR_RNN_FORWARD, offsetof(ashlar_rnn_buffers, y)},
+                  {ASHLAR_RNN_FORWARD, offsetof(ashlar_rnn_buffers, x)},
+                  {ASHLAR_RNN_BACKWARD_DATA, offsetof(ashlar_rnn_buffers, dy)},
+                  {ASHLAR_RNN_BACKWARD_WEIGHTS, offsetof(ashlar_rnn_buffers, reserve)}};
+    made_batch made;
+    make_batch(&made, 6, 4, LENGTHS);
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
+    const ashlar_rnn_backend thief = {.sizes = ashlar_rnn_backend_cpu.sizes, .queue = thief_queue};
+    model->rnn->backend = &thief;
+    const uint64_t live_blocks = stats_now().live_blocks;
+    for (size_t i = 0; i < sizeof thefts / sizeof thefts[0]; i++) {
+        thief_pass = thefts[i].pass;
+        thief_field = thefts[i].field;
+        CHECK(queue_step(&made) == ASHLAR_EPOINTER);
+        CHECK_ZU(stats_now().live_blocks, live_blocks);
+    }
+    close_model();
+}
+
+int main(void) {
+    RUN(every_buffer_has_its_size_and_tag_and_goes_back);
+    RUN(no_buffer_is_held_longer_than_it_is_needed);
+    RUN(activations_go_back_as_soon_as_they_can);
+    RUN(sizes_are_those_of_the_shapes);
+    RUN(a_projection_narrows_the_outputs);
+    RUN(sizes_that_overflow_are_refused);
+    RUN(a_failing_call_at_any_point_gives_every_buffer_back);
+    RUN(failing_host_memory_at_any_point_gives_every_buffer_back);
+    RUN(each_allocation_may_be_the_one_that_fails);
+    RUN(a_buffer_that_cannot_be_given_back_is_reported);
+    return check_report();
+}

@@ -1,0 +1,262 @@
+/*
+ * test_tagger.c - one step of the tagger: its loss against a reference in plain loops, and its
+ * gradients against the slopes of its loss.
+ */
+#include "tests/rnn/model/tagger_reference.h"
+
+enum { LABELS_MAX = 256 };
+
+/* ---- the loss ---- */
+
+static void check_loss(ashlar_tag_shape shape, const int32_t *lengths) {
+    made_tags made;
+    int32_t want[LABELS_MAX], got[LABELS_MAX];
+    REQUIRE(open_tagger("memory=64MiB"));
+    make_tags(&made, shape, lengths);
+    const double reference = reference_loss(&made, want);
+    CHECK_NEAR(run_tags(&made), reference, 0, 1e-12);
+    CHECK_NEAR(predict_tags(&made, got), reference, 0, 1e-12);
+    for (size_t at = 0; at < shape.steps * shape.batch; at++) {
+        if (at / shape.batch < (size_t)lengths[at % shape.batch]) {
+            CHECK(got[at] == want[at]);
+        }
+    }
+    const ashlar_tagger_config as = tagger_config;
+    close_tagger();
+    tagger_config = as;
+}
+
+static void the_loss_is_that_of_the_reference(void) {
+    check_loss(SHAPE, LENGTHS);
+    check_loss((ashlar_tag_shape){1, 1, 1}, (int32_t[]){1});
+    check_loss((ashlar_tag_shape){20, 2, 9}, (int32_t[]){20, 20});
+    check_loss((ashlar_tag_shape){9, 3, 2}, (int32_t[]){1, 1, 1}); /* none reaches T */
+    usual_tagger();
+}
+
+static void so_it_is_with_every_cell_and_direction_and_depth(void) {
+    const ashlar_rnn_cell cells[] = {ASHLAR_RNN_LSTM, ASHLAR_RNN_GRU, ASHLAR_RNN_TANH};
+    for (size_t i = 0; i < 12; i++) {
+        tagger_config.cell = cells[i % 3];
+        tagger_config.directions = 1 + i / 3 % 2;
+        tagger_config.layers = 1 + i / 6;
+        check_loss(SHAPE, LENGTHS);
+    }
+    usual_tagger();
+}
+
+static void so_it_is_with_labels_fed_back(void) {
+    tagger_config.label_embedding = 3;
+    check_loss(SHAPE, LENGTHS);
+    check_loss((ashlar_tag_shape){1, 1, 1}, (int32_t[]){1});
+    check_loss((ashlar_tag_shape){20, 2, 3}, (int32_t[]){20, 7});
+    check_loss((ashlar_tag_shape){9, 3, 2}, (int32_t[]){9, 9, 9});
+    usual_tagger();
+}
+
+/* ---- the gradients ---- */
+
+/* In every tensor, at a few places; the slopes of each are not all zero. */
+static void check_slopes(void) {
+    made_tags made;
+    REQUIRE(open_tagger("memory=64MiB"));
+    const ashlar_arena *arena = tagger->arena;
+    make_tags(&made, SHAPE, LENGTHS);
+    (void)run_tags(&made);
+    const size_t bytes = ashlar_arena_region_bytes(arena, ASHLAR_REGION_GRADIENTS);
+    double *gradients = malloc(bytes);
+    memcpy(gradients, ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS), bytes);
+    double *parameters = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
+    for (size_t tensor = 0; tensor < ashlar_arena_tensor_count(arena); tensor++) {
+        ashlar_tensor_info info;
+        double largest = 0;
+        ashlar_arena_tensor(arena, tensor, &info);
+        for (size_t i = 0; i < info.elements; i += 1 + info.elements / 23) {
+            const size_t at = info.offset[ASHLAR_LAYOUT_STORAGE] / sizeof(double) + i;
+            const double here = parameters[at], h = 1e-5;
+            parameters[at] = here + h;
+            const double above = run_tags(&made);
+            parameters[at] = here - h;
+            const double below = run_tags(&made);
+            parameters[at] = here;
+            CHECK_NEAR(gradients[at], (above - below) / (2 * h), 1e-10, 1e-6);
+            largest = fmax(largest, fabs(gradients[at]));
+        }
+        CHECK(largest > 1e-6);
+    }
+    free(gradients);
+    const ashlar_tagger_config as = tagger_config;
+    close_tagger();
+    tagger_config = as;
+}
+
+static void gradients_are_the_slopes_of_the_loss(void) {
+    check_slopes();
+    usual_tagger();
+}
+
+static void so_they_are_with_every_kind_of_stack(void) {
+    for (int i = 0; i < ASHLAR_RNN_CELL_COUNT; i++) {
+        tagger_config.cell = (ashlar_rnn_cell)i;
+        tagger_config.directions = 1 + (size_t)i % 2;
+        tagger_config.layers = 2;
+        tagger_config.dropout = i % 2 == 0 ? 0.3 : 0;
+        tagger_config.projection = tagger_config.cell == ASHLAR_RNN_LSTM ? 3 : 0;
+        check_slopes();
+    }
+    usual_tagger();
+}
+
+/* No label changes within the small steps of this seed, or the slopes would not agree. */
+static void so_they_are_with_labels_fed_back(void) {
+    tagger_config.label_embedding = 3;
+    check_slopes();
+    usual_tagger();
+}
+
+static void both_are_added_to_what_is_there(void) {
+    made_tags made;
+    REQUIRE(open_tagger("memory=64MiB"));
+    make_tags(&made, SHAPE, LENGTHS);
+    const double once = run_tags(&made);
+    size_t count = 0;
+    const double *gradient = tensor_named(ASHLAR_REGION_GRADIENTS, "linear.weight", &count);
+    const double first = gradient[1];
+    const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
+    const ashlar_tag_batch batch = copied(&made);
+    CHECK(ashlar_tagger_step(tagger, &batch, &sizes, 0, loss) == ASHLAR_OK);
+    wait_for(streams[1]);
+    CHECK_NEAR(*loss, 2 * once, 0, 1e-14);
+    CHECK_NEAR(gradient[1], 2 * first, 0, 1e-12);
+    CHECK(ashlar_tagger_step(tagger, &batch, &sizes, 0.5, loss) == ASHLAR_OK);
+    wait_for(streams[1]);
+    CHECK_NEAR(*loss, (2 + 0.5 * 15) * once, 0, 1e-12); /* of 15 words */
+    CHECK_NEAR(gradient[1], (2 + 0.5 * 15) * first, 0, 1e-12);
+    close_tagger();
+}
+
+static void the_loss_scale_is_the_gradients_alone(void) {
+    made_tags made;
+    REQUIRE(open_tagger("memory=64MiB"));
+    make_tags(&made, SHAPE, LENGTHS);
+    double *scale = (double *)(void *)take(sizeof *scale, streams[1]);
+    const double once = run_tags(&made);
+    const double *gradient = tensor_named(ASHLAR_REGION_GRADIENTS, "linear.weight", NULL);
+    const double first = gradient[1];
+    *scale = 8;
+    tagger->loss_scale = scale;
+    CHECK(run_tags(&made) == once);
+    CHECK_NEAR(gradient[1], 8 * first, 0, 1e-13);
+    give(scale);
+    close_tagger();
+}
+
+/* ---- what changes nothing ---- */
+
+/* Leftovers in every buffer, sizes beyond what is needed, work delayed: the same bits. */
+static void check_order_of_execution(void) {
+    static const char *const specs[] = {"memory=64MiB", "memory=64MiB,mode=adversarial,seed=1",
+                                        "memory=64MiB,mode=adversarial,seed=2"};
+    static char first[1 << 16];
+    const ashlar_tagger_config as = tagger_config;
+    double want = 0;
+    made_tags made;
+    for (size_t i = 0; i < 3; i++) {
+        tagger_config = as;
+        REQUIRE(open_tagger(specs[i]));
+        make_tags(&made, SHAPE, LENGTHS);
+        const size_t bytes = ashlar_arena_region_bytes(tagger->arena, ASHLAR_REGION_GRADIENTS);
+        const void *gradients = ashlar_arena_region(tagger->arena, ASHLAR_REGION_GRADIENTS);
+        REQUIRE(bytes <= sizeof first);
+        const ashlar_tagger_bytes sizes = sizes_of((ashlar_tag_shape){20, 4, 7});
+        unsigned char *dirty = take((size_t)1 << 20, streams[1]);
+        CHECK(ashlar_fill(device, dirty, 0xff, (size_t)1 << 20, streams[1]) == ASHLAR_OK);
+        give(dirty);
+        *loss = 0;
+        const ashlar_tag_batch batch = copied(&made);
+        CHECK(ashlar_tagger_step(tagger, &batch, &sizes, 0, loss) == ASHLAR_OK);
+        wait_for(streams[1]);
+        if (i == 0) {
+            want = *loss;
+            memcpy(first, gradients, bytes);
+        }
+        CHECK(*loss == want && memcmp(first, gradients, bytes) == 0);
+        CHECK(run_tags(&made) == want && memcmp(first, gradients, bytes) == 0);
+        close_tagger();
+    }
+}
+
+static void sizes_and_order_of_execution_do_not_change_a_bit(void) {
+    check_order_of_execution();
+    tagger_config.label_embedding = 3;
+    check_order_of_execution();
+    usual_tagger();
+}
+
+static void a_prediction_drops_nothing_and_leaves_the_gradients_alone(void) {
+    made_tags made;
+    int32_t labels[LABELS_MAX];
+    tagger_config.layers = 2;
+    tagger_config.dropout = 0.5;
+    REQUIRE(open_tagger("memory=64MiB,mode=adversarial,seed=5"));
+    make_tags(&made, SHAPE, LENGTHS);
+    tagger->dropout_seed = 1;
+    const double dropped = run_tags(&made);
+    const double *gradient = tensor_named(ASHLAR_REGION_GRADIENTS, "linear.weight", NULL);
+    const double first = gradient[1];
+    tagger->dropout_seed = 2;
+    const double whole = predict_tags(&made, labels);
+    CHECK_NEAR(whole, reference_loss(&made, labels), 0, 1e-12);
+    CHECK(whole != dropped && gradient[1] == first);
+    CHECK(run_tags(&made) != dropped);
+    tagger->dropout_seed = 1;
+    CHECK(run_tags(&made) == dropped);
+    close_tagger();
+}
+
+static void single_precision_agrees_with_double(void) {
+    made_tags made;
+    for (size_t feeds = 0; feeds < 2; feeds++) {
+        tagger_config.label_embedding = 3 * feeds;
+        REQUIRE(open_tagger("memory=64MiB"));
+        make_tags(&made, SHAPE, LENGTHS);
+        const double want = run_tags(&made);
+        close_tagger();
+        tagger_config.label_embedding = 3 * feeds;
+        tagger_config.dtype = ASHLAR_F32;
+        REQUIRE(open_tagger("memory=64MiB"));
+        CHECK_NEAR(run_tags(&made), want, 0, 1e-6);
+        close_tagger();
+    }
+}
+
+/* Host memory that is not page-locked is the caller's again when the call returns. */
+static void the_batch_is_read_before_the_call_returns(void) {
+    made_tags made;
+    tagger_config.label_embedding = 3;
+    REQUIRE(open_tagger("memory=64MiB,mode=adversarial,seed=1"));
+    make_tags(&made, SHAPE, LENGTHS);
+    const double want = run_tags(&made);
+    CHECK(queue_tags(&made) == ASHLAR_OK);
+    memset(&made, 0x7f, sizeof made);
+    wait_for(streams[1]);
+    CHECK(*loss == want);
+    close_tagger();
+}
+
+int main(void) {
+    usual_tagger();
+    RUN(the_loss_is_that_of_the_reference);
+    RUN(so_it_is_with_every_cell_and_direction_and_depth);
+    RUN(so_it_is_with_labels_fed_back);
+    RUN(gradients_are_the_slopes_of_the_loss);
+    RUN(so_they_are_with_every_kind_of_stack);
+    RUN(so_they_are_with_labels_fed_back);
+    RUN(both_are_added_to_what_is_there);
+    RUN(the_loss_scale_is_the_gradients_alone);
+    RUN(sizes_and_order_of_execution_do_not_change_a_bit);
+    RUN(a_prediction_drops_nothing_and_leaves_the_gradients_alone);
+    RUN(single_precision_agrees_with_double);
+    RUN(the_batch_is_read_before_the_call_returns);
+    return check_report();
+}

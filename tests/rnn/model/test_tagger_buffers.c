@@ -1,0 +1,335 @@
+/*
+ * test_tagger_buffers.c - the buffers of one step of the tagger: their sizes, how long each is
+ * held, and that all of them go back whatever fails.
+ */
+#include "tests/rnn/model/tagger_fixture.h"
+
+#include <stddef.h>
+
+#include "rnn/layer/backend.h"
+#include "rnn/model/tagger_account.h"
+
+static ashlar_status cpu_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
+                               size_t *reserve, size_t *work) {
+    return ashlar_rnn_backend_cpu.sizes(rnn, steps, batch, training, reserve, work);
+}
+
+/* ---- how long ---- */
+
+/* What is live while each pass of the two RNNs is queued. */
+static uint64_t live_at[2][3];
+
+static ashlar_status note_live(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                               const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                               ashlar_stream stream) {
+    live_at[rnn == tagger->character_rnn ? 0 : 1][pass] = stats_now().live_bytes;
+    return ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+}
+
+static const ashlar_rnn_backend noting = {.sizes = cpu_sizes, .queue = note_live};
+
+static void no_buffer_is_held_longer_than_it_is_needed(void) {
+    made_tags made;
+    size_t spell_reserve, spell_work, read_reserve, read_work;
+    for (size_t feeds = 0; feeds < 2; feeds++) {
+        tagger_config.label_embedding = 3 * feeds;
+        REQUIRE(open_tagger("memory=64MiB"));
+        tagger->character_rnn->backend = tagger->word_rnn->backend = &noting;
+        make_tags(&made, SHAPE, LENGTHS);
+        const size_t words = 6 * 4, letters = 5 * words, item = sizeof(double);
+        CHECK(ashlar_rnn_sizes(tagger->character_rnn, 5, words, true, &spell_reserve,
+                               &spell_work) == ASHLAR_OK);
+        CHECK(ashlar_rnn_sizes(tagger->word_rnn, 6, 4, true, &read_reserve, &read_work) ==
+              ASHLAR_OK);
+        const size_t spelling = letters * 3 * item + spell_reserve;   /* vectors of 3 */
+        const size_t reading = words * (6 + 8) * item + read_reserve; /* inputs of 6 + 2 x 4 */
+        const size_t outputs = words * 10 * item, inputs = words * 14 * item; /* 2 x 5 */
+        const uint64_t before = stats_now().live_bytes;
+        (void)run_tags(&made);
+        for (size_t i = 0; i < 6; i++) {
+            live_at[i / 3][i % 3] -= before;
+        }
+        CHECK_ZU(live_at[0][ASHLAR_RNN_FORWARD], /* outputs, and last states, of 2 x 4 */
+                 spelling + letters * 8 * item + words * 8 * item + spell_work);
+        CHECK_ZU(live_at[1][ASHLAR_RNN_FORWARD], spelling + reading + outputs + read_work);
+        CHECK_ZU(live_at[1][ASHLAR_RNN_BACKWARD_DATA], /* dy, dx */
+                 spelling + reading + outputs + inputs + read_work);
+        CHECK_ZU(live_at[1][ASHLAR_RNN_BACKWARD_WEIGHTS], /* dx */
+                 spelling + reading + inputs + read_work);
+        CHECK_ZU(live_at[0][ASHLAR_RNN_BACKWARD_DATA], /* of the last states, and of the vectors */
+                 spelling + words * 8 * item + letters * 3 * item + spell_work);
+        CHECK_ZU(live_at[0][ASHLAR_RNN_BACKWARD_WEIGHTS], spelling + spell_work);
+        close_tagger();
+    }
+}
+
+static void every_buffer_has_its_tag_and_goes_back(void) {
+    made_tags made;
+    int32_t labels[64];
+    for (size_t feeds = 0; feeds < 2; feeds++) {
+        tagger_config.label_embedding = 3 * feeds;
+        REQUIRE(open_tagger("memory=64MiB"));
+        make_tags(&made, SHAPE, LENGTHS);
+        const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
+        const ashlar_stats before = stats_now();
+        (void)run_tags(&made);
+        const ashlar_stats after = stats_now();
+        CHECK(after.live_blocks == before.live_blocks && after.live_bytes == before.live_bytes);
+        /* With the logits, or with four for each of six tokens. The CPU's loss needs no work. */
+        CHECK_ZU(after.alloc_count - before.alloc_count, feeds ? 20 + 6 * 4 : 20 + 1);
+        CHECK_ZU(after.tags[ASHLAR_TAG_RESERVE].peak_bytes,
+                 sizes.of[ASHLAR_TAGGER_BUFFER_SPELL_RESERVE] +
+                     sizes.of[ASHLAR_TAGGER_BUFFER_READ_RESERVE]);
+        CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes,
+                 sizes.of[ASHLAR_TAGGER_BUFFER_SPELL_WORK]);
+        (void)predict_tags(&made, labels); /* the same buffers */
+        CHECK_ZU(stats_now().alloc_count - after.alloc_count,
+                 after.alloc_count - before.alloc_count);
+        CHECK(ashlar_tagger_rehearse(tagger, &sizes) == ASHLAR_OK);
+        CHECK_ZU(stats_now().alloc_count - after.alloc_count,
+                 2 * (after.alloc_count - before.alloc_count));
+        CHECK_ZU(stats_now().live_peak_bytes, after.live_peak_bytes);
+        close_tagger();
+    }
+}
+
+/* The account is the sum at the peak, and the peak is the allocator's. */
+static void the_account_is_what_is_live_at_the_peak(void) {
+    made_tags made;
+    ashlar_tagger_account account;
+    const size_t labels[] = {0, 3, 0, 0, 200}, tags[] = {5, 5, 900, 5, 5};
+    const size_t character_hidden[] = {4, 4, 4, 12, 4};
+    const ashlar_tagger_moment peaks[] = {ASHLAR_TAGGER_READ_BACK, ASHLAR_TAGGER_READ_BACK,
+                                          ASHLAR_TAGGER_LABEL, ASHLAR_TAGGER_SPELL,
+                                          ASHLAR_TAGGER_TOKEN};
+    for (size_t i = 0; i < 5; i++) {
+        tagger_config.label_embedding = labels[i];
+        tagger_config.tags = tags[i];
+        tagger_config.character_hidden = character_hidden[i];
+        REQUIRE(open_tagger("memory=64MiB"));
+        make_tags(&made, SHAPE, LENGTHS);
+        (void)run_tags(&made);
+        REQUIRE(ashlar_tagger_account_make(tagger, &SHAPE, 3, &account) == ASHLAR_OK);
+        CHECK_ZU(account.weights_bytes + account.step_bytes + sizeof *loss + sizeof made.data,
+                 stats_now().live_peak_bytes);
+        CHECK_ZU(account.batches_bytes, 3 * 4 * (3 * 24 + 2 * 4 + 5 * 24));
+        CHECK_ZU(account.weights_bytes + account.batches_bytes + account.step_bytes,
+                 account.needed_bytes);
+        CHECK_ZU(account.weights_bytes,
+                 4 * ashlar_arena_region_bytes(tagger->arena, ASHLAR_REGION_PARAMETERS));
+        CHECK(account.peak == peaks[i]);
+        close_tagger();
+    }
+}
+
+/* ---- sizes ---- */
+
+static void sizes_are_those_of_the_shapes(void) {
+    REQUIRE(open_tagger("memory=64MiB"));
+    const size_t words = 6 * 4, letters = 5 * words;
+    ashlar_tagger_bytes s = sizes_of(SHAPE);
+    CHECK_ZU(s.steps, 6);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_LETTERS], 8 * letters * 3);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_SPELL_OUTPUTS], 8 * letters * 8);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_SPELLINGS], 8 * words * 8);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_WORDS], 8 * words * 6);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_INPUTS], 8 * words * 14);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_OUTPUTS], 8 * words * 10);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_LOGITS], 8 * words * 5);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_LABELS], 4 * words);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_INPUTS], 0);
+    close_tagger();
+    tagger_config.label_embedding = 3;
+    tagger_config.directions = 1;
+    tagger_config.projection = 2;
+    REQUIRE(open_tagger("memory=64MiB"));
+    s = sizes_of(SHAPE);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_OUTPUTS], 8 * words * 2);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_LOGITS], 0);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_LABELS], 8 * 4 * 3);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_INPUTS], 8 * 4 * 5);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_LOGITS], 8 * 4 * 5);
+    close_tagger();
+}
+
+static void sizes_that_overflow_are_refused(void) {
+    const ashlar_tag_shape shapes[] = {{0, 4, 5}, {6, 4, SIZE_MAX}, {1 << 15, 1 << 14, 1}};
+    const ashlar_status want[] = {ASHLAR_EINVAL, ASHLAR_EOVERFLOW, ASHLAR_EOVERFLOW};
+    tagger_config.tags = (size_t)1 << 31;
+    tagger_config.hidden = 1;
+    REQUIRE(set_up("memory=64MiB"));
+    CHECK(ashlar_tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_INFERENCE,
+                               &tagger) == ASHLAR_ENOMEM); /* 48 GiB */
+    tear_down();
+    usual_tagger();
+    tagger_config.tags = 1;
+    REQUIRE(open_tagger("memory=64MiB"));
+    tagger->config.tags = SIZE_MAX / 64; /* which no arena could hold */
+    for (size_t i = 0; i < 3; i++) {
+        ashlar_tagger_bytes sizes = {.steps = 77};
+        CHECK(ashlar_tagger_sizes(tagger, &shapes[i], &sizes) == want[i]);
+        CHECK_ZU(sizes.steps, 77);
+    }
+    tagger->config.tags = 1;
+    close_tagger();
+}
+
+/* ---- failures ---- */
+
+/* After a failure no block is held, and the same step run again has the same loss. */
+static void check_recovers(const made_tags *made, uint64_t live_blocks, double want) {
+    CHECK_ZU(stats_now().live_blocks, live_blocks);
+    CHECK(run_tags(made) == want);
+}
+
+static void check_failing_calls(size_t launches, size_t pushes) {
+    const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_ctx_push_current};
+    const size_t want_failures[] = {launches, pushes};
+    made_tags made;
+    REQUIRE(open_tagger("memory=64MiB,mode=adversarial,seed=1"));
+    make_tags(&made, SHAPE, LENGTHS);
+    const double want = run_tags(&made);
+    const uint64_t live_blocks = stats_now().live_blocks;
+    const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
+    const ashlar_tag_batch batch = copied(&made);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        uint64_t n = 1;
+        for (; n < 500; n++) {
+            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            const ashlar_status status = ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);
+            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            if (status == ASHLAR_OK) {
+                break;
+            }
+            CHECK(status == ASHLAR_EDRIVER);
+            check_recovers(&made, live_blocks, want);
+        }
+        CHECK_ZU(n - 1, want_failures[i]); /* so each one's status is looked at */
+    }
+    wait_for(streams[1]);
+    close_tagger();
+}
+
+/*
+ * Launches: two embeddings, two forward, three of joining, three of labelling, four backward, three
+ * of splitting, two embeddings. With feedback, instead of the three: of each of six tokens six,
+ * a split, and but for the first two embeddings and one more split.
+ */
+static void a_failing_call_at_any_point_gives_every_buffer_back(void) {
+    check_failing_calls(2 + 2 + 3 + 3 + 4 + 3 + 2, 19);
+    tagger_config.label_embedding = 3;
+    check_failing_calls(16 + 6 * 7 + 5 * 3, 16 + 6 * 7 + 1 + 5 * 3);
+}
+
+static void a_failing_copy_of_labels_gives_every_buffer_back(void) {
+    made_tags made;
+    int32_t labels[64];
+    REQUIRE(open_tagger("memory=64MiB"));
+    make_tags(&made, SHAPE, LENGTHS);
+    const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
+    const ashlar_tag_batch batch = copied(&made);
+    const uint64_t live_blocks = stats_now().live_blocks;
+    ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, CU_UNKNOWN);
+    CHECK(ashlar_tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_EDRIVER);
+    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    CHECK_ZU(stats_now().live_blocks, live_blocks);
+    wait_for(streams[1]);
+    close_tagger();
+}
+
+static void failing_host_memory_at_any_point_gives_every_buffer_back(void) {
+    made_tags made;
+    REQUIRE(open_tagger("memory=64MiB"));
+    make_tags(&made, SHAPE, LENGTHS);
+    const double want = run_tags(&made);
+    const uint64_t live_blocks = stats_now().live_blocks;
+    const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
+    const ashlar_tag_batch batch = copied(&made);
+    unsigned long n = 1;
+    for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
+        ashlar_host_fail_at(n);
+        status = ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);
+        ashlar_host_fail_at(0);
+        check_recovers(&made, live_blocks, want);
+    }
+    CHECK(n > 19);
+    close_tagger();
+}
+
+/* Buffers that are each larger than what is mapped at once: the n-th of them finds no memory. */
+static void each_allocation_may_be_the_one_that_fails(void) {
+    made_tags made;
+    size_t failures = 0;
+    make_tags(&made, SHAPE, LENGTHS);
+    for (ashlar_status status = ASHLAR_ENOMEM; status != ASHLAR_OK && failures < 50; failures++) {
+        tagger_config.label_embedding = 3;
+        REQUIRE(open_tagger("memory=256MiB"));
+        ashlar_tagger_bytes sizes = sizes_of(SHAPE);
+        for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
+            sizes.of[i] = sizes.of[i] > 0 ? 5 * MIB : 0;
+        }
+        const ashlar_tag_batch batch = copied(&made);
+        const uint64_t live_blocks = stats_now().live_blocks;
+        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
+        status = ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);
+        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
+        CHECK_ZU(stats_now().live_blocks, live_blocks);
+        close_tagger();
+    }
+    CHECK(failures > 8);
+}
+
+/* A back end that also gives away one of the step's buffers. */
+static ashlar_rnn_pass thief_pass;
+static size_t thief_field;
+
+static ashlar_status thief_queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                                 const ashlar_rnn_batch *batch, const ashlar_rnn_buffers *buffers,
+                                 ashlar_stream stream) {
+    if (pass == thief_pass) {
+        void *ptr = NULL;
+        memcpy(&ptr, (const char *)buffers + thief_field, sizeof ptr);
+        CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+    }
+    return ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+}
+
+static void a_buffer_that_cannot_be_given_back_is_reported(void) {
+    const ashlar_rnn_backend thief = {.sizes = cpu_sizes, .queue = thief_queue};
+    static const struct {
+        ashlar_rnn_pass pass;
+        size_t field;
+    } thefts[] = {{ASHLAR_RNN_FORWARD, offsetof(ashlar_rnn_buffers, work)},
+                  {ASHLAR_RNN_FORWARD, offsetof(ashlar_rnn_buffers, y)},
+                  {ASHLAR_RNN_FORWARD, offsetof(ashlar_rnn_buffers, x)},
+                  {ASHLAR_RNN_BACKWARD_DATA, offsetof(ashlar_rnn_buffers, dy)},
+                  {ASHLAR_RNN_BACKWARD_WEIGHTS, offsetof(ashlar_rnn_buffers, reserve)}};
+    made_tags made;
+    make_tags(&made, SHAPE, LENGTHS);
+    REQUIRE(open_tagger("memory=64MiB"));
+    tagger->word_rnn->backend = &thief;
+    const uint64_t live_blocks = stats_now().live_blocks;
+    for (size_t i = 0; i < sizeof thefts / sizeof thefts[0]; i++) {
+        thief_pass = thefts[i].pass;
+        thief_field = thefts[i].field;
+        CHECK(queue_tags(&made) == ASHLAR_EPOINTER);
+        CHECK_ZU(stats_now().live_blocks, live_blocks);
+    }
+    close_tagger();
+}
+
+int main(void) {
+    usual_tagger();
+    RUN(no_buffer_is_held_longer_than_it_is_needed);
+    RUN(every_buffer_has_its_tag_and_goes_back);
+    RUN(the_account_is_what_is_live_at_the_peak);
+    RUN(sizes_are_those_of_the_shapes);
+    RUN(sizes_that_overflow_are_refused);
+    RUN(a_failing_call_at_any_point_gives_every_buffer_back);
+    RUN(a_failing_copy_of_labels_gives_every_buffer_back);
+    RUN(failing_host_memory_at_any_point_gives_every_buffer_back);
+    RUN(each_allocation_may_be_the_one_that_fails);
+    RUN(a_buffer_that_cannot_be_given_back_is_reported);
+    return check_report();
+}

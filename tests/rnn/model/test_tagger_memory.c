@@ -1,0 +1,245 @@
+/*
+ * test_tagger_memory.c - what the tagger's account says is what a training takes, and after its
+ * warm-up no step of any shape asks the driver for anything but its own work.
+ */
+#include "tests/rnn/model/tagger_fixture.h"
+
+#include <ashlar/plan.h>
+#include <ashlar/warmup.h>
+
+#include "rnn/model/tagger_account.h"
+
+/* ---- the warm-up ---- */
+
+static ashlar_tag_shape largest;
+static made_tags staging;
+
+static ashlar_status warm_step(void *user, size_t length) {
+    (void)user;
+    const ashlar_tag_shape shape = {length, largest.batch, largest.width};
+    const ashlar_tagger_bytes sizes = sizes_of(shape);
+    ashlar_tag_batch_fill_full(&staging.batch, &shape);
+    const ashlar_tag_batch batch = copied(&staging);
+    return ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);
+}
+
+static ashlar_status warm_rehearse(void *user, size_t length) {
+    (void)user;
+    const ashlar_tagger_bytes sizes =
+        sizes_of((ashlar_tag_shape){length, largest.batch, largest.width});
+    return ashlar_tagger_rehearse(tagger, &sizes);
+}
+
+static ashlar_warmup_options warmup_to(bool has_step) {
+    return (ashlar_warmup_options){.stream = streams[1],
+                                   .min_length = 1,
+                                   .max_length = largest.steps,
+                                   .bucket_count =
+                                       tagger_config.label_embedding > 0 ? largest.steps : 1,
+                                   .step = has_step ? warm_step : NULL,
+                                   .rehearse = warm_rehearse};
+}
+
+static ashlar_plan_stats plans(void) {
+    ashlar_plan_stats stats;
+    ashlar_plan_read(allocator, &stats);
+    return stats;
+}
+
+static uint64_t management_calls(void) {
+    ashlar_driver_counts counts;
+    ashlar_device_counts_read(device, &counts);
+    return counts.memory + counts.order + counts.query;
+}
+
+/* A step, or a prediction, on its plan. */
+static void run_on_plan(const ashlar_warmup_options *as, const made_tags *made, bool predicts) {
+    static int32_t labels[CELLS_MAX];
+    const uint64_t key = ashlar_warmup_key(as, made->batch.shape.steps);
+    const ashlar_tagger_bytes sizes = sizes_of(made->batch.shape);
+    const ashlar_tag_batch batch = copied(made);
+    CHECK(ashlar_step_begin(allocator, streams[1], key) == ASHLAR_OK);
+    CHECK((predicts ? ashlar_tagger_predict(tagger, &batch, &sizes, loss, labels)
+                    : ashlar_tagger_step(tagger, &batch, &sizes, 0, loss)) == ASHLAR_OK);
+    CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+}
+
+/* Steps of drawn shapes, fewer words, sentences and characters than the largest has. */
+static void run_drawn_steps(const ashlar_warmup_options *as, size_t count) {
+    ashlar_random random;
+    made_tags made;
+    ashlar_random_init(&random, 11);
+    for (size_t i = 0; i < count; i++) {
+        int32_t lengths[BATCH_MAX];
+        const ashlar_tag_shape shape = {1 + (size_t)ashlar_random_below(&random, largest.steps),
+                                        1 + (size_t)ashlar_random_below(&random, largest.batch),
+                                        1 + (size_t)ashlar_random_below(&random, largest.width)};
+        for (size_t b = 0; b < shape.batch; b++) { /* longest first */
+            const size_t most = b == 0 ? shape.steps : (size_t)lengths[b - 1];
+            lengths[b] = b == 0 ? (int32_t)most : 1 + (int32_t)ashlar_random_below(&random, most);
+        }
+        make_tags(&made, shape, lengths);
+        run_on_plan(as, &made, i % 4 == 3);
+    }
+    wait_for(streams[1]);
+}
+
+/* A step of it takes more than the allocator maps for the weights. */
+static void use_larger_sizes(void) {
+    largest = (ashlar_tag_shape){.steps = 15, .batch = 6, .width = 9};
+    tagger_config.character_hidden = 40;
+    tagger_config.hidden = 60;
+}
+
+static void check_steps_after_the_warm_up(size_t label_embedding) {
+    ashlar_warmup_report report;
+    use_larger_sizes();
+    tagger_config.label_embedding = label_embedding;
+    staging.batch.data = staging.data;
+    REQUIRE(open_tagger_cached("memory=256MiB,mode=adversarial,seed=7", 64 * MIB));
+    const ashlar_warmup_options as = warmup_to(true);
+    CHECK(ashlar_warmup(allocator, &as, &report) == ASHLAR_OK);
+    CHECK(report.is_planned && report.is_steady);
+    const ashlar_plan_stats first = plans();
+    const uint64_t reserved = stats_now().reserved_bytes, calls = management_calls();
+    run_drawn_steps(&as, 200);
+    const ashlar_plan_stats last = plans();
+    CHECK_ZU(management_calls(), calls);
+    CHECK_ZU(stats_now().driver_calls_sealed, 0);
+    CHECK_ZU(stats_now().reserved_peak_bytes, reserved);
+    CHECK_ZU(ashlar_plan_miss_total(&last), ashlar_plan_miss_total(&first));
+    CHECK_ZU(last.steps_replayed - first.steps_replayed, 200);
+    CHECK(last.hits - first.hits >= 200 * 21);
+    close_tagger();
+}
+
+static void after_the_warm_up_no_step_asks_the_driver_for_memory(void) {
+    check_steps_after_the_warm_up(0);
+    check_steps_after_the_warm_up(3); /* four blocks for every token */
+}
+
+/* Without it the same steps do: so the case above can fail. */
+static void without_the_warm_up_they_would(void) {
+    use_larger_sizes();
+    REQUIRE(open_tagger_cached("memory=256MiB", 64 * MIB));
+    const uint64_t calls = management_calls();
+    const ashlar_warmup_options as = warmup_to(false);
+    run_drawn_steps(&as, 200);
+    CHECK(management_calls() > calls);
+    close_tagger();
+}
+
+/* Other shapes of models, larger than what an allocator maps at once: misses would be seen. */
+static void plans_are_near_what_is_needed(void) {
+    const struct {
+        size_t steps, batch, width, hidden, character_hidden, tags, layers, labels;
+    } cases[] = {
+        {40, 20, 12, 100, 20, 2000, 1, 0},
+        {40, 20, 12, 100, 20, 300, 2, 16},
+        {64, 8, 30, 20, 60, 10, 1, 0},
+        {7, 64, 6, 300, 30, 50, 3, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ashlar_tagger_account account;
+        ashlar_warmup_report report;
+        largest = (ashlar_tag_shape){cases[i].steps, cases[i].batch, cases[i].width};
+        tagger_config.hidden = cases[i].hidden;
+        tagger_config.character_hidden = cases[i].character_hidden;
+        tagger_config.tags = cases[i].tags;
+        tagger_config.layers = cases[i].layers;
+        tagger_config.label_embedding = cases[i].labels;
+        REQUIRE(open_tagger_cached("memory=2GiB", 64 * MIB));
+        REQUIRE(ashlar_tagger_account_make(tagger, &largest, 2, &account) == ASHLAR_OK);
+        const ashlar_warmup_options as = warmup_to(false);
+        CHECK(ashlar_warmup(allocator, &as, &report) == ASHLAR_OK);
+        CHECK(report.is_planned && report.is_steady);
+        const double most = 1.05 * (double)account.needed_bytes + 6 * (double)MIB;
+        CHECK((double)stats_now().reserved_peak_bytes <= most);
+        close_tagger();
+    }
+}
+
+/* ---- the reported case ---- */
+
+/* 96 words of 25 sentences, 17 characters: what took 6.5 GB elsewhere. */
+static void use_reported_sizes(void) {
+    largest = (ashlar_tag_shape){.steps = 96, .batch = 25, .width = 17};
+    tagger_config = (ashlar_tagger_config){.words = 10000,
+                                           .characters = 100,
+                                           .tags = 45,
+                                           .word_embedding = 200,
+                                           .character_embedding = 50,
+                                           .character_hidden = 100,
+                                           .hidden = 200,
+                                           .layers = 1,
+                                           .cell = ASHLAR_RNN_LSTM,
+                                           .directions = 2,
+                                           .dtype = ASHLAR_F32};
+}
+
+static void check_reported_case(size_t label_embedding) {
+    ashlar_tagger_account account;
+    ashlar_warmup_report report;
+    use_reported_sizes();
+    tagger_config.label_embedding = label_embedding;
+    REQUIRE(open_tagger_cached("memory=2GiB", 64 * MIB));
+    REQUIRE(ashlar_tagger_account_make(tagger, &largest, 2, &account) == ASHLAR_OK);
+    unsigned char *batches = take(account.batches_bytes, streams[1]);
+    const ashlar_warmup_options as = warmup_to(false);
+    CHECK(ashlar_warmup(allocator, &as, &report) == ASHLAR_OK);
+    CHECK(report.is_planned && report.is_steady);
+    give(batches);
+    const ashlar_stats stats = stats_now();
+    CHECK(stats.reserved_peak_bytes >= account.needed_bytes);
+    CHECK((double)stats.reserved_peak_bytes <= 1.05 * (double)account.needed_bytes);
+    CHECK(stats.reserved_peak_bytes < 400 * 1000 * 1000);
+    close_tagger();
+}
+
+static void the_reported_case_takes_what_it_needs(void) {
+    check_reported_case(0);
+    check_reported_case(32);
+}
+
+/* ---- the text ---- */
+
+static void the_account_is_printed_with_its_reasons(void) {
+    static char text[1 << 14];
+    ashlar_tagger_account account;
+    FILE *out = tmpfile();
+    REQUIRE(out != NULL);
+    use_reported_sizes();
+    tagger_config.label_embedding = 32;
+    REQUIRE(open_tagger("memory=2GiB"));
+    REQUIRE(ashlar_tagger_account_make(tagger, &largest, 2, &account) == ASHLAR_OK);
+    ashlar_tagger_account_print(out, &account, account.needed_bytes + account.needed_bytes / 50);
+    rewind(out);
+    const size_t got = fread(text, 1, sizeof text - 1, out);
+    text[got] = '\0';
+    CHECK(fclose(out) == 0);
+    CHECK_HAS(text, "for 96 words (T) of 25 sentences (B), 17 characters (C)");
+    CHECK_HAS(text, "vectors of labels of 32 (F)");
+    CHECK_HAS(text,
+              "* parameters                         [3110725]                    11.87  always");
+    CHECK_HAS(text,
+              "* characters' vectors                [C, T*B, E_c]                 7.78  SPELL to "
+              "SPELL_WEIGHTS");
+    CHECK_HAS(text,
+              "  a token's logits                   [B, K]                        0.00  TOKEN\n");
+    CHECK_HAS(text, "* SPELL            characters, forward");
+    CHECK_HAS(text, "  TOKEN            the same token by token");
+    CHECK_HAS(text, " MiB at SPELL, the peak (*): ");
+    CHECK_HAS(text, "1.020 times that.");
+    CHECK(strstr(text, "\n  logits ") == NULL); /* what is not taken */
+    close_tagger();
+}
+
+int main(void) {
+    usual_tagger();
+    RUN(after_the_warm_up_no_step_asks_the_driver_for_memory);
+    RUN(without_the_warm_up_they_would);
+    RUN(plans_are_near_what_is_needed);
+    RUN(the_reported_case_takes_what_it_needs);
+    RUN(the_account_is_printed_with_its_reasons);
+    return check_report();
+}

@@ -1,0 +1,249 @@
+/*
+ * test_options.c - command lines: every kind of option, its range, its errors, its help.
+ */
+#include "tests/check.h"
+
+#include <stdlib.h>
+
+#include "rnn/programs/options.h"
+
+/* What the options are read into; the initial values are the defaults. */
+static struct {
+    size_t count;
+    uint64_t seed;
+    double real;
+    const char *text, *unset;
+    ashlar_option_list list;
+    bool flag, other_flag;
+} values;
+
+static const ashlar_option OPTIONS[] = {
+    {"count", "N", ASHLAR_OPTION_COUNT, &values.count, 3, 12, "a count"},
+    {"seed", "N", ASHLAR_OPTION_SEED, &values.seed, 0, 0, "a seed"},
+    {"real", "X", ASHLAR_OPTION_REAL, &values.real, -1.5, 2.5, "a real"},
+    {"text", "WORD", ASHLAR_OPTION_TEXT, &values.text, 0, 0, "a text"},
+    {"unset", "WORD", ASHLAR_OPTION_TEXT, &values.unset, 0, 0, "a text without a default"},
+    {"list", "PATH", ASHLAR_OPTION_LIST, &values.list, 0, 0, "a list"},
+    {"flag", NULL, ASHLAR_OPTION_FLAG, &values.flag, 0, 0, "a flag"},
+    {"other-flag", NULL, ASHLAR_OPTION_FLAG, &values.other_flag, 0, 0, "another flag"},
+    {"countless", "N", ASHLAR_OPTION_COUNT, &values.count, 0, 1e6, "a name that begins as another"},
+};
+enum { OPTION_COUNT = sizeof OPTIONS / sizeof OPTIONS[0], WORDS_MAX = 80 };
+
+/* Parse the words up to NULL, as a program called "program" gets them, from the defaults. */
+static ashlar_status parse(const char *const *words) {
+    static char copies[WORDS_MAX][64];
+    char *argv[WORDS_MAX + 2] = {"program"};
+    int argc = 1;
+    for (; words[argc - 1] != NULL; argc++) {
+        (void)snprintf(copies[argc], sizeof copies[argc], "%s", words[argc - 1]);
+        argv[argc] = copies[argc];
+    }
+    memset(&values, 0, sizeof values);
+    values.count = 5;
+    values.seed = 6;
+    values.real = 0.5;
+    values.text = "default";
+    return ashlar_options_parse(OPTIONS, OPTION_COUNT, argc, argv);
+}
+
+#define PARSE(...) parse((const char *const[]){__VA_ARGS__, NULL})
+
+/* Refused with a detail that has both; the value that was there stays. */
+#define CHECK_REFUSED(part1, part2, ...)                 \
+    do {                                                 \
+        CHECK(PARSE(__VA_ARGS__) == ASHLAR_EINVAL);      \
+        CHECK_HAS(ashlar_error_detail(), part1);         \
+        CHECK_HAS(ashlar_error_detail(), part2);         \
+        CHECK(values.count == 5 && values.seed == 6);    \
+        CHECK(values.real == 0.5 && !values.flag);       \
+        CHECK(strcmp(values.text, "default") == 0);      \
+    } while (0)
+
+static void no_words_leave_the_defaults(void) {
+    CHECK(parse((const char *const[]){NULL}) == ASHLAR_OK);
+    CHECK(values.count == 5 && values.seed == 6 && values.real == 0.5 && !values.flag);
+    CHECK(strcmp(values.text, "default") == 0 && values.unset == NULL && values.list.count == 0);
+}
+
+static void every_kind_is_read_from_the_next_word_and_behind_an_equals_sign(void) {
+    CHECK(PARSE("--count", "7", "--seed", "8", "--real", "-1.25", "--text", "one", "--unset", "two",
+                "--list", "x", "--flag") == ASHLAR_OK);
+    CHECK(values.count == 7 && values.seed == 8 && values.real == -1.25);
+    CHECK(strcmp(values.text, "one") == 0 && strcmp(values.unset, "two") == 0);
+    CHECK(values.list.count == 1 && strcmp(values.list.items[0], "x") == 0);
+    for (size_t i = 1; i < ASHLAR_OPTION_LIST_MAX; i++) {
+        CHECK(values.list.items[i] == NULL); /* nothing was written beside it */
+    }
+    CHECK(values.flag && !values.other_flag);
+    CHECK(PARSE("--count=9", "--seed=10", "--real=2e-1", "--text=a=b", "--list=--x",
+                "--other-flag") == ASHLAR_OK);
+    CHECK(values.count == 9 && values.seed == 10 && values.real == 0.2);
+    CHECK(strcmp(values.text, "a=b") == 0 && strcmp(values.list.items[0], "--x") == 0);
+    CHECK(!values.flag && values.other_flag);
+}
+
+static void the_last_of_two_counts_and_whole_names_are_compared(void) {
+    CHECK(PARSE("--count", "7", "--count", "8") == ASHLAR_OK);
+    CHECK_ZU(values.count, 8);
+    CHECK(PARSE("--countless", "1000") == ASHLAR_OK); /* beyond the range of --count */
+    CHECK_ZU(values.count, 1000);
+    CHECK_REFUSED("--coun", "no such option", "--coun", "7");
+    CHECK_REFUSED("--counts", "no such option", "--counts", "7");
+    CHECK_REFUSED("--=7", "no such option", "--=7");
+    CHECK_REFUSED("--", "no such option", "--");
+    CHECK_REFUSED("--Count", "no such option", "--Count=7");
+}
+
+static void words_that_are_no_options_are_named(void) {
+    CHECK_REFUSED("stray", "no option", "stray");
+    CHECK_REFUSED("-count", "no option", "-count", "7");
+    CHECK_REFUSED("--absent", "no such option", "--absent=1");
+    CHECK(PARSE("--flag", "stray") == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "stray");
+}
+
+static void an_option_without_its_value_is_named(void) {
+    CHECK_REFUSED("--count: needs a value", "N", "--count");
+    CHECK_REFUSED("--text: needs a value", "WORD", "--text");
+    CHECK_REFUSED("--list: needs a value", "PATH", "--list");
+    CHECK_REFUSED("--seed", "\"\"", "--seed", "");
+    CHECK_REFUSED("--text", "\"\"", "--text=");
+    CHECK_REFUSED("--list", "\"\"", "--list=");
+    CHECK_ZU(values.list.count, 0);
+}
+
+static void counts_keep_to_their_range(void) {
+    static const char *const bad[] = {"2",  "13",  "-5", "+5",  " 5",   "5 ",
+                                      "5x", "5.0", "x",  "0x5", "1e1", "99999999999999999999999"};
+    CHECK(PARSE("--count", "3") == ASHLAR_OK);
+    CHECK_ZU(values.count, 3);
+    CHECK(PARSE("--count", "12") == ASHLAR_OK);
+    CHECK_ZU(values.count, 12);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        CHECK_REFUSED("--count", "no whole number from 3 to 12", "--count", bad[i]);
+        CHECK_HAS(ashlar_error_detail(), bad[i]);
+    }
+}
+
+static void seeds_are_any_64_bits(void) {
+    CHECK(PARSE("--seed", "18446744073709551615") == ASHLAR_OK);
+    CHECK(values.seed == UINT64_MAX);
+    CHECK(PARSE("--seed", "0") == ASHLAR_OK);
+    CHECK(values.seed == 0);
+    CHECK(PARSE("--seed", "9") == ASHLAR_OK); /* the last digit there is */
+    CHECK(values.seed == 9);
+    CHECK_REFUSED("--seed", "from 0 to 2^64-1", "--seed", "18446744073709551616");
+    CHECK_REFUSED("--seed", "\"-1\"", "--seed", "-1");
+    CHECK_REFUSED("--seed", "\":\"", "--seed", ":"); /* the character behind 9 */
+}
+
+static void reals_keep_to_their_range_and_are_finite(void) {
+    static const char *const bad[] = {"-1.50001", "2.50001", "nan", "inf", "-inf",
+                                      "x",        "1x",      "1e",  "--1", "1e999"};
+    CHECK(PARSE("--real", "-1.5") == ASHLAR_OK);
+    CHECK(values.real == -1.5);
+    CHECK(PARSE("--real", "2.5") == ASHLAR_OK);
+    CHECK(values.real == 2.5);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        CHECK_REFUSED("--real", "no number from -1.5 to 2.5", "--real", bad[i]);
+        CHECK_HAS(ashlar_error_detail(), bad[i]);
+    }
+}
+
+static void a_flag_takes_no_value(void) {
+    CHECK_REFUSED("--flag", "takes no value", "--flag=true");
+    CHECK_REFUSED("--flag", "\"\" cannot be its value", "--flag=");
+}
+
+static void a_list_takes_64_values_in_their_order(void) {
+    const char *words[ASHLAR_OPTION_LIST_MAX + 2] = {NULL};
+    for (size_t i = 0; i < ASHLAR_OPTION_LIST_MAX; i++) {
+        words[i] = i % 2 == 0 ? "--list=even" : "--list=odd";
+    }
+    CHECK(parse(words) == ASHLAR_OK);
+    CHECK_ZU(values.list.count, ASHLAR_OPTION_LIST_MAX);
+    CHECK(strcmp(values.list.items[62], "even") == 0 && strcmp(values.list.items[63], "odd") == 0);
+    words[ASHLAR_OPTION_LIST_MAX] = "--list=more";
+    CHECK(parse(words) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "--list: given more than 64 times");
+    CHECK_ZU(values.list.count, ASHLAR_OPTION_LIST_MAX);
+}
+
+static void other_words_are_taken_out_in_their_order(void) {
+    char *argv[] = {"program", "one", "--count", "2", "two", "--flag", "three", "--text=x", "four",
+                    "--nonsense", "five", "-c", "six", "--count"};
+    enum { WORDS = sizeof argv / sizeof argv[0] };
+    static const char *const kept[] = {"program",  "--count",    "2",  "--flag",
+                                       "--text=x", "--nonsense", "-c", "--count"};
+    static const char *const taken[] = {"one", "two", "three", "four", "five", "six"};
+    char *words[WORDS];
+    int argc = WORDS;
+    CHECK(ashlar_options_take_words(OPTIONS, OPTION_COUNT, &argc, argv, words) == 6);
+    REQUIRE(argc == 8);
+    for (size_t i = 0; i < 8; i++) {
+        CHECK(strcmp(argv[i], kept[i]) == 0);
+    }
+    for (size_t i = 0; i < 6; i++) {
+        CHECK(strcmp(words[i], taken[i]) == 0);
+    }
+}
+
+static void the_help_has_a_line_for_each_option_with_its_default(void) {
+    char *text = NULL;
+    size_t bytes = 0;
+    CHECK(parse((const char *const[]){NULL}) == ASHLAR_OK);
+    values.seed = UINT64_MAX;
+    FILE *out = open_memstream(&text, &bytes);
+    REQUIRE(out != NULL);
+    ashlar_options_print(out, OPTIONS, OPTION_COUNT - 1);
+    REQUIRE(fclose(out) == 0);
+    CHECK(strcmp(text, "  --count N             a count (5)\n"
+                       "  --seed N              a seed (18446744073709551615)\n"
+                       "  --real X              a real (0.5)\n"
+                       "  --text WORD           a text (default)\n"
+                       "  --unset WORD          a text without a default\n"
+                       "  --list PATH           a list\n"
+                       "  --flag                a flag\n"
+                       "  --other-flag          another flag\n") == 0);
+    free(text);
+}
+
+static const char *given(const char *name, const char *first, const char *second) {
+    static char one[32], two[32];
+    char *argv[] = {"program", one, two};
+    (void)snprintf(one, sizeof one, "%s", first);
+    (void)snprintf(two, sizeof two, "%s", second);
+    const char *value = ashlar_options_given(name, second[0] == '\0' ? 2 : 3, argv);
+    return value != NULL ? value : "none";
+}
+
+static void what_is_given_is_known_before_the_options_are_read(void) {
+    CHECK(strcmp(given("text", "--text", "a"), "a") == 0);
+    CHECK(strcmp(given("text", "--text=b", "c"), "b") == 0);
+    CHECK(strcmp(given("text", "--text=b", "--text=c"), "c") == 0);
+    CHECK(strcmp(given("text", "--text=", "c"), "") == 0);
+    CHECK(strcmp(given("flag", "x", "--flag"), "") == 0);
+    CHECK(strcmp(given("flag", "--flag", ""), "") == 0);
+    CHECK(strcmp(given("count", "--countless", "3"), "none") == 0);
+    CHECK(strcmp(given("countless", "--count", "3"), "none") == 0);
+    CHECK(strcmp(given("text", "text", "a"), "none") == 0);
+    CHECK(strcmp(given("text", "-text", "a"), "none") == 0);
+}
+
+int main(void) {
+    RUN(no_words_leave_the_defaults);
+    RUN(every_kind_is_read_from_the_next_word_and_behind_an_equals_sign);
+    RUN(the_last_of_two_counts_and_whole_names_are_compared);
+    RUN(words_that_are_no_options_are_named);
+    RUN(an_option_without_its_value_is_named);
+    RUN(counts_keep_to_their_range);
+    RUN(seeds_are_any_64_bits);
+    RUN(reals_keep_to_their_range_and_are_finite);
+    RUN(a_flag_takes_no_value);
+    RUN(a_list_takes_64_values_in_their_order);
+    RUN(other_words_are_taken_out_in_their_order);
+    RUN(what_is_given_is_known_before_the_options_are_read);
+    RUN(the_help_has_a_line_for_each_option_with_its_default);
+    return check_report();
+}

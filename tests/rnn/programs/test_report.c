@@ -1,0 +1,471 @@
+/*
+ * test_report.c - the report of a training in words and as JSON, and the lines that show progress.
+ *
+ * Every field of the report gets a number of its own, so that a swapped one is seen.
+ */
+#include "tests/check.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "rnn/layer/blas.h"
+#include "allocator/base/host.h"
+#include "allocator/base/json.h"
+#include "rnn/train/progress.h"
+#include "rnn/programs/report.h"
+#include "rnn/programs/report_memory.h"
+
+static const ashlar_train_config config = {
+    .steps = 505,
+    .optimizer = {.kind = ASHLAR_OPTIMIZER_RMSPROP, .learning_rate = 0.0625, .weight_decay = 0.125, .clip_norm = 0.375},
+    .seed = 18446744073709551615u,
+    .buckets = 506,
+};
+
+/* The options of a task are its own matter: the report has it add them. */
+static void put_options(const ashlar_task *task, ashlar_json_writer *writer) {
+    ashlar_json_add_uint64(writer, "sequences_of_the_task", task->sequences);
+}
+
+static const ashlar_task_table task_table = {.put_config = put_options};
+static const ashlar_task task = {.table = &task_table, .sequences = 501};
+
+static ashlar_train_report a_report(void) {
+    const uint64_t mib = 1048576;
+    ashlar_train_report r = {
+        .device = {.kind = ASHLAR_DEVICE_SOFT, .ordinal = 6, .name = "some \"device\""},
+        .steps = 601,
+        .steps_skipped = 660,
+        .parameters = 602,
+        .batch = 503,
+        .max_length = 603,
+        .warmed_length = 607,
+        .lengths_distinct = 604,
+        .sequences = 605,
+        .tokens = 606000,
+        .epochs = 6.25,
+        .loss_first = 5.5451,
+        .loss_last = 1.2345,
+        .seconds = 60.6,
+        .tokens_per_s = 10000.25,
+        .setup = {.management = 611, .work = 612, .wait = 613},
+        .warmup = {.management = 621, .work = 622, .wait = 623},
+        .training = {.management = 631, .work = 632, .wait = 633},
+        .weights_contiguous = true,
+        .step_memory = {.is_planned = true,
+                        .plan_count = 654,
+                        .reserved_bytes = 53 * mib,
+                        .bound_bytes = 50 * mib,
+                        .plan_bytes = 52 * mib,
+                        .gap = 0.04,
+                        .hits = 651,
+                        .misses = 652,
+                        .steps_replayed = 653},
+        .step_bytes = 40 * mib,
+        .savings = {{"accumulate", 671, 100 * mib}, {"bptt", 672, 60 * mib}},
+        .savings_count = 2,
+        .stats = {.live_peak_bytes = 64 * mib,
+                  .reserved_peak_bytes = 80 * mib,
+                  .alloc_count = 1000,
+                  .served_planned = 20,
+                  .served_cached = 10,
+                  .served_same_stream = 670,
+                  .served_idle = 200,
+                  .served_completed = 50,
+                  .served_waited = 30,
+                  .served_mapped = 15,
+                  .served_after_sync = 5,
+                  .driver_calls_sealed = 641},
+    };
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        r.stats.tags[tag].peak_bytes = (uint64_t)(tag + 1) * 10 * mib;
+        r.stats.tags[tag].at_peak_bytes = (uint64_t)(tag + 1) * mib;
+    }
+    r.stats.tags[ASHLAR_TAG_USER].peak_bytes = 0; /* never used */
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        r.growth[tag] = (ashlar_tag_growth){.first_bytes = 700 + (uint64_t)tag,
+                                            .held_bytes = 800 + 3 * (uint64_t)tag};
+    }
+    r.growth[ASHLAR_TAG_RESERVE].is_growing = true;
+    r.growth[ASHLAR_TAG_RESERVE].since_step = 719;
+    r.growth[ASHLAR_TAG_RESERVE].growth_bytes = 77;
+    return r;
+}
+
+/* ---- words and tables ---- */
+
+static char *print(const ashlar_train_report *r) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    CHECK(out != NULL);
+    ashlar_report_print(out, r);
+    CHECK(fclose(out) == 0);
+    return text;
+}
+
+static void the_words_hold_the_numbers(void) {
+    ashlar_train_report r = a_report();
+    char *text = print(&r);
+    CHECK_HAS(text, "601 steps on some \"device\" (soft:6), 606000 symbols in 60.6 s: 10000 per "
+                    "second");
+    CHECK_HAS(text, "The loss went from 5.5451 to 1.2345 nats per symbol.");
+    CHECK_HAS(text, "Batches of 503 had 604 different lengths, up to 603; the warm-up ran one step "
+                    "of 607,");
+    CHECK_HAS(text, "asked the driver for memory, streams or facts 631 times (calls\nof the "
+                    "allocator: 641).");
+    CHECK_HAS(text, "The 602 parameters lie in one contiguous range");
+    free(text);
+    r.device.kind = ASHLAR_DEVICE_CUDA;
+    r.weights_contiguous = false;
+    text = print(&r);
+    CHECK_HAS(text, "(cuda:6)");
+    CHECK_HAS(text, "The 602 parameters are NOT where the arena placed them");
+    free(text);
+}
+
+static void the_tables_hold_the_numbers(void) {
+    ashlar_train_report r = a_report();
+    char *text = print(&r);
+    CHECK_HAS(text, "\nWhere memory went (MiB)      at peak   own peak\n  weights ");
+    CHECK_HAS(text, "\nCalls into the driver      memory, streams   copies, launches   host waits\n"
+                    "  set-up ");
+    CHECK_HAS(text, "\n  weights                       2.00      20.00\n");
+    CHECK_HAS(text, "\n  batch                         8.00      80.00\n");
+    CHECK(strstr(text, "\n  user ") == NULL); /* was never used */
+    CHECK_HAS(text, "\n  live, all of them            64.00\n");
+    CHECK_HAS(text, "\n  reserved from the device     80.00  (1.250 x live)\n");
+    CHECK_HAS(text, "\n  set-up                               611                612          613"
+                    "\n  warm-up                              621                622          623"
+                    "\n  training, after it                   631                632          633"
+                    "\n");
+    free(text);
+    r.stats.tags[ASHLAR_TAG_USER].peak_bytes = 1;
+    text = print(&r);
+    CHECK_HAS(text, "own peak\n  user                          1.00       0.00\n");
+    free(text);
+}
+
+static void the_words_tell_of_the_plan(void) {
+    ashlar_train_report r = a_report();
+    char *text = print(&r);
+    CHECK_HAS(text, "a step needs 50.00 MiB at its peak and has 53.00 MiB (1.060 x).\n");
+    CHECK_HAS(text, "The plan, 52.00 MiB and 4.00 % above that peak, served 651 blocks of 653 steps "
+                    "and\nmissed 652.\n");
+    free(text);
+    r.step_memory.is_planned = false;
+    text = print(&r);
+    CHECK_HAS(text, "(1.060 x),\nwithout a plan.\n");
+    CHECK(strstr(text, "The plan") == NULL);
+    free(text);
+}
+
+static void the_words_tell_of_growth(void) {
+    ashlar_train_report r = a_report();
+    char *text = print(&r);
+    const char *line = strstr(text, "Memory for ");
+    REQUIRE(line != NULL);
+    CHECK_HAS(line, "Memory for reserve grows from step to step since step 719, by 77 bytes so "
+                    "far: a leak.\n");
+    CHECK(strstr(line + 1, "Memory for ") == NULL);
+    free(text);
+    r.growth[ASHLAR_TAG_RESERVE].is_growing = false;
+    text = print(&r);
+    CHECK(strstr(text, "Memory for ") == NULL);
+    free(text);
+}
+
+static void the_account_holds_every_tag(void) {
+    const ashlar_train_report r = a_report();
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    REQUIRE(out != NULL);
+    ashlar_report_print_account(out, &r.stats, r.growth);
+    CHECK(fclose(out) == 0);
+    CHECK_HAS(text, "at peak  held across steps  grown since warm-up\n");
+    CHECK_HAS(text, "\n  user                      1048576               800               100\n");
+    CHECK_HAS(text, "\n  batch                     8388608               821               114\n");
+    CHECK_HAS(text, "\n  all                      67108864              6484               856\n");
+    free(text);
+}
+
+static void the_words_tell_what_options_save(void) {
+    ashlar_train_report r = a_report();
+    char *text = print(&r);
+    CHECK_HAS(text, "missed 652.\nWithout --accumulate 671 it would need 100.00 MiB (2.50 x).\n"
+                    "Without --bptt 672 it would need 60.00 MiB (1.50 x).\n\n");
+    free(text);
+    r.savings_count = 0;
+    text = print(&r);
+    CHECK(strstr(text, "Without") == NULL);
+    free(text);
+}
+
+/* ---- JSON ---- */
+
+static char folder[64], path[96];
+
+/* Write the report and read it back. */
+static ashlar_json *written(const ashlar_train_report *r) {
+    static char text[16384];
+    ashlar_json *document = NULL;
+    (void)snprintf(folder, sizeof folder, "/tmp/ashlar-report-XXXXXX");
+    CHECK(mkdtemp(folder) != NULL);
+    (void)snprintf(path, sizeof path, "%s/report.json", folder);
+    CHECK(ashlar_report_write(path, &task, &config, r) == ASHLAR_OK);
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    const size_t bytes = file != NULL ? fread(text, 1, sizeof text, file) : 0;
+    CHECK(file != NULL && fclose(file) == 0);
+    CHECK(bytes > 2 && text[bytes - 1] == '\n' && strchr(text, '\n') < text + bytes - 1);
+    CHECK(strncmp(text, "{\n  \"device\": ", 14) == 0);
+    CHECK(ashlar_json_parse(text, bytes, &document) == ASHLAR_OK);
+    (void)unlink(path);
+    CHECK(rmdir(folder) == 0);
+    return document;
+}
+
+static void check_uint(const ashlar_json *object, const char *key, uint64_t want) {
+    uint64_t got = ~want;
+    CHECK(ashlar_json_get_uint64(ashlar_json_member(object, key), &got));
+    if (got != want) {
+        printf("# %s\n", key);
+    }
+    CHECK(got == want);
+}
+
+static void check_real(const ashlar_json *object, const char *key, double want) {
+    const ashlar_json *value = ashlar_json_member(object, key);
+    CHECK(value != NULL && value->kind == ASHLAR_JSON_NUMBER && value->number == want);
+}
+
+static void check_text(const ashlar_json *object, const char *key, const char *want) {
+    const ashlar_json *value = ashlar_json_member(object, key);
+    CHECK(value != NULL && value->kind == ASHLAR_JSON_STRING && strcmp(value->text, want) == 0);
+}
+
+static void the_json_holds_every_number_of_the_training(void) {
+    const ashlar_train_report r = a_report();
+    ashlar_json *document = written(&r);
+    REQUIRE(document != NULL);
+    check_text(document, "device", "soft:6");
+    check_text(document, "device_name", "some \"device\"");
+    check_uint(document, "steps", 601);
+    check_uint(document, "parameters", 602);
+    check_uint(document, "steps_skipped", 660);
+    check_real(document, "loss_first", 5.5451);
+    check_real(document, "loss_last", 1.2345);
+    check_uint(document, "tokens", 606000);
+    check_real(document, "epochs", 6.25);
+    check_real(document, "seconds", 60.6);
+    check_real(document, "tokens_per_s", 10000.25);
+    check_uint(document, "sequences", 605);
+    check_uint(document, "lengths_distinct", 604);
+    check_uint(document, "max_length", 603);
+    ashlar_json_free(document);
+}
+
+static void check_bool(const ashlar_json *object, const char *key, bool want) {
+    const ashlar_json *value = ashlar_json_member(object, key);
+    CHECK(value != NULL && value->kind == ASHLAR_JSON_BOOL && value->boolean == want);
+}
+
+static void check_tags(const ashlar_json *document) {
+    const ashlar_json *tags = ashlar_json_member(document, "bytes_by_tag");
+    for (int i = 0; i < ASHLAR_TAG_COUNT; i++) {
+        const uint64_t number = (uint64_t)i;
+        const ashlar_json *tag = ashlar_json_member(tags, ashlar_tag_name((ashlar_tag)i));
+        check_uint(tag, "at_peak", (number + 1) * 1048576);
+        check_uint(tag, "own_peak", i == ASHLAR_TAG_USER ? 0 : (number + 1) * 10485760);
+        check_uint(tag, "held", 800 + 3 * number);
+        check_uint(tag, "held_after_warmup", 700 + number);
+        check_bool(tag, "grows", i == ASHLAR_TAG_RESERVE);
+        CHECK((ashlar_json_member(tag, "grows_since_step") != NULL) == (i == ASHLAR_TAG_RESERVE));
+    }
+    const ashlar_json *reserve = ashlar_json_member(tags, "reserve");
+    check_uint(reserve, "grows_since_step", 719);
+    check_uint(reserve, "grown_since_then", 77);
+}
+
+static void the_json_holds_calls_and_memory(void) {
+    ashlar_train_report r = a_report();
+    ashlar_json *document = written(&r);
+    REQUIRE(document != NULL);
+    check_uint(document, "driver_calls_setup", 611);
+    check_uint(document, "driver_calls_warmup", 621);
+    check_uint(document, "driver_calls_after_warmup", 631);
+    check_uint(document, "allocator_driver_calls_after_warmup", 641);
+    check_uint(document, "work_calls_after_warmup", 632);
+    check_uint(document, "wait_calls_after_warmup", 633);
+    check_uint(document, "step_reserved_bytes", 53 * 1048576);
+    check_uint(document, "bound_bytes", 50 * 1048576);
+    check_uint(document, "plan_bytes", 52 * 1048576);
+    check_uint(document, "plan_count", 654);
+    check_real(document, "plan_gap", 0.04);
+    check_uint(document, "plan_hits", 651);
+    check_uint(document, "plan_misses", 652);
+    check_uint(document, "steps_replayed", 653);
+    check_uint(document, "step_bytes", 40 * 1048576);
+    const ashlar_json *savings = ashlar_json_member(document, "step_bytes_without");
+    check_uint(savings, "accumulate", 100 * 1048576);
+    check_uint(savings, "bptt", 60 * 1048576);
+    check_uint(document, "bytes_live_peak", 64 * 1048576);
+    check_uint(document, "bytes_reserved_peak", 80 * 1048576);
+    check_uint(document, "allocations", 1000);
+    check_uint(document, "allocations_served_without_driver", 900);
+    const ashlar_json *contiguous = ashlar_json_member(document, "weights_contiguous");
+    CHECK(contiguous != NULL && contiguous->kind == ASHLAR_JSON_BOOL && contiguous->boolean);
+    check_tags(document);
+    ashlar_json_free(document);
+    r.weights_contiguous = false;
+    r.device.kind = ASHLAR_DEVICE_CUDA;
+    document = written(&r);
+    contiguous = ashlar_json_member(document, "weights_contiguous");
+    CHECK(contiguous != NULL && contiguous->kind == ASHLAR_JSON_BOOL && !contiguous->boolean);
+    check_text(document, "device", "cuda:6");
+    ashlar_json_free(document);
+}
+
+static void the_json_holds_the_configuration(void) {
+    const ashlar_train_report r = a_report();
+    ashlar_json *document = written(&r);
+    const ashlar_json *c = ashlar_json_member(document, "config");
+    REQUIRE(c != NULL);
+    check_uint(c, "sequences_of_the_task", 501);
+    check_real(c, "learning_rate", 0.0625);
+    check_real(c, "weight_decay", 0.125);
+    check_real(c, "clip_norm", 0.375);
+    check_uint(c, "seed", UINT64_MAX);
+    check_uint(c, "buckets", 506);
+    check_bool(c, "plan", true);
+    check_text(c, "optimizer", "rmsprop");
+    check_text(c, "blas", ashlar_blas_name());
+    check_uint(c, "threads", (uint64_t)ashlar_blas_threads());
+    ashlar_json_free(document);
+}
+
+static void a_report_that_cannot_be_written_is_an_error(void) {
+    const ashlar_train_report r = a_report();
+    (void)snprintf(folder, sizeof folder, "/tmp/ashlar-report-XXXXXX");
+    REQUIRE(mkdtemp(folder) != NULL);
+    (void)snprintf(path, sizeof path, "%s/absent/report.json", folder);
+    CHECK(ashlar_report_write(path, &task, &config, &r) == ASHLAR_EIO);
+    (void)snprintf(path, sizeof path, "%s/report.json", folder);
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_report_write(path, &task, &config, &r) == ASHLAR_EHOSTMEM);
+    ashlar_host_fail_at(0);
+    CHECK(access(path, F_OK) != 0);
+    CHECK(rmdir(folder) == 0);
+}
+
+/* ---- progress ---- */
+
+static char *shown;
+static size_t shown_bytes;
+static FILE *shown_file;
+
+static bool open_shown(ashlar_progress *p) {
+    shown_file = open_memstream(&shown, &shown_bytes);
+    if (shown_file == NULL) {
+        return false;
+    }
+    ashlar_progress_init(p, shown_file);
+    return true;
+}
+
+static void close_shown(void) {
+    CHECK(fclose(shown_file) == 0);
+    free(shown);
+    shown = NULL;
+}
+
+static void show_step(ashlar_progress *p, size_t step, double seconds) {
+    const ashlar_train_progress now = {.step = step,
+                                       .steps = 48,
+                                       .loss = 1.23456,
+                                       .epoch = 0.5,
+                                       .length = 77,
+                                       .tokens_per_s = 12345.6,
+                                       .seconds = seconds};
+    ashlar_progress_show(p, &now);
+}
+
+static size_t lines(char separator) {
+    size_t count = 0;
+    for (size_t i = 0; i < shown_bytes; i++) {
+        count += shown[i] == separator;
+    }
+    return count;
+}
+
+static void progress_elsewhere_is_a_plain_line_every_five_seconds(void) {
+    ashlar_progress p;
+    REQUIRE(open_shown(&p));
+    CHECK(!p.is_terminal);
+    show_step(&p, 1, 2); /* the first is always shown, and at once */
+    CHECK(strcmp(shown, "step 1/48  loss 1.2346  length 77  epoch 0.500  12346 tokens/s\n") == 0);
+    show_step(&p, 2, 6.9); /* 4.9 seconds after it */
+    CHECK_ZU(lines('\n'), 1);
+    show_step(&p, 3, 7);
+    CHECK_ZU(lines('\n'), 2);
+    show_step(&p, 4, 11.9);
+    CHECK_ZU(lines('\n'), 2);
+    show_step(&p, 47, 12);
+    show_step(&p, 48, 12.01); /* and the last */
+    CHECK_ZU(lines('\n'), 4);
+    CHECK_ZU(lines('\r'), 0);
+    close_shown();
+}
+
+static void a_terminal_is_told_from_other_files(void) {
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
+        SKIP("no pseudo-terminal here");
+    }
+    FILE *terminal = fopen(ptsname(master), "w");
+    REQUIRE(terminal != NULL);
+    ashlar_progress p = {.shown_at = 77};
+    ashlar_progress_init(&p, terminal);
+    CHECK(p.is_terminal && p.out == terminal && p.shown_at == 0);
+    CHECK(fclose(terminal) == 0);
+    CHECK(close(master) == 0);
+}
+
+static void progress_on_a_terminal_is_a_bar(void) {
+    ashlar_progress p;
+    REQUIRE(open_shown(&p));
+    p.is_terminal = true;
+    show_step(&p, 1, 0.5);
+    CHECK(strcmp(shown, "\r[........................] 1/48  loss 1.235  T  77  12.3 k/s  "
+                        "24 s left \033[K") == 0);
+    show_step(&p, 12, 0.59); /* too soon */
+    CHECK_ZU(lines('\r'), 1);
+    show_step(&p, 12, 2);
+    CHECK_HAS(shown, "\r[######..................] 12/48  ");
+    CHECK_HAS(shown, "  6 s left ");
+    CHECK_ZU(lines('\n'), 0);
+    show_step(&p, 48, 2.01);
+    CHECK_HAS(shown, "\r[########################] 48/48  ");
+    CHECK_HAS(shown, "  0 s left \033[K\n");
+    CHECK_ZU(lines('\n'), 1);
+    close_shown();
+}
+
+int main(void) {
+    RUN(the_words_hold_the_numbers);
+    RUN(the_tables_hold_the_numbers);
+    RUN(the_words_tell_of_the_plan);
+    RUN(the_words_tell_of_growth);
+    RUN(the_account_holds_every_tag);
+    RUN(the_words_tell_what_options_save);
+    RUN(the_json_holds_every_number_of_the_training);
+    RUN(the_json_holds_calls_and_memory);
+    RUN(the_json_holds_the_configuration);
+    RUN(a_report_that_cannot_be_written_is_an_error);
+    RUN(progress_elsewhere_is_a_plain_line_every_five_seconds);
+    RUN(a_terminal_is_told_from_other_files);
+    RUN(progress_on_a_terminal_is_a_bar);
+    return check_report();
+}

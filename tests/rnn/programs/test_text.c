@@ -1,0 +1,386 @@
+/*
+ * test_text.c - the text that a model writes to a file or a terminal, what writing it took, and the
+ * report of that.
+ */
+#include "tests/rnn/model/model_fixture.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "allocator/base/error.h"
+#include "tests/allocator/base/file_fixture.h"
+#include "allocator/base/host.h"
+#include "allocator/base/json.h"
+#include "rnn/programs/text.h"
+
+enum { BYTES = 600, TEXT_MAX = 4096 };
+
+
+/* Equal weights throughout: every byte is as likely as any other, the mark too. */
+static bool open_byte_model(void) {
+    const ashlar_model_config config = {.classes = 256, .embedding = 2, .hidden = 3, .layers = 1};
+    return set_up("memory=64MiB") &&
+           ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE, &model) ==
+                ASHLAR_OK;
+}
+
+static void close_byte_model(void) {
+    ashlar_model_destroy(model);
+    CHECK_ZU(stats_now().live_blocks, 0);
+    tear_down();
+}
+
+static ashlar_text_config config_of(const char *prime, size_t bytes) {
+    return (ashlar_text_config){
+        .sampler = {.choice = {.temperature = 0.9, .top_p = 1}, .seed = 21},
+        .prime = prime,
+        .prime_bytes = strlen(prime),
+        .bytes = bytes,
+    };
+}
+
+/* What should stand in the file: the prime, then the sampler's own symbols for the seed. */
+static size_t expected_text(const char *prime, bool is_terminal, char *text) {
+    const ashlar_text_config config = config_of(prime, BYTES);
+    ashlar_sampler *sampler = NULL;
+    size_t count = 0, primed = config.prime_bytes;
+    CHECK(ashlar_sampler_create(model, &config.sampler, &sampler) == ASHLAR_OK);
+    for (size_t i = 0; i < primed + BYTES; i++) {
+        int32_t symbol = i < primed ? (unsigned char)prime[i] : -1;
+        CHECK((i < primed ? ashlar_sampler_feed(sampler, symbol)
+                          : ashlar_sampler_next(sampler, &symbol)) == ASHLAR_OK);
+        const bool is_shown = symbol == '\n' || symbol == '\t' || symbol >= 0xa0 ||
+                              (symbol >= 0x20 && symbol <= 0x7e);
+        if (symbol == 0) {
+            memcpy(text + count, "\n%\n", 3);
+            count += 3;
+        } else {
+            text[count++] = (char)(is_terminal && !is_shown ? '?' : symbol);
+        }
+    }
+    text[count++] = '\n';
+    ashlar_sampler_destroy(sampler);
+    return count;
+}
+
+/* Shift the output bias of one symbol: makes it much likelier than the others. */
+static void prefer(int32_t symbol) {
+    ((float *)model->parameters.bias)[symbol] = 4;
+}
+
+static void a_file_gets_every_byte_as_it_is(void) {
+    static char want[TEXT_MAX];
+    char *text = NULL;
+    size_t bytes = 0;
+    REQUIRE(open_byte_model());
+    prefer(ASHLAR_BATCHER_MARK);
+    const size_t want_bytes = expected_text("\x1bOnce\xff\x01", false, want);
+    FILE *out = open_memstream(&text, &bytes);
+    REQUIRE(out != NULL);
+    const ashlar_text_config config = config_of("\x1bOnce\xff\x01", BYTES);
+    CHECK(ashlar_text_write(model, out, &config, NULL) == ASHLAR_OK);
+    CHECK(fclose(out) == 0);
+    CHECK_ZU(bytes, want_bytes);
+    CHECK(bytes == want_bytes && memcmp(text, want, bytes) == 0);
+    CHECK(memmem(text, bytes, "\n%\n", 3) != NULL);
+    free(text);
+    close_byte_model();
+}
+
+static void a_terminal_gets_no_control_characters(void) {
+    static char want[TEXT_MAX], got[TEXT_MAX];
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
+        SKIP("no pseudo-terminal here");
+    }
+    FILE *terminal = fopen(ptsname(master), "w");
+    REQUIRE(terminal != NULL);
+    struct termios raw;
+    REQUIRE(tcgetattr(fileno(terminal), &raw) == 0);
+    cfmakeraw(&raw);
+    REQUIRE(tcsetattr(fileno(terminal), TCSANOW, &raw) == 0);
+    REQUIRE(open_byte_model());
+    const char prime[] = "\x01\x08\t\n\x0b\x1b\x1f ~\x7f\x80\x9f\xa0\xff";
+    const size_t want_bytes = expected_text(prime, true, want);
+    const ashlar_text_config config = config_of(prime, BYTES);
+    CHECK(ashlar_text_write(model, terminal, &config, NULL) == ASHLAR_OK);
+    CHECK(fflush(terminal) == 0);
+    size_t bytes = 0;
+    for (ssize_t more = 1; more > 0 && bytes < want_bytes; bytes += more > 0 ? (size_t)more : 0) {
+        more = read(master, got + bytes, want_bytes - bytes);
+    }
+    CHECK(bytes == want_bytes && memcmp(got, want, bytes) == 0);
+    CHECK(memcmp(got, "??\t\n??? ~???\xa0\xff", 14) == 0);
+    CHECK(fclose(terminal) == 0 && close(master) == 0);
+    close_byte_model();
+}
+
+static void a_prime_may_hold_the_mark(void) {
+    char *text = NULL;
+    size_t bytes = 0;
+    REQUIRE(open_byte_model());
+    FILE *out = open_memstream(&text, &bytes);
+    REQUIRE(out != NULL);
+    ashlar_text_config config = config_of("", 1);
+    config.prime = "a\0b";
+    config.prime_bytes = 3;
+    prefer('c');
+    config.sampler.choice.temperature = 0;
+    CHECK(ashlar_text_write(model, out, &config, NULL) == ASHLAR_OK);
+    CHECK(fclose(out) == 0);
+    CHECK(bytes == 7 && memcmp(text, "a\n%\nbc\n", 7) == 0);
+    free(text);
+    close_byte_model();
+}
+
+/* ---- what it takes ---- */
+
+/* The text is as long as the early look and much longer: nothing grows, and nobody asks. */
+static void check_constant(const ashlar_text_config *config) {
+    ashlar_text_report r = {.bytes = 77};
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_INFERENCE));
+    const uint64_t before = stats_now().live_bytes;
+    ashlar_driver_counts first, last;
+    FILE *out = fopen("/dev/null", "w");
+    REQUIRE(out != NULL);
+    ashlar_device_counts_read(device, &first);
+    CHECK(ashlar_text_write(model, out, config, &r) == ASHLAR_OK);
+    ashlar_device_counts_read(device, &last);
+    CHECK(fclose(out) == 0);
+    CHECK_ZU(r.bytes, config->bytes);
+    CHECK(r.seconds > 0);
+    CHECK(r.start.live_bytes > before && r.start.alloc_count > 0);
+    CHECK(memcmp(&r.start, &r.early, sizeof r.start) == 0);
+    CHECK(memcmp(&r.start, &r.end, sizeof r.start) == 0);
+    CHECK_ZU(r.calls.memory + r.calls.order + r.calls.query, 0);
+    CHECK(r.calls.context <= last.context - first.context);
+    CHECK_ZU(r.calls.wait, config->bytes);
+    CHECK_ZU(r.calls.work, 5 * config->bytes); /* symbol, embedding, stack, linear layer, logits */
+    CHECK_ZU(stats_now().live_bytes, before); /* the sampler's block went back */
+    CHECK_ZU(stats_now().reserved_bytes, r.end.reserved_bytes);
+    CHECK_ZU(stats_now().alloc_count, r.end.alloc_count);
+    close_model();
+}
+
+static void no_length_of_text_takes_memory_with_any_cell(void) {
+    const ashlar_model_config usual = model_config;
+    for (int cell = 0; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
+        for (size_t projection = 0; projection <= (cell == ASHLAR_RNN_LSTM ? 7 : 0);
+             projection += 7) {
+            ashlar_text_config config = config_of("\1\2\3", ASHLAR_TEXT_EARLY_BYTES);
+            model_config.cell = (ashlar_rnn_cell)cell;
+            model_config.projection = projection;
+            check_constant(&config);
+            config.bytes = 3 * ASHLAR_TEXT_EARLY_BYTES;
+            config.sampler.choice.top_k = 5;
+            config.sampler.choice.top_p = 0.9;
+            check_constant(&config);
+        }
+    }
+    model_config = usual;
+}
+
+/* A block that someone takes in the middle of it shows: the report looks when it says it does. */
+static FILE *watched;
+static size_t watched_bytes;
+static void *extra[2];
+
+static ssize_t take_on_the_way(void *unused, const char *bytes, size_t count) {
+    (void)unused, (void)bytes;
+    watched_bytes += count;
+    if (watched_bytes == ASHLAR_TEXT_EARLY_BYTES || watched_bytes == ASHLAR_TEXT_EARLY_BYTES + 1) {
+        const bool is_late = watched_bytes > ASHLAR_TEXT_EARLY_BYTES;
+        CHECK(ashlar_alloc(allocator, 500, streams[1], &extra[is_late]) == ASHLAR_OK);
+    }
+    return (ssize_t)count;
+}
+
+static void a_block_that_was_taken_shows_where_it_was_taken(void) {
+    ashlar_text_report r;
+    REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_INFERENCE));
+    watched = fopencookie(NULL, "w", (cookie_io_functions_t){.write = take_on_the_way});
+    REQUIRE(watched != NULL && setvbuf(watched, NULL, _IONBF, 0) == 0);
+    ((float *)model->parameters.bias)[5] = 1000; /* no mark, which is more than one byte */
+    const ashlar_text_config config = config_of("", ASHLAR_TEXT_EARLY_BYTES + 1);
+    CHECK(ashlar_text_write(model, watched, &config, &r) == ASHLAR_OK);
+    CHECK(fclose(watched) == 0);
+    CHECK_ZU(r.early.live_bytes, r.start.live_bytes + 500);
+    CHECK_ZU(r.end.live_bytes, r.start.live_bytes + 1000);
+    CHECK_ZU(r.early.alloc_count, r.start.alloc_count + 1);
+    CHECK_ZU(r.end.alloc_count, r.start.alloc_count + 2);
+    CHECK(ashlar_free(allocator, extra[0]) == ASHLAR_OK);
+    CHECK(ashlar_free(allocator, extra[1]) == ASHLAR_OK);
+    close_model();
+}
+
+/* ---- failures ---- */
+
+static void text_that_cannot_be_drawn_ends_with_its_status(void) {
+    const ashlar_text_config config = config_of("ab", 2);
+    REQUIRE(open_byte_model());
+    for (uint64_t n = 1; n <= 12; n++) { /* 2 for the mark, 2 for each of "ab", 3 for each byte */
+        char *text = NULL;
+        size_t bytes = 0;
+        FILE *out = open_memstream(&text, &bytes);
+        REQUIRE(out != NULL);
+        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
+        ashlar_text_report report = {.bytes = 77};
+        CHECK(ashlar_text_write(model, out, &config, &report) == ASHLAR_EDRIVER);
+        CHECK_ZU(report.bytes, 77);
+        CHECK(fclose(out) == 0);
+        const size_t symbols = n <= 2 ? 0 : n <= 4 ? 1 : n <= 9 ? 2 : 3;
+        CHECK(bytes == symbols + 1 && text[bytes - 1] == '\n');
+        CHECK(symbols == 0 || text[0] == 'a');
+        free(text);
+    }
+    ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+    close_byte_model();
+}
+
+/* A reader that went away does not want the rest of a text without end. */
+static void a_text_that_cannot_be_written_ends_at_once(void) {
+    const ashlar_text_config config = config_of("", (size_t)1 << 60);
+    ashlar_text_report report = {.bytes = 77};
+    REQUIRE(open_byte_model());
+    FILE *full = fopen("/dev/full", "w");
+    REQUIRE(full != NULL);
+    CHECK(ashlar_text_write(model, full, &config, &report) == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), "could not be written");
+    CHECK_ZU(report.bytes, 77);
+    CHECK(ferror(full) != 0);
+    (void)fclose(full);
+    close_byte_model();
+}
+
+static void a_text_without_room_for_its_sampler_is_refused(void) {
+    const ashlar_text_config config = config_of("ab", 2);
+    REQUIRE(open_byte_model());
+    FILE *out = fopen("/dev/null", "w");
+    REQUIRE(out != NULL);
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_text_write(model, out, &config, NULL) == ASHLAR_EHOSTMEM);
+    ashlar_host_fail_at(0);
+    CHECK(fclose(out) == 0);
+    close_byte_model();
+}
+
+/* ---- the report ---- */
+
+static const ashlar_text_report made_report = {
+    .bytes = 4000,
+    .seconds = 2,
+    .start = {.live_bytes = 10, .reserved_bytes = 20, .alloc_count = 3},
+    .early = {.live_bytes = 11, .reserved_bytes = 21, .alloc_count = 4},
+    .end = {.live_bytes = 12, .reserved_bytes = 22, .alloc_count = 9},
+    .calls = {.query = 1, .memory = 20, .context = 4000, .order = 300, .work = 50, .wait = 60},
+};
+
+static bool open_report(const ashlar_text_report *report, ashlar_json **json) {
+    char text[FILE_MAX_BYTES];
+    ashlar_text_config config = config_of("ab", 4000);
+    config.sampler.choice.top_k = 8;
+    config.sampler.choice.top_p = 0.5;
+    CHECK(ashlar_text_report_write(path, model, &config, report) == ASHLAR_OK);
+    const size_t bytes = read_bytes((unsigned char *)text);
+    CHECK(bytes > 2 && text[bytes - 1] == '\n');
+    return ashlar_json_parse(text, bytes, json) == ASHLAR_OK;
+}
+
+static void check_uint(const ashlar_json *json, const char *key, uint64_t want) {
+    uint64_t got = 0;
+    CHECK(ashlar_json_get_uint64(ashlar_json_member(json, key), &got));
+    CHECK_ZU(got, want);
+}
+
+static void check_text(const ashlar_json *json, const char *key, const char *want) {
+    const ashlar_json *value = ashlar_json_member(json, key);
+    CHECK(value != NULL && value->kind == ASHLAR_JSON_STRING && strcmp(value->text, want) == 0);
+}
+
+static void check_real(const ashlar_json *json, const char *key, double want) {
+    const ashlar_json *value = ashlar_json_member(json, key);
+    CHECK(value != NULL && value->kind == ASHLAR_JSON_NUMBER && value->number == want);
+}
+
+static void the_report_has_each_number_under_its_name(void) {
+    ashlar_json *json = NULL;
+    REQUIRE(open_byte_model() && open_report(&made_report, &json));
+    check_text(json, "device", "soft:0");
+    CHECK(ashlar_json_member(json, "device_name") != NULL);
+    check_uint(json, "bytes", 4000);
+    check_real(json, "seconds", 2);
+    check_real(json, "bytes_per_s", 2000);
+    check_uint(json, "bytes_live_start", 10);
+    check_uint(json, "bytes_reserved_start", 20);
+    check_uint(json, "bytes_live_after_1000", 11);
+    check_uint(json, "bytes_reserved_after_1000", 21);
+    check_uint(json, "bytes_live_end", 12);
+    check_uint(json, "bytes_reserved_end", 22);
+    check_uint(json, "allocations_after_start", 6);
+    check_uint(json, "driver_calls_after_start", 321);
+    check_uint(json, "work_calls_after_start", 50);
+    check_uint(json, "wait_calls_after_start", 60);
+    const ashlar_json *config = ashlar_json_member(json, "config");
+    check_text(config, "cell", "lstm");
+    check_uint(config, "layers", 1);
+    check_uint(config, "hidden", 3);
+    check_uint(config, "projection", 0);
+    check_uint(config, "embedding", 2);
+    check_real(config, "temperature", 0.9);
+    check_uint(config, "top_k", 8);
+    check_real(config, "top_p", 0.5);
+    check_uint(config, "seed", 21);
+    check_uint(config, "prime_bytes", 2);
+    ashlar_json_free(json);
+    close_byte_model();
+}
+
+static void a_short_text_has_no_early_look_to_report(void) {
+    ashlar_json *json = NULL;
+    ashlar_text_report report = made_report;
+    REQUIRE(open_byte_model());
+    report.bytes = ASHLAR_TEXT_EARLY_BYTES - 1;
+    REQUIRE(open_report(&report, &json));
+    CHECK(ashlar_json_member(json, "bytes_live_after_1000")->kind == ASHLAR_JSON_NULL);
+    CHECK(ashlar_json_member(json, "bytes_reserved_after_1000")->kind == ASHLAR_JSON_NULL);
+    check_uint(json, "bytes_live_end", 12);
+    ashlar_json_free(json);
+    report.bytes = ASHLAR_TEXT_EARLY_BYTES;
+    REQUIRE(open_report(&report, &json));
+    check_uint(json, "bytes_live_after_1000", 11);
+    ashlar_json_free(json);
+    close_byte_model();
+}
+
+static void a_report_that_cannot_be_written_is_an_error(void) {
+    const ashlar_text_config config = config_of("", 1);
+    REQUIRE(open_byte_model());
+    (void)unlink(path);
+    CHECK(ashlar_text_report_write("/absent/report", model, &config, &made_report) == ASHLAR_EIO);
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_text_report_write(path, model, &config, &made_report) == ASHLAR_EHOSTMEM);
+    ashlar_host_fail_at(0);
+    CHECK(names_in_folder() == 0);
+    close_byte_model();
+}
+
+int main(void) {
+    if (!make_folder()) {
+        return 99;
+    }
+    RUN(a_file_gets_every_byte_as_it_is);
+    RUN(a_terminal_gets_no_control_characters);
+    RUN(a_prime_may_hold_the_mark);
+    RUN(no_length_of_text_takes_memory_with_any_cell);
+    RUN(a_block_that_was_taken_shows_where_it_was_taken);
+    RUN(text_that_cannot_be_drawn_ends_with_its_status);
+    RUN(a_text_that_cannot_be_written_ends_at_once);
+    RUN(a_text_without_room_for_its_sampler_is_refused);
+    RUN(the_report_has_each_number_under_its_name);
+    RUN(a_short_text_has_no_early_look_to_report);
+    RUN(a_report_that_cannot_be_written_is_an_error);
+    remove_folder();
+    return check_report();
+}

@@ -1,0 +1,53 @@
+/*
+ * task_fixture.h - the text task by itself, without the loop around it, for tests.
+ *
+ * A case is open_text(spec), any number of open_task() ... close_task(), close_text().
+ */
+#ifndef ASHLAR_TASK_FIXTURE_H
+#define ASHLAR_TASK_FIXTURE_H
+
+#include "tests/rnn/train/train_fixture.h"
+
+#include <ashlar/arena.h>
+
+static ashlar_task *task;
+static double *losses; /* device */
+
+static inline bool open_task(const ashlar_train_config *config) {
+    if (ashlar_task_text_create(corpus, config, &task) != ASHLAR_OK ||
+        ashlar_allocator_create(device, &allocator) != ASHLAR_OK ||
+        task->table->open(task, allocator, streams[1], ASHLAR_REGIONS_ALL) != ASHLAR_OK) {
+        return false;
+    }
+    losses = (double *)(void *)take(task->max_parts * sizeof *losses, streams[1]);
+    return true;
+}
+
+static inline void close_task(void) {
+    give(losses);
+    task->table->close(task);
+    CHECK_ZU(stats_now().live_blocks, 0);
+    task->table->destroy(task);
+    ashlar_allocator_destroy(allocator);
+    task = NULL;
+}
+
+/* Forward and backward of the slot's batch, in one part, to its end. */
+static inline double run_slot(size_t slot, uint64_t seed) {
+    *losses = 0;
+    CHECK(ashlar_arena_zero(task->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
+    CHECK(task->table->upload(task, slot, streams[1]) == ASHLAR_OK);
+    CHECK(task->table->step(task, slot, 0, seed, losses) == ASHLAR_OK);
+    wait_for(streams[1]);
+    return *losses;
+}
+
+static inline float *gradients_of_task(void) {
+    return ashlar_arena_region(task->arena, ASHLAR_REGION_GRADIENTS);
+}
+
+static inline size_t gradients_count(void) {
+    return ashlar_arena_region_bytes(task->arena, ASHLAR_REGION_GRADIENTS) / sizeof(float);
+}
+
+#endif /* ASHLAR_TASK_FIXTURE_H */

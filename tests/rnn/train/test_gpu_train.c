@@ -1,0 +1,178 @@
+/*
+ * test_gpu_train.c - a short training, and a text, on a CUDA device as on the CPU. Exits with 77
+ * where there is no GPU; it also runs on the fakes.
+ */
+#include "tests/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rnn/model/sampler.h"
+#include "rnn/train/task_text.h"
+
+enum { NO_GPU = 77, STEPS = 6, MAX_STEPS = 16, SYMBOLS = 24 };
+
+static ashlar_corpus *corpus;
+
+static bool open_text(void) {
+    char path[] = "/tmp/ashlar-gpu-train-XXXXXX";
+    const int fd = mkstemp(path);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    for (int i = 0; file != NULL && i < 20; i++) {
+        fprintf(file, "stone %d on %s\n%%\n", i * 7 % 13, i % 2 == 0 ? "stone" : "sand and gravel");
+    }
+    const bool is_good = file != NULL && fclose(file) == 0 &&
+                         ashlar_corpus_open(&(const char *){path}, 1, &corpus) == ASHLAR_OK;
+    (void)unlink(path);
+    return is_good;
+}
+
+static ashlar_train_config config_of(ashlar_rnn_cell cell, size_t projection) {
+    ashlar_train_config c = {.layers = 2,
+                             .hidden = 12,
+                             .embedding = 6,
+                             .cell = cell,
+                             .projection = projection,
+                             .batch = 2,
+                             .max_length = 10,
+                             .steps = STEPS,
+                             .seed = 3};
+    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &c.optimizer);
+    c.optimizer.learning_rate = 0.01;
+    c.optimizer.clip_norm = 1;
+    c.schedule.rate = c.optimizer.learning_rate;
+    return c;
+}
+
+/* What one device makes of a training. */
+typedef struct result {
+    double losses[MAX_STEPS];
+    size_t count;
+    int32_t symbols[SYMBOLS]; /* the likeliest, one after the other */
+    ashlar_train_report report;
+} result;
+
+static void show(void *context, const ashlar_train_progress *progress) {
+    result *r = context;
+    r->losses[r->count++] = progress->loss_step;
+}
+
+static void sample(ashlar_trainer *trainer, result *r) {
+    const ashlar_sampler_config config = {.choice = {.temperature = 0, .top_p = 1}};
+    ashlar_sampler *sampler = NULL;
+    REQUIRE(ashlar_sampler_create(ashlar_task_text_model(ashlar_trainer_task(trainer)), &config,
+                                  &sampler) == ASHLAR_OK);
+    for (int i = 0; i < SYMBOLS; i++) {
+        CHECK(ashlar_sampler_next(sampler, &r->symbols[i]) == ASHLAR_OK);
+    }
+    ashlar_sampler_destroy(sampler);
+}
+
+static void train(const char *name, const ashlar_train_config *config, result *r) {
+    ashlar_device *device = NULL;
+    ashlar_trainer *trainer = NULL;
+    *r = (result){.count = 0};
+    REQUIRE(ashlar_device_open(name, &device) == ASHLAR_OK);
+    ashlar_task *task = NULL;
+    ashlar_status status = ashlar_task_text_create(corpus, config, &task);
+    if (status == ASHLAR_OK) {
+        status = ashlar_trainer_create(device, task, config, &trainer);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_trainer_run(trainer, show, r, &r->report);
+    }
+    CHECK(status == ASHLAR_OK);
+    if (status == ASHLAR_OK) {
+        sample(trainer, r);
+    } else {
+        printf("# %s: %s\n", name, ashlar_error_detail());
+    }
+    ashlar_trainer_destroy(trainer);
+    ashlar_device_close(device);
+}
+
+static void compare(const ashlar_train_config *config) {
+    static result cpu, gpu;
+    train("soft", config, &cpu);
+    train("cuda", config, &gpu);
+    CHECK_ZU(cpu.count, STEPS);
+    CHECK_ZU(gpu.count, STEPS);
+    for (size_t i = 0; i < STEPS; i++) {
+        CHECK_NEAR(gpu.losses[i], cpu.losses[i], 1e-4, 1e-4);
+    }
+    CHECK(cpu.losses[STEPS - 1] < cpu.losses[0]);
+    CHECK(memcmp(gpu.symbols, cpu.symbols, sizeof cpu.symbols) == 0);
+    CHECK(gpu.report.device.kind == ASHLAR_DEVICE_CUDA && gpu.report.weights_contiguous);
+    CHECK_ZU((size_t)gpu.report.training.management, 0); /* after the warm-up */
+    CHECK_ZU(gpu.report.step_memory.misses, 0);
+}
+
+static void an_lstm_trains_as_on_the_cpu(void) {
+    const ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
+    compare(&config);
+}
+
+static void a_gru_trains_as_on_the_cpu(void) {
+    const ashlar_train_config config = config_of(ASHLAR_RNN_GRU, 0);
+    compare(&config);
+}
+
+static void a_projection_trains_as_on_the_cpu(void) {
+    const ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 5);
+    compare(&config);
+}
+
+/* Roughly: the device's weights and activations have 8 or 11 bits, their masters 24. */
+static void narrow_types_train_about_as_float_does(void) {
+    static const ashlar_dtype types[] = {ASHLAR_F16, ASHLAR_BF16};
+    static result cpu, gpu;
+    for (int i = 0; i < 2; i++) {
+        ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
+        train("soft", &config, &cpu);
+        config.dtype = types[i];
+        config.optimizer.loss_scale = 256;
+        train("cuda", &config, &gpu);
+        CHECK_ZU(gpu.count, STEPS);
+        for (size_t k = 0; k < STEPS; k++) {
+            CHECK_NEAR(gpu.losses[k], cpu.losses[k], 0.05, 0);
+        }
+        CHECK(gpu.report.stats.tags[ASHLAR_TAG_WEIGHTS].peak_bytes > 0);
+        CHECK_ZU((size_t)gpu.report.training.management, 0);
+        CHECK_ZU(gpu.report.steps_skipped, 0);
+    }
+}
+
+static void the_cpu_refuses_narrow_types(void) {
+    ashlar_device *device = NULL;
+    ashlar_trainer *trainer = NULL;
+    ashlar_task *task = NULL;
+    ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
+    config.dtype = ASHLAR_F16;
+    REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
+    REQUIRE(ashlar_task_text_create(corpus, &config, &task) == ASHLAR_OK);
+    CHECK(ashlar_trainer_create(device, task, &config, &trainer) == ASHLAR_ENOTSUP);
+    CHECK_HAS(ashlar_error_detail(), "is for GPUs");
+    ashlar_device_close(device);
+}
+
+int main(void) {
+    ashlar_device *device = NULL;
+    const ashlar_status status = ashlar_device_open("cuda", &device);
+    ashlar_device_close(device);
+    if (status == ASHLAR_ENODEVICE) {
+        printf("1..0 # SKIP no GPU: %s\n", ashlar_error_detail());
+        return NO_GPU;
+    }
+    if (!open_text()) {
+        printf("Bail out! no text\n");
+        return 1;
+    }
+    RUN(an_lstm_trains_as_on_the_cpu);
+    RUN(a_gru_trains_as_on_the_cpu);
+    RUN(a_projection_trains_as_on_the_cpu);
+    RUN(narrow_types_train_about_as_float_does);
+    RUN(the_cpu_refuses_narrow_types);
+    ashlar_corpus_destroy(corpus);
+    return check_report();
+}

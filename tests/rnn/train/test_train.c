@@ -1,0 +1,379 @@
+/*
+ * test_train.c - the training loop: its losses against the same loop written out here, its report
+ * and its seeds.
+ */
+#include "tests/rnn/train/train_fixture.h"
+
+#include "rnn/data/batcher.h"
+
+/* ---- the same loop, from the parts ---- */
+
+typedef struct reference {
+    double losses[STEPS_MAX]; /* of each step */
+    double tokens[STEPS_MAX];
+    size_t lengths[STEPS_MAX];
+    double epochs[STEPS_MAX];
+    size_t parameters, max_steps, pieces;
+} reference;
+
+static void reference_steps(reference *r, const ashlar_train_config *c, ashlar_batcher *batcher,
+                            ashlar_model *model, ashlar_batch *batch) {
+    ashlar_optimizer *optimizer = NULL;
+    REQUIRE(ashlar_optimizer_create(model->arena, &c->optimizer, streams[1], &optimizer) ==
+            ASHLAR_OK);
+    void *loss_memory = take(sizeof(double), streams[1]);
+    void *words = take((2 * MAX_LENGTH + 1) * BATCH * sizeof(int32_t), streams[1]);
+    int32_t *inputs = words, *targets = inputs + MAX_LENGTH * BATCH,
+            *lengths = targets + MAX_LENGTH * BATCH;
+    double *loss = loss_memory;
+    for (size_t i = 0; i < c->steps; i++) {
+        ashlar_step_sizes sizes;
+        ashlar_batcher_next(batcher, batch);
+        memcpy(inputs, batch->inputs, MAX_LENGTH * BATCH * sizeof *inputs);
+        memcpy(targets, batch->targets, MAX_LENGTH * BATCH * sizeof *targets);
+        memcpy(lengths, batch->lengths, BATCH * sizeof *lengths);
+        *loss = 0;
+        const ashlar_model_window window = {.steps = batch->steps,
+                                            .count = c->batch,
+                                            .inputs = inputs,
+                                            .targets = targets,
+                                            .lengths = lengths,
+                                            .rnn_lengths = batch->lengths};
+        model->dropout_seed = c->seed + (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+        CHECK(ashlar_arena_zero(model->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
+        CHECK(ashlar_model_sizes(model, batch->steps, c->batch, &sizes) == ASHLAR_OK);
+        CHECK(ashlar_model_step(model, &window, &sizes, loss) == ASHLAR_OK);
+        const double rate = ashlar_schedule_rate(&c->schedule, i + 1);
+        CHECK(ashlar_optimizer_step(optimizer, rate, 1, streams[1]) == ASHLAR_OK);
+        wait_for(streams[1]);
+        r->losses[i] = *loss;
+        r->tokens[i] = (double)batch->tokens;
+        r->lengths[i] = batch->steps;
+        r->epochs[i] = batch->epoch;
+    }
+    give(words);
+    give(loss_memory);
+    ashlar_optimizer_destroy(optimizer);
+}
+
+static void run_reference(reference *r, const ashlar_train_config *c) {
+    const ashlar_model_config config = {.classes = 256,
+                                        .embedding = c->embedding,
+                                        .hidden = c->hidden,
+                                        .layers = c->layers,
+                                        .cell = c->cell,
+                                        .projection = c->projection,
+                                        .dropout = c->dropout};
+    const ashlar_batcher_config supply = {
+        .batch = c->batch, .max_steps = c->max_length, .seed = c->seed};
+    static int32_t inputs[BATCH * MAX_LENGTH], targets[BATCH * MAX_LENGTH], lengths[BATCH];
+    ashlar_batch batch = {.inputs = inputs, .targets = targets, .lengths = lengths};
+    ashlar_batcher *batcher = NULL;
+    ashlar_model *model = NULL;
+    REQUIRE(ashlar_batcher_create(corpus, &supply, &batcher) == ASHLAR_OK);
+    REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
+    REQUIRE(ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_ALL, &model) ==
+            ASHLAR_OK);
+    CHECK(ashlar_model_init_weights(model, c->seed) == ASHLAR_OK);
+    reference_steps(r, c, batcher, model, &batch);
+    r->parameters = ashlar_arena_elements(model->arena);
+    r->max_steps = ashlar_batcher_max_steps(batcher);
+    r->pieces = ashlar_batcher_piece_count(batcher);
+    ashlar_model_destroy(model);
+    ashlar_allocator_destroy(allocator);
+    ashlar_batcher_destroy(batcher);
+}
+
+/* Of the last ten steps up to and with step number `last`, from 0, weighted by tokens. */
+static double recent_mean(const reference *r, size_t last) {
+    double nats = 0, tokens = 0;
+    for (size_t i = last < 9 ? 0 : last - 9; i <= last; i++) {
+        nats += r->losses[i] * r->tokens[i];
+        tokens += r->tokens[i];
+    }
+    return nats / tokens;
+}
+
+static void check_shown(const reference *r, const shown *s, size_t steps) {
+    double tokens = 0;
+    CHECK_ZU(s->count, steps);
+    for (size_t i = 0; i < s->count; i++) {
+        const ashlar_train_progress *p = &s->steps[i];
+        tokens += r->tokens[i];
+        CHECK_ZU(p->step, i + 1);
+        CHECK_ZU(p->steps, steps);
+        CHECK_NEAR(p->loss, recent_mean(r, i), 0, 1e-13);
+        CHECK(p->epoch == r->epochs[i]);
+        CHECK_ZU(p->length, r->lengths[i]);
+        CHECK(p->seconds > 0 && (i == 0 || p->seconds >= s->steps[i - 1].seconds));
+        CHECK_NEAR(p->tokens_per_s, tokens / p->seconds, 0, 1e-12);
+    }
+}
+
+static size_t distinct(const size_t *values, size_t count) {
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t j = 0;
+        while (values[j] != values[i]) {
+            j++;
+        }
+        found += j == i;
+    }
+    return found;
+}
+
+static void losses_and_report_are_those_of_the_loop_written_out(void) {
+    static reference r;
+    static shown seen;
+    enum { STEPS = 37 };
+    const ashlar_train_config config = small_config(STEPS);
+    ashlar_train_report report;
+    REQUIRE(open_text("memory=256MiB"));
+    run_reference(&r, &config);
+    REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);
+    check_shown(&r, &seen, STEPS);
+    double tokens = 0;
+    for (size_t i = 0; i < STEPS; i++) {
+        tokens += r.tokens[i];
+    }
+    CHECK(report.loss_first == r.losses[0]); /* to the last bit */
+    CHECK(report.loss_last == seen.steps[STEPS - 1].loss);
+    CHECK_ZU(report.steps, STEPS);
+    CHECK_ZU(report.parameters, r.parameters);
+    CHECK_ZU(report.max_length, r.max_steps);
+    CHECK_ZU(report.sequences, r.pieces);
+    CHECK_ZU(report.lengths_distinct, distinct(r.lengths, STEPS));
+    CHECK(report.lengths_distinct > 3);
+    CHECK((double)report.tokens == tokens);
+    CHECK(report.epochs == r.epochs[STEPS - 1]);
+    CHECK(report.seconds == seen.steps[STEPS - 1].seconds);
+    CHECK(report.tokens_per_s == seen.steps[STEPS - 1].tokens_per_s);
+    CHECK(report.weights_contiguous);
+    CHECK(report.device.kind == ASHLAR_DEVICE_SOFT && report.device.ordinal == 0);
+    CHECK(strcmp(report.device.name, device->info.name) == 0);
+    close_text();
+}
+
+/* Each step drops by its own seed, which its number and that of the training give. */
+static void other_stacks_and_dropout_are_those_of_the_loop_too(void) {
+    static reference r;
+    static shown seen;
+    for (int i = 0; i < ASHLAR_RNN_CELL_COUNT; i++) {
+        ashlar_train_config config = small_config(12);
+        ashlar_train_report report;
+        config.layers = 2;
+        config.cell = (ashlar_rnn_cell)i;
+        config.projection = config.cell == ASHLAR_RNN_LSTM ? 3 : 0;
+        config.dropout = 0.25;
+        REQUIRE(open_text("memory=256MiB"));
+        run_reference(&r, &config);
+        REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);
+        check_shown(&r, &seen, 12);
+        CHECK_ZU(report.parameters, r.parameters);
+        close_text();
+    }
+}
+
+/*
+ * Per step: 8 launches, an upload, 2 fills, then the update and the two copies of results; and the
+ * feed's events: recorded behind the upload and the step, waited for in between. One wait.
+ */
+static void driver_calls_are_counted_by_phase(void) {
+    enum { STEPS = 12 };
+    ashlar_train_config config = small_config(STEPS);
+    config.batch = 64; /* so that a step needs more than the weights left mapped */
+    static shown seen;
+    ashlar_train_report report;
+    ashlar_driver_counts before, after;
+    REQUIRE(open_text("memory=256MiB"));
+    ashlar_device_counts_read(device, &before);
+    ashlar_trainer *trainer = NULL;
+    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    REQUIRE(ashlar_trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
+    ashlar_device_counts_read(device, &after);
+    CHECK_ZU(report.training.management, 0);
+    CHECK_ZU(report.training.work, STEPS * (14 + 3));
+    CHECK_ZU(report.training.wait, STEPS);
+    CHECK_ZU(report.warmup.work, 11);
+    CHECK_ZU(report.warmup.wait, 3);
+    CHECK(report.warmup.management > 0);
+    CHECK_ZU(report.setup.work, 4 + 1 + 2); /* regions cleared, weights and the optimizer copied */
+    CHECK_ZU(report.setup.wait, 1);
+    CHECK_ZU(report.setup.management + report.warmup.management,
+             after.memory + after.order + after.query - before.memory - before.order -
+                 before.query - 3 * STEPS);
+    CHECK(report.setup.management >= after.order - before.order - 3 * STEPS);
+    CHECK(after.order - before.order > 3 * STEPS);
+    CHECK(report.stats.is_sealed && report.stats.driver_calls_sealed == 0);
+    CHECK(report.stats.live_blocks == 7 && report.stats.alloc_count > STEPS * 9);
+    ashlar_trainer_destroy(trainer);
+    CHECK(CALLS(mem_free_host) == CALLS(mem_host_alloc)); /* the staging went back */
+    CHECK(CALLS(stream_create) == CALLS(stream_destroy) + STREAMS);
+    CHECK(CALLS(event_create) == CALLS(event_destroy));
+    close_text();
+}
+
+/* The plan decides where blocks lie, and nothing else. */
+static void the_plan_changes_no_loss_and_serves_every_block(void) {
+    enum { STEPS = 25 };
+    static shown runs[3];
+    ashlar_train_report reports[3];
+    for (size_t i = 0; i < 3; i++) {
+        ashlar_train_config config = small_config(STEPS);
+        config.batch = 64;
+        config.without_plan = i == 1;
+        config.buckets = i == 2 ? 5 : 1;
+        REQUIRE(open_text("memory=256MiB,mode=adversarial,seed=4"));
+        REQUIRE(train(&config, &runs[i], &reports[i]) == ASHLAR_OK);
+        close_text();
+        const ashlar_step_memory *m = &reports[i].step_memory;
+        CHECK(m->is_planned == (i != 1));
+        CHECK_ZU(m->plan_count, i == 0 ? 1 : i == 1 ? 0 : 5);
+        CHECK_ZU(m->misses, 0);
+        CHECK_ZU(m->hits, i == 1 ? 0 : STEPS * 9);
+        CHECK_ZU(m->steps_replayed, i == 1 ? 0 : STEPS);
+        CHECK_ZU(reports[i].training.management, 0);
+        CHECK_ZU(reports[i].stats.served_planned > 0, i != 1);
+        CHECK_ZU(reports[i].stats.live_blocks, 7);
+        CHECK(m->bound_bytes > MIB && m->reserved_bytes >= m->bound_bytes);
+    }
+    for (size_t step = 0; step < STEPS; step++) {
+        CHECK(runs[1].steps[step].loss == runs[0].steps[step].loss);
+        CHECK(runs[2].steps[step].loss == runs[0].steps[step].loss);
+    }
+    const ashlar_step_memory *planned = &reports[0].step_memory, *not = &reports[1].step_memory;
+    CHECK(planned->reserved_bytes <= planned->bound_bytes * 101 / 100);
+    CHECK(planned->plan_bytes <= planned->reserved_bytes && not->plan_bytes == 0);
+    CHECK_NEAR(planned->gap, (double)planned->plan_bytes / (double)planned->bound_bytes - 1, 1e-15,
+               0);
+    CHECK(reports[0].stats.reserved_peak_bytes <= reports[1].stats.reserved_peak_bytes);
+    /* Each of 9 blocks is rounded to 512 B in a plan's bound. */
+    CHECK(planned->bound_bytes >= not->bound_bytes &&
+          planned->bound_bytes < not->bound_bytes + 9 * 512);
+}
+
+static void the_loss_falls(void) {
+    static shown seen;
+    ashlar_train_config config = small_config(60);
+    config.schedule.rate = 0.02;
+    ashlar_train_report report;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(train(&config, &seen, &report) == ASHLAR_OK);
+    CHECK(report.loss_first > 5 && report.loss_first < 6.5); /* log 256 is 5.5 */
+    CHECK(report.loss_last < 0.65 * report.loss_first);
+    close_text();
+}
+
+static void the_seed_decides_and_the_order_of_execution_does_not(void) {
+    static const char *const specs[] = {"memory=256MiB", "memory=256MiB",
+                                        "memory=256MiB,mode=adversarial,seed=1",
+                                        "memory=256MiB,mode=adversarial,seed=2", "memory=256MiB"};
+    static shown runs[5];
+    ashlar_train_report report;
+    for (size_t i = 0; i < 5; i++) {
+        ashlar_train_config config = small_config(15);
+        config.seed += i == 4;
+        REQUIRE(open_text(specs[i]));
+        REQUIRE(train(&config, &runs[i], &report) == ASHLAR_OK);
+        close_text();
+    }
+    for (size_t step = 0; step < 15; step++) {
+        for (size_t i = 1; i < 4; i++) {
+            CHECK(runs[i].steps[step].loss == runs[0].steps[step].loss);
+        }
+        CHECK(runs[4].steps[step].loss != runs[0].steps[step].loss);
+    }
+}
+
+static void show_may_be_left_out_and_the_model_is_there_afterwards(void) {
+    const ashlar_train_config config = small_config(3);
+    ashlar_train_report report;
+    ashlar_trainer *trainer = NULL;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    CHECK(ashlar_trainer_run(trainer, NULL, NULL, &report) == ASHLAR_OK);
+    const ashlar_model *model = model_of(trainer);
+    CHECK(model->config.classes == 256 && model->config.hidden == 16);
+    CHECK(model->config.embedding == 8 && model->config.layers == 2);
+    ashlar_trainer_destroy(trainer);
+    ashlar_trainer_destroy(NULL);
+    close_text();
+}
+
+/* What leaks, from its fifth step on. */
+typedef struct leak {
+    ashlar_allocator *allocator;
+    void *blocks[64];
+    size_t count;
+    unsigned found;
+    uint64_t found_at;
+} leak;
+
+static void leak_in_each_step(void *context, const ashlar_train_progress *now) {
+    leak *l = context;
+    if (now->step >= 5) {
+        CHECK(ashlar_alloc_tagged(l->allocator, 3000, ASHLAR_TAG_ACTIVATIONS, NULL,
+                                  &l->blocks[l->count]) == ASHLAR_OK);
+        l->count++;
+    }
+    if (now->found != 0) {
+        CHECK(l->found == 0); /* told once */
+        l->found = now->found;
+        l->found_at = now->step;
+        CHECK(now->growth[ASHLAR_TAG_ACTIVATIONS].is_growing);
+    }
+}
+
+/* Step 5 is shown while step 6 is queued, so what it leaves is there from step 7 on. */
+static void a_leak_on_purpose_is_told_with_its_tag_and_step(void) {
+    const ashlar_train_config config = small_config(40);
+    static ashlar_train_report report;
+    static leak l;
+    ashlar_trainer *trainer = NULL;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    l.allocator = ashlar_trainer_allocator(trainer);
+    CHECK(ashlar_trainer_run(trainer, leak_in_each_step, &l, &report) == ASHLAR_OK);
+    CHECK_ZU(l.found, 1u << ASHLAR_TAG_ACTIVATIONS);
+    CHECK(l.found_at > 7 && l.found_at <= 7 + 24);
+    const ashlar_tag_growth *growth = &report.growth[ASHLAR_TAG_ACTIVATIONS];
+    CHECK(growth->is_growing);
+    CHECK_ZU(growth->since_step, 7);
+    CHECK_ZU(growth->growth_bytes, 34 * 3000);
+    CHECK_ZU(growth->held_bytes - growth->first_bytes, 34 * 3000);
+    for (size_t i = 0; i < l.count; i++) {
+        CHECK(ashlar_free(l.allocator, l.blocks[i]) == ASHLAR_OK);
+    }
+    ashlar_trainer_destroy(trainer);
+    close_text();
+}
+
+static void without_a_leak_nothing_grows(void) {
+    const ashlar_train_config config = small_config(40);
+    static shown seen;
+    ashlar_train_report report;
+    REQUIRE(open_text("memory=256MiB"));
+    CHECK(train(&config, &seen, &report) == ASHLAR_OK);
+    for (size_t i = 0; i < seen.count; i++) {
+        CHECK_ZU(seen.steps[i].found, 0);
+    }
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        CHECK(!report.growth[tag].is_growing);
+        CHECK(report.growth[tag].held_bytes == report.growth[tag].first_bytes);
+    }
+    CHECK(report.growth[ASHLAR_TAG_WEIGHTS].held_bytes > 0);
+    close_text();
+}
+
+int main(void) {
+    RUN(losses_and_report_are_those_of_the_loop_written_out);
+    RUN(other_stacks_and_dropout_are_those_of_the_loop_too);
+    RUN(driver_calls_are_counted_by_phase);
+    RUN(the_plan_changes_no_loss_and_serves_every_block);
+    RUN(the_loss_falls);
+    RUN(the_seed_decides_and_the_order_of_execution_does_not);
+    RUN(show_may_be_left_out_and_the_model_is_there_afterwards);
+    RUN(a_leak_on_purpose_is_told_with_its_tag_and_step);
+    RUN(without_a_leak_nothing_grows);
+    return check_report();
+}

@@ -1,0 +1,279 @@
+/*
+ * test_train_errors.c - the training loop from below: what it gives to the driver, and what it says
+ * when something goes wrong.
+ */
+#include "tests/rnn/train/train_fixture.h"
+
+#include <time.h>
+
+#include "rnn/layer/backend.h"
+
+/* ---- what the driver is given ---- */
+
+static struct {
+    ashlar_driver_table real;
+    const char *staging;
+    size_t staging_bytes;
+    struct {
+        const void *src;
+        size_t bytes;
+    } uploads[9]; /* the first ones, the weights' number 0 */
+    size_t upload_count;
+} given;
+
+static cu_result note_host_alloc(void **ptr, size_t bytes, unsigned int flags) {
+    const cu_result result = given.real.mem_host_alloc(ptr, bytes, flags);
+    if (given.staging == NULL) { /* the task's: what the loop reads back has a block as well */
+        given.staging = *ptr;
+        given.staging_bytes = bytes;
+    }
+    return result;
+}
+
+static cu_result note_upload(cu_ptr dst, const void *src, size_t bytes, cu_stream stream) {
+    if (given.upload_count < 9) {
+        given.uploads[given.upload_count].src = src;
+        given.uploads[given.upload_count++].bytes = bytes;
+    }
+    return given.real.memcpy_htod_async(dst, src, bytes, stream);
+}
+
+/* Each slot has room for the largest batch; the warm-up and every second step have the first. */
+static void batches_are_staged_in_one_page_locked_block(void) {
+    static shown seen;
+    const ashlar_train_config config = small_config(3);
+    ashlar_train_report report;
+    REQUIRE(open_text("memory=256MiB"));
+    memset(&given, 0, sizeof given);
+    given.real = driver->table;
+    driver->table.mem_host_alloc = note_host_alloc;
+    driver->table.memcpy_htod_async = note_upload;
+    const ashlar_status status = train(&config, &seen, &report);
+    driver->table = given.real;
+    REQUIRE(status == ASHLAR_OK);
+    const size_t row = (size_t)BATCH * 4, largest = (2 * report.max_length + 1) * row;
+    CHECK_ZU(given.staging_bytes, 2 * (largest + row)); /* the lengths once more */
+    for (size_t step = 0; step < 4; step++) {
+        const size_t upload = 3 + step; /* weights and the optimizer came before */
+        const size_t length = step == 0 ? report.max_length : seen.steps[step - 1].length;
+        CHECK(given.uploads[upload].src == given.staging + step % 2 * (largest + row));
+        CHECK_ZU(given.uploads[upload].bytes, (2 * length + 1) * row);
+    }
+    CHECK_ZU(given.upload_count, 7);
+    close_text();
+}
+
+/* ---- what goes wrong while it runs ---- */
+
+static ashlar_status spoil_weight_gradients(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
+                                            const ashlar_rnn_batch *batch,
+                                            const ashlar_rnn_buffers *buffers,
+                                            ashlar_stream stream) {
+    const ashlar_status status = ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
+    if (pass == ASHLAR_RNN_BACKWARD_WEIGHTS) {
+        *(float *)buffers->dweights = NAN; /* eager: the pass has run */
+    }
+    return status;
+}
+
+static void spoil_the_third_step(void *context, const ashlar_train_progress *progress) {
+    static ashlar_rnn_backend backend;
+    backend = ashlar_rnn_backend_cpu;
+    backend.queue = spoil_weight_gradients;
+    if (progress->step == 1) { /* step 2 is queued already */
+        model_of(context)->rnn->backend = &backend;
+    }
+}
+
+/* The loss of that step is a number still. */
+static void gradients_that_are_no_numbers_are_an_error(void) {
+    const ashlar_train_config config = small_config(5);
+    ashlar_train_report report;
+    ashlar_trainer *trainer = NULL;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    CHECK(ashlar_trainer_run(trainer, spoil_the_third_step, trainer, &report) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), "step 3:");
+    ashlar_trainer_destroy(trainer);
+    close_text();
+}
+
+static void with_loss_scaling_such_steps_are_skipped(void) {
+    ashlar_train_config config = small_config(5);
+    ashlar_train_report report;
+    ashlar_trainer *trainer = NULL;
+    config.optimizer.loss_scale = 1024;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    CHECK(ashlar_trainer_run(trainer, spoil_the_third_step, trainer, &report) == ASHLAR_OK);
+    CHECK(report.steps_skipped == 3); /* from the third on */
+    CHECK(*ashlar_trainer_task(trainer)->loss_scale == 1024 / 8);
+    ashlar_trainer_destroy(trainer);
+    close_text();
+}
+
+static double now_seconds(void) {
+    struct timespec time;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &time) == 0);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void doze(void *context, const ashlar_train_progress *progress) {
+    show(context, progress);
+    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+}
+
+/* No statement about speed: only that a pause is in the count, and nothing outside the run is. */
+static void seconds_are_those_that_have_passed(void) {
+    static shown seen;
+    const ashlar_train_config config = small_config(2);
+    ashlar_train_report report;
+    ashlar_trainer *trainer = NULL;
+    seen.count = 0;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    const double begin = now_seconds();
+    CHECK(ashlar_trainer_run(trainer, doze, &seen, &report) == ASHLAR_OK);
+    const double passed = now_seconds() - begin;
+    CHECK(seen.steps[1].seconds - seen.steps[0].seconds >= 0.02);
+    CHECK(report.seconds <= passed);
+    ashlar_trainer_destroy(trainer);
+    close_text();
+}
+
+static void move_a_view(void *context, const ashlar_train_progress *progress) {
+    ashlar_model *model = model_of(context);
+    if (progress->step == progress->steps) {
+        model->parameters.bias = model->parameters.weight;
+    }
+}
+
+static void a_weight_that_left_the_arena_is_reported(void) {
+    const ashlar_train_config config = small_config(3);
+    ashlar_train_report report;
+    ashlar_trainer *trainer = NULL;
+    REQUIRE(open_text("memory=256MiB"));
+    REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
+    CHECK(ashlar_trainer_run(trainer, move_a_view, trainer, &report) == ASHLAR_OK);
+    CHECK(!report.weights_contiguous);
+    ashlar_trainer_destroy(trainer);
+    close_text();
+}
+
+/* ---- what cannot be ---- */
+
+static void a_learning_rate_that_diverges_is_an_error(void) {
+    static shown seen;
+    ashlar_train_config config = small_config(40);
+    config.schedule.rate = 1e30;
+    ashlar_train_report report = {.steps = 77};
+    REQUIRE(open_text("memory=256MiB"));
+    CHECK(train(&config, &seen, &report) == ASHLAR_EFORMAT);
+    /* Which step it is depends on the order in which the BLAS adds. */
+    CHECK_HAS(ashlar_error_detail(), ": the loss is no number");
+    CHECK_HAS(ashlar_error_detail(), "--learning-rate");
+    CHECK(seen.count >= 1 && seen.count < 5); /* the steps before were good ones */
+    CHECK_ZU(report.steps, 77);
+    close_text();
+}
+
+static void bad_configurations_are_refused(void) {
+    static shown seen;
+    ashlar_train_report report = {.steps = 77};
+    REQUIRE(open_text("memory=256MiB"));
+    for (int i = 0; i < 6; i++) {
+        ashlar_train_config config = small_config(3);
+        size_t *const fields[] = {&config.layers, &config.hidden, &config.embedding, &config.batch,
+                                  &config.max_length};
+        if (i < 5) {
+            *fields[i] = 0;
+        } else {
+            config.optimizer.beta1 = 2;
+        }
+        CHECK(train(&config, &seen, &report) == ASHLAR_EINVAL);
+        CHECK(seen.count == 0 && report.steps == 77);
+    }
+    ashlar_train_config config = small_config(3);
+    config.hidden = 4000;
+    CHECK(train(&config, &seen, &report) == ASHLAR_ENOMEM);
+    close_text();
+}
+
+/*
+ * Without an explosion of cases: the n-th call, n growing faster and faster. A call that fails
+ * where nothing depends on it may pass without a word.
+ */
+static size_t count_failures(bool of_driver, uint64_t calls) {
+    static shown seen;
+    const ashlar_train_config config = small_config(3);
+    size_t failures = 0;
+    for (uint64_t n = 1; n <= calls; n += 1 + n / 24) {
+        ashlar_train_report report = {.steps = 77};
+        if (!open_text("memory=256MiB")) {
+            return 0;
+        }
+        if (of_driver) {
+            ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_ctx_push_current, n, CU_UNKNOWN);
+        } else {
+            ashlar_host_fail_at(n);
+        }
+        const ashlar_status status = train(&config, &seen, &report);
+        ashlar_host_fail_at(0);
+        ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+        CHECK(report.steps == (status == ASHLAR_OK ? 3 : 77));
+        CHECK(seen.count == 3 || status != ASHLAR_OK);
+        CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER ||
+              (!of_driver && (status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM)));
+        failures += status != ASHLAR_OK;
+        close_text();
+    }
+    return failures;
+}
+
+static void failures_at_many_points_leave_nothing_behind(void) {
+    CHECK(count_failures(false, 120) > 40);
+    CHECK(count_failures(true, 60) > 20);
+}
+
+static void each_call_of_a_step_may_fail(void) {
+    static shown seen;
+    static const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func,
+                                ASHLAR_DRIVER_FN_memcpy_htod_async,
+                                ASHLAR_DRIVER_FN_memcpy_dtoh_async,
+                                ASHLAR_DRIVER_FN_memset_d8_async,
+                                ASHLAR_DRIVER_FN_stream_synchronize,
+                                ASHLAR_DRIVER_FN_stream_create,
+                                ASHLAR_DRIVER_FN_mem_host_alloc,
+                                ASHLAR_DRIVER_FN_event_create,
+                                ASHLAR_DRIVER_FN_event_record,
+                                ASHLAR_DRIVER_FN_stream_wait_event,
+                                ASHLAR_DRIVER_FN_event_synchronize};
+    const ashlar_train_config config = small_config(1);
+    ashlar_train_report report;
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        uint64_t n = 1;
+        for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 500; n++) {
+            REQUIRE(open_text("memory=256MiB"));
+            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            status = train(&config, &seen, &report);
+            ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
+            CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
+            close_text();
+        }
+        const uint64_t want[] = {8 + 9, 1 + 1 + 2 + 1, 2, 4 + 2 + 2, 1, 2, 2, 4, 2, 1, 1};
+        CHECK_ZU(n - 2, want[i]);
+    }
+}
+
+int main(void) {
+    RUN(batches_are_staged_in_one_page_locked_block);
+    RUN(gradients_that_are_no_numbers_are_an_error);
+    RUN(with_loss_scaling_such_steps_are_skipped);
+    RUN(seconds_are_those_that_have_passed);
+    RUN(a_weight_that_left_the_arena_is_reported);
+    RUN(a_learning_rate_that_diverges_is_an_error);
+    RUN(bad_configurations_are_refused);
+    RUN(failures_at_many_points_leave_nothing_behind);
+    RUN(each_call_of_a_step_may_fail);
+    return check_report();
+}

@@ -1,0 +1,345 @@
+#!/bin/sh
+#
+# shell_bench.sh - the benchmark runs, and its rows hold what they promise. No timing is judged.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+# Meson has glibc fill all memory that is freed, which for a benchmark of it is gigabytes.
+unset MALLOC_PERTURB_
+
+bench=$ASHLAR_BUILD/bench/ashlar-bench
+rows=$scratch/rows.json
+peers=$ASHLAR_BUILD/tests
+
+# Every workload on every subject of the build, one row each and no other.
+rows_are_complete() {
+    "$bench" --help | sed -n 's/^Subjects of this build: \(.*\) cuda_async plan none$/\1/p' \
+        >"$scratch/subjects"
+    python3 - "$rows" "$scratch/subjects" <<'END'
+import json, sys
+rows = json.load(open(sys.argv[1]))
+subjects = open(sys.argv[2]).read().split()
+assert {"ashlar", "floor", "glibc", "driver"} <= set(subjects), subjects
+one_size = ["512", "4096", "65536", "1048576", "67108864", "4096-fragmented"]
+lists = [("one_size", v, t) for v in one_size for t in (1, 2)]
+lists += [("mix", "reverse", 1), ("mix", "shuffled", 1)]
+lists += [(name, "", 1) for name in ("random", "rnn_warm", "rnn_cold")]
+keys = ["workload", "variant", "threads", "subject", "ns_pair", "driver_calls",
+        "reserved_over_live", "over_floor", "over_ashlar"]
+assert all(list(row) == keys for row in rows), rows
+found = [(r["workload"], r["variant"], r["threads"], r["subject"]) for r in rows]
+assert found == [(*l, s) for l in lists for s in subjects], found
+assert all(row["ns_pair"] > 0 for row in rows), rows
+for l in lists:
+    of = {r["subject"]: r for f, r in zip(found, rows) if f[:3] == l}
+    for row in of.values():
+        for key, base in ("over_floor", "floor"), ("over_ashlar", "ashlar"):
+            assert abs(row[key] * of[base]["ns_pair"] / row["ns_pair"] - 1) < 1e-9, row
+for row in rows:
+    known = row["subject"] == "ashlar" or (row["subject"] == "cub" and row["threads"] == 1)
+    ratio = row["reserved_over_live"]
+    assert (ratio is not None and ratio > 0.99) if known else ratio is None, row
+calls = {f[:2] + f[3:]: r["driver_calls"] for f, r in zip(found, rows) if f[2] == 1}
+# Blocks are reused: what the driver is asked does not grow with the pairs. Its own pairs do ask.
+assert calls["one_size", "4096", "ashlar"] <= 4, calls  # one asks which stream it is
+assert calls["one_size", "4096", "driver"] == 512, calls
+assert calls["rnn_warm", "", "driver"] == 40000, calls
+assert calls["rnn_warm", "", "ashlar"] <= 3, calls
+assert all(n == 0 for key, n in calls.items() if key[2] in ("floor", "glibc", "jemalloc")), calls
+END
+}
+
+prints_a_table_and_targets() {
+    grep -q '^workload .* x floor ' "$scratch/table" || complain 'no head' || return
+    [ "$(grep -c '^rnn_cold  ' "$scratch/table")" -ge 4 ] || complain 'no rows' || return
+    grep -q '^\(met\|NOT MET\) *one_size  4096 .*pair cost / floor' "$scratch/table"
+}
+
+smoke_run() {
+    "$bench" alloc --smoke --device soft --json "$rows" >"$scratch/table"
+}
+
+takes_only_what_is_asked_for() {
+    "$bench" alloc --smoke --device soft --workload mix/shuffled --workload random \
+        --subject floor --subject none --threads 2 --json "$rows" || return
+    python3 - "$rows" <<'END'
+import json, sys
+got = [(r["workload"], r["variant"], r["threads"], r["subject"]) for r in json.load(open(sys.argv[1]))]
+lists = (("mix", "shuffled", 2), ("random", "", 2))
+assert got == [(*l, s) for l in lists for s in ("floor", "none")], got
+END
+}
+
+# A shared object runs beside the others, in the same lists; who calls the driver is not known.
+measures_a_loaded_peer() {
+    "$bench" alloc --smoke --device soft --workload one_size/4096 --workload mix/shuffled \
+        --peer "$peers/stone.so" --subject ashlar --subject stone --json "$rows" || return
+    json_holds "$rows" '[(x["variant"], x["threads"], x["subject"]) for x in r] ==
+        [(v, t, s) for v, t in (("4096", 1), ("4096", 2), ("shuffled", 1))
+         for s in ("ashlar", "stone")]' || return
+    json_holds "$rows" 'all(x["over_ashlar"] > 0 and
+        (x["driver_calls"] is None) == (x["subject"] == "stone") for x in r)'
+}
+
+# Where no subject is named it is one of all; its functions may have other names.
+measures_loaded_peers_unasked() {
+    "$bench" alloc --smoke --device soft --workload random --peer "$peers/stone.so" \
+        --peer "$peers/half.so:half_take,half_give" --json "$rows" || return
+    json_holds "$rows" '[x["subject"] for x in r][-3:] == ["driver", "stone", "half"]' || return
+    "$bench" plan --smoke --device soft --workload rnn_step/1 --peer "$peers/stone.so" \
+        --json "$rows" || return
+    json_holds "$rows" '[x["subject"] for x in r["rows"]] == ["ashlar", "floor", "stone", "plan"]'
+}
+
+# What bench/results/README.md prints, on the stand-ins for CUDA.
+the_documents_peer_runs() {
+    root=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
+    awk '/^```/ { inside = /^```c$/; next } inside' "$ASHLAR_SOURCE/bench/results/README.md" \
+        >"$scratch/mine.c"
+    ${CC:-cc} -Wall -Wextra -Werror -shared -fPIC -isystem "$root/include" "$scratch/mine.c" \
+        "$peers/cuda/libcudart.so.13" -o "$scratch/mine.so" || return
+    LD_LIBRARY_PATH=$peers/cuda "$bench" alloc --smoke --device cuda --workload one_size/4096 \
+        --peer "$scratch/mine.so:my_alloc,my_free" --json "$rows" || return
+    json_holds "$rows" 'any(x["subject"] == "mine" and x["over_ashlar"] > 0 for x in r)'
+}
+
+refuses_what_is_no_peer() {
+    is_usage_error /nowhere/a.so alloc --peer /nowhere/a.so || complain 'no file' || return
+    is_usage_error '"free"' alloc --peer "$peers/half.so" || complain 'no free' || return
+    is_usage_error '"alloc"' alloc --peer libm.so.6 || complain 'no alloc' || return
+    is_usage_error already alloc --peer "$peers/stone.so" --peer "$peers/stone.so" ||
+        complain 'twice' || return
+    is_usage_error --peer alloc --instructions --peer "$peers/stone.so" ||
+        complain 'instructions' || return
+    bad=$peers/bad.so
+    is_usage_error aligned alloc --peer "$bad:odd_take,give" || complain 'no block' || return
+    is_usage_error signal alloc --peer "$peers/stone.so" --peer "$bad:late_take,crash_give" ||
+        complain 'a crash' || return
+    is_usage_error --workload arena --peer "$peers/stone.so" || complain 'an arena'
+}
+
+names_what_needs_a_gpu() {
+    "$bench" alloc --smoke --device soft --subject cuda_async --workload random 2>"$scratch/stderr"
+    [ $? -eq 1 ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] && grep -q -e '--device cuda' "$scratch/stderr"
+}
+
+# On the CUDA of tests/cuda: its pool holds at least what is live, and counts no driver calls.
+measures_cudas_own_pool() {
+    LD_LIBRARY_PATH=$ASHLAR_BUILD/tests/cuda "$bench" alloc --smoke --device cuda \
+        --subject cuda_async --json "$rows" || return
+    json_holds "$rows" 'len(r) == 17 and all(
+        row["subject"] == "cuda_async" and row["ns_pair"] > 0 and row["driver_calls"] is None
+        and row["reserved_over_live"] >= 1 for row in r)'
+}
+
+# Every list on the three subjects, and the packing.
+measures_plans() {
+    "$bench" plan --smoke --device soft --json "$rows" >"$scratch/table" || return
+    grep -q '^  a step of 20 pairs: ashlar [0-9]* ns, floor ' "$scratch/table" &&
+        grep -q 'replayed pair / thread' "$scratch/table" &&
+        grep -q '^\(met\|NOT MET\) *pack  *training .*gap' "$scratch/table" || return
+    python3 - "$rows" <<'END'
+import json, sys
+result = json.load(open(sys.argv[1]))
+lists = [("one_size", "4096"), ("rnn_step", "1"), ("rnn_step", "64"), ("rnn_warm", "")]
+rows = result["rows"]
+found = [(r["workload"], r["variant"], r["subject"]) for r in rows]
+assert found == [(*l, s) for l in lists for s in ("ashlar", "floor", "plan")], found
+assert all(r["threads"] == 1 and r["ns_pair"] > 0 for r in rows), rows
+for r in rows:
+    pairs = {"one_size": 256, "rnn_warm": 20}.get(r["workload"], 20 * int(r["variant"] or 0))
+    assert abs(r["ns_step"] / r["ns_pair"] - pairs) < 1e-6, r
+(calls,) = [r["driver_calls"] for r in rows if (r["workload"], r["subject"]) == ("rnn_warm", "plan")]
+assert calls == 0, rows
+(packing,) = result["packings"]
+assert packing["buffers"] == 20000 and 0 <= packing["gap"] <= 0.03, packing
+END
+}
+
+measures_some_plans() {
+    "$bench" plan --smoke --device soft --workload rnn_step/1 --subject plan --threads 2 \
+        --json "$rows" || return
+    python3 - "$rows" <<'END'
+import json, sys
+result = json.load(open(sys.argv[1]))
+assert [(r["variant"], r["threads"], r["subject"]) for r in result["rows"]] == [("1", 2, "plan")]
+assert result["packings"] == []
+END
+}
+
+# Files are packed, one line and object each, and nothing else is measured.
+packs_files() {
+    printf 'id,lower,upper,size\n1,0,2,100\n2,1,3,50\n' >"$scratch/two.csv"
+    printf 'upper,lower,size,id\n3,1,50,2\n' >"$scratch/one.csv"
+    "$bench" plan "$scratch/two.csv" --capacity 149 "$scratch/one.csv" --seconds 1 --json "$rows" \
+        >"$scratch/table" || return
+    [ "$(wc -l <"$scratch/table")" -eq 2 ] && grep -q 'two.csv .*, DOES NOT FIT' "$scratch/table" &&
+        grep -q 'one.csv .*, fits' "$scratch/table" || return
+    python3 - "$rows" <<'END' || return
+import json, sys
+result = json.load(open(sys.argv[1]))
+two, one = result["packings"]
+assert result["rows"] == [] and two["capacity"] == one["capacity"] == 149, result
+assert two["plan_bytes"] == 150 and not two["fits"] and one["fits"], result
+END
+    "$bench" plan "$scratch/none.csv" 2>"$scratch/stderr"
+    [ $? -eq 1 ] && grep -q 'none.csv' "$scratch/stderr"
+}
+
+# Every case and operation on its subjects, and no path in the file.
+measures_arenas() {
+    mkdir "$scratch/folder"
+    (TMPDIR=$scratch/folder && export TMPDIR &&
+        "$bench" arena --smoke --device soft --json "$rows") >"$scratch/table" || return
+    rmdir "$scratch/folder" || complain 'checkpoints are left' || return
+    grep -q '^case .* / copy ' "$scratch/table" &&
+        grep -q '^\(met\|NOT MET\) *large  *adamw .*copy loop' "$scratch/table" || return
+    python3 - "$rows" "$scratch" <<'END'
+import json, sys
+text = open(sys.argv[1]).read()
+rows = json.loads(text)
+assert sys.argv[2] not in text
+keys = ["case", "operation", "subject", "ns", "bytes_per_s", "copy_bytes_per_s", "over_arena"]
+assert all(list(r) == keys and all(r[k] > 0 for k in keys[3:]) for r in rows), rows
+operations = ["adamw", "zero", "norm", "flatten", "replicate", "checkpoint"]
+subjects = ["arena", "per_tensor", "lists_of_36"]
+want = [(c, o, s) for c in ("100x128x128", "model", "10000_tensors", "large")
+        for o in operations for s in subjects if (o, s) != ("checkpoint", "lists_of_36")]
+assert [tuple(list(r.values())[:3]) for r in rows] == want, rows
+END
+}
+
+measures_some_arenas() {
+    "$bench" arena --smoke --device soft --workload model/norm --workload large/zero \
+        --json "$rows" || return
+    json_holds "$rows" '[(x["case"], x["operation"]) for x in r] ==
+        [("model", "norm")] * 3 + [("large", "zero")] * 3'
+}
+
+# Every case and subject, and no path in the file.
+measures_rnns() {
+    "$bench" rnn --smoke --device soft --threads 1 --json "$rows" >"$scratch/table" || return
+    grep -q '^case .* / onednn ' "$scratch/table" &&
+        grep -q '^\(met\|NOT MET\) *lstm_T64_B32_H256_L2  *ashlar / static' "$scratch/table" || return
+    python3 - "$rows" <<'END'
+import json, sys
+result = json.load(open(sys.argv[1]))
+assert list(result) == ["processor", "products", "onednn", "threads", "rows"], result
+assert result["threads"] == 1
+rows = result["rows"]
+keys = ["case", "subject", "ms_forward", "ms_backward", "ms_step", "steps_per_s", "over_static",
+        "over_onednn", "product_share"]
+assert all(list(r) == keys and r["ms_forward"] > 0 and r["ms_step"] > 0 for r in rows), rows
+subjects = ["ashlar", "onednn", "driver_each_step", "static_buffer"]
+if result["onednn"] is None:
+    subjects.remove("onednn")
+cases = list(dict.fromkeys(r["case"] for r in rows))
+assert len(cases) >= 9 and "lstm_T64_B1_H256_L2" in cases, cases
+assert [(r["case"], r["subject"]) for r in rows] == [(c, s) for c in cases for s in subjects]
+for r in rows:
+    assert (r["ms_backward"] is None) == r["case"].endswith("inference"), r
+    assert (r["product_share"] is None) == (r["subject"] != "ashlar"), r
+    assert r["product_share"] is None or 0 < r["product_share"] < 1, r
+    assert r["over_static"] > 0 and (r["over_onednn"] is None) == (result["onednn"] is None), r
+END
+}
+
+measures_some_rnns() {
+    "$bench" rnn --smoke --device soft --workload lstm_T20_B8_H64_L2 --subject ashlar \
+        --json "$rows" || return
+    json_holds "$rows" '[(x["case"], x["subject"], x["over_static"]) for x in r["rows"]] ==
+        [("lstm_T20_B8_H64_L2", "ashlar", None)]'
+}
+
+is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
+    word=$1
+    shift
+    "$bench" "$@" 2>"$scratch/stderr"
+    [ $? -eq 2 ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] && grep -q -e "$word" "$scratch/stderr"
+}
+
+refuses_unknown_words() {
+    is_usage_error nonsense nonsense || complain 'a word' || return
+    is_usage_error chaos alloc --workload chaos || complain 'a workload' || return
+    is_usage_error rnn_step plan --workload mix || complain 'a workload of another group' || return
+    is_usage_error 10000_tensors arena --workload mix || complain 'a workload of alloc' || return
+    is_usage_error --workload arena --subject arena || complain 'an option of alloc' || return
+    is_usage_error lstm_T64 rnn --workload mix || complain 'a case' || return
+    is_usage_error static_buffer rnn --subject cub || complain 'a subject of alloc' || return
+    is_usage_error --subject rnn --pairs 3 || complain 'an option of alloc' || return
+    is_usage_error ceiling alloc --subject ceiling || complain 'a subject' || return
+    is_usage_error --threads alloc --threads 65 || complain 'threads' || return
+    is_usage_error gpu alloc --device gpu || complain 'a device'
+}
+
+fails_before_it_measures() {
+    timeout 5 "$bench" alloc --json /nowhere/at/all.json >"$scratch/table" 2>"$scratch/stderr"
+    [ $? -eq 1 ] && [ ! -s "$scratch/table" ] && grep -q nowhere "$scratch/stderr"
+}
+
+# A device on which the list does not fit: an error that says so, and no rows.
+fails_where_memory_is_short() {
+    ASHLAR_SOFT=memory=64MiB "$bench" alloc --smoke --device soft --workload mix \
+        --subject driver --json "$scratch/none.json" 2>"$scratch/stderr"
+    [ $? -eq 1 ] && grep -q 'driver has no block of' "$scratch/stderr" &&
+        [ ! -e "$scratch/none.json" ]
+}
+
+# The same count every time, in JSON too; without valgrind it says what is missing.
+counts_instructions() {
+    mkdir "$scratch/tmp"
+    (TMPDIR=$scratch/tmp && export TMPDIR &&
+        "$bench" alloc --instructions --subject floor --json "$rows" &&
+        "$bench" alloc --instructions --subject floor --json "$scratch/again.json") || return
+    python3 - "$rows" "$scratch/again.json" <<'END'
+import json, sys
+(one,), (two,) = [json.load(open(path)) for path in sys.argv[1:]]
+assert one["subject"] == "floor" and one["variant"] == "4096-instructions", one
+assert one["ns_pair"] is None and one["driver_calls"] is None, one
+assert 20 < one["instructions"] < 100, one
+assert abs(one["instructions"] - two["instructions"]) < 0.5, (one, two)
+END
+}
+
+says_that_valgrind_is_missing() {
+    (PATH=$scratch && export PATH && "$bench" alloc --instructions) 2>"$scratch/stderr"
+    [ $? -eq 1 ] && grep -q 'no valgrind' "$scratch/stderr"
+}
+
+leaves_nothing_in_tmp() {
+    rmdir "$scratch/tmp"
+}
+
+check 'a_smoke_run_succeeds' smoke_run
+check 'its_rows_are_complete' rows_are_complete
+check 'it_prints_a_table_and_targets' prints_a_table_and_targets
+check 'only_what_is_asked_for_is_measured' takes_only_what_is_asked_for
+check 'a_shared_object_is_measured_beside_the_others' measures_a_loaded_peer
+check 'shared_objects_are_usual_subjects' measures_loaded_peers_unasked
+if command -v nvcc >/dev/null && [ -e "$peers/cuda/libcudart.so.13" ]; then
+    check 'a_peer_as_it_is_documented_runs' the_documents_peer_runs
+else
+    skip 'a_peer_as_it_is_documented_runs' 'built without the CUDA toolkit'
+fi
+check 'what_is_no_peer_is_refused' refuses_what_is_no_peer
+check 'what_needs_a_gpu_says_so' names_what_needs_a_gpu
+check 'cudas_own_pool_is_measured' measures_cudas_own_pool
+check 'a_plan_is_measured_beside_the_cache' measures_plans
+check 'of_plans_too_only_what_is_asked_for_is_measured' measures_some_plans
+check 'files_are_packed' packs_files
+check 'arenas_are_measured_beside_their_twins' measures_arenas
+check 'of_arenas_too_only_what_is_asked_for_is_measured' measures_some_arenas
+check 'rnns_are_measured_beside_onednn' measures_rnns
+check 'of_rnns_too_only_what_is_asked_for_is_measured' measures_some_rnns
+check 'unknown_words_are_refused' refuses_unknown_words
+check 'a_file_that_cannot_be_written_fails_first' fails_before_it_measures
+check 'a_device_that_is_too_small_is_an_error' fails_where_memory_is_short
+if command -v valgrind >/dev/null; then
+    check 'instructions_are_counted_exactly' counts_instructions
+    check 'counting_leaves_no_file' leaves_nothing_in_tmp
+else
+    skip 'instructions_are_counted_exactly' 'valgrind is not installed'
+fi
+check 'a_missing_valgrind_is_named' says_that_valgrind_is_missing
+check_report

@@ -1,0 +1,162 @@
+#!/bin/sh
+#
+# shell_bench_all.sh - one call measures every group, and leaves a folder that says what, where and
+# where we lose. No timing is judged.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+unset MALLOC_PERTURB_ # as in shell_bench.sh
+
+all=$ASHLAR_SOURCE/bench/all.sh
+bench=$ASHLAR_BUILD/bench/ashlar-bench
+folder=$scratch/results
+groups=$("$bench" --help | sed -n '1s/.*\[\([a-z|]*\)\].*/\1/p' | tr '|' ' ')
+
+smoke_run() {
+    "$all" "$bench" --smoke --device=soft --peer "$ASHLAR_BUILD/tests/stone.so" --out "$folder" \
+        >"$scratch/printed" || return
+    for group in alloc plan arena; do
+        case " $groups " in *" $group "*) ;; *) complain "no group $group" || return ;; esac
+    done
+    grep -q '^== alloc ==$' "$scratch/printed" && grep -q ' x floor ' "$scratch/printed"
+}
+
+# Charts that a parser of XML reads, without scripts and without anything from elsewhere.
+charts_are_xml() {
+    for group in $groups; do
+        python3 - "$folder/$group.svg" <<'END' || return
+import sys, xml.etree.ElementTree as tree
+root = tree.parse(sys.argv[1]).getroot()
+names = {e.tag.split("}")[1] for e in root.iter()}
+assert root.tag == "{http://www.w3.org/2000/svg}svg" and "circle" in names, names
+assert names <= {"svg", "rect", "circle", "text", "path", "title"}, names
+assert not any(key.startswith("on") or "href" in key for e in root.iter() for key in e.attrib)
+END
+    done
+}
+
+folder_is_complete() {
+    for group in $groups; do
+        grep -qF "($group.svg)" "$folder/README.md" || complain "no chart of $group" || return
+        cmp "$folder/$group.txt" - <<END || return
+$(sed -n "/^== $group ==\$/,/^== /{/^== /!p;}" "$scratch/printed" | sed '/^results, charts/d')
+END
+    done
+    grep -q '^## Where we lose' "$folder/README.md" && grep -q 'smoke run' "$folder/README.md" &&
+        grep -q '| stone |' "$folder/README.md"
+}
+
+machine_is_named() {
+    json_holds "$folder/machine.json" \
+        'r["smoke"] is True and r["cores"] > 0 and len(r["date"]) == 10 and "device" in r'
+}
+
+nothing_names_a_path() {
+    ! grep -rF -e "$scratch" -e "$ASHLAR_BUILD" -e "$ASHLAR_SOURCE" "$folder"
+}
+
+# The same files make the same page and charts.
+report_is_deterministic() {
+    cp -r "$folder" "$scratch/again"
+    rm "$scratch/again/README.md" "$scratch/again"/*.svg
+    "$bench" report "$scratch/again" && diff -r "$folder" "$scratch/again"
+}
+
+# A program that measures little, and of arenas does WORDS instead.
+stand_in() { # NAME WORDS
+    cat >"$scratch/$1" <<END
+#!/bin/sh
+case \$1 in
+arena) $2 ;;
+alloc) [ "\$2" = --pairs ] || set -- "\$@" --workload random ;;
+plan) set -- "\$@" --workload rnn_step/1 ;;
+rnn) set -- "\$@" --workload lstm_T20_B8_H64_L2 ;;
+esac
+exec "$bench" "\$@"
+END
+    chmod +x "$scratch/$1"
+}
+
+# The others are there, and the page says what is not, without the places of this machine.
+measures_what_it_can() {
+    stand_in partly "echo 'ashlar-bench: $scratch/no stones in $ASHLAR_SOURCE/a/b' >&2; exit 1"
+    "$all" "$scratch/partly" --out="$scratch/part" --smoke --device soft >/dev/null \
+        2>"$scratch/stderr"
+    [ $? -eq 1 ] && grep -q 'no stones' "$scratch/stderr" && [ -e "$scratch/part/plan.svg" ] &&
+        [ ! -e "$scratch/part/arena.txt" ] && [ ! -e "$scratch/part/arena.json" ] &&
+        grep -qx 'arena: could not: ashlar-bench: no stones in a/b' "$scratch/part/README.md"
+}
+
+# What an earlier run left of a group is gone where that was not measured; the other files stay.
+replaces_an_earlier_run() {
+    cp -r "$folder" "$scratch/part" && echo '{}' >"$scratch/part/torch.json" &&
+        echo 'an older one' >"$scratch/part/ran.txt" || return
+    measures_what_it_can || return
+    [ -e "$scratch/part/torch.json" ] && [ ! -e "$scratch/part/arena.svg" ] &&
+        ! grep -q older "$scratch/part/ran.txt" || return
+    ! grep -q "| stone |" "$scratch/part/README.md" || return
+    stand_in quick 'set -- "$@" --workload model/norm'
+    "$all" "$scratch/quick" --out="$scratch/part" --smoke --device soft >/dev/null || return
+    [ ! -e "$scratch/part/ran.txt" ] && [ -e "$scratch/part/arena.svg" ]
+}
+
+# In the middle of a group.
+stops() { # FOLDER
+    rm -f "$scratch/at_arenas"
+    stand_in stuck ": >'$scratch/at_arenas'; exec sleep 60"
+    setsid "$all" "$scratch/stuck" --smoke --device soft --out "$1" >"$scratch/printed" \
+        2>"$scratch/stderr" &
+    group_leader=$!
+    while [ ! -e "$scratch/at_arenas" ]; do
+        kill -0 "$group_leader" || return
+        sleep 0.1
+    done
+    kill -TERM "-$group_leader"
+    wait "$group_leader"
+    [ $? -eq 1 ] && grep -q 'nothing was written' "$scratch/stderr"
+}
+
+writes_all_or_nothing() {
+    stops "$scratch/fresh" && [ ! -e "$scratch/fresh" ] || complain 'a new folder' || return
+    cp -r "$folder" "$scratch/older" && stops "$scratch/older" && diff -r "$folder" "$scratch/older"
+}
+
+refuses_a_bad_peer_first() {
+    ends_with 2 aligned "$all" "$bench" --smoke --device soft --out "$scratch/none" \
+        --peer "$ASHLAR_BUILD/tests/bad.so:odd_take,give" && [ ! -e "$scratch/none" ]
+}
+
+refuses_other_options() {
+    ends_with 2 '--json --out' "$all" "$bench" --json x && ends_with 2 --out "$all" "$bench" --out
+}
+
+fails_without_its_device() {
+    ends_with 2 gpu "$all" "$bench" --smoke --device gpu --out "$scratch/none" &&
+        [ ! -e "$scratch/none" ]
+}
+
+is_usage_error() { # WORD-OF-THE-MESSAGE ARGUMENT...
+    ends_with 2 "$1" "$bench" "$2" ${3:+"$3"} ${4:+"$4"}
+}
+
+refuses_bad_words() {
+    is_usage_error --json machine && is_usage_error folder report &&
+        is_usage_error folder report a b && is_usage_error folder report --help &&
+        ends_with 1 'no results' "$bench" report "$scratch"
+}
+
+check 'a_smoke_run_measures_every_group' smoke_run
+check 'the_charts_are_plain_xml' charts_are_xml
+check 'the_folder_is_complete' folder_is_complete
+check 'the_machine_is_named' machine_is_named
+check 'nothing_names_a_path' nothing_names_a_path
+check 'the_same_files_make_the_same_page' report_is_deterministic
+check 'a_group_that_cannot_be_measured_is_told' measures_what_it_can
+check 'an_earlier_run_is_replaced' replaces_an_earlier_run
+check 'an_interrupted_run_writes_nothing' writes_all_or_nothing
+check 'a_bad_peer_is_refused_before_anything_is_measured' refuses_a_bad_peer_first
+check 'other_options_are_refused' refuses_other_options
+check 'without_its_device_it_measures_nothing' fails_without_its_device
+check 'machine_and_report_refuse_bad_words' refuses_bad_words
+check_report

@@ -1,0 +1,190 @@
+#!/bin/sh
+#
+# shell_checkpoint.sh - checkpoints from the outside: read and written by others, gone on with, and
+# left by a killed training.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+sample=$ASHLAR_BUILD/rnn/ashlar-sample
+print=$ASHLAR_BUILD/tests/print_checkpoint
+data=$scratch/data.txt
+write_text "$data"
+
+small() { # OPTION...
+    timeout 120 "$train" --data "$data" --device soft --layers 2 --hidden 12 --embedding 6 \
+        --batch 7 --max-length 48 --seed 3 --quiet "$@" </dev/null
+}
+
+other() { # COMMAND...: another program's view, from the public description alone
+    python3 "$ASHLAR_SOURCE/tests/check_checkpoint.py" "$@"
+}
+
+# --- others ---------------------------------------------------------------------------------------
+
+file=$scratch/training.safetensors
+dump=$scratch/dump
+outputs=$scratch/outputs
+symbols='0 83 116 111 110 101 32 37 0 255'
+
+others_read_it() {
+    "$print" tensors "$file" >"$dump" && other tensors "$file" "$dump"
+}
+
+others_see_the_metadata() {
+    other metadata "$file" 'm["ashlar.step"] == "20" and m["ashlar.layers"] == "2" and
+        m["ashlar.hidden"] == "12" and m["ashlar.seed"] == "3" and "ashlar.random" in m'
+}
+
+# shellcheck disable=SC2086 # words
+a_plain_lstm_agrees() {
+    "$print" outputs "$file" $symbols >"$outputs" && other outputs "$file" "$outputs" $symbols
+}
+
+writes_text() { # MODEL
+    timeout 60 "$sample" --model "$1" --bytes 300 --seed 5 </dev/null
+}
+
+# The same text from the same values in another order and at odd addresses.
+a_foreign_file_is_read() { # TYPE
+    other forge "$file" "$scratch/foreign" "$1" && other metadata "$scratch/foreign" 'len(m) >= 3' &&
+        writes_text "$file" >"$scratch/a" && writes_text "$scratch/foreign" >"$scratch/b" &&
+        [ "$(wc -c <"$scratch/a")" -ge 300 ] && cmp "$scratch/a" "$scratch/b"
+}
+
+# With rounded values the text may differ; what the LSTM computes is what its own file says.
+# shellcheck disable=SC2086 # words
+a_narrow_foreign_file_is_converted() { # TYPE
+    other forge "$file" "$scratch/narrow" "$1" && writes_text "$scratch/narrow" >"$scratch/a" &&
+        "$print" outputs "$scratch/narrow" $symbols >"$outputs" &&
+        other outputs "$scratch/narrow" "$outputs" $symbols
+}
+
+refuses_to_resume_a_foreign_file() {
+    small --steps 40 --resume "$scratch/foreign" 2>"$scratch/stderr"
+    [ $? -eq 1 ] && cat "$scratch/stderr" && grep -F "$scratch/foreign" "$scratch/stderr" |
+        grep 'ashlar-train --save'
+}
+
+has_package() { # NAME...
+    for package in "$@"; do
+        python3 -c "import $package" 2>/dev/null || return
+    done
+}
+
+check 'a_training_is_saved' small --steps 20 --save "$file"
+check 'another_reader_finds_the_same_tensors' others_read_it
+check 'and_the_metadata' others_see_the_metadata
+check 'a_plain_lstm_of_the_file_has_the_same_outputs' a_plain_lstm_agrees
+check 'a_file_of_another_writer_is_read' a_foreign_file_is_read F32
+check 'in_double_precision_too' a_foreign_file_is_read F64
+check 'in_bfloat16_too' a_narrow_foreign_file_is_converted BF16
+check 'in_half_precision_too' a_narrow_foreign_file_is_converted F16
+check 'weights_alone_cannot_be_resumed' refuses_to_resume_a_foreign_file
+if has_package safetensors numpy; then
+    check 'the_safetensors_package_finds_the_same_tensors' other safetensors "$file" "$dump"
+else
+    skip 'the_safetensors_package_finds_the_same_tensors' 'safetensors and numpy are not installed'
+fi
+if has_package safetensors torch; then
+    # shellcheck disable=SC2086 # words
+    "$print" outputs "$file" $symbols >"$outputs" # of F32 weights again
+    # shellcheck disable=SC2086 # words
+    check 'torch_has_the_same_outputs' other torch "$file" "$outputs" $symbols
+else
+    skip 'torch_has_the_same_outputs' 'torch and safetensors are not installed'
+fi
+
+# --- going on -------------------------------------------------------------------------------------
+
+goes_on() { # OPTION...: for all of the trainings
+    small --steps 40 --losses "$scratch/all" --save "$scratch/whole" "$@" &&
+        small --steps 20 --losses "$scratch/head" --save "$scratch/half" "$@" &&
+        small --steps 40 --losses "$scratch/tail" --save "$scratch/end" --resume "$scratch/half" \
+            --json "$scratch/report" "$@" || return
+    [ "$(wc -l <"$scratch/all")" -eq 40 ] && [ "$(wc -l <"$scratch/tail")" -eq 20 ] || return
+    cat "$scratch/head" "$scratch/tail" | cmp - "$scratch/all" &&
+        cmp "$scratch/end" "$scratch/whole" &&
+        json_holds "$scratch/report" 'r["steps"] == 20 and r["resumed"] == 20 and
+            r["driver_calls_after_warmup"] == 0 and r["epochs"] > 0.5'
+}
+
+goes_on_in_adversarial_mode() {
+    (ASHLAR_SOFT=mode=adversarial,seed=4 && export ASHLAR_SOFT && goes_on --threads 1)
+}
+
+# Text of an odd number of pieces, of which forty steps are several epochs.
+goes_on_over_epochs() {
+    head -n 61 "$data" >"$scratch/odd.txt" && data=$scratch/odd.txt && goes_on --threads 1 &&
+        json_holds "$scratch/report" 'r["sequences"] % 2 == 1 and r["epochs"] > 2'
+    got=$?
+    data=$scratch/data.txt
+    return "$got"
+}
+
+check 'forty_steps_are_twenty_and_twenty_more' goes_on --threads 1
+check 'also_in_adversarial_mode' goes_on_in_adversarial_mode
+check 'also_when_an_epoch_ends_in_between' goes_on_over_epochs
+check 'also_without_a_plan' goes_on --no-plan
+
+refuses() { # WORD OPTION...
+    word=$1
+    shift
+    small --resume "$scratch/half" --steps 30 "$@" 2>"$scratch/stderr"
+    got=$?
+    cat "$scratch/stderr"
+    [ "$got" -eq 1 ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] &&
+        grep -F "$scratch/half" "$scratch/stderr" | grep -qF -e "$word"
+}
+
+printf 'Another text.\n' >"$scratch/other.txt"
+check 'another_width_is_refused' refuses 'ashlar.hidden' --hidden 13
+check 'another_text_is_refused' refuses 'ashlar.text' --data "$scratch/other.txt"
+check 'another_learning_rate_is_refused' refuses 'ashlar.learning_rate' --learning-rate 0.1
+check 'no_more_steps_are_refused' refuses '--steps' --steps 20
+
+# --- killed ---------------------------------------------------------------------------------------
+
+# Not through timeout(1), which would be killed in the training's place. Sets $child.
+start() { # OPTION...
+    "$train" --data "$data" --device soft --layers 2 --hidden 12 --embedding 6 --batch 7 \
+        --max-length 48 --seed 3 --quiet --steps 120 --save "$scratch/killed" --save-every 1 \
+        "$@" </dev/null 2>"$scratch/stderr" &
+    child=$!
+}
+
+# Kill it while it saves after every step, resume it, and so on; then let it end. The pauses only
+# spread the moments: none of them is judged.
+is_killed_again_and_again() {
+    start
+    kills=0
+    got=128
+    for pause in 0.05 0.27 0.13 0.35 0.21 0.29 0.09 0.33; do
+        sleep "$pause"
+        kill -9 "$child"
+        wait "$child"
+        got=$?
+        [ "$got" -ge 128 ] || break # it has ended before
+        kills=$((kills + 1))
+        left=$(find "$scratch" -name 'killed.*.tmp' | wc -l)
+        [ "$left" -le 1 ] || complain "$left temporaries" || return
+        if [ -e "$scratch/killed" ]; then
+            start --resume "$scratch/killed"
+        else
+            start
+        fi
+    done
+    if [ "$got" -ge 128 ]; then
+        wait "$child"
+        got=$?
+    fi
+    echo "$kills kills, status $got"
+    # Killed between its last save and its end, it has no step left.
+    [ "$got" -eq 0 ] || grep 'done already' "$scratch/stderr" || return
+    [ "$kills" -ge 1 ] || complain 'it was too fast to be killed' || return
+    [ -z "$(find "$scratch" -name 'killed.*.tmp')" ] || complain 'a temporary is left' || return
+    small --steps 120 --save "$scratch/whole" && cmp "$scratch/killed" "$scratch/whole"
+}
+
+check 'a_training_that_is_killed_again_and_again_ends_as_any_other' is_killed_again_and_again
+check_report

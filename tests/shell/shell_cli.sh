@@ -1,0 +1,139 @@
+#!/bin/sh
+#
+# shell_cli.sh - what ashlar-train says to bad input: one line on stderr that names the thing,
+# status 2 for usage (options, environment), 1 for the rest, and no file left behind.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+data=$scratch/data.txt
+json=$scratch/out.json
+save=$scratch/weights.safetensors
+write_text "$data"
+: >"$scratch/empty.txt"
+
+# Run ashlar-train with a small model; expect STATUS and one line with each of WORDS (a list).
+refuses() { # STATUS WORDS OPTION...
+    status=$1 words=$2
+    shift 2
+    timeout 60 "$train" --layers 1 --hidden 16 --batch 2 --max-length 32 --steps 2 \
+        --json "$json" --save "$save" "$@" >"$scratch/stdout" 2>"$scratch/stderr" </dev/null
+    got=$?
+    cat "$scratch/stderr"
+    left=$(find "$scratch" -name '*.json*' -o -name '*.safetensors*')
+    rm -f "$json" "$save"
+    [ "$got" -eq "$status" ] || complain "status $got, want $status" || return
+    [ "$(wc -l <"$scratch/stderr")" -eq 1 ] || complain "not one line on stderr" || return
+    for word in $words; do
+        grep -qiF -e "$word" "$scratch/stderr" || complain "stderr lacks '$word'" || return
+    done
+    [ -z "$left" ] || complain "left behind: $left"
+}
+
+refuses_environment() { # VARIABLE=VALUE STATUS WORDS OPTION...
+    setting=$1
+    shift
+    (export "${setting?}" && refuses "$@")
+}
+
+# The control: the same command line without the fault is accepted, so it is the fault that the
+# cases below find.
+accepts() {
+    timeout 60 "$train" --layers 1 --hidden 16 --batch 2 --max-length 32 --steps 2 \
+        --json "$json" --save "$save" --data "$data" && [ -s "$json" ] && [ -s "$save" ]
+    got=$?
+    rm -f "$json" "$save"
+    return $got
+}
+
+helps() {
+    "$train" --help >"$scratch/help" 2>"$scratch/stderr" || return
+    cat "$scratch/stderr"
+    [ ! -s "$scratch/stderr" ] || return
+    lines=$(wc -l <"$scratch/help")
+    [ "$lines" -ge 12 ] && [ "$lines" -le 55 ] || complain "$lines lines" || return
+    wide=$(awk 'length > 80' "$scratch/help")
+    [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
+    for option in --data --steps --cell --layers --projection --dropout --hidden --embedding \
+        --batch --max-length --accumulate --bptt --recompute --seed --optimizer \
+        --learning-rate --no-bias-decay --momentum --nesterov --loss-scale --schedule --warmup-steps --rate-floor --rate-every \
+        --rate-factor --clip --buckets --no-plan --plan --device --json --save --save-every \
+        --resume --losses --snapshot --sample --map --quiet --help; do
+        grep -q -e "$option" "$scratch/help" || complain "lacks $option" || return
+    done
+}
+
+absent=$scratch/absent
+check 'a_cell_that_there_is_not_is_refused' \
+    refuses 2 'none of lstm, gru, tanh, relu' --data "$data" --cell LSTM
+check 'a_projection_of_another_cell_is_refused' \
+    refuses 2 '--projection: 3' --data "$data" --cell gru --projection 3
+check 'a_projection_as_wide_as_hidden_is_refused' \
+    refuses 2 'below --hidden 16' --data "$data" --hidden 16 --projection 16
+check 'to_drop_everything_is_refused' refuses 2 '--dropout' --data "$data" --dropout 1
+check 'the_same_options_without_a_fault_are_accepted' accepts
+check 'a_missing_data_file_is_named' refuses 1 "$absent" --data "$absent"
+check 'an_empty_data_file_is_named' refuses 1 "$scratch/empty.txt" --data "$scratch/empty.txt"
+check 'one_file_for_json_and_save_is_refused' \
+    refuses 2 "$scratch/both" --data "$data" --json "$scratch/both" --save "$scratch/both"
+check 'saving_over_the_text_is_refused' refuses 2 "$data" --data "$data" --save "$data"
+check 'json_over_the_text_is_refused' refuses 2 "$data" --data "$data" --json "$data"
+check 'json_into_a_missing_folder_is_refused_at_once' \
+    refuses 1 "$absent/out.json" --data "$data" --json "$absent/out.json" --steps 1000000
+check 'save_into_a_missing_folder_is_refused_at_once' \
+    refuses 1 "$absent/weights" --data "$data" --save "$absent/weights" --steps 1000000
+check 'one_file_for_save_and_snapshot_is_refused' refuses 2 '--save and --snapshot' --data "$data" \
+    --save "$scratch/both" --snapshot "$scratch/both"
+check 'snapshot_over_the_text_is_refused' refuses 2 "$data" --data "$data" --snapshot "$data"
+check 'snapshot_into_a_missing_folder_is_refused_at_once' \
+    refuses 1 "$absent/memory" --data "$data" --snapshot "$absent/memory" --steps 1000000
+check 'losses_into_a_missing_folder_are_refused_at_once' \
+    refuses 1 "$absent/losses" --data "$data" --losses "$absent/losses" --steps 1000000
+check 'one_file_for_losses_and_json_is_refused' refuses 2 '--json and --losses' --data "$data" \
+    --losses "$scratch/both" --json "$scratch/both"
+check 'a_file_that_is_resumed_is_not_the_report' refuses 2 '--json and --resume' --data "$data" \
+    --resume "$scratch/both" --json "$scratch/both"
+check 'resuming_a_missing_file_is_refused' \
+    refuses 1 "$absent" --data "$data" --resume "$absent"
+check 'resuming_what_is_no_training_is_refused' refuses 1 "$data" --data "$data" --resume "$data"
+check 'no_sequences_in_a_batch_is_usage' refuses 2 '--batch' --data "$data" --batch 0
+check 'a_batch_that_is_no_number_is_usage' refuses 2 '--batch 8x' --data "$data" --batch 8x
+check 'a_batch_beyond_any_integer_is_usage' \
+    refuses 2 '--batch' --data "$data" --batch 99999999999999999999
+check 'a_batch_that_cannot_be_divided_is_usage' \
+    refuses 2 '--accumulate: 3 does not divide the 2' --data "$data" --accumulate 3
+check 'accumulating_nothing_is_usage' refuses 2 '--accumulate' --data "$data" --accumulate 0
+check 'to_recompute_a_word_is_usage' refuses 2 'neither auto' --data "$data" --recompute much
+check 'to_recompute_half_a_number_is_usage' \
+    refuses 2 'neither auto' --data "$data" --recompute 5x
+check 'to_recompute_nothing_named_is_usage' refuses 2 '--recompute' --data "$data" --recompute ''
+check 'to_recompute_too_much_is_usage' \
+    refuses 2 'neither auto' --data "$data" --recompute 1000001
+check 'to_recompute_less_than_nothing_is_usage' \
+    refuses 2 'neither auto' --data "$data" --recompute -1
+check 'truncating_after_less_than_nothing_is_usage' refuses 2 '--bptt' --data "$data" --bptt -1
+check 'a_maximum_length_of_0_is_usage' refuses 2 '--max-length' --data "$data" --max-length 0
+check 'a_negative_number_of_steps_is_usage' refuses 2 '--steps' --data "$data" --steps -1
+check 'a_learning_rate_that_is_not_finite_is_usage' \
+    refuses 2 '--learning-rate' --data "$data" --learning-rate nan
+check 'an_unknown_option_is_named' refuses 2 '--no-such-option' --data "$data" --no-such-option
+check 'an_option_without_its_value_is_named' refuses 2 '--seed' --data "$data" --seed
+check 'a_stray_word_is_named' refuses 2 'stray' --data "$data" stray
+check 'an_unknown_device_is_named' refuses 2 'abacus' --data "$data" --device abacus
+check 'a_bad_ASHLAR_DEVICE_is_named' \
+    refuses_environment ASHLAR_DEVICE=abacus 2 'ASHLAR_DEVICE abacus' --data "$data"
+check 'a_bad_ASHLAR_SOFT_is_named' \
+    refuses_environment ASHLAR_SOFT=memory=lots 2 'ASHLAR_SOFT' --data "$data" --device soft
+check 'a_bad_ASHLAR_THREADS_is_named' \
+    refuses_environment ASHLAR_THREADS=many 1 'ASHLAR_THREADS' --data "$data" --device soft
+check 'more_memory_than_the_device_has_is_said' \
+    refuses_environment ASHLAR_SOFT=memory=16MiB 1 'memory' --data "$data" --device soft \
+    --layers 2 --hidden 1024
+
+saves_nowhere() { # without the --save of `refuses`
+    "$train" --data "$data" --steps 2 --save-every 1 2>"$scratch/stderr"
+    [ $? -eq 2 ] && grep -q -e '--save-every: .*--save' "$scratch/stderr"
+}
+check 'saving_every_so_often_needs_a_file' saves_nowhere
+check 'help_is_short_and_names_every_option' helps
+check_report

@@ -1,0 +1,112 @@
+#!/bin/sh
+#
+# shell_dropin.sh - libashlar-torch.so as it is found by name and loaded late: into a process with
+# threads and no room for static thread-locals, into Python, into C++; with nothing but its own.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+cc=${CC:-cc}
+torch=$(find "$ASHLAR_BUILD" -name 'libashlar-torch.so' -type f)
+sources=$ASHLAR_SOURCE/tests/dropin
+hogs=400
+
+ASHLAR_DEVICE=soft ASHLAR_SOFT=devices=2,memory=64MiB
+export ASHLAR_DEVICE ASHLAR_SOFT
+unset ASHLAR_CONF ASHLAR_REPORT ASHLAR_PEERS
+
+exported() {
+    nm -D --defined-only "$torch" | awk '{ print $3 }' | sed 's/@.*//'
+}
+
+exports_its_own() {
+    others=$(exported | grep -vE '^ashlar_(torch|cupy)_[a-z_]+$')
+    [ -z "$others" ] || complain "exports $others" || return
+    [ "$(exported | wc -l)" -ge 11 ]
+}
+
+needs_only_the_c_library() {
+    needed=$(readelf -d "$torch" | grep NEEDED)
+    others=$(echo "$needed" | grep -vE '\[(libc|libm|libdl|libpthread|ld-linux.*)\.so')
+    [ -z "$others" ] || complain "brings $others" || return
+    echo "$needed" | grep -F '[libc.so'
+}
+
+keeps_no_static_tls() {
+    marks=$(readelf -drW "$torch" | grep -E 'STATIC_TLS|TPOFF')
+    [ -z "$marks" ] || complain "found without a call: $marks" || return
+    readelf -lW "$torch" | grep -w TLS # it has some of the other sort
+}
+
+stays_loaded() {
+    readelf -d "$torch" | grep -F NODELETE
+}
+
+make_hogs() {
+    $cc -shared -fPIC -I"$ASHLAR_SOURCE/include" "$sources/tls_hog.c" -o "$scratch/hog.so" ||
+        return
+    i=0
+    while [ "$i" -lt "$hogs" ]; do
+        i=$((i + 1))
+        cp "$scratch/hog.so" "$scratch/hog$i.so" || return
+    done
+    $cc -std=gnu17 -Wall -Wextra -Werror "$sources/load_late.c" -o "$scratch/load_late" \
+        -pthread -ldl
+}
+
+loads_late() {
+    # shellcheck disable=SC2046 # words
+    ASHLAR_CONF=leaks=on ASHLAR_REPORT=on timeout 100 \
+        "$scratch/load_late" "$torch" $(find "$scratch" -name 'hog[0-9]*.so')
+}
+
+works_from_python() {
+    # shellcheck disable=SC2046 # words
+    python3 "$sources/check_torch.py" "$torch" $(exported)
+}
+
+# What is said on stderr, and when: a leak, an error, and nothing.
+speaks() { # WORDS REPORT CONF
+    ASHLAR_REPORT=$2 ASHLAR_CONF=$3 python3 -c '
+import ctypes, sys
+lib = ctypes.CDLL(sys.argv[1])
+lib.ashlar_torch_alloc.restype = ctypes.c_void_p
+lib.ashlar_torch_alloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+assert lib.ashlar_torch_alloc(1234, 0, None)
+assert not lib.ashlar_torch_alloc(1 << 40, 0, None)
+' "$torch" 2>"$scratch/said" || return
+    cat "$scratch/said"
+    if [ -z "$1" ]; then
+        [ ! -s "$scratch/said" ]
+        return
+    fi
+    for word in $1; do
+        grep -qF "$word" "$scratch/said" || complain "did not say $word" || return
+    done
+}
+
+catches_in_cpp() {
+    c++ -std=c++11 -Wall -Wextra -Werror "$sources/catch.cpp" -o "$scratch/catch" -ldl &&
+        "$scratch/catch" "$torch"
+}
+
+check 'the_library_exports_its_own_names_only' exports_its_own
+check 'it_brings_no_other_library' needs_only_the_c_library
+check 'it_has_no_static_thread_locals' keeps_no_static_tls
+check 'it_is_never_unloaded' stays_loaded
+check 'libraries_that_fill_the_static_room_are_made' make_hogs
+check 'it_loads_where_there_is_no_room_left_and_older_threads_use_it' loads_late
+if command -v python3 >/dev/null; then
+    check 'every_function_works_from_python_with_8_threads_on_2_devices' works_from_python
+    check 'it_says_nothing_by_itself' speaks '' '' 'leaks=on'
+    check 'it_reports_what_fails_when_asked' speaks '1099511627776' on ''
+    check 'it_reports_leaks_when_asked' speaks '1234 leak:' on 'leaks=on'
+else
+    skip 'every_function_works_from_python' 'no python3'
+fi
+if command -v c++ >/dev/null; then
+    check 'its_exception_is_caught_in_cpp' catches_in_cpp
+else
+    skip 'its_exception_is_caught_in_cpp' 'no C++ compiler'
+fi
+check_report

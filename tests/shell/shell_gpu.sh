@@ -1,0 +1,404 @@
+#!/bin/sh
+# shellcheck disable=SC2016,SC2086 # stand-ins have words of their own
+#
+# shell_gpu.sh - what `./run gpu` does, on a machine without a GPU: the driver is a stand-in on the
+# software device, and so are what is not at hand: a build of tests, nvcc, PyTorch.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+run=$ASHLAR_SOURCE/run
+libcuda=$(find "$ASHLAR_BUILD/tests" -name libcuda.so.1 ! -path '*cuda11*')
+driver=$(dirname "$libcuda")
+build=$scratch/build
+bin=$scratch/bin
+results=$scratch/results
+unset FAKE_CUDA PYTHONPATH MALLOC_PERTURB_
+
+# --- where there is none -------------------------------------------------------------------------
+
+has_a_gpu() {
+    nvidia-smi -L >/dev/null 2>&1 || [ -e /dev/nvidiactl ] || [ -e /dev/nvidia0 ] || [ -e /dev/dxg ]
+}
+
+says_that_there_is_no_gpu() {
+    ends_with 77 'no GPU' "$run" gpu && ends_with 77 'no GPU' "$run" gpu --build "$ASHLAR_BUILD" &&
+        ends_with 77 'no GPU' "$ASHLAR_SOURCE/tests/gpu.sh" "$ASHLAR_BUILD"
+}
+
+on_stand_in() { # COMMAND...
+    LD_LIBRARY_PATH=$driver "$@"
+}
+
+asks_the_driver() {
+    FAKE_CUDA=nodevice && export FAKE_CUDA
+    on_stand_in ends_with 77 'no GPU' "$run" gpu "--build=$ASHLAR_BUILD"
+    status=$?
+    unset FAKE_CUDA
+    return "$status"
+}
+
+refuses_bad_words() {
+    on_stand_in ends_with 2 '--smoke --frob' "$run" gpu --build "$ASHLAR_BUILD" --frob || return
+    on_stand_in ends_with 1 --build "$run" gpu --build || return
+    mkdir "$scratch/empty"
+    on_stand_in ends_with 1 'no build' "$run" gpu --build "$scratch/empty"
+}
+
+# --- a build of stand-ins ------------------------------------------------------------------------
+
+stand_in() { # FILE SCRIPT
+    mkdir -p "$(dirname "$1")"
+    printf '#!/bin/sh\n%s\n' "$2" >"$1"
+    chmod +x "$1"
+}
+
+# Of the benchmark: enough for all.sh.
+bench_script='
+while [ $# -gt 0 ]; do
+    case $1 in
+    --json) json=$2 ;;
+    --help) echo "Usage: [alloc|arena]"; exit ;;
+    machine | alloc | arena | report) what=$1 folder=${2-} ;;
+    esac
+    shift
+done
+case ${what-} in
+machine) printf "{\n  \"date\": \"d\",\n  \"device\": \"A GPU, 1\",\n  \"driver\": \"x\"\n}\n" ;;
+alloc) echo "[]" ;;
+arena) echo "arenas are for the CPU" >&2; exit 1 ;;
+report) [ -e "$folder/alloc.json" ] && : >"$folder/alloc.svg" && exit ;;
+esac >"${json:-$0.out}"'
+
+# Tests of a suite, as Meson describes them, in folders that are now elsewhere.
+describe_tests() { # NAME=SCRIPT...
+    mkdir -p "$build/meson-info" "$build/tests"
+    echo '{"directories": {"build": "/old/build", "source": "/old/source"}}' \
+        >"$build/meson-info/meson-info.json"
+    separator='['
+    for word in "$@"; do
+        name=${word%%=*}
+        stand_in "$build/tests/$name" "${word#*=}"
+        printf '%s{"name": "%s", "suite": ["ashlar:gpu"], "timeout": 2, "workdir": null,
+            "cmd": ["/old/build/tests/%s"], "env": {"TOLD": "/old/build/x"}}' "$separator" "$name" \
+            "$name"
+        separator=', '
+    done >"$build/meson-info/intro-tests.json"
+    printf ', {"name": "other", "suite": ["ashlar:unit"], "timeout": 2, "workdir": null,
+        "cmd": ["false"], "env": {}}]\n' >>"$build/meson-info/intro-tests.json"
+}
+
+good="good=[ -n \"\$TOLD\" ] && [ \"\$TOLD\" = '$build/x' ] && echo 'ok 1 - a' &&
+    echo 'ok 2 - b # SKIP no' && echo 1..2"
+
+new_build() {
+    rm -rf "$build" "$results" "$bin"
+    mkdir -p "$bin"
+    stand_in "$build/bench/ashlar-bench" "$bench_script"
+    describe_tests "$good"
+}
+
+gpu() { # STATUS
+    (PATH=$bin:$PATH && export PATH && on_stand_in "$run" gpu --build "$build" --out "$results") \
+        >"$scratch/stdout" 2>&1
+    got=$?
+    cat "$scratch/stdout"
+    [ "$got" -eq "$1" ] || complain "status $got, want $1"
+}
+
+tells() { # LINE...: of ran.txt
+    for line in "$@"; do
+        grep -qxF -e "$line" "$results/ran.txt" || complain "no '$line'" || return
+    done
+}
+
+runs_what_it_can() {
+    new_build
+    gpu 0 || return
+    tells 'tests: passed: 1 passed, 0 failed, 1 skipped' \
+        'preload_shared: could not: this build has no libashlar-preload.so' \
+        'pytorch: could not: this build has no libashlar-torch.so' \
+        'cupy_calls: could not: this build has no libashlar-torch.so' \
+        'arena: could not: arenas are for the CPU' \
+        'benchmarks: passed: tables, charts and a page' || return
+    [ -e "$results/machine.json" ] && [ -e "$build/gpu/tests.log" ] || return
+    echo old >"$results/torch.json" && echo old >"$results/alloc.svg"
+    stand_in "$build/bench/ashlar-bench" "case \$1 in alloc) exit 1 ;; esac$bench_script"
+    gpu 1 && [ ! -e "$results/torch.json" ] || complain "an earlier run's file"
+}
+
+tests_end_with() { # LINE NAME=SCRIPT...
+    line=$1
+    shift
+    new_build
+    describe_tests "$good" "$@"
+    status=1
+    case $line in *' 0 failed'*) status=0 ;; esac
+    gpu "$status" && tells "tests: $line"
+}
+
+skips_tests_that_all_skip() {
+    new_build
+    describe_tests 'none=exit 77'
+    gpu 0 && tells 'tests: could not: this build has no test of the suite gpu that ran'
+}
+
+keeps_folders_to_itself() {
+    new_build
+    stand_in "$build/bench/ashlar-bench" "case \$1 in
+        alloc) echo 'cannot read $build/x and $ASHLAR_SOURCE/y' >&2; exit 1 ;; esac$bench_script"
+    gpu 1 || return
+    tells 'benchmarks: FAILED: the allocators could not be measured' || return
+    ! grep -r -e "$scratch" -e "$ASHLAR_SOURCE" "$results"
+}
+
+# --- programs with the preload -------------------------------------------------------------------
+
+# A program that does what it is told, badly where BAD says so; with the preload it tells REPORT.
+write_program() { # FILE BAD-ALONE BAD-WITH-PRELOAD REPORT
+    stand_in "$1" "[ \$# -eq 1 ] || shift
+[ -z \"\${LD_PRELOAD-}\" ] || echo 'ashlar-preload: $4' >&2
+case \$1\${LD_PRELOAD-} in $2) exit 1 ;; $3*/*) exit 1 ;; esac"
+}
+
+served='288 allocations, 3 of them took memory from the driver; 9 live; 0 went to the driver'
+
+# nvcc's product is such a program, and so is what the build has for the driver.
+with_nvcc() { # BAD-ALONE BAD-WITH-PRELOAD [REPORT]
+    mkdir -p "$build/allocator/dropin"
+    ln -s "$(find "$ASHLAR_BUILD" -name 'half.so')" "$build/allocator/dropin/libashlar-preload.so"
+    write_program "$build/tests/preload/program_driver" "$1" "$2" "${3-$served}"
+    stand_in "$bin/nvcc" 'echo "$*" >>'"'$scratch/nvcc'"'
+while [ "$1" != -o ]; do shift; done
+cp '"'$build/tests/preload/program_driver'"' "$2"'
+}
+
+runs_programs_with_the_preload() {
+    new_build
+    with_nvcc none none
+    gpu 0 || return
+    grep -F -e '-cudart shared' "$scratch/nvcc" && grep -F -e '-cudart static' "$scratch/nvcc" &&
+        tells 'preload_shared: passed: 7 cases, 0 failed' \
+            'preload_procs: passed: 7 cases, 0 failed' || return
+    new_build
+    with_nvcc reset race
+    gpu 1 && tells 'preload_static: FAILED: 6 cases, 1 failed; alone too fail: reset' \
+        'preload_names: FAILED: 6 cases, 1 failed; alone too fail: reset' || return
+    new_build
+    with_nvcc '*' none
+    gpu 0 && tells 'preload_shared: could not: without the preload, too, every case fails'
+}
+
+# One that is not there, that asks the driver each time, or that hands all on.
+finds_a_preload_that_serves_nothing() {
+    for report in '0 allocations, 0 of them none; 0 went to the driver' \
+        '288 allocations, 12 of them took memory from the driver; 9 live; 0 went to the driver' \
+        '288 allocations, 1 of them took memory from the driver; 9 live; 7 went to the driver'; do
+        new_build
+        with_nvcc none none "$report"
+        gpu 1 && tells 'preload_static: FAILED: 7 cases, 1 failed' || return
+    done
+}
+
+needs_a_compiler_that_compiles() {
+    new_build
+    with_nvcc none none
+    stand_in "$bin/nvcc" 'exit 1'
+    gpu 0 && tells 'preload_shared: could not: nvcc does not compile a CUDA program here' \
+        'preload_procs: passed: 7 cases, 0 failed'
+}
+
+# As though two minutes had gone by.
+ends_what_hangs() {
+    new_build
+    with_nvcc none none
+    stand_in "$bin/timeout" 'shift 3; case "$*" in env*" race") exit 124 ;; esac; exec "$@"'
+    gpu 1 && tells 'preload_shared: FAILED: 7 cases, 1 failed' &&
+        grep -x 'it took more than 120 s' "$build/gpu/preload_shared.log"
+}
+
+# What it ran is told, and nothing of it goes on.
+stops() {
+    new_build
+    with_nvcc none none
+    stand_in "$build/tests/preload/program_driver" "echo \$\$ >'$scratch/hangs'; exec sleep 61"
+    LD_LIBRARY_PATH=$driver "$ASHLAR_SOURCE/tests/gpu.sh" "$build" --out "$results" \
+        >/dev/null 2>&1 &
+    script=$!
+    while [ ! -s "$scratch/hangs" ]; do
+        kill -0 "$script" || return
+        sleep 0.1
+    done
+    kill -TERM "$script"
+    wait "$script"
+    [ $? -eq 1 ] && tells 'tests: passed: 1 passed, 0 failed, 1 skipped' &&
+        ! kill -0 "$(cat "$scratch/hangs")"
+}
+
+# --- PyTorch -------------------------------------------------------------------------------------
+
+# A module that answers every call. The losses are what PROGRAM makes them, where ours() is whether
+# the allocator was changed; it then reserves GROWTH bytes more each time that it is asked.
+with_torch() { # PROGRAM STATUS [GROWTH]
+    mkdir -p "$scratch/python" "$build/allocator/dropin"
+    cat >"$scratch/python/torch.py" <<END
+import sys
+from unittest.mock import MagicMock
+
+torch = MagicMock(__version__="0.0")
+torch.cuda.memory_reserved.return_value = 900
+torch.cuda.max_memory_reserved.return_value = 1000
+torch.cuda.is_available.return_value = True
+torch.cuda.device_count.return_value = 0 # for torch_calls.py, which wants a real one
+torch.nn.LSTM.return_value.cuda.return_value.return_value = MagicMock(), None
+
+def ours():
+    return torch.cuda.memory.change_current_allocator.called
+
+def loss():
+    return 1.5
+
+$1
+torch.nn.functional.cross_entropy.return_value.item = loss
+sys.modules["torch"] = torch
+END
+    cat >"$scratch/torch.c" <<'END'
+int ashlar_torch_memory(int device, unsigned long *bytes) {
+    static unsigned long calls;
+    bytes[2] = 4000 + GROWTH * calls++;
+    bytes[3] = 4096;
+    return device + 1;
+}
+void ashlar_torch_record_stream(void) {}
+void ashlar_torch_refuse_graph(void) {}
+void ashlar_torch_reset(void) {}
+void ashlar_torch_memory_fraction(void) {}
+void ashlar_torch_base_alloc(void) {}
+END
+    ${CC:-cc} -shared -fPIC "-DGROWTH=${3:-0}" "$scratch/torch.c" \
+        -o "$build/allocator/dropin/libashlar-torch.so" || return
+    PYTHONPATH=$scratch/python gpu "$2"
+}
+
+trains_with_pytorch() {
+    new_build
+    with_torch '' 0 || return
+    grep -q '^pytorch: passed: losses at most 0 apart, no late growth (ms a step' "$results/ran.txt" &&
+        json_holds "$results/torch.json" 'r["torch"] == "0.0" and r["steps"] == 200 and
+            r["ashlar"]["reserved_bytes"] == 4096 and r["torch_own"]["reserved_bytes"] == 1000'
+}
+
+finds_other_losses() {
+    new_build
+    with_torch 'loss = lambda: 1.5 + ours() * 1e-5' 1 || return
+    grep -q '^pytorch: FAILED: losses are up to 1e-05 apart' "$results/ran.txt"
+}
+
+finds_growth() {
+    new_build
+    with_torch '' 1 7 || return
+    grep -q '^pytorch: FAILED: 7 bytes more' "$results/ran.txt" &&
+        json_holds "$results/torch.json" 'r["ashlar"]["growth_bytes"] == 14'
+}
+
+finds_a_training_that_fails() {
+    new_build
+    with_torch 'loss = lambda: 1 / (not ours())' 1 || return
+    tells 'pytorch: FAILED: training with ours failed'
+}
+
+needs_a_pytorch_with_a_gpu() {
+    new_build
+    with_torch 'torch.cuda.is_available.return_value = False' 0 || return
+    tells 'pytorch: could not: this PyTorch sees no GPU' || return
+    with_torch 'raise ImportError("no torch")' 0 || return
+    tells 'pytorch: could not: no PyTorch: no torch'
+}
+
+# --- from the sources ----------------------------------------------------------------------------
+
+# On a machine of stand-ins: nothing is asked of apt-get, and a Meson of Python's serves.
+builds_offline() {
+    rm -rf "$bin" "$scratch/tree"
+    mkdir -p "$bin" "$scratch/tree/tests"
+    cp "$run" "$scratch/tree/run"
+    stand_in "$scratch/tree/tests/gpu.sh" 'printf "<%s>" gpu "${1##*/}" "$2"'
+    for tool in sh cat chmod dirname grep id mkdir nproc readlink rm; do
+        ln -s "$(command -v $tool)" "$bin/$tool"
+    done
+    stand_in "$bin/cc" 'exit 0'
+    stand_in "$bin/pkg-config" 'exit 1'
+    stand_in "$bin/dpkg-query" 'exit 1'
+    stand_in "$bin/apt-get" "echo asked >>'$scratch/asked'"
+    stand_in "$bin/nvidia-smi" 'echo GPU 0'
+    stand_in "$bin/ninja" 'echo "$*" >>"$2/ninja"'
+    stand_in "$bin/python3" 'case "$*" in
+        "-c import mesonbuild.mesonmain") exit "${NO_MESON:-0}" ;;
+        "-m mesonbuild.mesonmain --version") echo 1.0 ;;
+        "-m mesonbuild.mesonmain setup"*) for word; do case $word in */build/*)
+            mkdir -p $word && : >$word/build.ninja ;; esac; done ;;
+        esac'
+    env -i PATH="$bin" /bin/sh "$scratch/tree/run" gpu --smoke >"$scratch/stdout" || return
+    [ "$(cat "$scratch/stdout")" = '<gpu><release><--smoke>' ] && [ ! -e "$scratch/asked" ] &&
+        [ -e "$scratch/tree/build/release/ninja" ] || return
+    rm "$bin/pkg-config" # does without
+    env -i PATH="$bin" /bin/sh "$scratch/tree/run" gpu >"$scratch/stdout" || return
+    stand_in "$bin/ninja" 'exit 1'
+    env -i PATH="$bin" /bin/sh "$scratch/tree/run" gpu && return 1
+    stand_in "$scratch/tree/build/release/bench/ashlar-bench" 'exit 0' # the rest is not built
+    env -i PATH="$bin" /bin/sh "$scratch/tree/run" gpu || return
+    ends_with 1 'meson --build' env -i PATH="$bin" NO_MESON=1 /bin/sh "$scratch/tree/run" gpu
+}
+
+# --- all of it, on the software device -----------------------------------------------------------
+
+runs_dry() {
+    on_stand_in "$run" gpu --build "$ASHLAR_BUILD" --smoke --out "$scratch/dry" \
+        >"$scratch/stdout" 2>&1
+    status=$?
+    grep -v '^one_size\|^mix' "$scratch/stdout"
+    [ "$status" -le 1 ] || return # the GPU's tests may miss what a stand-in does not do
+    grep '^benchmarks: passed' "$scratch/dry/ran.txt" && [ -e "$scratch/dry/alloc.svg" ] &&
+        grep '^| driver | CUDA' "$scratch/dry/README.md" &&
+        grep '^benchmarks: passed' "$scratch/dry/README.md"
+}
+
+if has_a_gpu; then
+    skip 'without_a_gpu_one_line_says_so' 'there is one here'
+else
+    check 'without_a_gpu_one_line_says_so' says_that_there_is_no_gpu
+fi
+check 'it_is_the_driver_that_is_asked' asks_the_driver
+check 'bad_words_are_refused' refuses_bad_words
+check 'what_can_be_run_is_and_the_rest_is_told' runs_what_it_can
+check 'a_failing_case_is_a_failure' \
+    tests_end_with 'FAILED: 2 passed, 1 failed, 1 skipped' \
+    "bad=echo 'not ok 1 - a'; echo 'ok 2 - b'; echo 1..2; exit 1"
+check 'a_crash_is_a_failure' tests_end_with 'FAILED: 2 passed, 1 failed, 1 skipped' \
+    "bad=echo 'ok 1 - a'; echo 1..1; exit 139"
+check 'so_is_one_beside_a_failing_case' \
+    tests_end_with 'FAILED: 1 passed, 2 failed, 1 skipped' "bad=echo 'not ok 1 - a'; echo 1..1; exit 9"
+check 'a_test_may_skip_itself' tests_end_with 'passed: 1 passed, 0 failed, 2 skipped' \
+    "none=echo '1..0 # SKIP no'"
+check 'a_missing_plan_is_a_failure' tests_end_with 'FAILED: 2 passed, 1 failed, 1 skipped' \
+    "bad=echo 'ok 1 - a'; echo 1..2"
+check 'a_test_without_cases_is_a_failure' \
+    tests_end_with 'FAILED: 1 passed, 1 failed, 1 skipped' 'bad=exit 0'
+check 'a_test_that_takes_too_long_is_a_failure' \
+    tests_end_with 'FAILED: 1 passed, 1 failed, 1 skipped' 'bad=exec sleep 60'
+check 'status_77_is_a_skip' tests_end_with 'passed: 1 passed, 0 failed, 2 skipped' 'none=exit 77'
+check 'no_test_that_ran_is_told' skips_tests_that_all_skip
+check 'no_folder_is_named_in_results' keeps_folders_to_itself
+check 'programs_run_with_the_preload' runs_programs_with_the_preload
+check 'a_preload_that_serves_nothing_is_a_failure' finds_a_preload_that_serves_nothing
+check 'what_nvcc_does_not_compile_is_told' needs_a_compiler_that_compiles
+check 'what_hangs_is_ended' ends_what_hangs
+check 'an_interrupted_run_tells_what_it_ran' stops
+check 'pytorch_trains_beside_its_own_allocator' trains_with_pytorch
+check 'other_losses_are_a_failure' finds_other_losses
+check 'growth_is_a_failure' finds_growth
+check 'a_training_that_fails_is_a_failure' finds_a_training_that_fails
+check 'pytorch_without_a_gpu_is_told' needs_a_pytorch_with_a_gpu
+check 'it_builds_without_the_network' builds_offline
+check 'all_of_it_runs_dry' runs_dry
+check_report

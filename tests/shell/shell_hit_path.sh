@@ -1,0 +1,122 @@
+#!/bin/sh
+#
+# shell_hit_path.sh - the machine code of a hit in a thread's cache: no locked instruction, no
+# fence, no system call, and no way out of the few functions named here.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+library=$(find "$ASHLAR_BUILD" -name 'libashlar.so*' -type f -not -path '*.p/*' | head -n 1)
+
+# Where a hit begins; what it may go through, the inline functions too, which a compiler may keep
+# apart; and where it has ended without one. The last of these still takes no lock: it searches a
+# plan for a request that was not expected.
+roots='ashlar_alloc ashlar_alloc_tagged ashlar_free'
+helpers='allocate hand_out take_back alloc_otherwise alloc_unexpected alloc_of_other free_otherwise
+    free_of_other free_marked free_seat free_seat_at_peak ashlar_run_serve ashlar_run_seat
+    ashlar_cache_switch find_cache
+    ashlar_cache_enter ashlar_cache_leave ashlar_cache_find ashlar_cache_find_order
+    ashlar_cache_pop ashlar_cache_pop_large ashlar_cache_push ashlar_cache_defer
+    ashlar_count_alloc ashlar_count_free ashlar_count_peak'
+ends='ashlar_alloc_slow ashlar_alloc_unplanned ashlar_free_slow ashlar_free_from
+    ashlar_run_serve_otherwise'
+
+# Print each instruction of FUNCTIONS that a hit must not have, of a listing that objdump wrote.
+# Functions that the compiler cut off others (x.cold, x.part.0) belong to the one they are named
+# for. Anything that changes the flow is taken for a jump: none may be unknown to this.
+offences() { # LISTING FUNCTIONS REACHABLE
+    awk -v functions="$2" -v reachable="$3" '
+        function base(name) {
+            sub(/[.+].*/, "", name)
+            return name
+        }
+        BEGIN {
+            count = split(functions, names)
+            for (i = 1; i <= count; i++) is_looked_at[names[i]] = 1
+            count = split(reachable, names)
+            for (i = 1; i <= count; i++) is_reachable[names[i]] = 1
+        }
+        /^[0-9a-f]+ <.*>:$/ {
+            name = $2
+            gsub(/[<>:]/, "", name)
+            is_inside = base(name) in is_looked_at
+            next
+        }
+        !is_inside || NF < 2 { next }
+        {
+            code = $0
+            sub(/^[^:]*:[ \t]*/, "", code)
+            sub(/[ \t]*#.*/, "", code)
+            is_bad = code ~ /(^| )lock / || code ~ /[lms]fence/ || code ~ /^(syscall|sysenter|int) ?/
+            is_bad = is_bad || (code ~ /^xchg/ && code ~ /\(/)
+            if (code ~ /^((bnd|notrack) )*(call|j|loop|xbegin)/) {
+                target = code
+                is_named = sub(/^[^<]*</, "", target)
+                sub(/>$/, "", target)
+                is_bad = is_bad || !is_named || code ~ /\*/ || target ~ /@/ ||
+                    !(base(target) in is_reachable)
+            }
+            if (is_bad) print name ": " code
+        }' "$1"
+}
+
+has_each_root() {
+    for root in $roots; do
+        grep -q "<$root>:\$" "$scratch/listing" || complain "no function $root" || return 1
+    done
+}
+
+has_no_offence() {
+    offences "$scratch/listing" "$roots $helpers" "$roots $helpers $ends" >"$scratch/offences"
+    cat "$scratch/offences"
+    [ ! -s "$scratch/offences" ]
+}
+
+# In functions of the library that a hit never calls there are such instructions.
+finds() { # FUNCTION PATTERN
+    offences "$scratch/listing" "$1" "$1" >"$scratch/found"
+    cat "$scratch/found"
+    grep -q "^$1[^:]*: .*$2" "$scratch/found"
+}
+
+# One instruction, alone in a function that may reach `near` and itself.
+finds_alone() { # INSTRUCTION
+    printf '0000000000001000 <f>:\n    1000:\t%s\n' "$1" >"$scratch/alone"
+    offences "$scratch/alone" f 'f near' >"$scratch/found"
+    [ -s "$scratch/found" ] || complain "not found: $1"
+}
+
+passes_alone() { # INSTRUCTION
+    ! finds_alone "$1" >/dev/null || complain "found: $1"
+}
+
+finds_each_kind() {
+    finds_alone 'lock xadd %eax,(%rdi)' && finds_alone 'xchg   %rax,(%rdi)' &&
+        finds_alone 'mfence' && finds_alone 'lfence' && finds_alone 'sfence' &&
+        finds_alone 'syscall' && finds_alone 'int    $0x80' && finds_alone 'call   *%rax' &&
+        finds_alone 'jmp    *0x10(%rdi)' && finds_alone 'notrack jmp *%rax' &&
+        finds_alone 'call   4030 <malloc@plt>' && finds_alone 'jne    2000 <far>' &&
+        finds_alone 'bnd jmp 2000 <far.cold>' && finds_alone 'jmp    2000'
+}
+
+passes_what_is_harmless() {
+    passes_alone 'xchg   %ax,%ax' && passes_alone 'mov    %fs:(%rax),%rax' &&
+        passes_alone 'call   2000 <near>' && passes_alone 'jne    1010 <f+0x10>' &&
+        passes_alone 'jmp    2000 <near.part.0>' && passes_alone 'mov    %rax,(%rdi)'
+}
+
+if ! command -v objdump >/dev/null; then
+    skip 'a_hit_takes_no_lock_and_leaves_its_functions_nowhere' 'there is no objdump'
+elif [ "$(uname -m)" != x86_64 ]; then
+    skip 'a_hit_takes_no_lock_and_leaves_its_functions_nowhere' "$(uname -m) is not known here"
+else
+    objdump -d --no-show-raw-insn "$library" >"$scratch/listing"
+    check 'the_library_has_the_functions' has_each_root
+    check 'a_hit_takes_no_lock_and_leaves_its_functions_nowhere' has_no_offence
+    check 'a_locked_instruction_would_be_found' finds ashlar_driver_admit 'lock '
+    check 'a_call_out_of_the_library_would_be_found' finds ashlar_alloc_slow 'pthread_mutex_lock'
+    check 'a_call_of_the_driver_would_be_found' finds ashlar_order_query '\*'
+    check 'every_kind_of_offence_is_found' finds_each_kind
+    check 'harmless_instructions_are_let_pass' passes_what_is_harmless
+fi
+check_report

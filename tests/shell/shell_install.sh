@@ -1,0 +1,164 @@
+#!/bin/sh
+#
+# shell_install.sh - what `meson install` leaves is enough to build against: headers, pkg-config
+# files, shared and static libraries, away from the source and build folders.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+cc=${CC:-cc}
+strict='-std=c17 -Wall -Wextra -Wpedantic -Werror'
+root=$scratch/root
+
+# The README's program, as printed there.
+awk '/^```/ { inside = /^```c$/; next } inside' "$ASHLAR_SOURCE/README.md" >"$scratch/user.c"
+
+install_files() {
+    DESTDIR=$root meson install -C "$ASHLAR_BUILD" --no-rebuild
+}
+
+# The installed tree stands under $root, and its pkg-config files do not know that.
+move_pkgconfig() { # NAME
+    config=$(find "$root" -name "$1.pc")
+    [ -n "$config" ] || complain "no $1.pc" || return
+    prefix=$root$(sed -n 's/^prefix=//p' "$config")
+    mkdir -p "$scratch/pkgconfig" && sed "s|^prefix=.*|prefix=$prefix|" "$config" \
+        >"$scratch/pkgconfig/$1.pc"
+}
+
+flags_of() { # NAME PKG-CONFIG-OPTION...
+    package=$1
+    shift
+    PKG_CONFIG_PATH=$scratch/pkgconfig pkg-config "$@" "$package"
+}
+
+flags() { # PKG-CONFIG-OPTION...
+    flags_of ashlar "$@"
+}
+
+compiles_with() { # NAME SOURCE PROGRAM PKG-CONFIG-OPTION...
+    name=$1 source=$scratch/$2 out=$scratch/$3
+    shift 3
+    words=$(flags_of "$name" --cflags --libs "$@") || return
+    # shellcheck disable=SC2086 # words
+    $cc $strict "$source" -o "$out" $words
+}
+
+compiles() { # PROGRAM PKG-CONFIG-OPTION...
+    compiles_with ashlar user.c "$@"
+}
+
+# A user of the other library. Its pool and the device are of one driver.
+cat >"$scratch/pinned.c" <<'END'
+#include <ashlar/pinned.h>
+#include <stdio.h>
+
+int main(void) {
+    ashlar_device *device;
+    ashlar_pinned *pool;
+    ashlar_pinned_stats stats;
+    void *block;
+    if (ashlar_device_open("soft", &device) || ashlar_pinned_create(device, NULL, &pool) ||
+        ashlar_pinned_alloc(pool, 1000, &block) || ashlar_pinned_free_on(pool, block, NULL) ||
+        ashlar_pinned_free(pool, block) != ASHLAR_EPOINTER) {
+        return 1;
+    }
+    puts(ashlar_error_detail());
+    ashlar_pinned_stats_read(pool, &stats);
+    ashlar_pinned_destroy(pool);
+    ashlar_device_close(device);
+    return stats.free_count != 1 || stats.driver_alloc_count != 1;
+}
+END
+
+# Each header by itself, from the installed folder.
+headers_stand_alone() {
+    for header in $headers; do
+        name=ashlar/$(basename "$header")
+        printf "#include <%s>\nextern int one;\n" "$name" >"$scratch/one.c"
+        # shellcheck disable=SC2046,SC2086 # words
+        $cc $strict $(flags --cflags) -fsyntax-only "$scratch/one.c" ||
+            complain "$name does not compile alone" || return
+    done
+}
+
+makes_no_driver_call() { # PROGRAM
+    got=$(LD_LIBRARY_PATH=$libraries "$scratch/$1") || return
+    case $got in
+    '0 driver calls after the warm-up, '*) ;;
+    *) complain "printed '$got'" ;;
+    esac
+}
+
+# The same headers, for those who write C++.
+headers_are_cpp() {
+    for header in $headers; do
+        printf "#include <ashlar/%s>\n" "$(basename "$header")" >"$scratch/one.cpp"
+        # shellcheck disable=SC2046 # words
+        c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror $(flags --cflags) -fsyntax-only \
+            "$scratch/one.cpp" || complain "$(basename "$header") is not C++" || return
+    done
+}
+
+needs_library() { # PROGRAM LIBRARY
+    readelf -d "$scratch/$1" | grep -F 'NEEDED' | grep -F "[$2.so"
+}
+
+# The error text that ashlar has comes from the other library.
+reports_an_error() { # PROGRAM
+    LD_LIBRARY_PATH=$libraries "$scratch/$1" | grep -F 'not a live block of this pool'
+}
+
+# The header that is C++ alone, and which needs a newer one.
+adaptor_is_cpp() {
+    printf '#include <ashlar/rmm_adaptor.hpp>\n' >"$scratch/one.cpp"
+    # shellcheck disable=SC2046 # words
+    c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror $(flags --cflags) -fsyntax-only \
+        "$scratch/one.cpp"
+}
+
+programs_run() {
+    for program in ashlar-train ashlar-sample; do
+        LD_LIBRARY_PATH=$libraries "$(find "$root" -name "$program")" --help || return
+    done
+}
+
+check 'install_succeeds' install_files
+has_pinned=$(find "$ASHLAR_BUILD" -name 'libashlar-pinned.so*' -type f -not -path '*.p/*')
+headers=$(find "$ASHLAR_SOURCE/include/ashlar" -name '*.h' ! -name cuda_dropin.h) # after CUDA's
+[ -n "$has_pinned" ] || headers=$(echo "$headers" | grep -v '/pinned\.h$')
+check 'a_pkg_config_file_is_installed' move_pkgconfig ashlar
+libraries=$(flags --variable=libdir)
+check 'every_public_header_is_installed_and_stands_alone' headers_stand_alone
+if command -v c++ >/dev/null; then
+    check 'every_public_header_compiles_as_cpp' headers_are_cpp
+    check 'the_adaptor_for_rmm_compiles' adaptor_is_cpp
+else
+    skip 'every_public_header_compiles_as_cpp' 'no C++ compiler'
+fi
+check 'the_program_of_the_readme_links_with_the_shared_library' compiles shared
+check 'it_makes_no_driver_call_after_its_warm_up' makes_no_driver_call shared
+check 'it_is_linked_dynamically' needs_library shared libashlar
+check 'the_programs_run_from_where_they_are_installed' programs_run
+check 'the_drop_in_library_is_beside_the_others' test -f "$libraries/libashlar-torch.so"
+check 'the_manual_is_installed' test -f "$(find "$root" -name ashlar-train.1)"
+if [ -n "$has_pinned" ]; then
+    check 'a_pkg_config_file_of_pinned_is_installed' move_pkgconfig ashlar-pinned
+    check 'a_program_links_with_pinned' compiles_with ashlar-pinned pinned.c pinned
+    check 'it_is_linked_dynamically_with_both' needs_library pinned libashlar-pinned
+    check 'and_reports_errors_through_ashlar' reports_an_error pinned
+else
+    skip 'a_program_links_with_pinned' 'built without jemalloc'
+fi
+
+# With the shared libraries gone, -lashlar is the static one.
+find "$root" -name 'libashlar*.so*' -exec rm -f {} +
+check 'it_links_with_the_static_library' compiles static --static
+check 'and_runs_the_same_without_the_shared_one' makes_no_driver_call static
+if [ -n "$has_pinned" ]; then
+    check 'pinned_links_statically' compiles_with ashlar-pinned pinned.c pinned-static --static
+    check 'and_runs_without_the_shared_ones' reports_an_error pinned-static
+else
+    skip 'pinned_links_statically' 'built without jemalloc'
+fi
+check_report

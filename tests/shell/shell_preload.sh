@@ -1,0 +1,191 @@
+#!/bin/sh
+#
+# shell_preload.sh - libashlar-preload.so with programs that know nothing of it, on the CUDA of
+# tests/cuda: with the shared and the static runtime, and with the driver alone.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+preload=$ASHLAR_BUILD/allocator/dropin/libashlar-preload.so
+programs=$ASHLAR_BUILD/tests/preload
+LD_LIBRARY_PATH=$ASHLAR_BUILD/tests/cuda
+export LD_LIBRARY_PATH
+unset ASHLAR_CONF ASHLAR_PRELOAD ASHLAR_REPORT ASHLAR_PEERS
+
+adversarial=mode=adversarial,seed=
+
+# Run a program with the library. What it prints on stderr is in $scratch/stderr.
+with() { # PROGRAM... WHAT
+    env LD_PRELOAD="$preload" "$@" 2>"$scratch/stderr"
+    status=$?
+    cat "$scratch/stderr"
+    return "$status"
+}
+
+takes_no_more() { # PROGRAM...: after its first step
+    with "$@" loop | tee "$scratch/out"
+    grep -x 'driver allocations: [1-9][0-9]* at first, 0 later' "$scratch/out"
+}
+
+trains_without_more() { # WHAT PROGRAM...: also where work is late, but for the mixed way
+    what=$1
+    shift
+    for soft in '' ${adversarial}1 ${adversarial}2; do
+        ASHLAR_SOFT=$soft with "$@" "$what" | tee "$scratch/out"
+        case $what,$soft in
+        train-mixed,mode*) grep -x 'driver allocations: 1 at first, [0-4] later' "$scratch/out" ;;
+        *) grep -x 'driver allocations: 1 at first, 0 later' "$scratch/out" ;;
+        esac || return
+    done
+}
+
+takes_more() { # PROGRAM...: so that the case above could fail
+    "$@" loop | tee "$scratch/out"
+    grep -x 'driver allocations: [1-9][0-9]* at first, [1-9][0-9]* later' "$scratch/out"
+}
+
+is_never_overwritten() { # PROGRAM...
+    for seed in 1 2 3 4 5; do
+        ASHLAR_SOFT=memory=128MiB,$adversarial$seed with "$@" race || return
+    done
+}
+
+is_overwritten() { # PROGRAM...: when the safety is off
+    ASHLAR_PRELOAD=unsafe ASHLAR_SOFT=memory=128MiB,${adversarial}1 with "$@" race | tee "$scratch/out"
+    grep -x 'overwritten: [1-9][0-9]*' "$scratch/out"
+}
+
+reports() { # WORDS PROGRAM...
+    words=$1
+    shift
+    ASHLAR_PRELOAD=report with "$@" loop || return
+    [ "$(grep -c '^ashlar-preload: ' "$scratch/stderr")" -eq 1 ] || complain 'not one line' || return
+    grep -F "$words" "$scratch/stderr"
+}
+
+is_silent() { # PROGRAM...
+    with "$@" loop && [ ! -s "$scratch/stderr" ]
+}
+
+is_off() { # ASHLAR_PRELOAD PROGRAM...
+    value=$1
+    shift
+    ASHLAR_PRELOAD=$value with "$@" loop | tee "$scratch/out"
+    grep -x 'driver allocations: [1-9][0-9]* at first, [1-9][0-9]* later' "$scratch/out"
+}
+
+leaves_alone() { # SETTING PROGRAM...
+    setting=$1
+    shift
+    with env "$setting" "$@" loop >"$scratch/out" || return
+    grep -x 'driver allocations: [1-9][0-9]* at first, [1-9][0-9]* later' "$scratch/out"
+}
+
+says_why() { # WORDS SETTING PROGRAM...
+    words=$1
+    shift
+    ASHLAR_PRELOAD=report with env "$@" loop
+    [ "$(grep -cF "$words" "$scratch/stderr")" -eq 1 ]
+}
+
+beside_another() { # PROGRAM...: which then sees what is none of CUDA's
+    env LD_PRELOAD="$preload $programs/libanother.so" "$@" loop >"$scratch/out" 2>&1
+    cat "$scratch/out"
+    grep -x 'driver allocations: [1-9][0-9]* at first, 0 later' "$scratch/out" &&
+        grep -x 'another: ashlar_fake_memory_calls' "$scratch/out"
+}
+
+leaves_well() { # PROGRAM...
+    ASHLAR_PRELOAD=report with "$@" leave | tee "$scratch/out"
+    grep -x 'at exit: 0' "$scratch/out" && grep '^ashlar-preload: 1 allocations' "$scratch/stderr"
+}
+
+in_every_mode() { # WHAT PROGRAM...
+    what=$1
+    shift
+    with "$@" "$what" &&
+        ASHLAR_SOFT=${adversarial}7 with "$@" "$what" &&
+        ASHLAR_SOFT=vmm=off with "$@" "$what" &&
+        ASHLAR_CONF=guard=fill with "$@" "$what" &&
+        ASHLAR_CONF=guard=unmap with "$@" "$what"
+}
+
+brings_no_jemalloc() {
+    ! readelf -d "$preload" | grep -F NEEDED | grep -F jemalloc
+}
+
+exports_only_what_it_stands_in_for() {
+    nm -D --defined-only "$preload" | awk '{ print $3 }' | grep -vE '^(cu[A-Z].*|dlsym)$' \
+        >"$scratch/others"
+    cat "$scratch/others"
+    [ ! -s "$scratch/others" ]
+}
+
+changes_nothing_elsewhere() { # a program without CUDA
+    env LD_PRELOAD="$preload" python3 -c 'import ctypes, socket; ctypes.CDLL(None).dlsym' &&
+        env LD_PRELOAD="$preload" python3 -c '
+import ctypes
+try:
+    ctypes.CDLL(None).cuMemAlloc_v2
+except AttributeError:
+    raise SystemExit(0)
+raise SystemExit("a driver is found where there is none")'
+}
+
+if [ ! -f "$preload" ]; then
+    skip 'libashlar_preload' 'it is not built for this processor'
+    check_report
+fi
+
+all_of() { # WAY PROGRAM...
+    way=$1
+    shift
+    if [ ! -x "$1" ]; then
+        skip "$way" 'there are no CUDA headers to build it with'
+        return
+    fi
+    check "${way}_alone_asks_the_driver_again_and_again" takes_more "$@"
+    check "${way}_takes_nothing_from_the_driver_after_the_first_step" takes_no_more "$@"
+    for what in train train-on-streams train-mixed; do
+        check "${way}_takes_nothing_after_the_first_step_${what}" trains_without_more "$what" "$@"
+    done
+    check "${way}_may_free_while_another_stream_still_writes" is_never_overwritten "$@"
+    check "${way}_is_overwritten_when_the_safety_is_switched_off" is_overwritten "$@"
+    for what in threads capture reset pool fork-before; do
+        check "${way}_does_the_same_alone_${what}" "$@" "$what"
+        check "${way}_does_well_${what}" with "$@" "$what"
+        check "${way}_does_well_when_work_is_late_${what}" \
+            env ASHLAR_SOFT=${adversarial}3 LD_PRELOAD="$preload" "$@" "$what"
+    done
+    check "${way}_has_two_devices_alone" env ASHLAR_SOFT=devices=2 "$@" devices
+    check "${way}_has_two_devices" env ASHLAR_SOFT=devices=2 LD_PRELOAD="$preload" "$@" devices
+    check "${way}_is_told_what_is_free" env ASHLAR_SOFT=memory=256MiB LD_PRELOAD="$preload" "$@" info
+    check "${way}_waits_before_memory_is_out" \
+        env ASHLAR_SOFT=memory=64MiB,${adversarial}2 LD_PRELOAD="$preload" "$@" full
+    check "${way}_leaves_to_the_driver_what_it_wants_itself" \
+        env ASHLAR_SOFT=memory=64MiB,${adversarial}2 LD_PRELOAD="$preload" "$@" share
+    check "${way}_forks_with_a_device" with "$@" fork
+    check "${way}_frees_at_its_end" leaves_well "$@"
+    check "${way}_is_reported_on_request" reports 'went to the driver' "$@"
+    check "${way}_is_not_reported_otherwise" is_silent "$@"
+    check "${way}_is_left_alone_when_it_is_off" is_off off "$@"
+    check "${way}_is_left_alone_for_a_word_that_is_none" is_off of "$@"
+    check "${way}_is_left_alone_with_a_device_of_another_driver" \
+        leaves_alone ASHLAR_DEVICE=soft "$@"
+    check "${way}_is_left_alone_with_options_that_are_none" leaves_alone ASHLAR_CONF=none "$@"
+    check "${way}_is_told_why" says_why 'unknown key "none"' ASHLAR_CONF=none "$@"
+    check "${way}_may_have_another_library_that_stands_in" beside_another "$@"
+    check "${way}_loops_in_every_mode" in_every_mode loop "$@"
+}
+
+all_of driver_procs "$programs/program_driver" procs
+all_of driver_names "$programs/program_driver" names
+all_of driver_per_thread "$programs/program_driver" per-thread
+all_of driver_contexts "$programs/program_driver" contexts
+all_of shared "$programs/program_shared"
+all_of static "$programs/program_static"
+
+check 'it_does_not_bring_jemalloc' brings_no_jemalloc
+check 'it_exports_only_what_it_stands_in_for' exports_only_what_it_stands_in_for
+check 'it_changes_nothing_elsewhere' changes_nothing_elsewhere
+check_report

@@ -1,0 +1,261 @@
+#!/bin/sh
+#
+# shell_replay.sh - what ashlar-replay prints, writes and answers; and that it replays the recorded
+# trainings beside the source folder, where they are, in little more memory than they need.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+replay=$ASHLAR_BUILD/bench/ashlar-replay
+traces=$ASHLAR_SOURCE/../shared/traces/pytorch
+log=$scratch/stone.csv
+json=$scratch/out.json
+header=Thread,Time,Action,Pointer,Size,Stream
+
+# Two threads, streams as RMM writes them, a block of 3 MiB and one of 1 MiB together.
+cat >"$log" <<END
+$header
+71,10:00:00.000001,allocate,0x7f00,3145728,0
+72,10:00:00.000002,allocate,0x7f80,1048576,55aa00f0
+71,10:00:00.000003,allocate failure,(nil),99999999999,0
+72,10:00:00.000004,free,0x7f00,3145728,55aa00f0
+72,10:00:00.000005,allocate,0x7f00,2097152,55aa00f0
+END
+
+runs() { # STATUS WORDS ARGUMENT...
+    status=$1 words=$2
+    shift 2
+    rm -f "$json"
+    ends_with "$status" "$words" timeout 60 "$replay" "$@"
+}
+
+holds() { # EXPRESSION
+    json_holds "$json" "$1"
+}
+
+helps() {
+    runs 0 '' --help || return
+    wide=$(awk 'length > 80' "$scratch/stdout")
+    [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
+    [ "$(wc -l <"$scratch/stdout")" -le 24 ] || return
+    for word in FILE... --memory --find-capacity --plan --json --svg --help 1TiB; do
+        grep -qF -e "$word" "$scratch/stdout" || complain "lacks $word" || return
+    done
+}
+
+writes_figures() {
+    runs 0 '' "$log" --memory 1GiB --json "$json" || return
+    holds 'r == {"trace": r["trace"], "memory": 1 << 30, "events": 5, "allocations": 3,
+        "threads": 2, "streams": 2, "recorded_failures": 1, "failures": 0, "peak_live": 4 << 20,
+        "peak_reserved": 4 << 20, "driver_calls": r["driver_calls"], "hit_rate": 2 / 3,
+        "ns_per_op": r["ns_per_op"]} and r["driver_calls"] > 0 and r["ns_per_op"] > 0' || return
+    holds 'r["trace"].endswith("/stone.csv")' &&
+        grep -qF 'stone.csv: 5 events, 3 allocations, 0 failed; threads 2, streams 2' \
+            "$scratch/stdout" &&
+        grep -qF 'peak live 4.0 MiB, reserved 4.0 MiB (1.000 x), of 1024 MiB' "$scratch/stdout" &&
+        ! grep -q 'passes' "$scratch/stdout" || return
+    [ -z "$(find "$scratch" -name '*.tmp')" ] || complain 'a temporary is left'
+}
+
+finds_capacity() {
+    runs 0 '' --find-capacity --json "$json" "$log" || return
+    holds 'r["capacity"] == 4 << 20 and r["memory"] == 1 << 40' &&
+        grep -qF 'passes on a device of 4 MiB and not with 2 MiB less' "$scratch/stdout"
+}
+
+draws() {
+    svg=$scratch/out.svg
+    runs 0 '' "$log" --find-capacity --svg "$svg" || return
+    python3 - "$svg" <<'END' || return
+import sys, xml.etree.ElementTree as xml
+svg = "{http://www.w3.org/2000/svg}"
+titles = [t.text for t in xml.parse(sys.argv[1]).iter(svg + "title")]
+print(titles)
+sys.exit(sorted(t.split(" B at ")[0] + t[t.rindex(","):] for t in titles) !=
+         ["#0: 3145728, 0 to 3", "#1: 1048576, 1 to 5", "#2: 2097152, 4 to 5"])
+END
+    grep -q 'reserved 4.00 MiB' "$svg" || return
+    runs 2 '--svg' "$log" "$log" --svg "$svg" &&
+        runs 1 /nowhere/out.svg "$log" --svg /nowhere/out.svg && [ ! -s "$scratch/stdout" ] ||
+        return
+    # What did not fit is not there; the others are.
+    runs 1 "$log:2:" "$log" --memory 2MiB --svg "$svg" && ! grep -q 3145728 "$svg" &&
+        grep -q '1048576 B at' "$svg"
+}
+
+# Three marked steps of two blocks each; the third one's first block is larger than recorded.
+replays_on_a_plan() {
+    {
+        echo "$header"
+        for bytes in 3000000 1000000 3000321; do
+            echo 71,,step,,0,0
+            echo "71,,allocate,0x10,$bytes,0"
+            echo 71,,allocate,0x20,2000,0
+            echo 71,,free,0x10,0,0
+            echo 71,,free,0x20,0,0
+        done
+    } >"$scratch/steps.csv"
+    runs 0 '' "$scratch/steps.csv" --plan --json "$json" || return
+    holds 'r["steps"] == 3 and r["step_allocations"] == 2 and r["is_log_repeated"] is False and
+        r["bound_bytes"] == 3002368 == r["plan_bytes"] and r["gap"] == 0 and
+        r["plan_hits"] == 3 and r["plan_misses"] == 1 and r["plan_unplanned"] == 0 and
+        r["plan_misses_by_reason"]["larger than recorded"] == 1 and
+        sum(r["plan_misses_by_reason"].values()) == 1' || return
+    grep -qF 'plan 2.9 MiB, bound 2.9 MiB, gap 0.000 %' "$scratch/stdout" &&
+        grep -qF 'missed 1: larger than recorded' "$scratch/stdout" || return
+    runs 0 '' "$log" --plan --json "$json" &&
+        holds 'r["is_log_repeated"] and r["steps"] == 2 and r["events"] == 14' || return
+    runs 0 '' "$log" --json "$json" && holds '"steps" not in r and "plan_bytes" not in r'
+}
+
+# The plan's memory, and beside it the block that misses its slot.
+finds_capacity_with_a_plan() {
+    runs 0 '' "$scratch/steps.csv" --plan --find-capacity --json "$json" &&
+        holds 'r["capacity"] == 6 << 20'
+}
+
+replays_several() {
+    sed 2d "$log" >"$scratch/bad.csv"
+    runs 1 'bad.csv:4: frees 0x7f00' "$log" --json "$json" "$scratch/bad.csv" "$log" || return
+    holds '[x["events"] for x in r] == [5, 5]' || return
+    runs 0 '' "$log" "$log" --json "$json" && holds '[x["events"] for x in r] == [5, 5]'
+}
+
+fails_with_figures() {
+    runs 1 "$log:2: out of memory" --memory=3MiB --json="$json" "$log" || return
+    holds 'r["failures"] == 2 and r["memory"] == 2 << 20 and r["allocations"] == 3' || return
+    grep -qF '3 allocations, 2 failed' "$scratch/stdout"
+}
+
+fails_without_capacity() {
+    runs 1 "$log:2: out of memory" "$log" --memory 2MiB --find-capacity --json "$json" || return
+    holds '"capacity" not in r and r["failures"] == 2'
+}
+
+refuses_bad_log() {
+    printf '%s\n1,0,allocate,0x10,5,0\n1,0,free,0x20,5,0\n' "$header" >"$scratch/bad.csv"
+    runs 1 "$scratch/bad.csv:3: 0x20" "$scratch/bad.csv" --json "$json" || return
+    [ ! -e "$json" ] && [ ! -s "$scratch/stdout" ]
+}
+
+# The case that gunzip is not there is the C tests'.
+reads_gzip() {
+    gzip -c "$log" >"$scratch/no-such-suffix"
+    runs 0 '' --json "$json" "$scratch/no-such-suffix" && holds 'r["events"] == 5'
+}
+
+reads_pipe() {
+    mkfifo "$scratch/pipe"
+    cat "$log" >"$scratch/pipe" &
+    runs 0 '' "$scratch/pipe"
+    got=$?
+    kill $! 2>/dev/null # it waits for ever if nobody has opened the other end
+    return "$got"
+}
+
+usage_is_2() {
+    runs 2 'no log given' && runs 2 '--nonsense' "$log" --nonsense && runs 2 '-h:' "$log" -h &&
+        runs 2 'json' "$log" --json || return
+    for size in '' 4 GiB 0GiB -1GiB 4gib 4GB 1MiB 1B 65TiB 1.5GiB '4 GiB' 4GiB,seed=1 \
+        99999999999999999999TiB; do
+        runs 2 '--memory' "$log" --memory "$size" || return
+    done
+}
+
+takes_sizes() {
+    for size in 2097152B 2048KiB 2MiB 3MiB; do
+        runs 1 "$log:2:" "$log" --memory "$size" --json "$json" || return
+        holds 'r["memory"] == 2 << 20' || return
+    done
+    runs 0 '' "$log" --memory 1TiB && runs 0 '' "$log" --memory 64TiB
+}
+
+# Rates of nothing are null, and no nan is shown.
+has_no_rates_of_nothing() {
+    printf '%s\n1,0,allocate,0x10,8000000,0\n' "$header" >"$scratch/large.csv"
+    runs 1 "large.csv:2: out of memory" "$scratch/large.csv" --memory 2MiB --json "$json" || return
+    holds 'r["hit_rate"] is None and r["peak_live"] == 0 and r["failures"] == 1' || return
+    ! grep -qi nan "$scratch/stdout" && grep -q 'nothing was allocated' "$scratch/stdout"
+}
+
+does_not_lose_output() {
+    "$replay" "$log" >/dev/full 2>"$scratch/stderr"
+    [ $? -eq 1 ] && [ "$(wc -l <"$scratch/stderr")" -eq 1 ] || return
+    runs 1 /nowhere/out.json "$log" --json /nowhere/out.json || return
+    [ ! -s "$scratch/stdout" ] # said before the work, not after it
+}
+
+# On a terminal a long replay shows where it is, and leaves nothing of that.
+shows_progress() {
+    awk -v header="$header" 'BEGIN {
+        print header
+        for (i = 0; i < 400000; i++)
+            printf "%d,,allocate,16,4096,0\n%d,,free,16,4096,0\n", i % 2, i % 2
+    }' >"$scratch/long.csv"
+    script -qec "'$replay' '$scratch/long.csv'" /dev/null >"$scratch/terminal"
+    got=$?
+    [ "$got" -eq 0 ] || complain "status $got" || return
+    shown=$(tr '\r' '\n' <"$scratch/terminal" | grep -c 'long.csv: event [0-9]* of 800000')
+    [ "$shown" -ge 1 ] && [ "$shown" -le 300 ] || complain "shown $shown times" || return
+    # Nothing of it is left in front of the figures.
+    grep -q "$(printf '\r\033\[K')$scratch/long.csv: 800000 events" "$scratch/terminal"
+}
+
+# LIVE and BEST are what is live at peak and what best fit in one growing range took, in MiB; BEST
+# is inf where that was not measured.
+replays_in_little_memory() { # FILE LIVE BEST
+    runs 0 '' "$1" --find-capacity --json "$json" || return
+    holds "r['failures'] == 0 and r['peak_live'] >> 20 == $2 and r['capacity'] >= r['peak_live'] and
+        max(r['peak_reserved'], r['capacity']) <= 1.02 * float('$3') * 2**20"
+}
+
+# Packed to within 0.5 % of what is live, and replayed without a miss.
+plans_closely() { # FILE
+    runs 0 '' "$1" --plan --json "$json" || return
+    holds 'r["gap"] <= 0.005 and r["plan_misses"] == 0 and r["plan_hits"] > 1000 and
+        r["plan_hits"] + r["plan_unplanned"] == (r["steps"] - 1) * r["step_allocations"]'
+}
+
+check 'help_fits_on_a_screen_and_names_everything' helps
+check 'the_figures_are_those_of_the_log' writes_figures
+check 'the_smallest_device_is_found' finds_capacity
+check 'a_picture_shows_where_the_blocks_were' draws
+check 'steps_are_replayed_on_a_plan' replays_on_a_plan
+check 'the_smallest_device_for_a_plan_is_found' finds_capacity_with_a_plan
+check 'several_logs_are_an_array_and_a_bad_one_stops_none' replays_several
+check 'failures_are_named_by_line_and_counted' fails_with_figures
+check 'a_log_that_fails_has_no_capacity' fails_without_capacity
+check 'a_bad_log_is_refused_by_its_line' refuses_bad_log
+if "$replay" --help >/dev/null && gzip -c "$log" >"$scratch/probe" 2>/dev/null &&
+    ! "$replay" "$scratch/probe" 2>&1 | grep -q 'no zlib'; then
+    check 'a_gzip_log_is_told_by_its_content' reads_gzip
+else
+    skip 'a_gzip_log_is_told_by_its_content' 'no gzip, or a build without zlib'
+fi
+check 'a_pipe_can_be_read' reads_pipe
+check 'bad_options_are_usage' usage_is_2
+check 'sizes_are_rounded_down_to_2_MiB' takes_sizes
+check 'there_are_no_rates_of_nothing' has_no_rates_of_nothing
+check 'what_cannot_be_written_is_a_failure' does_not_lose_output
+if script -qec true /dev/null >/dev/null 2>&1; then
+    check 'a_terminal_shows_progress' shows_progress
+else
+    skip 'a_terminal_shows_progress' 'no script(1), or no pseudo-terminals here'
+fi
+for trace in 'gpt_medium_128_inference 1658 inf' 'gpt_medium_128_train 6690 6897' \
+    'gpt_medium_512_train 11852 11944'; do
+    # shellcheck disable=SC2086 # words
+    set -- $trace
+    file=$traces/$1.rmm.csv.gz
+    if [ ! -e "$file" ]; then
+        skip "$1_is_replayed_in_little_memory" "no $file"
+        skip "$1_is_planned_closely" "no $file"
+    elif "$replay" "$file" 2>&1 | grep -q 'no zlib'; then
+        skip "$1_is_replayed_in_little_memory" 'a build without zlib'
+        skip "$1_is_planned_closely" 'a build without zlib'
+    else
+        check "$1_is_replayed_in_little_memory" replays_in_little_memory "$file" "$2" "$3"
+        check "$1_is_planned_closely" plans_closely "$file"
+    fi
+done
+check_report

@@ -1,0 +1,435 @@
+#!/bin/sh
+#
+# shell_run.sh - what `run` does where something is missing, on a machine made of stand-ins: the
+# only programs on PATH are those listed here, and what apt-get is asked for is written down.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+tree=$scratch/tree
+bin=$scratch/bin
+shelf=$scratch/shelf           # what is not installed
+asked=$scratch/asked           # what apt-get and sudo were asked for
+configured=$scratch/configured # a line for each time that Meson configured
+python=$(python3 -c 'import sys; print(sys.executable)')
+mkdir "$tree"
+
+# What ninja's stand-in builds: it prints its arguments, and whether it was given the lock, which a
+# long training must not hold.
+cat >"$scratch/program" <<'END'
+#!/bin/sh
+printf '<%s>' train "$@"
+[ ! -e /proc/self/fd/9 ] || echo locked
+END
+chmod +x "$scratch/program"
+
+# Likewise what measures all: its arguments without the program's path.
+cat >"$scratch/all" <<'END'
+#!/bin/sh
+program=${1##*/}
+shift
+printf '<%s>' all "$program" "$@"
+[ ! -e /proc/self/fd/9 ] || echo locked
+END
+chmod +x "$scratch/all"
+
+stand_in() { # NAME SCRIPT
+    rm -f "$bin/$1"
+    printf '#!/bin/sh\n%s\n' "$2" >"$bin/$1"
+    chmod +x "$bin/$1"
+}
+
+# A machine with everything installed, for the user with this number.
+machine() { # USER-NUMBER
+    rm -rf "$bin" "$shelf" "$tree/build"
+    mkdir "$bin" "$shelf"
+    : >"$asked"
+    : >"$configured"
+    cp "$ASHLAR_SOURCE/run" "$tree/run"
+    mkdir -p "$tree/bench" "$tree/tests" && cp "$scratch/all" "$tree/bench/all.sh"
+    cp "$ASHLAR_SOURCE/tests/count_cases.py" "$tree/tests"
+    for tool in sh awk cat chmod cp dirname env find flock grep head mkdir nproc readlink rm; do
+        ln -s "$(command -v $tool)" "$bin/$tool"
+    done
+    stand_in id "case \$1 in -un) echo user ;; *) echo $1 ;; esac"
+    stand_in cc 'exit 0'
+    stand_in pkg-config 'exit 0'
+    stand_in dpkg-query 'exit 1'
+    stand_in apt-get "echo apt-get \"\$*\" >>'$asked'
+        case \" \$* \" in *' install '*) cp -P '$shelf'/* '$bin' ;; esac"
+    stand_in python3 "exec '$python' \"\$@\""
+    stand_in meson "case \$1 in
+        --version) echo 1.0.1 ;;
+        setup)
+            echo \"CC=\$CC \$*\" >>'$configured'
+            for word; do case \$word in */build/*)
+                mkdir -p \$word/rnn \$word/bench \$word/meson-logs && : >\$word/build.ninja ;; esac; done ;;
+        test)
+            cp '$scratch/testlog.json' \$3/meson-logs
+            exit \$(cat '$scratch/status') ;;
+        esac"
+    stand_in ninja "cp '$scratch/program' \$2/rnn/ashlar-train
+        cp '$scratch/program' \$2/bench/ashlar-bench"
+}
+
+lacks() { # TOOL...
+    for tool in "$@"; do
+        mv "$bin/$tool" "$shelf/$tool"
+    done
+}
+
+# Give the machine's `run` a folder as its training text.
+text_is() { # FOLDER
+    sed "s|^text=[^ ]*|text=$1|" "$ASHLAR_SOURCE/run" >"$tree/run"
+}
+
+runs() { # STATUS ARGUMENT...
+    status=$1
+    shift
+    env -i PATH="$bin" /bin/sh "$tree/run" "$@" >"$scratch/stdout" 2>"$scratch/stderr"
+    got=$?
+    cat "$scratch/stdout" "$scratch/stderr"
+    [ "$got" -eq "$status" ] || complain "status $got, want $status"
+}
+
+says() { # FILE WORD...
+    file=$scratch/$1
+    shift
+    for word in "$@"; do
+        grep -qF -e "$word" "$file" || complain "no '$word' in $file" || return
+    done
+}
+
+prints_usage() {
+    runs 0 && says stdout 'usage: ./run' && runs 0 help && says stdout 'usage: ./run' &&
+        [ "$(wc -l <"$scratch/stdout")" -le 24 ]
+}
+
+refuses_unknown_word() {
+    runs 2 frobnicate && says stderr frobnicate 'usage: ./run' && [ ! -s "$scratch/stdout" ]
+}
+
+passes_arguments() {
+    machine 1000
+    runs 0 train --data 'a b' --steps 3 || return
+    [ "$(cat "$scratch/stdout")" = '<train><--data><a b><--steps><3>' ] && [ ! -s "$asked" ]
+}
+
+# Without a group, and with no other options than it has: all of them.
+benches_everything() {
+    machine 1000
+    while read -r arguments; do
+        # shellcheck disable=SC2086 # words
+        runs 0 bench $arguments || return
+        want="<all><ashlar-bench>$(printf '<%s>' $arguments)"
+        [ -n "$arguments" ] || want='<all><ashlar-bench>'
+        [ "$(cat "$scratch/stdout")" = "$want" ] || complain "want $want" || return
+    done <<END
+
+--smoke
+--smoke --device soft --peer=a.so --peer b.so --out here
+END
+}
+
+benches_one_group() {
+    machine 1000
+    while read -r arguments; do
+        # shellcheck disable=SC2086 # words
+        runs 0 bench $arguments || return
+        # shellcheck disable=SC2086 # words
+        [ "$(cat "$scratch/stdout")" = "<train>$(printf '<%s>' $arguments)" ] || return
+    done <<END
+arena --smoke
+--smoke --workload mix
+--help
+--peer
+END
+}
+
+configures_once() {
+    machine 1000
+    runs 0 train --data x && runs 0 train --data x || return
+    [ "$(wc -l <"$configured")" -eq 1 ] && [ ! -s "$scratch/stderr" ]
+}
+
+mends_interrupted_configuration() {
+    machine 1000
+    mkdir -p "$tree/build/release" && : >"$tree/build/release/build.ninja"
+    : >"$tree/build/release/half-written"
+    runs 0 train --data x && [ ! -e "$tree/build/release/half-written" ] || return
+    rm "$tree/build/release/build.ninja"
+    runs 0 train --data x && [ -e "$tree/build/release/build.ninja" ]
+}
+
+forgets_failed_configuration() {
+    machine 1000
+    cp "$bin/meson" "$scratch/meson"
+    stand_in meson '[ $1 = --version ] && echo 1.0.1 && exit; echo no quarry; exit 1'
+    runs 1 train --data x && says stderr 'no quarry' || return
+    cp "$scratch/meson" "$bin/meson"
+    runs 0 train --data x
+}
+
+configures_again_for() { # COMMAND...
+    machine 1000
+    runs 0 train --data x && "$@" && runs 0 train --data x || return
+    [ "$(wc -l <"$configured")" -eq 2 ]
+}
+
+upgrade_meson() {
+    sed 's/1\.0\.1/1.1.0/' "$bin/meson" >"$scratch/meson" && cp "$scratch/meson" "$bin/meson"
+}
+
+lose_zlib() {
+    lacks apt-get
+    # shellcheck disable=SC2016 # the stand-in's own $2
+    stand_in pkg-config 'case $2 in zlib) exit 1 ;; esac'
+}
+
+adds_text() {
+    machine 1000
+    text_is "$scratch"
+    runs 0 train --steps 3 || return
+    [ "$(cat "$scratch/stdout")" = "<train><--data><$scratch><--steps><3>" ]
+}
+
+wants_text_only_to_train_on() {
+    machine 1000
+    text_is "$scratch/absent"
+    runs 1 train --steps 3 && says stderr fortunes-min '--data FILE' || return
+    runs 0 train --data=x && runs 0 train --help && [ ! -s "$asked" ]
+}
+
+installs_as_root() {
+    machine 0
+    lacks ninja
+    runs 0 train --data x || return
+    says stderr 'installing: ninja-build' && ! says asked sudo &&
+        says asked 'install --no-install-recommends ninja-build'
+}
+
+installs_by_sudo() {
+    machine 1000
+    lacks ninja
+    stand_in sudo "echo sudo >>'$asked'; exec \"\$@\""
+    runs 0 train --data x && says asked sudo 'install --no-install-recommends ninja-build'
+}
+
+renews_old_lists() {
+    machine 0
+    lacks ninja
+    stand_in apt-get "case \" \$* \" in
+        *' update '*) : >'$shelf/renewed' ;;
+        *) [ -e '$shelf/renewed' ] && cp -P '$shelf/ninja' '$bin' ;; esac"
+    runs 0 train --data x
+}
+
+says_that_installing_failed() {
+    machine 0
+    lacks ninja
+    stand_in apt-get 'echo no mirror; exit 100'
+    runs 1 train --data x && says stderr 'no mirror' 'apt-get install ninja-build'
+}
+
+names_what_a_user_cannot_install() {
+    machine 1000
+    lacks ninja cc
+    runs 1 train --data x || return
+    says stderr 'gcc libc6-dev' ninja-build 'apt-get install' && [ ! -s "$asked" ]
+}
+
+names_tools_without_apt_get() {
+    machine 0
+    lacks ninja meson apt-get
+    runs 1 train --data x && says stderr ninja-build meson 'no apt-get'
+}
+
+goes_on_without_libraries() {
+    machine 1000
+    lose_zlib
+    runs 0 train --data x && says stderr 'without: zlib1g-dev'
+}
+
+# One test program, as Meson's log has it.
+ran() { # RESULT STATUS LINE...
+    printf '{"name": "stone", "result": "%s", "returncode": %s, "stdout": "' "$1" "$2"
+    shift 2
+    printf '%s\\n' "$@"
+    printf '"}\n'
+}
+
+# `run test` over one program: its status and its last line.
+counts() { # LAST-LINE MESON-STATUS RAN...
+    machine 1000
+    want=$1 status=1
+    echo "$2" >"$scratch/status"
+    shift 2
+    case $want in *' 0 failed'*) status=0 ;; esac
+    { ran OK 0 'ok 1 - a' 1..1 && "$@"; } >"$scratch/testlog.json"
+    runs "$status" test builtin || return
+    [ "$(tail -n 1 "$scratch/stdout")" = "$want" ] || complain "want '$want'"
+}
+
+shows_failing_case() {
+    counts '2 passed, 1 failed, 0 skipped' 1 \
+        ran FAIL 1 'ok 1 - a' '# the reason' 'not ok 2 - b' 1..2 && says stdout '# the reason'
+}
+
+counts_failing_build() {
+    machine 1000
+    stand_in ninja 'exit 1'
+    runs 1 test strict builtin || return
+    [ "$(tail -n 1 "$scratch/stdout")" = '0 passed, 2 failed, 0 skipped' ]
+}
+
+counts_absent_clang() {
+    machine 1000
+    runs 1 test clang || return # nothing passed
+    [ "$(tail -n 1 "$scratch/stdout")" = '0 passed, 0 failed, 1 skipped' ]
+}
+
+counts_no_test_as_failure() {
+    counts '2 passed, 0 failed, 0 skipped' 0 ran OK 0 'ok 1 - a' 1..1 || return
+    rm "$scratch/testlog.json" # Meson leaves its last log where it runs nothing
+    runs 1 test builtin && says stdout 'no test ran' '0 passed, 1 failed, 0 skipped'
+}
+
+tests_every_build() {
+    machine 1000
+    stand_in clang 'exit 0'
+    ran OK 0 'ok 1 - a' 1..1 >"$scratch/testlog.json"
+    echo 0 >"$scratch/status"
+    for _ in first second; do
+        runs 0 test || return
+        [ "$(tail -n 1 "$scratch/stdout")" = '5 passed, 0 failed, 0 skipped' ] || return
+    done
+}
+
+# Of the last case's builds, the one in FOLDER was configured with OPTION.
+configured_with() { # FOLDER OPTION
+    grep -e "/$1 " "$configured" | grep -e "$2"
+}
+
+refuses_unknown_build() {
+    machine 1000
+    runs 2 test frobnicate && says stderr frobnicate
+}
+
+stops_at_a_bad_compiler() {
+    machine 1000
+    env -i PATH="$bin" CC=no-such-compiler /bin/sh "$tree/run" train --data x 2>"$scratch/stderr"
+    [ $? -eq 1 ] && says stderr 'CC=no-such-compiler'
+}
+
+shows_a_failing_build() {
+    machine 1000
+    stand_in ninja 'echo "[1/2] Compiling C object x.o"; echo "x.c:1: error: no stone"; exit 1'
+    runs 1 train --data x && says stderr 'error: no stone' || return
+    ! grep -q 'Compiling' "$scratch/stderr" && [ ! -s "$scratch/stdout" ]
+}
+
+# A machine with a source tree of one fuzz target; FUZZER is what its libFuzzer program does.
+fuzz_machine() { # USER-NUMBER FUZZER
+    machine "$1"
+    mkdir -p "$tree/tests/fuzz" && : >"$tree/tests/fuzz/fuzz_stone.c"
+    for tool in sed tail; do
+        ln -s "$(command -v $tool)" "$bin/$tool"
+    done
+    stand_in clang 'exit 0'
+    stand_in ninja "mkdir -p \$2/tests/fuzz && cp '$scratch/fuzz' \$2/tests/fuzz/fuzz_stone &&
+        cp '$scratch/replay' \$2/tests/fuzz/replay_stone"
+    printf '#!/bin/sh\n%s\n' "$2" >"$scratch/fuzz"
+    # shellcheck disable=SC2016 # the stand-in's own
+    printf '#!/bin/sh\n[ "$1" = --seeds ] && : >"$2/sample-0"\n' >"$scratch/replay"
+    chmod +x "$scratch/fuzz" "$scratch/replay"
+}
+
+fuzzes_each_target() {
+    # shellcheck disable=SC2016 # the stand-in's own
+    fuzz_machine 1000 'echo "<$*>"; echo stat::number_of_executed_units: 12'
+    runs 0 fuzz 3 && says stdout 'stone' '12 inputs tried, no defect' || return
+    file=$tree/build/fuzz/stone.log
+    grep -F -e '-max_total_time=3 ' "$file" && grep -F 'fuzz/corpus/stone>' "$file" || return
+    [ -e "$tree/build/fuzz/corpus/stone/sample-0" ] || complain 'no corpus' || return
+    configured_with fuzz/build '^CC=clang .*-Db_sanitize=address,undefined.*fuzzer-no-link'
+}
+
+tells_the_input_that_crashed() {
+    fuzz_machine 1000 'echo "no gap; Test unit written to /quarry/crash-1"; exit 77'
+    runs 1 fuzz && says stdout 'no gap' 'the input: /quarry/crash-1' 'replay_stone /quarry/crash-1'
+}
+
+installs_a_fuzzer() {
+    fuzz_machine 0 'exit 0'
+    lacks clang
+    runs 0 fuzz 1 && says asked 'install --no-install-recommends clang libclang-rt-dev' || return
+    fuzz_machine 1000 'exit 0'
+    stand_in clang 'exit 1' # without its run-time libraries
+    runs 1 fuzz 1 && says stderr 'clang libclang-rt-dev' 'apt-get install'
+}
+
+refuses_bad_seconds() {
+    fuzz_machine 1000 'exit 0'
+    runs 2 fuzz 1m && says stderr 1m && runs 2 fuzz 0 && [ ! -e "$tree/build/fuzz" ]
+}
+
+machine 1000
+check 'help_is_one_screen' prints_usage
+check 'an_unknown_word_is_usage' refuses_unknown_word
+check 'arguments_reach_the_program_whole' passes_arguments
+check 'bench_measures_everything' benches_everything
+check 'bench_measures_what_it_is_told' benches_one_group
+check 'a_second_call_configures_nothing_and_says_nothing' configures_once
+check 'an_interrupted_configuration_is_made_anew' mends_interrupted_configuration
+check 'a_failed_configuration_is_made_anew' forgets_failed_configuration
+check 'another_meson_configures_anew' configures_again_for upgrade_meson
+check 'other_libraries_configure_anew' configures_again_for lose_zlib
+check 'train_without_data_gets_the_text' adds_text
+check 'the_text_is_wanted_only_to_train_on' wants_text_only_to_train_on
+check 'root_installs_what_is_missing_and_names_it' installs_as_root
+check 'a_user_installs_by_sudo' installs_by_sudo
+check 'package_lists_are_renewed_when_they_do_not_serve' renews_old_lists
+check 'a_failing_installation_is_shown' says_that_installing_failed
+check 'a_user_without_sudo_is_told_what_to_install' names_what_a_user_cannot_install
+check 'without_apt_get_the_missing_tools_are_named' names_tools_without_apt_get
+check 'without_apt_get_libraries_are_left_out' goes_on_without_libraries
+check 'a_CC_that_does_not_work_is_named' stops_at_a_bad_compiler
+check 'a_failing_build_is_shown_without_its_progress' shows_a_failing_build
+
+check 'cases_are_counted' \
+    counts '2 passed, 0 failed, 1 skipped' 0 ran OK 0 'ok 1 - a' 'ok 2 - b # SKIP no GPU' 1..2
+check 'a_program_may_skip_itself' counts '1 passed, 0 failed, 1 skipped' 0 ran SKIP 0 '1..0 # SKIP'
+check 'status_77_without_a_case_is_a_skip' \
+    counts '1 passed, 0 failed, 1 skipped' 0 ran SKIP 77 'no GPU'
+check 'a_failing_case_is_counted_and_shown' shows_failing_case
+check 'a_crash_has_failed' counts '2 passed, 1 failed, 0 skipped' 0 ran ERROR -11 'ok 1 - a'
+check 'a_crash_after_the_last_case_has_failed' \
+    counts '2 passed, 1 failed, 0 skipped' 0 ran ERROR -6 'ok 1 - a' 1..1
+check 'a_crash_counts_beside_a_failing_case' \
+    counts '1 passed, 2 failed, 0 skipped' 0 ran ERROR -11 'not ok 1 - a' 1..1
+check 'a_timeout_has_failed' \
+    counts '2 passed, 1 failed, 0 skipped' 1 ran TIMEOUT -15 'ok 1 - a' 1..1
+check 'a_program_without_a_case_has_failed' counts '1 passed, 1 failed, 0 skipped' 0 ran SKIP 0 ''
+check 'a_plan_of_no_case_has_failed' counts '1 passed, 1 failed, 0 skipped' 0 ran OK 0 1..0
+check 'a_program_without_a_plan_has_failed' \
+    counts '2 passed, 1 failed, 0 skipped' 0 ran OK 0 'ok 1 - a'
+check 'a_program_that_runs_less_than_its_plan_has_failed' \
+    counts '2 passed, 1 failed, 0 skipped' 0 ran OK 0 'ok 1 - a' 1..2
+check 'what_meson_calls_bad_has_failed' \
+    counts '2 passed, 1 failed, 0 skipped' 1 ran OK 0 'ok 1 - a' 1..1
+check 'a_build_without_a_test_has_failed' counts_no_test_as_failure
+check 'a_build_that_does_not_compile_has_failed' counts_failing_build
+check 'a_compiler_that_is_not_there_is_skipped' counts_absent_clang
+check 'an_unknown_build_is_usage' refuses_unknown_build
+check 'test_makes_every_build_and_counts_afresh' tests_every_build
+check 'warnings_are_errors_in_strict' configured_with strict -Dwerror=true
+check 'asan_has_both_sanitizers' configured_with asan -Db_sanitize=address,undefined
+check 'asan_stops_at_undefined_behaviour' configured_with asan -fno-sanitize-recover=all
+check 'tsan_has_its_sanitizer' configured_with tsan -Db_sanitize=thread
+check 'clang_is_built_by_clang' configured_with clang '^CC=clang '
+check 'builtin_has_no_optional_library' configured_with builtin -Dauto_features=disabled
+check 'fuzz_explores_each_target_with_a_corpus_of_its_own' fuzzes_each_target
+check 'fuzz_tells_the_input_that_found_a_defect' tells_the_input_that_crashed
+check 'fuzz_installs_what_it_needs' installs_a_fuzzer
+check 'fuzz_refuses_what_is_no_time' refuses_bad_seconds
+check_report

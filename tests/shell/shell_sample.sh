@@ -1,0 +1,165 @@
+#!/bin/sh
+#
+# shell_sample.sh - writing text from the outside: no length of it takes memory, whatever the cell;
+# the same seed writes the same text; options, their limits and their errors.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+sample=$(dirname "$train")/ashlar-sample
+data=$scratch/data.txt
+write_text "$data"
+model=$scratch/model.safetensors
+json=$scratch/report.json
+
+trains() { # OPTION...
+    timeout 120 "$train" --data "$data" --device soft --steps 20 --layers 2 --hidden 32 --batch 4 \
+        --max-length 64 --learning-rate 0.01 --quiet --save "$model" "$@" </dev/null
+}
+
+text() { # FILE OPTION...
+    text_file=$1
+    shift
+    timeout 120 "$sample" --model "$model" --device soft --bytes 300 "$@" >"$text_file" </dev/null
+}
+
+# --- memory ---------------------------------------------------------------------------------------
+
+stays_constant() { # OPTION...: of a training
+    trains "$@" || return
+    text "$scratch/long" --bytes 20000 --json "$json" --top-k 40 --top-p 0.95 || return
+    [ "$(wc -c <"$scratch/long")" -ge 20000 ] || complain 'the text is too short' || return
+    json_holds "$json" 'r["bytes"] == 20000 and r["bytes_per_s"] > 0 and
+        0 < r["bytes_live_after_1000"] == r["bytes_live_end"] <= r["bytes_reserved_end"] and
+        r["bytes_reserved_after_1000"] == r["bytes_reserved_end"] == r["bytes_reserved_start"] and
+        r["allocations_after_start"] == 0 and r["driver_calls_after_start"] == 0 and
+        r["wait_calls_after_start"] == 20000'
+}
+
+leaves_nothing() {
+    (ASHLAR_CONF=leaks=on && export ASHLAR_CONF && text "$scratch/text" --json "$json") \
+        2>"$scratch/stderr" || return
+    cat "$scratch/stderr"
+    [ ! -s "$scratch/stderr" ]
+}
+
+check 'no_text_of_a_gru_takes_memory' stays_constant --cell gru
+check 'none_of_a_tanh_network' stays_constant --cell tanh
+check 'none_of_a_relu_network' stays_constant --cell relu --learning-rate 0.003
+check 'none_of_a_projected_lstm' stays_constant --projection 12
+check 'none_of_one_layer' stays_constant --layers 1
+check 'none_of_an_lstm' stays_constant
+check 'no_block_is_left_at_the_end' leaves_nothing
+
+# --- which text -----------------------------------------------------------------------------------
+
+same() { # OPTION... -- OPTION...
+    first=
+    while [ "$1" != -- ]; do
+        first="$first $1"
+        shift
+    done
+    shift
+    # shellcheck disable=SC2086 # words
+    text "$scratch/a" $first && text "$scratch/b" "$@" && cmp "$scratch/a" "$scratch/b"
+}
+
+other() { # as same
+    ! same "$@" && [ -s "$scratch/a" ] && [ -s "$scratch/b" ]
+}
+
+check 'a_seed_writes_the_same_text_again' same --seed 5 -- --seed 5
+check 'another_seed_writes_another' other --seed 5 -- --seed 6
+check 'reporting_changes_no_byte' same --seed 5 -- --seed 5 --json "$json"
+check 'temperature_0_needs_no_seed' same --temperature 0 --seed 5 -- --temperature 0 --seed 6
+check 'the_likeliest_one_of_all_is_the_same' same --temperature 0 -- --top-k 1 --temperature 3
+check 'and_the_smallest_share' same --temperature 0 -- --top-p 0.000001
+check 'every_symbol_may_be_kept' same --seed 5 -- --seed 5 --top-k 256 --top-p 1
+check 'fewer_symbols_write_another_text' \
+    other --seed 5 --temperature 1 -- --seed 5 --temperature 1 --top-k 2
+check 'so_does_a_smaller_share' \
+    other --seed 5 --temperature 1 -- --seed 5 --temperature 1 --top-p 0.3
+check 'temperature_changes_the_text' other --seed 5 -- --seed 5 --temperature 1.5
+
+begins() { # with the words that it was primed with
+    printf 'Stone' >"$scratch/prime"
+    same --prime Stone -- --prime-file "$scratch/prime" || return
+    [ "$(head -c 5 "$scratch/a")" = Stone ] || complain 'it does not begin so' || return
+    bytes=$(wc -c <"$scratch/a")
+    [ "$bytes" -ge 305 ] || complain "$bytes bytes"
+}
+
+takes_any_byte() {
+    printf 'a\000\377' >"$scratch/prime"
+    text "$scratch/a" --prime-file "$scratch/prime" --json "$json" || return
+    printf 'a\n%%\n\377' >"$scratch/b"
+    head -c 5 "$scratch/a" | cmp - "$scratch/b" || return
+    json_holds "$json" 'r["config"]["prime_bytes"] == 3'
+}
+
+check 'a_text_begins_with_its_prime' begins
+check 'a_prime_decides_what_follows' other --temperature 0 -- --temperature 0 --prime 'and '
+check 'a_file_primes_with_any_byte' takes_any_byte
+: >"$scratch/empty"
+check 'or_with_none' same -- --prime-file "$scratch/empty"
+
+# --- the command line -----------------------------------------------------------------------------
+
+refuses() { # STATUS WORDS OPTION...
+    status=$1 words=$2
+    shift 2
+    ends_with "$status" "$words" timeout 60 "$sample" "$@"
+}
+
+bad() { # OPTION VALUE
+    refuses 2 "$1: \"$2\" from" --model "$model" "$1" "$2"
+}
+
+helps() {
+    "$sample" --help >"$scratch/help" 2>&1 || return
+    wide=$(awk 'length > 80' "$scratch/help")
+    [ -z "$wide" ] || complain "wider than 80 columns: $wide" || return
+    for option in --model --bytes --temperature --top-k --top-p --prime --prime-file --seed \
+        --device --json --help; do
+        grep -q -e "^  $option " "$scratch/help" || complain "lacks $option" || return
+    done
+}
+
+unharmed() { # the model
+    again=$scratch/./model.safetensors
+    cp "$model" "$scratch/copy" &&
+        refuses 2 "--json --model $again" --model "$model" --json "$again" &&
+        cmp "$model" "$scratch/copy"
+}
+
+ends_early() { # with its reader, however long the text would be
+    (
+        timeout 60 "$sample" --model "$model" --bytes 1000000000000 2>"$scratch/stderr"
+        echo $? >"$scratch/status"
+    ) | head -c 10 >/dev/null
+    [ "$(cat "$scratch/status")" -eq 1 ] || complain "status $(cat "$scratch/status")" || return
+    [ "$(wc -l <"$scratch/stderr")" -eq 1 ] && grep 'could not be written' "$scratch/stderr"
+}
+
+check 'the_help_has_every_option' helps
+check 'a_model_must_be_named' refuses 2 '--model --save'
+check 'a_negative_temperature_is_refused' bad --temperature -0.1
+check 'one_that_is_no_number_is_refused' bad --temperature nan
+check 'one_above_100_is_refused' bad --temperature 101
+check 'more_symbols_than_there_are_is_refused' bad --top-k 257
+check 'a_fraction_of_a_symbol_is_refused' bad --top-k 1.5
+check 'a_share_of_0_is_refused' bad --top-p 0
+check 'a_share_above_1_is_refused' bad --top-p 1.01
+check 'a_text_of_0_bytes_is_refused' bad --bytes 0
+check 'a_seed_of_more_than_64_bits_is_refused' bad --seed 18446744073709551616
+check 'two_primes_are_refused' refuses 2 '--prime --prime-file' --model "$model" --prime a \
+    --prime-file "$scratch/prime"
+check 'a_report_over_the_model_is_refused' unharmed
+check 'a_report_over_the_prime_is_refused' refuses 2 '--json --prime-file' --model "$model" \
+    --prime-file "$scratch/prime" --json "$scratch/prime"
+check 'a_missing_prime_is_named' refuses 1 "$scratch/absent" --model "$model" \
+    --prime-file "$scratch/absent"
+check 'a_report_into_a_missing_folder_is_refused_at_once' refuses 1 "$scratch/absent" \
+    --model "$model" --bytes 1000000000000 --json "$scratch/absent/report.json"
+check 'a_text_ends_with_its_reader' ends_early
+check_report

@@ -1,0 +1,92 @@
+#!/bin/sh
+#
+# shell_snapshot.sh - a snapshot's file is one that PyTorch's viewers can show, read by Python with
+# an unpickler that builds plain values only (check_snapshot.py).
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+# Write the snapshot NAME; EXPRESSION is true of it.
+holds() { # NAME EXPRESSION
+    "$ASHLAR_BUILD/tests/write_snapshot" "$1" "$scratch/$1.pickle" &&
+        python3 "$ASHLAR_SOURCE/tests/check_snapshot.py" "$scratch/$1.pickle" "$2"
+}
+
+# The second device's trace comes behind an empty one; six events, the last of two parts.
+has_allocator() {
+    holds allocator 'len(s["device_traces"]) == 2 and len(segments) == 1 and
+        segments[0]["requested_size"] == 1000 + 100000 and
+        [b["requested_size"] for b in blocks if b["state"] == "active_allocated"] ==
+            [1000, 100000] and
+        [(e["action"], e["size"]) for e in trace] == [("segment_map", 2 << 20), ("alloc", 1000),
+            ("segment_map", 2 << 20), ("alloc", 3 << 20), ("alloc", 100000),
+            ("free_requested", 3 << 20), ("free_completed", 3 << 20)] and
+        [b["address"] for b in blocks if b["requested_size"]] ==
+            [trace[1]["addr"], trace[4]["addr"]] and
+        [e["user_metadata"] for e in trace[1:4:2]] == ["weights", "user"]'
+}
+
+has_wide_numbers() {
+    holds large 'len(s["device_traces"]) == 3 and
+        [x["address"] for x in segments] == [0x7f1200000000, 0x7fff00000000] and
+        segments[1]["total_size"] == 8 << 30 and blocks[-1]["requested_size"] == (8 << 30) - 1 and
+        max(e["stream"] for e in trace) == 0xabcdef123456 and
+        trace[6]["time_us"] == 123456789012 and
+        trace[-1]["size"] == 1 << 40 and trace[-1]["device_free"] == 65536'
+}
+
+has_everything() {
+    holds large 'len(blocks) == 3001 and len(trace) == 6 + 4 * 1000 + 1 and
+        sum(b["state"] == "inactive" for b in blocks) == 2000 and
+        [e["action"] for e in trace[:6]] == ["segment_map", "alloc", "segment_map",
+            "free_requested", "free_completed", "segment_unmap"] and
+        [e["size"] for e in trace[:3]] == [2 << 20, 1, 3000 << 10] and
+        [e["user_metadata"] for e in trace[6:10]] == ["reserve", "user", "user", "user"] and
+        [e["size"] for e in trace[6:14]] == [1000, 1000, 1000, 1] + [1000] * 3 + [4]'
+}
+
+says_settings() {
+    holds empty 's["allocator_settings"] == {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1,
+        "garbage_collection_threshold": 0.0, "expandable_segments": True,
+        "pinned_num_register_threads": 1, "release_lock_on_cudamalloc": False,
+        "pinned_use_cuda_host_register": False, "graph_capture_record_stream_reuse": False,
+        "roundup_power2_divisions": {}}'
+}
+
+is_replayed() {
+    "$ASHLAR_BUILD/tests/write_snapshot" rmm "$scratch/log.csv" && cat "$scratch/log.csv" &&
+        "$ASHLAR_BUILD/bench/ashlar-replay" "$scratch/log.csv" >"$scratch/stdout" || return
+    cat "$scratch/stdout"
+    grep -qF 'log.csv: 4 events, 3 allocations, 0 failed; threads 1, streams 1' "$scratch/stdout"
+}
+
+# The check itself: a pickle that would call something, and one that is cut off.
+refuses_others() {
+    python3 -c 'import os, pickle, sys; pickle.dump(os.getcwd, open(sys.argv[1], "wb"), 2)' \
+        "$scratch/calls.pickle"
+    "$ASHLAR_BUILD/tests/write_snapshot" empty "$scratch/whole.pickle" &&
+        head -c -1 "$scratch/whole.pickle" >"$scratch/cut.pickle" || return
+    for name in calls cut; do
+        ! python3 "$ASHLAR_SOURCE/tests/check_snapshot.py" "$scratch/$name.pickle" True || return
+    done
+    python3 "$ASHLAR_SOURCE/tests/check_snapshot.py" "$scratch/whole.pickle" True
+}
+
+is_told() {
+    if "$ASHLAR_BUILD/tests/write_snapshot" empty /nowhere/at/all 2>"$scratch/stderr"; then
+        return 1
+    fi
+    cat "$scratch/stderr"
+    [ "$(wc -l <"$scratch/stderr")" -eq 1 ] && grep -qF /nowhere/at/all "$scratch/stderr"
+}
+
+check 'an_allocator_without_memory_has_empty_lists' \
+    holds empty 'segments == [] and s["device_traces"] == [[]]'
+check 'the_settings_are_those_that_fit' says_settings
+check 'an_allocator_is_shown_with_its_trace' has_allocator
+check 'numbers_of_64_bits_come_back' has_wide_numbers
+check 'every_block_and_event_is_there' has_everything
+check 'the_trace_of_an_allocator_can_be_replayed' is_replayed
+check 'a_pickle_that_calls_or_is_cut_off_would_be_refused' refuses_others
+check 'a_path_that_cannot_be_written_is_one_line' is_told
+check_report

@@ -1,0 +1,106 @@
+#!/bin/sh
+#
+# shell_symbols.sh - the shared libraries export what the public headers declare, and no more:
+# libashlar-pinned what pinned.h does, libashlar the rest.
+
+# shellcheck source=tests/shell/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+# The shared library whose file name begins so; empty where it is not built.
+shared_library() { # NAME
+    find "$ASHLAR_BUILD" -name "$1.so*" -type f -not -path '*.p/*' | head -n 1
+}
+
+# Names declared ASHLAR_API: directives and comments away, one declaration a line, then the name
+# before the first bracket.
+declared() { # HEADER...
+    sed '/^ *#/d' "$@" | tr '\n' ' ' |
+        sed 's|\*/|\n|g' | sed 's|/\*.*||' | tr '\n' ' ' | tr ';' '\n' | grep ASHLAR_API |
+        sed -n -e 's/.*ASHLAR_API//' -e 's/^[^(]*[ *]\(ashlar_[a-z0-9_]*\) *(.*/\1/p' | sort
+}
+
+nothing() { # FILE
+    cat "$1"
+    [ ! -s "$1" ]
+}
+
+is_named_for_what_it_is() { # LIBRARY NAME: the dynamic linker must tell versions apart
+    readelf -d "$1" | grep SONAME | grep -E "\\[$2\\.so\\.[0-9]+\\]"
+}
+
+needs() { # LIBRARY NEEDED
+    readelf -d "$1" | grep -F NEEDED | grep -F "[$2.so"
+}
+
+needs_no() { # LIBRARY NEEDED
+    ! needs "$@"
+}
+
+compare_names() { # NAME LIBRARY: with the file NAME.declared, into NAME.undeclared and NAME.missing
+    into=$scratch/$1
+    nm -D --defined-only "$2" | awk '{ print $3 }' | sed 's/@.*//' | sort >"$into.exported"
+    comm -13 "$into.declared" "$into.exported" >"$into.undeclared"
+    comm -23 "$into.declared" "$into.exported" >"$into.missing"
+}
+
+compare() { # NAME LIBRARY HEADER...
+    name=$1 library=$2
+    shift 2
+    declared "$@" >"$scratch/$name.declared"
+    compare_names "$name" "$library"
+}
+
+core_headers=$(find "$ASHLAR_SOURCE/include/ashlar" -name '*.h' ! -name pinned.h)
+core=$(shared_library libashlar)
+# shellcheck disable=SC2086 # words
+compare core "$core" $core_headers
+check 'the_headers_declare_functions' grep -x ashlar_status_name "$scratch/core.declared"
+check 'the_library_exports_functions' grep -x ashlar_status_name "$scratch/core.exported"
+check 'every_exported_symbol_is_declared_public' nothing "$scratch/core.undeclared"
+check 'every_public_function_is_exported' nothing "$scratch/core.missing"
+check 'the_library_has_a_versioned_soname' is_named_for_what_it_is "$core" libashlar
+check 'the_library_does_not_bring_jemalloc' needs_no "$core" libjemalloc
+
+# The drop-in libraries, which programs find by name and which have all of ashlar within.
+dropin=$ASHLAR_SOURCE/allocator/dropin
+torch=$(shared_library libashlar-torch)
+if [ -n "$torch" ]; then
+    sed '/^ *#/d' "$dropin/torch.h" | grep -oE 'ashlar_(torch|cupy)_[a-z_]+\(' | tr -d '(' |
+        sort -u >"$scratch/torch.declared"
+    compare_names torch "$torch"
+    check 'torch_exports_functions' grep -x ashlar_torch_alloc "$scratch/torch.exported"
+    check 'torch_exports_nothing_but_its_header' nothing "$scratch/torch.undeclared"
+    check 'torch_exports_all_of_its_header' nothing "$scratch/torch.missing"
+    check 'torch_needs_no_library_of_ours' needs_no "$torch" libashlar
+    check 'torch_does_not_bring_jemalloc' needs_no "$torch" libjemalloc
+else
+    skip 'torch_exports_what_its_header_declares' 'it is not built'
+fi
+
+preload=$(shared_library libashlar-preload)
+if [ -n "$preload" ]; then
+    { # the map of the functions that it stands in for
+        sed -nE 's/^ +X\((cu[A-Za-z0-9_]+), cu.*/\1/p' "$dropin/preload.h"
+        echo dlsym
+    } | sort >"$scratch/preload.declared"
+    compare_names preload "$preload"
+    check 'preload_exports_functions' grep -x cuMemAlloc_v2 "$scratch/preload.exported"
+    check 'preload_exports_nothing_but_what_it_stands_in_for' nothing "$scratch/preload.undeclared"
+    check 'preload_exports_all_that_it_stands_in_for' nothing "$scratch/preload.missing"
+    check 'preload_needs_no_library_of_ours' needs_no "$preload" libashlar
+else
+    skip 'preload_exports_what_it_stands_in_for' 'it is not built for this processor'
+fi
+
+pinned=$(shared_library libashlar-pinned)
+if [ -n "$pinned" ]; then
+    compare pinned "$pinned" "$ASHLAR_SOURCE/include/ashlar/pinned.h"
+    check 'pinned_exports_functions' grep -x ashlar_pinned_alloc "$scratch/pinned.exported"
+    check 'pinned_exports_nothing_but_its_header' nothing "$scratch/pinned.undeclared"
+    check 'pinned_exports_all_of_its_header' nothing "$scratch/pinned.missing"
+    check 'pinned_has_a_versioned_soname' is_named_for_what_it_is "$pinned" libashlar-pinned
+    check 'pinned_uses_the_one_libashlar_of_the_process' needs "$pinned" libashlar
+else
+    skip 'pinned_exports_what_its_header_declares' 'built without jemalloc'
+fi
+check_report
