@@ -20,7 +20,7 @@ static ashlar_plan_region *set_up_region(void) {
     return allocator->planner.regions;
 }
 
-static void seats_are_found_by_their_offsets(void) {
+CASE(seats_are_found_by_their_offsets) {
     const ashlar_plan_region *region = set_up_region();
     REQUIRE(region != NULL && region->seat_count == 3 && region->next == NULL);
     for (size_t i = 0; i < region->seat_count; i++) {
@@ -32,7 +32,7 @@ static void seats_are_found_by_their_offsets(void) {
     tear_down_steps();
 }
 
-static void what_is_taken_is_counted_in_a_step_and_after(void) {
+CASE(what_is_taken_is_counted_in_a_step_and_after) {
     ashlar_plan_region *region = set_up_region();
     REQUIRE(region != NULL);
     const size_t bytes = region->block->bytes;
@@ -51,7 +51,7 @@ static void what_is_taken_is_counted_in_a_step_and_after(void) {
     tear_down_steps();
 }
 
-static void walks_see_the_blocks_of_seats(void) {
+CASE(walks_see_the_blocks_of_seats) {
     ashlar_plan_region *region = set_up_region();
     REQUIRE(region != NULL);
     begin(1);
@@ -75,7 +75,7 @@ static void check_finds(const char *what) {
 }
 
 /* Each thing that is broken is mended before the next. */
-static void the_check_finds_each_broken_invariant(void) {
+CASE(the_check_finds_each_broken_invariant) {
     ashlar_plan_region *region = set_up_region();
     REQUIRE(region != NULL);
     begin(1);
@@ -125,10 +125,4 @@ static void the_check_finds_each_broken_invariant(void) {
     tear_down_steps();
 }
 
-int main(void) {
-    RUN(seats_are_found_by_their_offsets);
-    RUN(what_is_taken_is_counted_in_a_step_and_after);
-    RUN(walks_see_the_blocks_of_seats);
-    RUN(the_check_finds_each_broken_invariant);
-    return check_report();
-}
+RUN_CASES()

@@ -45,7 +45,7 @@ static void check_rows(const ashlar_rmm_log *log, size_t stream, size_t first, s
     tear_down();
 }
 
-static void a_step_is_what_is_allocated_in_it(void) {
+CASE(a_step_is_what_is_allocated_in_it) {
     ashlar_rmm_log *log = log_of_sample();
     REQUIRE(log != NULL);
     check_rows(log, 0, 1, 12, HEAD("4"),
@@ -63,7 +63,7 @@ static void a_step_is_what_is_allocated_in_it(void) {
     ashlar_rmm_log_free(log);
 }
 
-static void what_the_log_has_not_is_refused(void) {
+CASE(what_the_log_has_not_is_refused) {
     ashlar_rmm_log *log = log_of_sample();
     REQUIRE(log != NULL && set_up_plans());
     CHECK(ashlar_plan_record_rmm(allocator, streams[0], 7, log, 0, 0, 14) == ASHLAR_EINVAL);
@@ -82,12 +82,4 @@ static void what_the_log_has_not_is_refused(void) {
     ashlar_rmm_log_free(log);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(a_step_is_what_is_allocated_in_it);
-    RUN(what_the_log_has_not_is_refused);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()
