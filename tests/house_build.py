@@ -1,0 +1,189 @@
+"""house_build.py - what the objects of a build folder say: who calls whom, which test links what."""
+
+import json
+import os
+import re
+import subprocess
+
+from house_tree import TOPS, Finding
+
+OURS = re.compile(r"ashlar")  # the preload library defines cudaMalloc() and others: those join nothing
+AT_ONCE = 200                 # objects that one nm reads
+LINK = re.compile(r"^build ([^\n:]+): (?:c|cpp)_LINKER ([^\n]*)", re.M)
+
+
+class Build:
+    def __init__(self, tree, folder):
+        self.tree = tree
+        self.folder = os.path.abspath(folder)
+        self.sources = dict(self.read_commands())  # by object, both absolute
+        self.missing = [path for path in self.objects() if not os.path.exists(path)]
+
+    def read_commands(self):
+        with open(os.path.join(self.folder, "compile_commands.json"), encoding="utf-8") as file:
+            for command in json.load(file):
+                folder = command["directory"]
+                yield (os.path.normpath(os.path.join(folder, command["output"])),
+                       self.place(os.path.normpath(os.path.join(folder, command["file"]))))
+
+    def place(self, path):
+        """A source from the project's root; one that the build made stands where it was made."""
+        for root in self.folder, self.tree.root:
+            if path.startswith(root + os.sep):
+                return os.path.relpath(path, root)
+        return path
+
+    def objects(self):
+        """Those of product code."""
+        return [path for path, source in self.sources.items() if source.split("/")[0] in TOPS]
+
+    def stale(self):
+        """Objects older than their source."""
+        for path in self.objects():
+            source = os.path.join(self.tree.root, self.sources[path])
+            if (path not in self.missing and os.path.exists(source)
+                    and os.path.getmtime(path) < os.path.getmtime(source)):
+                yield path
+
+    def symbols(self):
+        """(source, symbol, whether it is defined there) of all objects."""
+        paths = [path for path in self.objects() if path not in self.missing]
+        for first in range(0, len(paths), AT_ONCE):
+            done = subprocess.run(["nm", "-g", "-P", "-A", *paths[first:first + AT_ONCE]],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+            for line in done.stdout.decode(errors="replace").splitlines():
+                path, _, rest = line.rpartition(": ")
+                name, kind = rest.split()[:2]
+                if OURS.match(name):
+                    yield self.sources[os.path.normpath(path)], name, kind not in "Uwv"
+
+    def calls(self):
+        """{(caller, callee): symbols} of files. A source may be in several objects."""
+        owners, uses = {}, set()
+        for source, name, is_defined in self.symbols():
+            if is_defined:
+                owners.setdefault(name, set()).add(source)
+            else:
+                uses.add((source, name))
+        found = {}
+        for source, name in sorted(uses):
+            owner = self.choose(source, owners.get(name, ()))
+            if owner is not None and owner != source:
+                found.setdefault((source, owner), []).append(name)
+        return found
+
+    def choose(self, source, owners):
+        """Which of those who define a symbol is meant: itself, its own room, or the lowest one."""
+        def distance(owner):
+            floor = self.tree.floor(owner)
+            return (owner != source, self.tree.room(owner) != self.tree.room(source),
+                    len(self.tree.rooms) if floor is None else floor, owner)
+        return min(owners, key=distance, default=None)
+
+
+def find_circles(calls):
+    """The sets of files that reach each other, largest first (Kosaraju)."""
+    after, before = {}, {}
+    for caller, callee in calls:
+        for table, one, other in (after, caller, callee), (before, callee, caller):
+            table.setdefault(one, []).append(other)
+            table.setdefault(other, [])
+    order, seen = [], set()
+    for file in after:
+        order += walk(after, file, seen)
+    circles, seen = [], set()
+    for file in reversed(order):
+        circle = walk(before, file, seen)
+        if len(circle) > 1:
+            circles.append(sorted(circle))
+    return sorted(circles, key=lambda circle: (-len(circle), circle))
+
+
+def walk(edges, start, seen):
+    """What is reached from a file and was not seen, each behind all that it reaches."""
+    if start in seen:
+        return []
+    seen.add(start)
+    order, path = [], [(start, iter(edges[start]))]
+    while path:
+        file, rest = path[-1]
+        following = next((other for other in rest if other not in seen), None)
+        if following is None:
+            order.append(file)
+            path.pop()
+        else:
+            seen.add(following)
+            path.append((following, iter(edges[following])))
+    return order
+
+
+def find_line(tree, path, name):
+    """Where a source names a symbol; 1: by a macro."""
+    if path not in tree.known:
+        return 1
+    for number, line in enumerate(tree.code(path).splitlines(), 1):
+        if re.search(r"\b%s\b" % re.escape(name), line):
+            return number
+    return 1
+
+
+def check_calls(tree, calls):
+    """No call goes up."""
+    for (caller, callee), names in sorted(calls.items()):
+        low, high = tree.floor(caller), tree.floor(callee)
+        if low is None or high is None or high <= low:
+            continue
+        for name in names:
+            yield Finding(
+                caller, find_line(tree, caller, name), "%s calls %s of the higher %s (%s)" %
+                (tree.room(caller), name, tree.room(callee), callee),
+                "Pass what is needed as an argument, call a hook that the higher room sets, or "
+                "move one of the two functions")
+
+
+def check_circles(tree, calls, most_files):
+    for circle in find_circles(calls):
+        if len(circle) <= most_files:
+            continue
+        inside = {(a, b): names for (a, b), names in calls.items() if {a, b} <= set(circle)}
+        (caller, callee), names = min(inside.items(), key=lambda call: (len(call[1]), call[0]))
+        yield Finding(
+            caller, find_line(tree, caller, names[0]), "a circle of %d files: %s" %
+            (len(circle), ", ".join(circle)),
+            "Cut it where least crosses: here %s is needed of %s; move that, or pass it in" %
+            (", ".join(names), callee))
+
+
+def find_links(build):
+    """(sources, libraries of this project) of each program and shared library of the tests."""
+    with open(os.path.join(build.folder, "build.ninja"), encoding="utf-8") as file:
+        text = file.read()
+    for match in LINK.finditer(text):
+        words = [os.path.normpath(os.path.join(build.folder, word)) for word in
+                 match.group(2).split() if word not in ("|", "||")]
+        sources = [build.sources[word] for word in words if word in build.sources]
+        libraries = [os.path.relpath(word, build.folder) for word in words
+                     if word.startswith(build.folder + os.sep) and word not in build.sources
+                     and re.search(r"\.(a|so|dylib)[.\d]*(\.p/.*\.symbols)?$", word)]
+        if sources and all(source.startswith("tests/") for source in sources):
+            yield sources, sorted(set(libraries))
+
+
+def check_links(build):
+    """A room's tests link that room and lower ones. A library lies in its room's folder."""
+    tree = build.tree
+    for sources, libraries in find_links(build):
+        tested = [source for source in sources if tree.floor(source) is not None]
+        if not tested:
+            continue
+        test = max(tested, key=tree.floor)
+        for library in libraries:
+            if tree.floor(library) is None and not library.startswith("tests/"):
+                wrong = "links %s, which belongs to no room" % library
+            elif (tree.floor(library) or 0) > tree.floor(test):
+                wrong = "a test of %s links %s of the higher %s" % (
+                    tree.room(test), library, tree.room(library))
+            else:
+                continue
+            yield Finding(test, 1, wrong, "Give it the dependency of its own room in "
+                          "tests/meson.build, or move the test to the higher room")
