@@ -20,15 +20,19 @@ class Includes:
         self.of = {path: list(self.read(path)) for path in tree.files}
 
     def read(self, path):
-        text = self.tree.text(path)
         for match in INCLUDE.finditer(self.tree.code(path)):
-            yield line_of(text, match.start()), match.group(2), self.find(match)
+            target = self.find(path, match.group(2))
+            if target or match.group(1) == '"':  # <...> is the system's or another library's
+                yield line_of(self.tree.text(path), match.start()), match.group(2), target
 
-    def find(self, match):
+    def find(self, path, written):
         """A public header, a path from the root, or a helper that lies directly in tests/."""
-        for folder in "include/", "", "tests/":
-            if folder + match.group(2) in self.tree.known:
-                return folder + match.group(2)
+        folders = ["include/", "", "tests/"]
+        if self.tree.floor(path) is None:
+            folders.append(os.path.dirname(path) + "/")  # helpers of the tests find their own
+        for folder in folders:
+            if folder + written in self.tree.known:
+                return folder + written
         return None
 
     def reached(self, path, seen):
@@ -49,7 +53,7 @@ def judge(includes, path, line, written, target):
     if target is None:
         same_name = includes.by_name.get(os.path.basename(written), [])
         if not same_name:
-            return None  # the system's, another library's, or made by the build
+            return None  # another library's, or made by the build
         return Finding(path, line, 'includes "%s", which is no file' % written,
                        '%s: write "%s"' % (FULL_PATH, '" or "'.join(same_name)))
     floor = tree.floor(path)
