@@ -1,6 +1,6 @@
 """check_house.py - hold the product code to its layout in rooms: what each room owns, downwards only.
 
-    python3 tests/check_house.py [--build FOLDER] [--root FOLDER] [--figures]
+    python3 tests/check_house.py [--build FOLDER] [--root FOLDER] [--tap | --figures]
 
 A file includes its own room and lower ones, and calls no higher one; no circle of calls has more
 than three files; a room has at most 30 .c files; a file opens with a sentence on what it owns; a
@@ -15,7 +15,8 @@ import argparse
 import os
 import sys
 
-from house_build import Build, check_calls, check_circles, check_links, find_circles
+from house_build import (
+    Build, check_calls, check_circles, check_links, check_objects, find_circles)
 from house_figures import print_figures
 from house_includes import check_includes, check_rooms
 from house_openings import check_openings
@@ -64,20 +65,23 @@ def parse_arguments():
     parser.add_argument("--build", metavar="FOLDER", help="a build folder, for calls and links")
     parser.add_argument("--root", metavar="FOLDER", help="the project's; default: this script's",
                         default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    parser.add_argument("--tap", action="store_true", help="a case for each check, for meson test")
     parser.add_argument("--figures", action="store_true", help="print sizes, do not check")
     return parser.parse_args()
 
 
-def check(tree, build):
-    """All findings, those on one file together."""
-    findings = [*check_rooms(tree, MOST_SOURCES), *check_includes(tree), *check_openings(tree),
-                *check_tables(tree)]
+def run_checks(tree, build):
+    """What each check holds the project to, and its findings."""
+    yield "every_source_has_a_room", check_rooms(tree, MOST_SOURCES)
+    yield "includes_go_down", check_includes(tree)
+    yield "files_open_with_what_they_own", check_openings(tree)
+    yield "tables_have_all_their_rows", check_tables(tree)
     if build:
         calls = build.calls()
-        findings += check_calls(tree, calls)
-        findings += check_circles(tree, calls, MOST_IN_CIRCLE)
-        findings += check_links(build)
-    return sorted(findings, key=lambda finding: (finding.path, finding.line, finding.wrong))
+        yield "the_build_has_objects", check_objects(build)
+        yield "calls_go_down", check_calls(tree, calls)
+        yield "no_circle_of_calls_is_large", check_circles(tree, calls, MOST_IN_CIRCLE)
+        yield "tests_link_what_is_below", check_links(build)
 
 
 def describe(build):
@@ -92,6 +96,31 @@ def describe(build):
     return text
 
 
+def print_findings(tree, build):
+    """All of them, those on one file together."""
+    findings = [finding for _, found in run_checks(tree, build) for finding in found]
+    for finding in sorted(findings, key=lambda f: (f.path, f.line, f.wrong)):
+        print(finding)
+    print("%d rooms, %d files, %s: %d findings" %
+          (len(tree.rooms), len(tree.files), describe(build), len(findings)))
+    return 1 if findings else 0
+
+
+def print_tap(tree, build):
+    """A case for each check."""
+    print("# " + describe(build))
+    count = bad = 0
+    for name, found in run_checks(tree, build):
+        findings = list(found)
+        count += 1
+        bad += bool(findings)
+        for finding in findings:
+            print("# %s" % finding)
+        print("%sok %d - %s" % ("not " if findings else "", count, name))
+    print("1..%d" % count)
+    return 1 if bad else 0
+
+
 def main():
     arguments = parse_arguments()
     tree = Tree(arguments.root, ROOMS)
@@ -99,12 +128,7 @@ def main():
     if arguments.figures:
         print_figures(tree, find_circles(build.calls()) if build else None)
         return 0
-    findings = check(tree, build)
-    for finding in findings:
-        print(finding)
-    print("%d rooms, %d files, %s: %d findings" %
-          (len(tree.rooms), len(tree.files), describe(build), len(findings)))
-    return 1 if findings else 0
+    return (print_tap if arguments.tap else print_findings)(tree, build)
 
 
 if __name__ == "__main__":

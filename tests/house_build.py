@@ -127,6 +127,12 @@ def find_line(tree, path, name):
     return 1
 
 
+def check_objects(build):
+    if len(build.missing) == len(build.objects()):
+        yield Finding(os.path.relpath(build.folder), 1, "no object of this build is there",
+                      "Run ninja -C %s first" % os.path.relpath(build.folder))
+
+
 def check_calls(tree, calls):
     """No call goes up."""
     for (caller, callee), names in sorted(calls.items()):

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from house_macros import closing
+from house_macros import DIRECTIVE, closing
 from house_tree import EXTENSIONS, TOPS, line_of
 
 LONGEST = 40  # lines between a function's braces
@@ -44,15 +44,13 @@ def find_macros(tree):
 
 
 def find_assertions(code, names):
-    """(first line, last line) of each."""
+    """(first line, last line) of each; `code` is without directives, which define them."""
     for match in re.finditer(r"\b(?:%s)\s*\(" % "|".join(sorted(names)), code):
-        start = code.rfind("\n", 0, match.start()) + 1
-        if not code[start:match.start()].lstrip().startswith("#"):
-            yield line_of(code, match.start()), line_of(code, closing(code, match.end() - 1))
+        yield line_of(code, match.start()), line_of(code, closing(code, match.end() - 1))
 
 
 def measure(tree, path, names):
-    code = tree.code(path)
+    code = DIRECTIVE.sub(lambda match: "\n" * match.group().count("\n"), tree.code(path))
     found = list(find_assertions(code, names))
     figures = Figures()
     figures.files = 1

@@ -184,6 +184,13 @@ class TableCheck:
             yield Finding(table.path, table.line, "nothing asserts the length of table %s" %
                           table.name, remedy)
 
+    def check_unnamed(self, table, is_named, count):
+        """Rows that stand in the order of their constants can only be counted."""
+        rows = len(split_list(table.body))
+        if not is_named and count is not None and rows != count:
+            yield Finding(table.path, table.line, "table %s has %d rows of %d" %
+                          (table.name, rows, count), "Add what is missing, in its place")
+
     def check_inner(self, table):
         """Rows of rows: an inner length cannot be left out, so its rows are counted."""
         count = self.enums.number(table.path, table.sizes[1]) if len(table.sizes) > 1 else None
@@ -204,6 +211,7 @@ class TableCheck:
             counted = asserted_count(text, table)
             if counted:
                 counts[table.start] = self.enums.number(path, counted)
+                yield from self.check_unnamed(table, is_named, counts[table.start])
             yield from self.check_length(table, is_named, counted)
             yield from self.check_inner(table)
         for place, body in find_groups(text):
