@@ -9,7 +9,7 @@ from house_tree import TOPS, Finding
 
 OURS = re.compile(r"ashlar")  # the preload library defines cudaMalloc() and others: those join nothing
 AT_ONCE = 200                 # objects that one nm reads
-LINK = re.compile(r"^build ([^\n:]+): (?:c|cpp)_LINKER ([^\n]*)", re.M)
+LINK = re.compile(r"^build ([^\n: ]+)[^\n:]*: (?:\w+_LINKER|SHSYM) ([^\n]*)", re.M)
 
 
 class Build:
@@ -160,36 +160,53 @@ def check_circles(tree, calls, most_files):
             (", ".join(names), callee))
 
 
-def find_links(build):
-    """(sources, libraries of this project) of each program and shared library of the tests."""
-    with open(os.path.join(build.folder, "build.ninja"), encoding="utf-8") as file:
-        text = file.read()
-    for match in LINK.finditer(text):
-        words = [os.path.normpath(os.path.join(build.folder, word)) for word in
-                 match.group(2).split() if word not in ("|", "||")]
-        sources = [build.sources[word] for word in words if word in build.sources]
-        libraries = [os.path.relpath(word, build.folder) for word in words
-                     if word.startswith(build.folder + os.sep) and word not in build.sources
-                     and re.search(r"\.(a|so|dylib)[.\d]*(\.p/.*\.symbols)?$", word)]
-        if sources and all(source.startswith("tests/") for source in sources):
-            yield sources, sorted(set(libraries))
+class Links:
+    """What each program and library of a build is made of, from its build.ninja."""
+
+    def __init__(self, build):
+        self.build = build
+        with open(os.path.join(build.folder, "build.ninja"), encoding="utf-8") as file:
+            text = file.read()
+        self.inputs = {self.name(match.group(1)): [self.name(word) for word in
+                                                   match.group(2).split() if word.strip("|")]
+                       for match in LINK.finditer(text)}
+
+    def name(self, word):
+        return os.path.normpath(os.path.join(self.build.folder, word))
+
+    def highest(self, path, seen):
+        """The source of the highest room in an object or library; None: nothing of a room."""
+        tree = self.build.tree
+        if path in seen:
+            return None
+        seen.add(path)
+        source = self.build.sources.get(path)
+        if source is not None:
+            is_ours = source.split("/")[0] in TOPS and tree.floor(source) is not None
+            return source if is_ours else None
+        found = [self.highest(word, seen) for word in self.inputs.get(path, ())]
+        return max(filter(None, found), key=tree.floor, default=None)
+
+    def tests(self):
+        """(source of the highest room, inputs) of each that is made of a room's tests."""
+        tree = self.build.tree
+        for inputs in self.inputs.values():
+            sources = [self.build.sources[word] for word in inputs if word in self.build.sources]
+            tests = [source for source in sources
+                     if source.startswith("tests/") and tree.floor(source) is not None]
+            if tests:
+                yield max(tests, key=tree.floor), inputs
 
 
 def check_links(build):
-    """A room's tests link that room and lower ones. A library lies in its room's folder."""
-    tree = build.tree
-    for sources, libraries in find_links(build):
-        tested = [source for source in sources if tree.floor(source) is not None]
-        if not tested:
-            continue
-        test = max(tested, key=tree.floor)
-        for library in libraries:
-            if tree.floor(library) is None and not library.startswith("tests/"):
-                wrong = "links %s, which belongs to no room" % library
-            elif (tree.floor(library) or 0) > tree.floor(test):
-                wrong = "a test of %s links %s of the higher %s" % (
-                    tree.room(test), library, tree.room(library))
-            else:
-                continue
-            yield Finding(test, 1, wrong, "Give it the dependency of its own room in "
-                          "tests/meson.build, or move the test to the higher room")
+    """A room's tests link that room and lower ones."""
+    tree, links = build.tree, Links(build)
+    for test, inputs in links.tests():
+        for path in inputs:
+            top = links.highest(path, set())
+            if top is not None and tree.floor(top) > tree.floor(test):
+                yield Finding(
+                    test, 1, "a test of %s links %s, which holds %s of the higher %s" %
+                    (tree.room(test), os.path.relpath(path, build.folder), top, tree.room(top)),
+                    "Give it the dependency of its own room in tests/meson.build, or move the test "
+                    "to tests/%s" % tree.room(top))
