@@ -1,4 +1,4 @@
-"""check_house.py - hold the product code to its layout in rooms: what each room owns, downwards only.
+"""check_house.py - hold the product code to its layout in rooms.
 
     python3 tests/check_house.py [--build FOLDER] [--root FOLDER] [--tap | --figures]
 
@@ -32,9 +32,9 @@ ROOMS = [
     ("allocator/driver", "the table of driver functions, libcuda"),
     ("allocator/soft", "the software device"),
     ("allocator/device", "the device object: memory, streams, events, copies"),
+    ("allocator/trace", "the trace, its writers, snapshots and pictures"),
     ("allocator/heap", "ranges, blocks, bins, stream state"),
     ("allocator/pack", "packing of offsets"),
-    ("allocator/trace", "the trace, its writers, snapshots and pictures"),
     ("allocator/guard", "guard modes and leaks"),
     ("allocator/plan", "recording, slots, replay"),
     ("allocator/core", "the fast path, the ladder of a miss, frees, limits"),

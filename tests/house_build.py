@@ -1,4 +1,4 @@
-"""house_build.py - what the objects of a build folder say: who calls whom, which test links what."""
+"""house_build.py - what a build folder says: who calls whom, which test links what."""
 
 import json
 import os
@@ -7,8 +7,8 @@ import subprocess
 
 from house_tree import TOPS, Finding
 
-OURS = re.compile(r"ashlar")  # the preload library defines cudaMalloc() and others: those join nothing
-AT_ONCE = 200                 # objects that one nm reads
+OURS = re.compile(r"ashlar")  # what the preload library takes over, cudaMalloc() say, is no call
+AT_ONCE = 200  # objects that one nm reads
 LINK = re.compile(r"^build ([^\n: ]+)[^\n:]*: (?:\w+_LINKER|SHSYM) ([^\n]*)", re.M)
 
 

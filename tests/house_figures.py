@@ -11,7 +11,8 @@ LONGEST = 40  # lines between a function's braces
 OTHER_ASSERTIONS = {"_Static_assert", "static_assert", "ASHLAR_OWNS", "ASHLAR_TABLE_IS_FULL"}
 HEADER_OF_CHECKS = "check_level.h"
 # A function's body opens at the end of a line that does not begin with a space, or alone on one.
-BODY = re.compile(r"^(?![\s#}/*])(?:[^\n;={]|\n(?=[ \t]))*\)[^\n;={]*\{[ \t]*$(.*?)^\}", re.M | re.S)
+BODY = re.compile(
+    r"^(?![\s#}/*])(?:[^\n;={]|\n(?=[ \t]))*\)[^\n;={]*\{[ \t]*$(.*?)^\}", re.M | re.S)
 HEADLINE = ("room", ".c", "files", "lines", "no asserts", "asserts", "/ 1000", "long fns")
 FORM = "%-22s %5s %6s %7s %11s %8s %7s %9s"
 

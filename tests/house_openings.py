@@ -11,7 +11,7 @@ NAMED = re.compile(r"(\S+) - (.*)", re.S)
 
 
 def read_opening(text):
-    """The words of the first comment, up to an empty line; None: the file opens with something else."""
+    """The words of the first comment, up to an empty line; None where something else is first."""
     match = OPENING.match(text)
     if not match:
         return None

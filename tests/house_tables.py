@@ -127,7 +127,7 @@ def find_groups(text):
 
 
 def asserted_count(text, table):
-    """What an assertion behind the table says on its length: '' for one whose count is not known."""
+    """The length that an assertion behind the table states; '' if none is read, None without one."""
     for match in ASSERTION.finditer(text, table.end):
         inside = text[match.end():closing(text, match.end() - 1)]
         if not re.search(r"\b%s\b" % table.name, inside):

@@ -116,18 +116,19 @@ class Project:
             name = os.path.basename(header_of(room))
             self.write(header_of(room), "/*\n * %s - what the room %s can do (internal).\n */\n"
                        "void %s(void);\n" % (name, room, function_of(room)))
+            include = '#include "%s"\n' % header_of(below) if below else ""
+            call = "    %s();\n" % function_of(below) if below else ""
             self.write(source_of(room), "/* %sc - all that the room does, in one function. */\n"
                        '#include "%s"\n\n#include <ashlar/kind.h>\n%s\nvoid %s(void) {\n%s}\n' %
-                       (name[:-1], header_of(room), below and '#include "%s"' % header_of(below) or "",
-                        function_of(room), below and "    %s();\n" % function_of(below) or ""))
+                       (name[:-1], header_of(room), include, function_of(room), call))
             below = room
         self.write("tests/check.h", "/*\n * check.h - what every test of a room needs.\n */\n")
         self.add_test(MIDDLE, [LOW, MIDDLE])
 
     def add_test(self, room, linked):
         path = "tests/%s/test_it.c" % room
-        self.write(path, '/* test_it.c - the function of the room is called. */\n#include "check.h"\n'
-                   '#include "%s"\n' % header_of(room))
+        self.write(path, "/* test_it.c - the function of the room is called. */\n"
+                   '#include "check.h"\n#include "%s"\n' % header_of(room))
         self.links[path] = [archive_of(name) for name in linked]
 
     def build(self, *paths):
@@ -230,7 +231,8 @@ def an_upward_call_is_found(p):
     p.append(source_of(LOW), "void %s(void);\nvoid ashlar__rise(void) {\n    %s();\n}\n" %
              (function_of(HIGH), function_of(HIGH)))
     p.build(source_of(LOW))
-    p.expect(r"%s:\d+: %s calls %s of the higher %s" % (source_of(LOW), LOW, function_of(HIGH), HIGH))
+    p.expect(r"%s:\d+: %s calls %s of the higher %s" %
+             (source_of(LOW), LOW, function_of(HIGH), HIGH))
 
 
 def what_is_not_ours_joins_no_rooms(p):
