@@ -202,11 +202,13 @@ def check_links(build):
     """A room's tests link that room and lower ones."""
     tree, links = build.tree, Links(build)
     for test, inputs in links.tests():
-        for path in inputs:
-            top = links.highest(path, set())
-            if top is not None and tree.floor(top) > tree.floor(test):
-                yield Finding(
-                    test, 1, "a test of %s links %s, which holds %s of the higher %s" %
-                    (tree.room(test), os.path.relpath(path, build.folder), top, tree.room(top)),
-                    "Give it the dependency of its own room in tests/meson.build, or move the test "
-                    "to tests/%s" % tree.room(top))
+        tops = {path: links.highest(path, set()) for path in inputs}
+        above = sorted(path for path, top in tops.items()
+                       if top is not None and tree.floor(top) > tree.floor(test))
+        if above:
+            top = max((tops[path] for path in above), key=tree.floor)
+            yield Finding(
+                test, 1, "a test of %s links %s, which hold higher rooms: %s of %s" %
+                (tree.room(test), " ".join(os.path.relpath(path, build.folder) for path in above),
+                 top, tree.room(top)),
+                "Give it the dependency of its own room in tests/meson.build, or move the test")

@@ -340,7 +340,7 @@ def a_test_that_links_a_higher_room_is_found(p):
 def a_test_that_links_all_rooms_in_one_is_found(p):
     p.links["tests/%s/test_it.c" % MIDDLE] = ["libashlar.so.symbols"]
     p.describe()
-    p.expect(r"tests/%s/test_it.c:1: a test of .* links libashlar.so.symbols, which .*%s" %
+    p.expect(r"tests/%s/test_it.c:1: a test of .* links libashlar.so.symbols, which hold .*%s" %
              (MIDDLE, NAMES[-1]))
 
 
