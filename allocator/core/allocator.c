@@ -14,11 +14,12 @@
 enum { CACHE_DIVISOR = 32 };
 
 const char *ashlar_tag_name(ashlar_tag tag) {
-    static const char *const names[ASHLAR_TAG_COUNT] = {
+    static const char *const names[] = {
 #define X(name, text) [ASHLAR_TAG_##name] = text,
         ASHLAR_TAG_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_TAG_COUNT);
     return (unsigned)tag < (unsigned)ASHLAR_TAG_COUNT ? names[tag] : "unknown";
 }
 

@@ -10,11 +10,12 @@
 #include "allocator/heap/size_class.h"
 
 const char *ashlar_plan_miss_text(ashlar_plan_miss miss) {
-    static const char *const texts[ASHLAR_PLAN_MISS_COUNT] = {
+    static const char *const texts[] = {
 #define X(name, text) [ASHLAR_PLAN_MISS_##name] = text,
         ASHLAR_PLAN_MISS_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(texts, ASHLAR_PLAN_MISS_COUNT);
     return (unsigned)miss < (unsigned)ASHLAR_PLAN_MISS_COUNT ? texts[miss] : "unknown";
 }
 

@@ -12,12 +12,14 @@ _Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
                "every tensor can be written");
 
 const char *ashlar_checkpoint_prefix(ashlar_region region) {
-    static const char *const prefixes[ASHLAR_REGION_COUNT] = {
+    static const char *const prefixes[] = {
         [ASHLAR_REGION_PARAMETERS] = "",
+        [ASHLAR_REGION_GRADIENTS] = NULL, /* not saved */
         [ASHLAR_REGION_MOMENT1] = "optimizer.moment1.",
         [ASHLAR_REGION_MOMENT2] = "optimizer.moment2.",
         [ASHLAR_REGION_MASTER] = "optimizer.master.",
     };
+    ASHLAR_TABLE_IS_FULL(prefixes, ASHLAR_REGION_COUNT);
     return prefixes[region];
 }
 

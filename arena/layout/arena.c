@@ -7,11 +7,12 @@
 static const struct {
     const char *text;
     ashlar_tag tag;
-} region_facts[ASHLAR_REGION_COUNT] = {
+} region_facts[] = {
 #define X(name, text, tag, layout) [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag},
     ASHLAR_REGION_MAP(X)
 #undef X
 };
+ASHLAR_TABLE_IS_FULL(region_facts, ASHLAR_REGION_COUNT);
 
 const char *ashlar_region_text(ashlar_region region) {
     return (unsigned)region < ASHLAR_REGION_COUNT ? region_facts[region].text : NULL;

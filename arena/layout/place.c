@@ -8,11 +8,12 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-static const ashlar_layout region_layouts[ASHLAR_REGION_COUNT] = {
+static const ashlar_layout region_layouts[] = {
 #define X(name, text, tag, layout) [ASHLAR_REGION_##name] = ASHLAR_LAYOUT_##layout,
     ASHLAR_REGION_MAP(X)
 #undef X
 };
+ASHLAR_TABLE_IS_FULL(region_layouts, ASHLAR_REGION_COUNT);
 
 ashlar_layout ashlar_region_layout(ashlar_region region) {
     return region_layouts[region];
@@ -32,11 +33,12 @@ size_t ashlar_layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layo
 }
 
 const char *ashlar_dtype_text(ashlar_dtype dtype) {
-    static const char *const texts[ASHLAR_DTYPE_COUNT] = {
+    static const char *const texts[] = {
 #define X(name, bytes, text) [ASHLAR_##name] = text,
         ASHLAR_DTYPE_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(texts, ASHLAR_DTYPE_COUNT);
     return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? texts[dtype] : "unknown";
 }
 

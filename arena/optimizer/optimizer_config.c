@@ -5,11 +5,12 @@
 #include "allocator/base/error.h"
 #include "arena/optimizer/optimizer_impl.h"
 
-static const char *const names[ASHLAR_OPTIMIZER_COUNT] = {
+static const char *const names[] = {
 #define X(name, text) [ASHLAR_OPTIMIZER_##name] = text,
     ASHLAR_OPTIMIZER_MAP(X)
 #undef X
 };
+ASHLAR_TABLE_IS_FULL(names, ASHLAR_OPTIMIZER_COUNT);
 
 const char *ashlar_optimizer_name(ashlar_optimizer_kind kind) {
     return (unsigned)kind < ASHLAR_OPTIMIZER_COUNT ? names[kind] : "unknown";
@@ -52,13 +53,14 @@ ashlar_algorithm ashlar_optimizer_algorithm(const ashlar_optimizer_config *confi
 }
 
 unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config) {
-    static const unsigned moments[ASHLAR_ALGORITHM_COUNT] = {
+    static const unsigned moments[] = {
 #define X(name, function, moment1, moment2)                                                  \
     [ASHLAR_ALGORITHM_##name] = ((moment1) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) : 0) | \
                                 ((moment2) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2) : 0),
         ASHLAR_ALGORITHM_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(moments, ASHLAR_ALGORITHM_COUNT);
     return ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS) |
            ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS) | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER) |
            moments[ashlar_optimizer_algorithm(config)];

@@ -14,7 +14,7 @@ enum {
     KERNEL_COUNT = KERNEL_UPDATE + ASHLAR_ALGORITHM_COUNT,
 };
 
-static const char *const kernel_names[KERNEL_COUNT] = {
+static const char *const kernel_names[] = {
     [KERNEL_SUM] = "ashlar_kernel_sum",
     [KERNEL_DECIDE] = "ashlar_kernel_decide",
 #define X(name, function, has1, has2) \
@@ -22,6 +22,7 @@ static const char *const kernel_names[KERNEL_COUNT] = {
     ASHLAR_ALGORITHM_MAP(X)
 #undef X
 };
+ASHLAR_TABLE_IS_FULL(kernel_names, KERNEL_COUNT);
 
 static const ashlar_cuda_image image = {.what = "optimizer", .image = ashlar_optimizer_image};
 

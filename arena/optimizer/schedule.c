@@ -7,11 +7,12 @@
 #include "arena/optimizer/power.h"
 
 const char *ashlar_schedule_name(ashlar_schedule_kind kind) {
-    static const char *const names[ASHLAR_SCHEDULE_COUNT] = {
+    static const char *const names[] = {
 #define X(name, text) [ASHLAR_SCHEDULE_##name] = text,
         ASHLAR_SCHEDULE_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_SCHEDULE_COUNT);
     return (unsigned)kind < (unsigned)ASHLAR_SCHEDULE_COUNT ? names[kind] : "unknown";
 }
 
