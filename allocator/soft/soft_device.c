@@ -10,13 +10,6 @@
 
 enum { DRIVER_VERSION = 13000 };
 
-_Atomic uint32_t ashlar_soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
-
-soft_state ashlar_soft_state = {
-    .lock = PTHREAD_MUTEX_INITIALIZER,
-    .op_finished = PTHREAD_COND_INITIALIZER,
-};
-
 /* ---- set-up ---- */
 
 static void finish_device(soft_device *device) {
@@ -154,16 +147,6 @@ cu_result ashlar_soft_init(unsigned int flags) {
     return CU_SUCCESS;
 }
 
-/* ---- what every call begins and ends with ---- */
-
-cu_result ashlar_soft_enter(void) {
-    if (ashlar_soft_in_host_fn) {
-        return CU_NOT_PERMITTED;
-    }
-    pthread_mutex_lock(&ashlar_soft_state.lock);
-    return ashlar_soft_state.is_initialized ? CU_SUCCESS : ashlar_soft_leave(CU_NOT_INITIALIZED);
-}
-
 cu_result ashlar_soft_enter_vmm(void) {
     cu_result result = ashlar_soft_enter();
     if (result != CU_SUCCESS) {
@@ -172,17 +155,6 @@ cu_result ashlar_soft_enter_vmm(void) {
     result =
         ashlar_soft_state.config.has_vmm ? ashlar_soft_capture_admit_unsafe() : CU_NOT_SUPPORTED;
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
-}
-
-cu_result ashlar_soft_leave(cu_result result) {
-    pthread_mutex_unlock(&ashlar_soft_state.lock);
-    return result;
-}
-
-soft_device *ashlar_soft_device_at(cu_device ordinal) {
-    return ordinal >= 0 && ordinal < ashlar_soft_state.config.device_count
-               ? &ashlar_soft_state.devices[ordinal]
-               : NULL;
 }
 
 /* As ashlar_soft_enter(), for calls that name a device and write one result through `out`. */

@@ -6,8 +6,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
-_Thread_local bool ashlar_soft_in_host_fn;
-
 enum { POLLS_PER_OP = 4 }; /* adversarial: a poll runs an op once in so many, on average */
 
 void ashlar_soft_stream_join(soft_stream *stream, soft_device *device, bool is_ordered) {
@@ -116,7 +114,8 @@ static soft_stream *pick_drawn(bool any) {
     soft_stream *picked = NULL;
     uint64_t ready_count = 0;
     for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
-        if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) && ashlar_soft_draw(++ready_count) == 0) {
+        if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) &&
+            ashlar_soft_draw(++ready_count) == 0) {
             picked = s; /* so each of n is picked with probability 1/n */
         }
     }

@@ -1,6 +1,7 @@
 /*
  * soft_state.h - the software device's state, and what its files share (internal).
  *
+ *   soft_calls.c    the state, begin and end of calls
  *   soft_config.c   the ASHLAR_SOFT line              soft_index.c    handles, address ranges
  *   soft_device.c   devices, set-up                   soft_context.c  contexts
  *   soft_pages.c    physical memory                   soft_memory.c   reservations and mappings
