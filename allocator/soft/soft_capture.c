@@ -112,6 +112,16 @@ cu_result ashlar_soft_thread_exchange_capture_mode(unsigned int *mode) {
     return ashlar_soft_leave(CU_SUCCESS);
 }
 
+cu_result ashlar_soft_enter_vmm(void) {
+    cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result =
+        ashlar_soft_state.config.has_vmm ? ashlar_soft_capture_admit_unsafe() : CU_NOT_SUPPORTED;
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+}
+
 /* ---- nodes ---- */
 
 cu_result ashlar_soft_capture_op(soft_stream *stream, const soft_op *model) {

@@ -147,16 +147,6 @@ cu_result ashlar_soft_init(unsigned int flags) {
     return CU_SUCCESS;
 }
 
-cu_result ashlar_soft_enter_vmm(void) {
-    cu_result result = ashlar_soft_enter();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result =
-        ashlar_soft_state.config.has_vmm ? ashlar_soft_capture_admit_unsafe() : CU_NOT_SUPPORTED;
-    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
-}
-
 /* As ashlar_soft_enter(), for calls that name a device and write one result through `out`. */
 static cu_result enter_device(cu_device ordinal, const void *out, soft_device **device) {
     const cu_result result = ashlar_soft_enter();
