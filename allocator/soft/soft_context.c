@@ -112,17 +112,3 @@ cu_result ashlar_soft_ctx_pop_current(cu_context *context) {
     }
     return ashlar_soft_leave(CU_SUCCESS);
 }
-
-cu_result ashlar_soft_ctx_synchronize(void) {
-    soft_device *device = NULL;
-    cu_result result = ashlar_soft_enter_context(&device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result = ashlar_soft_capture_admit_wait_all(device);
-    if (result != CU_SUCCESS) {
-        return ashlar_soft_leave(result);
-    }
-    ashlar_soft_wait_device(device, 0);
-    return ashlar_soft_leave(device->fault);
-}

@@ -200,3 +200,17 @@ cu_result ashlar_soft_stream_synchronize(cu_stream stream) {
     ashlar_soft_wait_device(device, found->serial);
     return ashlar_soft_leave(device->fault);
 }
+
+cu_result ashlar_soft_ctx_synchronize(void) {
+    soft_device *device = NULL;
+    cu_result result = ashlar_soft_enter_context(&device);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ashlar_soft_capture_admit_wait_all(device);
+    if (result != CU_SUCCESS) {
+        return ashlar_soft_leave(result);
+    }
+    ashlar_soft_wait_device(device, 0);
+    return ashlar_soft_leave(device->fault);
+}
