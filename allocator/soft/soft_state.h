@@ -5,6 +5,7 @@
  *   soft_config.c   the ASHLAR_SOFT line              soft_index.c    handles, address ranges
  *   soft_device.c   devices, set-up                   soft_context.c  contexts
  *   soft_pages.c    physical memory                   soft_memory.c   reservations and mappings
+ *   soft_vmm.c      virtual memory management
  *   soft_alloc.c    plain and pinned memory           soft_peer.c     access to other devices
  *   soft_queue.c    the scheduler                     soft_stream.c   streams
  *   soft_work.c     copies, fills, host functions     soft_event.c    events
