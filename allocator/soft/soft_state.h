@@ -9,7 +9,8 @@
  *   soft_alloc.c    plain and pinned memory           soft_peer.c     access to other devices
  *   soft_queue.c    the scheduler                     soft_stream.c   streams
  *   soft_work.c     copies, fills, host functions     soft_event.c    events
- *   soft_capture.c  stream capture                    soft_graph.c    graphs
+ *   soft_capture.c  stream capture, whose calls are in soft_capture_calls.c
+ *   soft_graph.c    graphs
  *   soft_launch.c   launches of graphs                soft_clock.c    vector clocks
  *   soft_oracle.c   clocks=on                         soft_module.c   kernels: there are none
  *   driver_soft.c   the driver table
