@@ -100,6 +100,7 @@ cu_result ashlar_soft_capture_admit_unsafe(void);
 /* A new graph with one user; NULL: no host memory. */
 soft_graph *ashlar_soft_graph_new(uint64_t lane);
 void ashlar_soft_graph_drop(soft_graph *graph); /* NULL is allowed */
+void ashlar_soft_exec_delete(soft_exec *exec);
 /* Drop the graphs and executable copies that handles name. */
 void ashlar_soft_graph_reset(void);
 
