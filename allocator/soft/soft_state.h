@@ -12,7 +12,8 @@
  *   soft_capture.c  stream capture, whose calls are in soft_capture_calls.c
  *   soft_graph.c    graphs
  *   soft_launch.c   launches of graphs                soft_clock.c    vector clocks
- *   soft_oracle.c   clocks=on                         soft_module.c   kernels: there are none
+ *   soft_oracle.c   clocks=on, whose calls are in soft_oracle_calls.c
+ *   soft_module.c   kernels: there are none
  *   driver_soft.c   the driver table
  *
  * LOCK: one mutex, ashlar_soft_state.lock, guards all of it. Every function of these files
