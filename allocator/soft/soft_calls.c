@@ -2,7 +2,7 @@
 #include "allocator/soft/soft_state.h"
 
 soft_state ashlar_soft_state = {
-    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .lock = ASHLAR_LOCK(ASHLAR_RANK_SOFT),
     .op_finished = PTHREAD_COND_INITIALIZER,
 };
 
@@ -14,12 +14,12 @@ cu_result ashlar_soft_enter(void) {
     if (ashlar_soft_in_host_fn) {
         return CU_NOT_PERMITTED;
     }
-    pthread_mutex_lock(&ashlar_soft_state.lock);
+    ashlar_lock_acquire(&ashlar_soft_state.lock);
     return ashlar_soft_state.is_initialized ? CU_SUCCESS : ashlar_soft_leave(CU_NOT_INITIALIZED);
 }
 
 cu_result ashlar_soft_leave(cu_result result) {
-    pthread_mutex_unlock(&ashlar_soft_state.lock);
+    ashlar_lock_release(&ashlar_soft_state.lock);
     return result;
 }
 

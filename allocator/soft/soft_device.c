@@ -84,7 +84,7 @@ ashlar_status ashlar_soft_configure(const char *spec) {
         return status;
     }
     soft_state *state = &ashlar_soft_state;
-    pthread_mutex_lock(&state->lock);
+    ashlar_lock_acquire(&state->lock);
     destroy_devices(state);
     state->config = config;
     state->generation++;
@@ -96,18 +96,18 @@ ashlar_status ashlar_soft_configure(const char *spec) {
         state->devices[i] = devices[i];
         ashlar_soft_stream_join(devices[i].legacy, &state->devices[i], true);
     }
-    pthread_mutex_unlock(&state->lock);
+    ashlar_lock_release(&state->lock);
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar_soft_ensure(void) {
-    static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&setup_lock);
-    pthread_mutex_lock(&ashlar_soft_state.lock);
+    static ashlar_lock setup_lock = ASHLAR_LOCK(ASHLAR_RANK_SOFT_SETUP);
+    ashlar_lock_acquire(&setup_lock);
+    ashlar_lock_acquire(&ashlar_soft_state.lock);
     const bool is_set_up = ashlar_soft_state.generation != 0;
-    pthread_mutex_unlock(&ashlar_soft_state.lock);
+    ashlar_lock_release(&ashlar_soft_state.lock);
     const ashlar_status status = is_set_up ? ASHLAR_OK : ashlar_soft_configure(NULL);
-    pthread_mutex_unlock(&setup_lock);
+    ashlar_lock_release(&setup_lock);
     return status;
 }
 
@@ -116,7 +116,7 @@ ashlar_status ashlar_soft_ensure(void) {
  * is shared with the parent. Whoever held the lock at the fork is not in the child.
  */
 static void forbid_in_child(void) {
-    pthread_mutex_init(&ashlar_soft_state.lock, NULL);
+    ashlar_lock_init(&ashlar_soft_state.lock, ASHLAR_RANK_SOFT);
     pthread_cond_init(&ashlar_soft_state.op_finished, NULL);
     ashlar_soft_state.is_initialized = false;
     ashlar_soft_state.is_forked = true;
@@ -141,9 +141,9 @@ cu_result ashlar_soft_init(unsigned int flags) {
     if (ashlar_soft_ensure() != ASHLAR_OK) {
         return CU_NO_DEVICE;
     }
-    pthread_mutex_lock(&ashlar_soft_state.lock);
+    ashlar_lock_acquire(&ashlar_soft_state.lock);
     ashlar_soft_state.is_initialized = true;
-    pthread_mutex_unlock(&ashlar_soft_state.lock);
+    ashlar_lock_release(&ashlar_soft_state.lock);
     return CU_SUCCESS;
 }
 

@@ -188,9 +188,9 @@ static void run_head(soft_stream *stream) {
         op->kind != SOFT_OP_WAIT) {
         stream->is_busy = true;
         state->running_count++;
-        pthread_mutex_unlock(&state->lock);
+        ashlar_lock_release(&state->lock);
         run_body(op);
-        pthread_mutex_lock(&state->lock);
+        ashlar_lock_acquire(&state->lock);
         state->running_count--;
         stream->is_busy = false;
     }
@@ -298,7 +298,7 @@ static void make_progress(void) {
         run_head(next);
     } else {
         ASHLAR_ASSERT(ashlar_soft_state.running_count > 0);
-        pthread_cond_wait(&ashlar_soft_state.op_finished, &ashlar_soft_state.lock);
+        ashlar_lock_wait(&ashlar_soft_state.lock, &ashlar_soft_state.op_finished);
     }
 }
 

@@ -32,6 +32,7 @@
 
 #include <ashlar/status.h>
 
+#include "allocator/base/lock.h"
 #include "allocator/driver/driver.h"
 #include "allocator/soft/soft_clock.h"
 #include "allocator/soft/soft_config.h"
@@ -58,7 +59,7 @@ struct soft_device {
 _Static_assert(SOFT_DEVICES_MAX <= 32, "a set of devices is 32 bits");
 
 typedef struct soft_state {
-    pthread_mutex_t lock;
+    ashlar_lock lock;
     pthread_cond_t op_finished;
     bool is_initialized; /* cuInit has been called; survives a new configuration */
     bool is_forked;      /* a child of a process that had it called: no device here */

@@ -48,7 +48,7 @@ static bool has_thread_end_key;
 /* Lock: not held. */
 static void end_thread(void *unused) {
     (void)unused;
-    pthread_mutex_lock(&ashlar_soft_state.lock);
+    ashlar_lock_acquire(&ashlar_soft_state.lock);
     for (int i = 0; i < SOFT_DEVICES_MAX && !ashlar_soft_state.is_forked; i++) {
         soft_stream *stream = thread_stream(i);
         if (stream != NULL) {
@@ -57,7 +57,7 @@ static void end_thread(void *unused) {
             orphan(stream);
         }
     }
-    pthread_mutex_unlock(&ashlar_soft_state.lock);
+    ashlar_lock_release(&ashlar_soft_state.lock);
 }
 
 static void make_thread_end_key(void) {
