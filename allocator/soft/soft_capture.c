@@ -4,11 +4,9 @@
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
-/* How the calling thread takes the captures of other threads; a thread begins with GLOBAL. */
-static _Thread_local unsigned int thread_mode;
+_Thread_local unsigned int ashlar_soft_capture_mode;
 
-/* Lock: the state's. Numbers, since the address of a thread may be used again. */
-static uint64_t this_thread(void) {
+uint64_t ashlar_soft_capture_thread(void) {
     static uint64_t threads;
     static _Thread_local uint64_t number;
     if (number == 0) {
@@ -77,14 +75,16 @@ cu_result ashlar_soft_capture_admit_wait_all(const soft_device *device) {
 /* A thread forbids itself, unless its capture is relaxed; a global capture forbids all threads
  * that have not opted out. */
 static bool forbids_unsafe(const soft_capture *capture) {
-    switch (thread_mode) {
+    switch (ashlar_soft_capture_mode) {
     case CU_CAPTURE_RELAXED:
         return false;
     case CU_CAPTURE_THREAD_LOCAL:
-        return capture->thread == this_thread() && capture->mode != CU_CAPTURE_RELAXED;
+        return capture->thread == ashlar_soft_capture_thread() &&
+               capture->mode != CU_CAPTURE_RELAXED;
     default:
         return capture->mode == CU_CAPTURE_GLOBAL ||
-               (capture->thread == this_thread() && capture->mode != CU_CAPTURE_RELAXED);
+               (capture->thread == ashlar_soft_capture_thread() &&
+                capture->mode != CU_CAPTURE_RELAXED);
     }
 }
 
@@ -98,18 +98,14 @@ cu_result ashlar_soft_capture_admit_unsafe(void) {
     return result;
 }
 
-cu_result ashlar_soft_thread_exchange_capture_mode(unsigned int *mode) {
-    const cu_result result = ashlar_soft_enter();
+cu_result ashlar_soft_enter_vmm(void) {
+    cu_result result = ashlar_soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    if (mode == NULL || *mode > CU_CAPTURE_RELAXED) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    const unsigned int before = thread_mode;
-    thread_mode = *mode;
-    *mode = before;
-    return ashlar_soft_leave(CU_SUCCESS);
+    result =
+        ashlar_soft_state.config.has_vmm ? ashlar_soft_capture_admit_unsafe() : CU_NOT_SUPPORTED;
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
 }
 
 /* ---- nodes ---- */
@@ -160,10 +156,9 @@ cu_result ashlar_soft_capture_join(soft_stream *stream, uint64_t id, const soft_
     return CU_SUCCESS;
 }
 
-/* ---- begin and end ---- */
+/* ---- the end ---- */
 
-/* Let all its streams go; the graph, if it is still there, goes too. */
-static void finish(soft_capture *capture) {
+void ashlar_soft_capture_finish(soft_capture *capture) {
     for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
         if (s->capture == capture) {
             s->capture = NULL;
@@ -182,7 +177,7 @@ static void finish(soft_capture *capture) {
 void ashlar_soft_capture_leave(soft_stream *stream) {
     soft_capture *capture = stream->capture;
     if (capture != NULL && capture->origin == stream) {
-        finish(capture);
+        ashlar_soft_capture_finish(capture);
     } else if (capture != NULL) {
         capture->is_invalid = true;
         stream->capture = NULL;
@@ -191,100 +186,6 @@ void ashlar_soft_capture_leave(soft_stream *stream) {
 
 void ashlar_soft_capture_reset(void) {
     while (ashlar_soft_state.captures != NULL) {
-        finish(ashlar_soft_state.captures);
+        ashlar_soft_capture_finish(ashlar_soft_state.captures);
     }
-}
-
-cu_result ashlar_soft_stream_begin_capture(cu_stream stream, unsigned int mode) {
-    static uint64_t ids; /* Lock: the state's; goes on through new configurations */
-    soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_stream(stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    if (mode > CU_CAPTURE_RELAXED) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    if (found == found->device->legacy || found->capture != NULL) {
-        return ashlar_soft_leave(found->capture != NULL ? CU_ILLEGAL_STATE
-                                                        : CU_STREAM_CAPTURE_UNSUPPORTED);
-    }
-    soft_capture *capture = ashlar_host_calloc(1, sizeof *capture);
-    soft_graph *graph = capture == NULL ? NULL : ashlar_soft_graph_new(found->serial);
-    if (graph == NULL) {
-        ashlar_host_free(capture);
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
-    }
-    *capture = (soft_capture){.next = ashlar_soft_state.captures,
-                              .id = ++ids,
-                              .thread = this_thread(),
-                              .mode = mode,
-                              .origin = found,
-                              .graph = graph};
-    ashlar_soft_state.captures = capture;
-    found->capture = capture;
-    return ashlar_soft_leave(CU_SUCCESS);
-}
-
-static bool is_joined(const soft_capture *capture) {
-    bool joined = true;
-    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
-        joined = joined && (s->capture != capture ||
-                            ashlar_soft_clock_covers_all(&capture->origin->captured, &s->captured));
-    }
-    return joined;
-}
-
-/* Whatever the result, but for a wrong stream or thread, the capture is over. */
-cu_result ashlar_soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
-    soft_stream *found = NULL;
-    cu_result result = ashlar_soft_enter_stream(stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    soft_capture *capture = found->capture;
-    if (graph == NULL || capture == NULL) {
-        return ashlar_soft_leave(graph == NULL ? CU_INVALID_VALUE : CU_ILLEGAL_STATE);
-    }
-    if (capture->origin != found) {
-        return ashlar_soft_leave(ashlar_soft_capture_spoil(capture, CU_STREAM_CAPTURE_UNMATCHED));
-    }
-    if (capture->mode != CU_CAPTURE_RELAXED && capture->thread != this_thread()) {
-        return ashlar_soft_leave(CU_STREAM_CAPTURE_WRONG_THREAD);
-    }
-    uintptr_t handle = 0;
-    if (capture->is_invalid) {
-        result = CU_STREAM_CAPTURE_INVALIDATED;
-    } else if (!is_joined(capture)) {
-        result = CU_STREAM_CAPTURE_UNJOINED;
-    } else if (!ashlar_soft_slots_put(&ashlar_soft_state.graphs, SOFT_GRAPH, capture->graph,
-                                      &handle)) {
-        result = CU_OUT_OF_MEMORY;
-    } else {
-        capture->graph = NULL; /* the handle's now */
-    }
-    *graph = (cu_graph)handle;
-    finish(capture);
-    return ashlar_soft_leave(result);
-}
-
-/* The one question that the legacy stream may be asked without harm while another captures. */
-cu_result ashlar_soft_stream_is_capturing(cu_stream stream, unsigned int *status) {
-    soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_stream(stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    if (status == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
-        if (found == s->device->legacy && s->is_ordered && s->capture != NULL) {
-            return ashlar_soft_leave(CU_STREAM_CAPTURE_IMPLICIT);
-        }
-    }
-    *status = found->capture == NULL       ? CU_CAPTURE_NONE
-              : found->capture->is_invalid ? CU_CAPTURE_INVALIDATED
-                                           : CU_CAPTURE_ACTIVE;
-    return ashlar_soft_leave(CU_SUCCESS);
 }

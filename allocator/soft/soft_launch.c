@@ -1,4 +1,4 @@
-/* soft_launch.c - launching a graph: its lanes become streams, its edges in-stream waits. */
+/* soft_launch.c - launches of graphs: lanes become streams and edges in-stream waits. */
 #include "allocator/soft/soft_graph.h"
 
 #include "allocator/base/host.h"
@@ -181,6 +181,32 @@ static cu_result capture_launch(const soft_graph *graph, soft_stream *stream) {
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_capture_spoil(stream->capture, result);
 }
 
+/* ---- the calls on graphs ---- */
+
+cu_result ashlar_soft_graph_instantiate(cu_graph_exec *exec, cu_graph graph,
+                                        unsigned long long flags) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_graph *found =
+        ashlar_soft_slots_get(&ashlar_soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
+    if (exec == NULL || found == NULL || flags != 0) {
+        return ashlar_soft_leave(flags != 0 ? CU_NOT_SUPPORTED : CU_INVALID_VALUE);
+    }
+    uintptr_t handle;
+    soft_exec *created = ashlar_host_calloc(1, sizeof *created);
+    if (created == NULL ||
+        !ashlar_soft_slots_put(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, created, &handle)) {
+        ashlar_host_free(created);
+        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+    }
+    created->graph = found;
+    found->user_count++;
+    *exec = (cu_graph_exec)handle;
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
 cu_result ashlar_soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
     soft_stream *found = NULL;
     const cu_result result = ashlar_soft_enter_work(stream, &found);
@@ -195,4 +221,33 @@ cu_result ashlar_soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
     return ashlar_soft_leave(found->capture != NULL
                                  ? capture_launch(launched->graph, found)
                                  : launch_now(launched->graph, found, &launched->last));
+}
+
+/* Launches of it that are queued still run. */
+cu_result ashlar_soft_graph_exec_destroy(cu_graph_exec exec) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_exec *found =
+        ashlar_soft_slots_take(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
+    if (found == NULL) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    ashlar_soft_exec_delete(found);
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_graph_destroy(cu_graph graph) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_graph *found =
+        ashlar_soft_slots_take(&ashlar_soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
+    if (found == NULL) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    ashlar_soft_graph_drop(found);
+    return ashlar_soft_leave(CU_SUCCESS);
 }

@@ -6,8 +6,6 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
-_Thread_local bool ashlar_soft_in_host_fn;
-
 enum { POLLS_PER_OP = 4 }; /* adversarial: a poll runs an op once in so many, on average */
 
 void ashlar_soft_stream_join(soft_stream *stream, soft_device *device, bool is_ordered) {
@@ -116,7 +114,8 @@ static soft_stream *pick_drawn(bool any) {
     soft_stream *picked = NULL;
     uint64_t ready_count = 0;
     for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
-        if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) && ashlar_soft_draw(++ready_count) == 0) {
+        if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) &&
+            ashlar_soft_draw(++ready_count) == 0) {
             picked = s; /* so each of n is picked with probability 1/n */
         }
     }
@@ -189,9 +188,9 @@ static void run_head(soft_stream *stream) {
         op->kind != SOFT_OP_WAIT) {
         stream->is_busy = true;
         state->running_count++;
-        pthread_mutex_unlock(&state->lock);
+        ashlar_lock_release(&state->lock);
         run_body(op);
-        pthread_mutex_lock(&state->lock);
+        ashlar_lock_acquire(&state->lock);
         state->running_count--;
         stream->is_busy = false;
     }
@@ -299,7 +298,7 @@ static void make_progress(void) {
         run_head(next);
     } else {
         ASHLAR_ASSERT(ashlar_soft_state.running_count > 0);
-        pthread_cond_wait(&ashlar_soft_state.op_finished, &ashlar_soft_state.lock);
+        ashlar_lock_wait(&ashlar_soft_state.lock, &ashlar_soft_state.op_finished);
     }
 }
 

@@ -48,7 +48,7 @@ static bool has_thread_end_key;
 /* Lock: not held. */
 static void end_thread(void *unused) {
     (void)unused;
-    pthread_mutex_lock(&ashlar_soft_state.lock);
+    ashlar_lock_acquire(&ashlar_soft_state.lock);
     for (int i = 0; i < SOFT_DEVICES_MAX && !ashlar_soft_state.is_forked; i++) {
         soft_stream *stream = thread_stream(i);
         if (stream != NULL) {
@@ -57,7 +57,7 @@ static void end_thread(void *unused) {
             orphan(stream);
         }
     }
-    pthread_mutex_unlock(&ashlar_soft_state.lock);
+    ashlar_lock_release(&ashlar_soft_state.lock);
 }
 
 static void make_thread_end_key(void) {
@@ -198,5 +198,19 @@ cu_result ashlar_soft_stream_synchronize(cu_stream stream) {
     }
     const soft_device *device = found->device; /* outlives the stream */
     ashlar_soft_wait_device(device, found->serial);
+    return ashlar_soft_leave(device->fault);
+}
+
+cu_result ashlar_soft_ctx_synchronize(void) {
+    soft_device *device = NULL;
+    cu_result result = ashlar_soft_enter_context(&device);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ashlar_soft_capture_admit_wait_all(device);
+    if (result != CU_SUCCESS) {
+        return ashlar_soft_leave(result);
+    }
+    ashlar_soft_wait_device(device, 0);
     return ashlar_soft_leave(device->fault);
 }
