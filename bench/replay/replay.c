@@ -4,9 +4,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "bench/harness/live_set.h"
@@ -73,9 +73,7 @@ const ashlar_replay_calls ashlar_replay_calls_of_ashlar = {
 /* ---- time ---- */
 
 static double now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return 1e9 * (double)time.tv_sec + (double)time.tv_nsec;
+    return (double)ashlar_clock_ns();
 }
 
 /* The least that a call of nothing would seem to take. */

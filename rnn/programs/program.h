@@ -40,9 +40,6 @@ bool ashlar_program_is_same_file(const char *a, const char *b);
  */
 int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out);
 
-/* Seconds by a clock that only moves on, from no particular moment. */
-double ashlar_program_now_s(void);
-
 /* Have what the allocator reports, damage and leaks, printed on stderr. */
 void ashlar_program_print_reports(ashlar_allocator *allocator);
 
