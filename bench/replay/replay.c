@@ -313,7 +313,7 @@ static ashlar_status open_device(replay *r) {
         status = ashlar_allocator_create(r->device, &r->allocator);
     }
     if (status == ASHLAR_OK) {
-        ashlar_program_print_reports(r->allocator);
+        ashlar_allocator_on_report(r->allocator, ashlar_program_print_report, NULL);
     }
     return status;
 }

@@ -27,13 +27,9 @@ void ashlar_program_init(void) {
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-static void print_report(const char *line, void *unused) {
+void ashlar_program_print_report(const char *line, void *unused) {
     (void)unused;
     fprintf(stderr, "ashlar: %s\n", line);
-}
-
-void ashlar_program_print_reports(ashlar_allocator *allocator) {
-    ashlar_allocator_on_report(allocator, print_report, NULL);
 }
 
 int ashlar_program_finish(const char *program, int exit_status) {
