@@ -176,6 +176,7 @@ static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
                                 ashlar_json_writer *w) {
     progress shown = {.name = log->name, .shown_at = ashlar_clock_s()};
     ashlar_replay_config config = {.calls = &ashlar_replay_calls_of_ashlar,
+                                   .report = ashlar_program_print_report,
                                    .memory_bytes = c->memory_bytes,
                                    .addresses = addresses,
                                    .plan = plan,

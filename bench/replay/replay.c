@@ -10,7 +10,6 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "bench/harness/live_set.h"
-#include "rnn/programs/program.h"
 #include "allocator/soft/soft.h"
 
 enum { PROGRESS_EVENTS = 256 }; /* between two reports */
@@ -313,7 +312,7 @@ static ashlar_status open_device(replay *r) {
         status = ashlar_allocator_create(r->device, &r->allocator);
     }
     if (status == ASHLAR_OK) {
-        ashlar_allocator_on_report(r->allocator, ashlar_program_print_report, NULL);
+        ashlar_allocator_on_report(r->allocator, r->config->report, NULL);
     }
     return status;
 }
