@@ -18,7 +18,7 @@
 
 #include "rnn/data/batcher.h"
 #include "rnn/model/model.h"
-#include "rnn/programs/program.h"
+#include "rnn/train/task_stack.h"
 
 static ashlar_allocator *allocator;
 static ashlar_model *model;

@@ -1,14 +1,12 @@
 /* pack_watch.c - the packer's clock. */
 #include "allocator/pack/pack_watch.h"
 
-#include <time.h>
+#include "allocator/base/clock.h"
 
 enum { TELL_EVERY_MS = 100 };
 
 static uint64_t now_ms(void) {
-    struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+    return ashlar_clock_ns() / 1000000;
 }
 
 void ashlar_pack_watch_init(ashlar_pack_watch *watch, const ashlar_pack_options *options,

@@ -10,9 +10,9 @@
 #include <ashlar/replica.h>
 
 #include "bench/harness/copy_loop.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "rnn/programs/program.h"
 
 enum { VALUES_SEED = 5 };
 
@@ -271,9 +271,9 @@ ashlar_status ashlar_arena_stage_run(ashlar_arena_stage *s, ashlar_arena_runner 
     if (operation == ASHLAR_ARENA_OPERATION_FLATTEN) {
         scatter(s);
     }
-    const double start = ashlar_program_now_s();
+    const double start = ashlar_clock_s();
     const ashlar_status status = run(s, runner, operation);
-    *seconds = ashlar_program_now_s() - start;
+    *seconds = ashlar_clock_s() - start;
     if (operation == ASHLAR_ARENA_OPERATION_REPLICATE) {
         drop_replicas(s);
     }

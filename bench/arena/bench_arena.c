@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "bench/arena/arena_stage.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
-#include "bench/harness/measure.h"
-#include "rnn/programs/program.h"
+#include "bench/peers/measure.h"
 
 /* Rounds are few where they are long: as many as fit in a while, but enough for a median. */
 enum { ROUNDS_MAX = 41, ROUNDS_MIN = 7 };
@@ -102,7 +102,7 @@ static ashlar_status run_round(ashlar_arena_stage *stage, ashlar_arena_operation
 
 static ashlar_status run_rounds(ashlar_arena_stage *stage, ashlar_arena_operation operation,
                                 bool is_smoke, lane *lanes, size_t count, size_t *rounds) {
-    const double start = ashlar_program_now_s();
+    const double start = ashlar_clock_s();
     const size_t most = is_smoke ? 1 : ROUNDS_MAX;
     ashlar_status status = ASHLAR_OK;
     size_t round = 0;
@@ -111,7 +111,7 @@ static ashlar_status run_rounds(ashlar_arena_stage *stage, ashlar_arena_operatio
         lanes[i].repeats = is_smoke ? 1 : lanes[i].repeats;
     }
     while (status == ASHLAR_OK && round < most &&
-           (round < ROUNDS_MIN || ashlar_program_now_s() - start < while_s)) {
+           (round < ROUNDS_MIN || ashlar_clock_s() - start < while_s)) {
         for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
             status = run_round(stage, operation, &lanes[(round + i) % count], round);
         }

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <time.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -34,9 +34,7 @@ struct ashlar_crew {
 };
 
 static double now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return 1e9 * (double)time.tv_sec + (double)time.tv_nsec;
+    return (double)ashlar_clock_ns();
 }
 
 /* The condition wakes threads one after the other: what is timed begins when all are awake. */

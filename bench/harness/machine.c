@@ -9,7 +9,6 @@
 #include "rnn/layer/blas.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/base/json.h"
-#include "bench/peers/peer.h"
 
 enum { LINE_BYTES = 256 };
 
@@ -97,16 +96,6 @@ static void add_device(ashlar_json_writer *w, const ashlar_device *device) {
     }
 }
 
-static void add_peers(ashlar_json_writer *w) {
-    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
-    const size_t count = ashlar_peers(peers);
-    for (size_t i = 0; i < count; i++) {
-        if (peers[i]->version != NULL) {
-            ashlar_json_add_string(w, peers[i]->name, peers[i]->version);
-        }
-    }
-}
-
 ashlar_status ashlar_machine_write(const ashlar_machine_config *config, const ashlar_device *device,
                                    const char *path) {
     ashlar_json_writer w;
@@ -122,7 +111,9 @@ ashlar_status ashlar_machine_write(const ashlar_machine_config *config, const as
     add_host(&w);
     add_device(&w, device);
     ashlar_json_add_string(&w, "products", ashlar_blas_name());
-    add_peers(&w);
+    for (size_t i = 0; i < config->part_count; i++) {
+        ashlar_json_add_string(&w, config->parts[i].name, config->parts[i].version);
+    }
     ashlar_json_close_object(&w);
     const ashlar_status status = ashlar_json_writer_save(&w, path);
     ashlar_json_writer_finish(&w);

@@ -6,19 +6,28 @@
 #define ASHLAR_MACHINE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <ashlar/device.h>
+
+/* What is measured beside ashlar, in the version that the build has. */
+typedef struct ashlar_machine_part {
+    const char *name;
+    const char *version;
+} ashlar_machine_part;
 
 typedef struct ashlar_machine_config {
     const char *date;   /* NULL: today, in UTC */
     const char *commit; /* NULL: not known, and left out */
     bool is_smoke;
+    const ashlar_machine_part *parts;
+    size_t part_count;
 } ashlar_machine_config;
 
 /*
  * Write {date, commit, smoke, processor, cores, memory_gib, system, compiler, glibc, device,
- * device_gib, driver, products, and for each peer of the build that tells it its version}: no name
- * of the machine, no path. What is not known is left out.
+ * device_gib, driver, products, and each part's version under its name}: no name of the machine, no
+ * path. What is not known is left out.
  *
  * Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */

@@ -5,7 +5,7 @@
 
 #include "allocator/base/error.h"
 #include "bench/harness/instructions.h"
-#include "bench/harness/measure.h"
+#include "bench/peers/measure.h"
 #include "bench/peers/peer_loaded.h"
 
 /*

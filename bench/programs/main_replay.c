@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
@@ -97,7 +98,7 @@ typedef struct progress {
 /* One line, made anew; nothing for a replay that is over at once. */
 static void show_progress(void *context, size_t done, size_t count) {
     progress *p = context;
-    const double now = ashlar_program_now_s();
+    const double now = ashlar_clock_s();
     if (now - p->shown_at < 0.2) {
         return;
     }
@@ -174,8 +175,9 @@ static void put_result(ashlar_json_writer *w, const command *c, const ashlar_rmm
 static ashlar_status replay_log(const command *c, const ashlar_rmm_log *log,
                                 const ashlar_replay_plan *plan, uintptr_t *addresses,
                                 ashlar_json_writer *w) {
-    progress shown = {.name = log->name, .shown_at = ashlar_program_now_s()};
+    progress shown = {.name = log->name, .shown_at = ashlar_clock_s()};
     ashlar_replay_config config = {.calls = &ashlar_replay_calls_of_ashlar,
+                                   .report = ashlar_program_print_report,
                                    .memory_bytes = c->memory_bytes,
                                    .addresses = addresses,
                                    .plan = plan,

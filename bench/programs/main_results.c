@@ -5,6 +5,7 @@
 
 #include "allocator/base/error.h"
 #include "bench/harness/machine.h"
+#include "bench/peers/peer.h"
 #include "rnn/programs/options.h"
 #include "bench/harness/page.h"
 #include "rnn/programs/program.h"
@@ -20,8 +21,22 @@ void ashlar_results_print_help(void) {
         "machine.json, GROUP.json and GROUP.txt (the table as printed) there.\n");
 }
 
+/* The peers that tell their version. */
+static size_t list_parts(ashlar_machine_part parts[static ASHLAR_PEERS_MAX]) {
+    const ashlar_peer *peers[ASHLAR_PEERS_MAX];
+    const size_t count = ashlar_peers(peers);
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (peers[i]->version != NULL) {
+            parts[used++] = (ashlar_machine_part){peers[i]->name, peers[i]->version};
+        }
+    }
+    return used;
+}
+
 static ashlar_status write_machine(int argc, char **argv) {
-    ashlar_machine_config config = {0};
+    ashlar_machine_part parts[ASHLAR_PEERS_MAX];
+    ashlar_machine_config config = {.parts = parts, .part_count = list_parts(parts)};
     const char *device_name = NULL, *path = NULL;
     const ashlar_option options[] = {
         {"json", "FILE", ASHLAR_OPTION_TEXT, &path, 0, 0, ""},

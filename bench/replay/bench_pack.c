@@ -2,12 +2,12 @@
 
 #include <string.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "bench/harness/measure.h"
+#include "bench/peers/measure.h"
 #include "bench/replay/pack_cases.h"
 #include "allocator/pack/pack_csv.h"
-#include "rnn/programs/program.h"
 #include "allocator/heap/size_class.h"
 
 enum { SEED = 20261121 };
@@ -26,9 +26,9 @@ static ashlar_status pack_often(const ashlar_pack_buffer *buffers,
     double seconds[ASHLAR_PACKING_TRIES_MAX];
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < tries && status == ASHLAR_OK; i++) {
-        const double start = ashlar_program_now_s();
+        const double start = ashlar_clock_s();
         status = ashlar_pack(buffers, out->count, options, offsets, &out->result);
-        seconds[i] = ashlar_program_now_s() - start;
+        seconds[i] = ashlar_clock_s() - start;
     }
     if (status == ASHLAR_OK) {
         out->seconds = ashlar_median(seconds, tries);

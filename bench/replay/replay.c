@@ -4,13 +4,12 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "bench/harness/live_set.h"
-#include "rnn/programs/program.h"
 #include "allocator/soft/soft.h"
 
 enum { PROGRESS_EVENTS = 256 }; /* between two reports */
@@ -73,9 +72,7 @@ const ashlar_replay_calls ashlar_replay_calls_of_ashlar = {
 /* ---- time ---- */
 
 static double now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return 1e9 * (double)time.tv_sec + (double)time.tv_nsec;
+    return (double)ashlar_clock_ns();
 }
 
 /* The least that a call of nothing would seem to take. */
@@ -315,7 +312,7 @@ static ashlar_status open_device(replay *r) {
         status = ashlar_allocator_create(r->device, &r->allocator);
     }
     if (status == ASHLAR_OK) {
-        ashlar_program_print_reports(r->allocator);
+        ashlar_allocator_on_report(r->allocator, r->config->report, NULL);
     }
     return status;
 }

@@ -43,6 +43,7 @@ typedef struct ashlar_replay_config {
     /* NULL, or told now and then how many of the log's events are done; any thread, one at once. */
     void (*progress)(void *context, size_t done, size_t count);
     void *context;
+    ashlar_report_fn report; /* is told of damage and leaks; NULL: nobody is */
 } ashlar_replay_config;
 
 enum { ASHLAR_REPLAY_TEXT_BYTES = 1024 };

@@ -3,11 +3,11 @@
 
 #include <stdint.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/pack/pack_csv.h"
 #include "allocator/trace/picture.h"
-#include "rnn/programs/program.h"
 
 typedef struct outcome {
     ashlar_pack_result result;
@@ -63,9 +63,9 @@ static ashlar_status pack(const ashlar_replay_pack *c, const ashlar_pack_table *
         .user = c->progress,
     };
     size_t bytes = 0;
-    const double begin = ashlar_program_now_s();
+    const double begin = ashlar_clock_s();
     ashlar_status status = ashlar_pack(table->buffers, table->count, &options, offsets, &o->result);
-    o->seconds = ashlar_program_now_s() - begin;
+    o->seconds = ashlar_clock_s() - begin;
     if (c->progress != NULL) {
         fputs("\r\033[K", c->progress);
     }

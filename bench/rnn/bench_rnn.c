@@ -4,9 +4,9 @@
 #include <time.h>
 
 #include "rnn/layer/blas_impl.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
-#include "bench/harness/measure.h"
-#include "rnn/programs/program.h"
+#include "bench/peers/measure.h"
 #include "arena/compute/workers.h"
 
 /* Rounds are few where they are long: as many as fit in a while, but enough for a median. */
@@ -122,7 +122,7 @@ static ashlar_status run_round(ashlar_rnn_stage *stage, lane *l, size_t round) {
 
 static ashlar_status run_rounds(ashlar_rnn_stage *stage, bool is_smoke, lane *lanes, size_t count,
                                 size_t *rounds) {
-    const double start = ashlar_program_now_s();
+    const double start = ashlar_clock_s();
     const size_t most = is_smoke ? 1 : ROUNDS_MAX;
     ashlar_status status = ASHLAR_OK;
     size_t round = 0;
@@ -131,7 +131,7 @@ static ashlar_status run_rounds(ashlar_rnn_stage *stage, bool is_smoke, lane *la
         lanes[i].repeats = is_smoke ? 1 : lanes[i].repeats;
     }
     while (status == ASHLAR_OK && round < most &&
-           (round < ROUNDS_MIN || ashlar_program_now_s() - start < while_s)) {
+           (round < ROUNDS_MIN || ashlar_clock_s() - start < while_s)) {
         for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
             status = run_round(stage, &lanes[(round + i) % count], round);
         }

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/clock.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "rnn/programs/program.h"
 #include "allocator/base/random.h"
 
 enum { VALUES_SEED = 7, RANGE_ALIGN = 256 };
@@ -247,7 +247,7 @@ static ashlar_status run_ours(ashlar_rnn_stage *s, ashlar_rnn_subject subject, d
     if (status == ASHLAR_OK) {
         status = forward(s, &batch, &buffers);
     }
-    *middle = ashlar_program_now_s();
+    *middle = ashlar_clock_s();
     if (status == ASHLAR_OK && !s->which->is_inference) {
         status = backward(s, &batch, &buffers);
     }
@@ -260,7 +260,7 @@ static ashlar_status run_onednn(ashlar_rnn_stage *s, double *middle) {
     if (status == ASHLAR_OK) {
         status = ashlar_onednn_forward(s->onednn, s->x, s->weights, taken[ASHLAR_RNN_OUTPUT]);
     }
-    *middle = ashlar_program_now_s();
+    *middle = ashlar_clock_s();
     if (status == ASHLAR_OK && !s->which->is_inference) {
         memset(s->dweights, 0, weight_bytes(s));
         status = ashlar_onednn_backward(s->onednn, s->dy, taken[ASHLAR_RNN_DX], s->dweights);
@@ -271,11 +271,11 @@ static ashlar_status run_onednn(ashlar_rnn_stage *s, double *middle) {
 ashlar_status ashlar_rnn_stage_run(ashlar_rnn_stage *s, ashlar_rnn_subject subject,
                                    ashlar_rnn_times *times) {
     double middle;
-    const double start = ashlar_program_now_s();
+    const double start = ashlar_clock_s();
     const ashlar_status status = subject == ASHLAR_RNN_SUBJECT_ONEDNN
                                      ? run_onednn(s, &middle)
                                      : run_ours(s, subject, &middle);
-    const double end = ashlar_program_now_s();
+    const double end = ashlar_clock_s();
     times->forward_s = s->which->is_inference ? end - start : middle - start;
     times->backward_s = s->which->is_inference ? 0 : end - middle;
     return status;

@@ -1,9 +1,9 @@
 #include "rnn/layer/blas_impl.h"
 
 #include <stdatomic.h>
-#include <time.h>
 
 #include "allocator/base/check_level.h"
+#include "allocator/base/clock.h"
 #include "arena/compute/workers.h"
 
 /* Multiplications that are worth waking a thread for: some 25 us. */
@@ -115,12 +115,6 @@ int ashlar_blas_threads(void) {
 static atomic_bool clock_runs;
 static _Atomic uint64_t clock_sum;
 
-static uint64_t now_ns(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 void ashlar_blas_clock_start(bool runs) {
     atomic_store(&clock_runs, runs);
     atomic_store(&clock_sum, 0);
@@ -131,11 +125,11 @@ uint64_t ashlar_blas_clock_ns(void) {
 }
 
 uint64_t ashlar_blas_clock_begin(void) {
-    return atomic_load_explicit(&clock_runs, memory_order_relaxed) ? now_ns() : 0;
+    return atomic_load_explicit(&clock_runs, memory_order_relaxed) ? ashlar_clock_ns() : 0;
 }
 
 void ashlar_blas_clock_end(uint64_t begin) {
     if (begin != 0) {
-        atomic_fetch_add_explicit(&clock_sum, now_ns() - begin, memory_order_relaxed);
+        atomic_fetch_add_explicit(&clock_sum, ashlar_clock_ns() - begin, memory_order_relaxed);
     }
 }

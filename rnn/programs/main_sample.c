@@ -12,6 +12,7 @@
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/text.h"
+#include "rnn/train/task_stack.h"
 
 static const char program[] = "ashlar-sample";
 
@@ -152,7 +153,7 @@ static ashlar_status sample(const command *c, ashlar_device *device,
         status = ashlar_allocator_create(device, &allocator);
     }
     if (status == ASHLAR_OK) {
-        ashlar_program_print_reports(allocator);
+        ashlar_allocator_on_report(allocator, ashlar_program_print_report, NULL);
         status = load(file, allocator, &model);
     }
     if (status == ASHLAR_OK) {

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <ashlar/rnn.h>
@@ -28,13 +27,9 @@ void ashlar_program_init(void) {
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-static void print_report(const char *line, void *unused) {
+void ashlar_program_print_report(const char *line, void *unused) {
     (void)unused;
     fprintf(stderr, "ashlar: %s\n", line);
-}
-
-void ashlar_program_print_reports(ashlar_allocator *allocator) {
-    ashlar_allocator_on_report(allocator, print_report, NULL);
 }
 
 int ashlar_program_finish(const char *program, int exit_status) {
@@ -68,12 +63,6 @@ bool ashlar_program_is_same_file(const char *a, const char *b) {
         return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
     }
     return strcmp(a, b) == 0;
-}
-
-double ashlar_program_now_s(void) {
-    struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time); /* cannot fail on Linux */
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 /* Whether this build, and the libraries that are here, can compute there; the detail says why not.

@@ -40,18 +40,7 @@ bool ashlar_program_is_same_file(const char *a, const char *b);
  */
 int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out);
 
-/* Seconds by a clock that only moves on, from no particular moment. */
-double ashlar_program_now_s(void);
-
-/* Have what the allocator reports, damage and leaks, printed on stderr. */
-void ashlar_program_print_reports(ashlar_allocator *allocator);
-
-/* Keys of a checkpoint's metadata that the model is built from. */
-#define ASHLAR_METADATA_LAYERS "ashlar.layers"
-#define ASHLAR_METADATA_CELL "ashlar.cell"             /* absent: lstm */
-#define ASHLAR_METADATA_PROJECTION "ashlar.projection" /* absent: none */
-#define ASHLAR_METADATA_DROPOUT "ashlar.dropout"       /* of its training */
-#define ASHLAR_METADATA_HIDDEN "ashlar.hidden"
-#define ASHLAR_METADATA_EMBEDDING "ashlar.embedding"
+/* For ashlar_allocator_on_report(): damage and leaks, printed on stderr. */
+void ashlar_program_print_report(const char *line, void *unused);
 
 #endif /* ASHLAR_PROGRAM_H */

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "rnn/data/batcher.h"
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
-#include "rnn/programs/program.h"
 
 /* A terminal obeys control characters: show it none but the end of a line and the tab. */
 static void put_symbol(FILE *out, int32_t symbol, bool is_terminal) {
@@ -59,7 +59,7 @@ static ashlar_status write_drawn(ashlar_sampler *sampler, FILE *out, bool is_ter
     ashlar_driver_counts before;
     report->start = read_memory(model);
     ashlar_device_counts_read(model->device, &before);
-    const double start_s = ashlar_program_now_s();
+    const double start_s = ashlar_clock_s();
     for (size_t i = 1; i <= bytes; i++) {
         int32_t symbol;
         const ashlar_status status = ashlar_sampler_next(sampler, &symbol);
@@ -76,7 +76,7 @@ static ashlar_status write_drawn(ashlar_sampler *sampler, FILE *out, bool is_ter
         }
     }
     report->bytes = bytes;
-    report->seconds = ashlar_program_now_s() - start_s;
+    report->seconds = ashlar_clock_s() - start_s;
     report->calls = counts_since(model, &before);
     report->end = read_memory(model);
     return ASHLAR_OK;

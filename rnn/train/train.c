@@ -3,7 +3,6 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "rnn/programs/program.h"
 #include "rnn/train/train_file.h"
 
 /* No weight decay for tensors of one dimension. */
@@ -41,7 +40,7 @@ static ashlar_status build_model(ashlar_trainer *t) {
         status = ashlar_allocator_create(t->device, &t->allocator);
     }
     if (status == ASHLAR_OK) {
-        ashlar_program_print_reports(t->allocator);
+        ashlar_allocator_on_report(t->allocator, t->config.report, NULL);
         status = ashlar_stream_create(t->device, &t->stream);
     }
     if (status == ASHLAR_OK) {

@@ -37,6 +37,7 @@ typedef struct ashlar_train_config {
     const char *resume_file; /* a training to go on with; NULL: begin anew */
     const char *save_file;   /* written every `save_every` steps; NULL or 0: not */
     size_t save_every;
+    ashlar_report_fn report; /* is told of the allocator's damage and leaks; NULL: nobody is */
 } ashlar_train_config;
 
 /* What one step was, for whoever shows progress. */

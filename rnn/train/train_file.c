@@ -10,7 +10,6 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "rnn/programs/program.h"
 
 static void add_optimizer(ashlar_facts *f, const ashlar_optimizer_config *o) {
     ashlar_facts_add_text(f, "ashlar.optimizer", ashlar_optimizer_name(o->kind));

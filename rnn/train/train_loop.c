@@ -3,8 +3,8 @@
 
 #include <math.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/error.h"
-#include "rnn/programs/program.h"
 
 typedef struct run {
     ashlar_trainer *trainer;
@@ -47,7 +47,7 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
     report->epochs = batch->epoch;
     report->lengths_distinct += !t->seen_lengths[batch->length];
     t->seen_lengths[batch->length] = true;
-    report->seconds = ashlar_program_now_s() - r->start;
+    report->seconds = ashlar_clock_s() - r->start;
     report->tokens_per_s = (double)report->tokens / report->seconds;
 }
 
@@ -124,7 +124,7 @@ ashlar_status ashlar_train_loop(ashlar_trainer *t, ashlar_train_show_fn show, vo
              .show = show,
              .context = context,
              .report = report,
-             .start = ashlar_program_now_s(),
+             .start = ashlar_clock_s(),
              .skipped = t->state.optimizer.skipped};
     ashlar_status status = watch_growth(&r, first - 1);
     for (size_t step = first; step <= t->config.steps && status == ASHLAR_OK; step++) {

@@ -172,7 +172,9 @@ CASE(host_memory_may_end_at_every_point) {
 CASE(the_machine_is_told_without_its_name) {
     ashlar_device *device = NULL;
     char host[256] = "";
-    const ashlar_machine_config config = {.date = "1970-01-01", .commit = "abc", .is_smoke = true};
+    const ashlar_machine_part part = {"cub", "2.1.0"};
+    const ashlar_machine_config config = {
+        .date = "1970-01-01", .commit = "abc", .is_smoke = true, .parts = &part, .part_count = 1};
     empty_folder();
     REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
@@ -185,6 +187,7 @@ CASE(the_machine_is_told_without_its_name) {
     CHECK_HAS(text, "\"compiler\": \"");
     CHECK_HAS(text, "\"device\": \"");
     CHECK_HAS(text, "\"products\": \"");
+    CHECK_HAS(text, "\"cub\": \"2.1.0\"\n}");
     CHECK(strchr(text, '/') == NULL || getenv("HOME") == NULL || strstr(text, "/home") == NULL);
     CHECK(gethostname(host, sizeof host - 1) == 0);
     CHECK(host[0] == '\0' || strcmp(host, "localhost") == 0 || strstr(text, host) == NULL);

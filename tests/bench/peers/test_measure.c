@@ -2,7 +2,7 @@
  * test_measure.c - that a measurement runs what it says, and that a failing subject ends it
  * cleanly. What it takes is not judged.
  */
-#include "bench/harness/measure.h"
+#include "bench/peers/measure.h"
 
 #include <stdatomic.h>
 

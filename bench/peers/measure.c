@@ -1,4 +1,4 @@
-#include "bench/harness/measure.h"
+#include "bench/peers/measure.h"
 
 #include <stdlib.h>
 #include <string.h>
