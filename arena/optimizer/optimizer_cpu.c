@@ -66,7 +66,7 @@ static void update_part(const share *s, const part *p, const ashlar_optimizer_fa
     piece.moment2 = at(piece.moment2, p->first, state_width);
     piece.master = at(piece.master, p->first, sizeof(float));
     piece.elements = p->count;
-    s->kernels->update[s->job->rule.algorithm][piece.dtype](factors, &piece);
+    (*s->kernels->update[piece.dtype])[s->job->rule.algorithm](factors, &piece);
 }
 
 static void update_piece(void *context, size_t i) {
