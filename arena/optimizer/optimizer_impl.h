@@ -25,7 +25,7 @@
 enum { ASHLAR_OPTIMIZER_CHUNK = 4096 /* elements */ };
 
 /*
- * What is done to an element: name, function in optimizer_formula_template.h, whether it has the
+ * What is done to an element: name, function in optimizer_update.h, whether it has the
  * first and the second moment.
  */
 #define ASHLAR_ALGORITHM_MAP(X)                    \
