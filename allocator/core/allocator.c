@@ -13,15 +13,6 @@
 /* What one thread's cache may hold, where nobody says: 1/32 of the device, half of it large. */
 enum { CACHE_DIVISOR = 32 };
 
-const char *ashlar_tag_name(ashlar_tag tag) {
-    static const char *const names[ASHLAR_TAG_COUNT] = {
-#define X(name, text) [ASHLAR_TAG_##name] = text,
-        ASHLAR_TAG_MAP(X)
-#undef X
-    };
-    return (unsigned)tag < (unsigned)ASHLAR_TAG_COUNT ? names[tag] : "unknown";
-}
-
 /* The smaller of the two limits. */
 static size_t limit_of(const ashlar_config *config, size_t memory_bytes) {
     const size_t share = config->limit_fraction < 1
