@@ -197,7 +197,7 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     if (a->fill != NULL) {
         status = ashlar_guard_fill_take_locked(a->fill, block);
         if (status != ASHLAR_OK) {
-            ashlar_release_block_locked(a, block, block->order);
+            ashlar_release_block_locked(&a->heap, block, block->order);
             return status;
         }
     }

@@ -176,10 +176,6 @@ void ashlar_note_mapped_locked(ashlar_allocator *allocator);
  */
 bool ashlar_reclaim_locked(ashlar_allocator *allocator, size_t bytes);
 
-/* Give a block to the heap, last used on `order` no later than now. Lock: held. */
-void ashlar_release_block_locked(ashlar_allocator *allocator, ashlar_block *block,
-                                 ashlar_order *order);
-
 /* A request on its way down the ladder. */
 typedef struct ashlar_request {
     ashlar_order *order; /* work queued there from now on is to use the block */

@@ -282,7 +282,7 @@ bool ashlar_cache_defer(ashlar_cache *cache, ashlar_block *block) {
 static void put_list_locked(ashlar_allocator *a, ashlar_block *list) {
     while (list != NULL) {
         ashlar_block *next = list->older;
-        ashlar_release_block_locked(a, list, list->order);
+        ashlar_release_block_locked(&a->heap, list, list->order);
         list = next;
     }
 }

@@ -56,11 +56,6 @@ ashlar_status ashlar_find_live_locked(ashlar_allocator *a, const void *ptr, ashl
     return ASHLAR_OK;
 }
 
-void ashlar_release_block_locked(ashlar_allocator *a, ashlar_block *block, ashlar_order *order) {
-    order->last_tick = ashlar_order_stamp(order);
-    ashlar_heap_put(&a->heap, block, order, order->last_tick);
-}
-
 /*
  * A request finds magazines by its stream's handle. So there are none for the handle's other
  * meanings: a stream or capture of the past, another thread's default stream, a captured stream.
@@ -99,7 +94,7 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     if (own != NULL) {
         ashlar_cache_flush_pending_locked(own);
     }
-    ashlar_release_block_locked(a, block, order);
+    ashlar_release_block_locked(&a->heap, block, order);
 }
 
 static void count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t requested,

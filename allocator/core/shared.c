@@ -120,7 +120,7 @@ static void release(ashlar_allocator *a, ashlar_block **link, ashlar_order *orde
         block->order = block->prev->order;
         ashlar_seat_vacate(block);
     } else if (order != NULL) {
-        ashlar_release_block_locked(a, block, order);
+        ashlar_release_block_locked(&a->heap, block, order);
     } else {
         ashlar_heap_put(&a->heap, block, NULL, 0);
     }

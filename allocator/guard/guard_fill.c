@@ -89,7 +89,7 @@ static ashlar_status release_oldest(ashlar_guard_fill *fill) {
     fill->first = (fill->first + 1) % ASHLAR_QUARANTINE_BLOCKS;
     fill->count--;
     fill->bytes -= oldest->block->bytes;
-    ashlar_release_block_locked(fill->allocator, oldest->block, oldest->block->order);
+    ashlar_release_block_locked(&fill->allocator->heap, oldest->block, oldest->block->order);
     return ASHLAR_OK;
 }
 
@@ -142,7 +142,7 @@ void ashlar_guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, 
                                   ashlar_order *order, ashlar_place place) {
     block->order = order;
     if (is_too_large(fill, block)) {
-        ashlar_release_block_locked(fill->allocator, block, order);
+        ashlar_release_block_locked(&fill->allocator->heap, block, order);
         return;
     }
     ASHLAR_ASSERT(fill->count < ASHLAR_QUARANTINE_BLOCKS);

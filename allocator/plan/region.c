@@ -101,7 +101,7 @@ ashlar_status ashlar_region_create_locked(ashlar_allocator *a, ashlar_cache *own
     }
     status = reserve_map(a, region->block, offsets, count);
     if (status != ASHLAR_OK) {
-        ashlar_release_block_locked(a, region->block, order);
+        ashlar_release_block_locked(&a->heap, region->block, order);
         ashlar_region_free(region);
         return status;
     }
@@ -117,7 +117,7 @@ void ashlar_region_destroy_locked(ashlar_allocator *a, ashlar_plan_region *regio
         ashlar_page_map_set(&a->heap.map, region->seats[i].offset, NULL);
     }
     region->block->state = ASHLAR_BLOCK_USED;
-    ashlar_release_block_locked(a, region->block, region->order);
+    ashlar_release_block_locked(&a->heap, region->block, region->order);
     ashlar_region_free(region);
 }
 
