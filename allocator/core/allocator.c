@@ -3,7 +3,6 @@
 #include "allocator/base/barrier.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/guard/guard.h"
 #include "allocator/base/host.h"
 #include "allocator/core/leaks.h"
 #include "allocator/plan/region.h"
@@ -61,7 +60,7 @@ static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *confi
     ashlar_range *range = &a->heap.range;
     range->limit_bytes = limit_of(config, range->memory_bytes);
     a->cache_bytes = cache_bytes_of(config, range->memory_bytes);
-    status = ashlar_guard_create(a, config->guard);
+    status = ashlar_guard_create(&a->guards, config->guard, &a->heap, &a->lock);
     if (status != ASHLAR_OK) {
         ashlar_heap_finish(&a->heap);
     }
@@ -136,14 +135,16 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     }
     ashlar_allocator_delist(a);
     ashlar_leaks_forget(a);
-    ashlar_guard_compare_all(a);
+    if (a->guards.fill != NULL) {
+        ashlar_guard_fill_compare_all(a->guards.fill, a->orders);
+    }
     if (ashlar_device_enter(a->device) == ASHLAR_OK) {
         (void)ASHLAR_CALL(&a->caller, ctx_synchronize, ());
         ashlar_device_leave(a->device);
     }
     report_at_end(a);
     ashlar_caches_disown(a);
-    ashlar_guard_destroy(a);
+    ashlar_guard_destroy(&a->guards);
     ashlar_shared_finish(a);
     ashlar_planner_finish(a);
     while (a->orders != NULL) {
@@ -171,8 +172,8 @@ void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
         ashlar_counters_publish(&cache->counters, &a->stats);
         cached_bytes += ashlar_cache_bytes(cache);
     }
-    if (a->fill != NULL) {
-        cached_bytes += a->fill->bytes;
+    if (a->guards.fill != NULL) {
+        cached_bytes += a->guards.fill->bytes;
     }
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
@@ -181,9 +182,9 @@ void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;
     stats->reserved_bytes = a->heap.range.mapped_bytes;
-    if (a->unmap != NULL) {
-        stats->block_bytes += a->unmap->live_bytes;
-        stats->reserved_bytes += a->unmap->mapped_bytes;
+    if (a->guards.unmap != NULL) {
+        stats->block_bytes += a->guards.unmap->live_bytes;
+        stats->reserved_bytes += a->guards.unmap->mapped_bytes;
     }
     stats->driver_calls = a->caller.calls;
     stats->driver_calls_sealed = stats->is_sealed ? a->caller.calls - a->calls_at_seal : 0;

@@ -1,7 +1,6 @@
 #include "allocator/core/allocator_impl.h"
 
 #include "allocator/base/error.h"
-#include "allocator/guard/guard.h"
 #include "allocator/plan/region.h"
 
 static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t found) {
@@ -88,7 +87,7 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
     count_blocks(a, &found);
     const uint64_t in_page_map =
         found.live_blocks + found.cached_blocks + ashlar_regions_idle_seats(a);
-    count_pages(a->unmap, &found);
+    count_pages(a->guards.unmap, &found);
     uint64_t in_bins = ashlar_free_bins_count(&a->heap.idle);
     for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
         in_bins += ashlar_free_bins_count(&order->free);
@@ -122,11 +121,11 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
 
 static ashlar_status check_guard(const ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
-    if (a->fill != NULL) {
-        status = ashlar_guard_fill_check_locked(a->fill);
+    if (a->guards.fill != NULL) {
+        status = ashlar_guard_fill_check_locked(a->guards.fill);
     }
-    if (a->unmap != NULL) {
-        status = ashlar_guard_unmap_check_locked(a->unmap);
+    if (a->guards.unmap != NULL) {
+        status = ashlar_guard_unmap_check_locked(a->guards.unmap);
     }
     return status;
 }
