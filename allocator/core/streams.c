@@ -178,7 +178,21 @@ ashlar_status ashlar_forget_stream(ashlar_allocator *a, ashlar_stream stream) {
 
 /* ---- every allocator ---- */
 
+/* Tell every allocator of the device that a stream is about to be destroyed. */
+static void forget_everywhere(const ashlar_device *device, ashlar_stream stream) {
+    pthread_mutex_lock(&list_lock);
+    for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
+        if (a->device->context == device->context) {
+            /* Where no event can be recorded, the stream's absence is found out later. */
+            const ashlar_status unused = ashlar_forget_stream(a, stream);
+            (void)unused;
+        }
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
 void ashlar_allocator_enlist(ashlar_allocator *a) {
+    ashlar_device_on_stream_end(forget_everywhere);
     pthread_mutex_lock(&list_lock);
     a->next = allocators;
     allocators = a;
@@ -193,18 +207,6 @@ void ashlar_allocator_delist(ashlar_allocator *a) {
     }
     if (*link != NULL) {
         *link = a->next;
-    }
-    pthread_mutex_unlock(&list_lock);
-}
-
-void ashlar_device_forget_stream(const ashlar_device *device, ashlar_stream stream) {
-    pthread_mutex_lock(&list_lock);
-    for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
-        if (a->device->context == device->context) {
-            /* Where no event can be recorded, the stream's absence is found out later. */
-            const ashlar_status unused = ashlar_forget_stream(a, stream);
-            (void)unused;
-        }
     }
     pthread_mutex_unlock(&list_lock);
 }
