@@ -7,9 +7,9 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "allocator/core/note.h"
 #include "allocator/core/rehearsal.h"
 #include "allocator/core/retired.h"
-#include "allocator/step/step.h"
 #include "allocator/trace/trace_ring.h"
 
 /* Where the calling thread's cache is in the middle of nothing. O(blocks). */
@@ -70,7 +70,7 @@ void ashlar_publish_locked(ashlar_allocator *a, ashlar_cache *own) {
     if (own == NULL) {
         ashlar_counters_publish(&a->counters, &a->stats);
     } else {
-        ashlar_run_count(own);
+        ashlar_cache_count_planned(own);
         ashlar_counters_settle(&own->counters, &a->stats, a->cache_bytes / 2);
     }
 }

@@ -7,7 +7,6 @@
 #include "allocator/core/leaks.h"
 #include "allocator/plan/region.h"
 #include "allocator/core/shared.h"
-#include "allocator/step/step.h"
 
 /* What one thread's cache may hold, where nobody says: 1/32 of the device, half of it large. */
 enum { CACHE_DIVISOR = 32 };
@@ -146,7 +145,7 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     ashlar_caches_disown(a);
     ashlar_guard_destroy(&a->guards);
     ashlar_shared_finish(a);
-    ashlar_planner_finish(a);
+    ashlar_planner_finish(&a->planner);
     while (a->orders != NULL) {
         ashlar_order *order = a->orders;
         a->orders = order->next;
@@ -168,7 +167,7 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     size_t cached_bytes = 0;
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        ashlar_run_count(cache);
+        ashlar_cache_count_planned(cache);
         ashlar_counters_publish(&cache->counters, &a->stats);
         cached_bytes += ashlar_cache_bytes(cache);
     }
@@ -178,7 +177,7 @@ void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
     stats->shared_bytes = a->shared_bytes;
-    stats->planned_bytes = ashlar_regions_idle_bytes(a);
+    stats->planned_bytes = ashlar_regions_idle_bytes(a->planner.regions);
     stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;
     stats->reserved_bytes = a->heap.range.mapped_bytes;

@@ -86,7 +86,7 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
     census found = {0};
     count_blocks(a, &found);
     const uint64_t in_page_map =
-        found.live_blocks + found.cached_blocks + ashlar_regions_idle_seats(a);
+        found.live_blocks + found.cached_blocks + ashlar_regions_idle_seats(a->planner.regions);
     count_pages(a->guards.unmap, &found);
     uint64_t in_bins = ashlar_free_bins_count(&a->heap.idle);
     for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
@@ -146,7 +146,7 @@ ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     ashlar_stats_sum_claimed(a, &stats);
     ashlar_status status = ashlar_heap_check(&a->heap);
     if (status == ASHLAR_OK) {
-        status = ashlar_regions_check_locked(a);
+        status = ashlar_regions_check_locked(a->planner.regions, &a->heap.map);
     }
     if (status == ASHLAR_OK) {
         status = check_caches(a);

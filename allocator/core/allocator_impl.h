@@ -11,7 +11,7 @@
 #include "allocator/core/cache.h"
 #include "allocator/guard/guard.h"
 #include "allocator/heap/heap.h"
-#include "allocator/step/planner.h"
+#include "allocator/plan/planner.h"
 #include "allocator/trace/trace_ring.h"
 
 /* What a hit reads: never written after creation, and on no line with what is. */
@@ -133,9 +133,6 @@ ashlar_status ashlar_no_memory_locked(ashlar_allocator *allocator, size_t bytes,
  * ASHLAR_EDAMAGE. Lock: not held.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_guard_take_finding(ashlar_allocator *allocator);
-
-/* The calling thread ends, and with it its default stream. Lock: held. */
-void ashlar_orders_end_thread_locked(ashlar_allocator *allocator);
 
 /* Delete a record that nothing refers to. Lock: held. */
 void ashlar_order_delete_locked(ashlar_allocator *allocator, ashlar_order *order);

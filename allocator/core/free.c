@@ -6,9 +6,9 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/plan/region.h"
+#include "allocator/core/note.h"
 #include "allocator/core/rehearsal.h"
 #include "allocator/core/shared.h"
-#include "allocator/step/step.h"
 #include "allocator/trace/trace_ring.h"
 
 /* The block that an offset is in; in a region a live seat's, where there is one. */

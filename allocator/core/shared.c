@@ -4,8 +4,8 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/plan/region.h"
+#include "allocator/core/note.h"
 #include "allocator/core/rehearsal.h"
-#include "allocator/step/step.h"
 
 static ashlar_use *find_use(ashlar_block *block, const ashlar_order *order) {
     ashlar_use *use = ashlar_block_is_shared(block) ? block->uses : NULL;
