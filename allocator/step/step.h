@@ -61,4 +61,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_step_keep_locked(ashlar_allocator *alloca
 ASHLAR_MUST_CHECK ashlar_status ashlar_planner_forget_keys(ashlar_allocator *allocator,
                                                            uint64_t first, uint64_t count);
 
+/*
+ * As ashlar_step_begin(), and where the step is recorded, have it recorded without memory; and as
+ * ashlar_step_end().
+ *
+ * Errors: also ASHLAR_EINVAL (end: not all that was taken was freed); the step has ended then.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_rehearsal_begin(ashlar_allocator *allocator,
+                                                       ashlar_stream stream, uint64_t key);
+ASHLAR_MUST_CHECK ashlar_status ashlar_rehearsal_end(ashlar_allocator *allocator);
+
 #endif /* ASHLAR_STEP_H */
