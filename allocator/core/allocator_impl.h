@@ -9,11 +9,9 @@
 #include <ashlar/allocator.h>
 
 #include "allocator/core/cache.h"
-#include "allocator/guard/free_log.h"
-#include "allocator/guard/guard_fill.h"
-#include "allocator/guard/guard_unmap.h"
+#include "allocator/guard/guard.h"
 #include "allocator/heap/heap.h"
-#include "allocator/step/planner.h"
+#include "allocator/plan/planner.h"
 #include "allocator/trace/trace_ring.h"
 
 /* What a hit reads: never written after creation, and on no line with what is. */
@@ -32,11 +30,9 @@ struct ashlar_allocator {
     size_t cache_bytes;             /* const; what one thread's cache may hold, 0: there are none */
     ashlar_trace ring;              /* what caller.trace is, unless that is NULL */
     bool reports_leaks;             /* const */
-    ashlar_guard_fill *fill;        /* const; NULL: not guard=fill */
-    ashlar_guard_unmap *unmap;      /* const; NULL: not guard=unmap */
+    ashlar_guards guards;           /* const */
     ashlar_allocator *next_watched; /* Lock: that of leaks.c */
     pthread_mutex_t lock;           /* guards everything below */
-    ashlar_free_log *frees;         /* NULL: no guard mode */
     ashlar_report_fn report;        /* NULL: nobody is told */
     void *report_user;
     ashlar_caller caller;
@@ -132,8 +128,11 @@ void ashlar_stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
 ashlar_status ashlar_no_memory_locked(ashlar_allocator *allocator, size_t bytes, ashlar_tag tag,
                                       const char *cause);
 
-/* The calling thread ends, and with it its default stream. Lock: held. */
-void ashlar_orders_end_thread_locked(ashlar_allocator *allocator);
+/*
+ * Tell the oldest finding of the guard mode, if there is one: to the callback, and as
+ * ASHLAR_EDAMAGE. Lock: not held.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_guard_take_finding(ashlar_allocator *allocator);
 
 /* Delete a record that nothing refers to. Lock: held. */
 void ashlar_order_delete_locked(ashlar_allocator *allocator, ashlar_order *order);
@@ -175,10 +174,6 @@ void ashlar_note_mapped_locked(ashlar_allocator *allocator);
 /* Have the program's callback give something back. The lock is dropped meanwhile. False: nothing.
  */
 bool ashlar_reclaim_locked(ashlar_allocator *allocator, size_t bytes);
-
-/* Give a block to the heap, last used on `order` no later than now. Lock: held. */
-void ashlar_release_block_locked(ashlar_allocator *allocator, ashlar_block *block,
-                                 ashlar_order *order);
 
 /* A request on its way down the ladder. */
 typedef struct ashlar_request {

@@ -184,13 +184,13 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
         block_count += is_mapped(block) ? copy_mapped(&a->heap, block, NULL) : 0;
     }
     ashlar_snapshot *snapshot = NULL;
-    const size_t page_count = a->unmap != NULL ? a->unmap->count : 0;
+    const size_t page_count = a->guards.unmap != NULL ? a->guards.unmap->count : 0;
     const ashlar_status status =
         ashlar_snapshot_create(segment_count + page_count, block_count + page_count, &snapshot);
     if (status == ASHLAR_OK) {
         snapshot->device_ordinal = a->device->info.ordinal;
         copy_blocks(&a->heap, snapshot);
-        copy_pages(a->unmap, snapshot->segments + segment_count, snapshot->blocks + block_count);
+        copy_pages(a->guards.unmap, snapshot->segments + segment_count, snapshot->blocks + block_count);
         *out = snapshot;
     }
     return status;

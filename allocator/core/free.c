@@ -5,11 +5,10 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/guard/guard.h"
 #include "allocator/plan/region.h"
+#include "allocator/core/note.h"
 #include "allocator/core/rehearsal.h"
 #include "allocator/core/shared.h"
-#include "allocator/step/step.h"
 #include "allocator/trace/trace_ring.h"
 
 /* The block that an offset is in; in a region a live seat's, where there is one. */
@@ -56,11 +55,6 @@ ashlar_status ashlar_find_live_locked(ashlar_allocator *a, const void *ptr, ashl
     return ASHLAR_OK;
 }
 
-void ashlar_release_block_locked(ashlar_allocator *a, ashlar_block *block, ashlar_order *order) {
-    order->last_tick = ashlar_order_stamp(order);
-    ashlar_heap_put(&a->heap, block, order, order->last_tick);
-}
-
 /*
  * A request finds magazines by its stream's handle. So there are none for the handle's other
  * meanings: a stream or capture of the past, another thread's default stream, a captured stream.
@@ -99,7 +93,7 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     if (own != NULL) {
         ashlar_cache_flush_pending_locked(own);
     }
-    ashlar_release_block_locked(a, block, order);
+    ashlar_release_block_locked(&a->heap, block, order);
 }
 
 static void count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t requested,
@@ -133,7 +127,7 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
     const size_t requested = block->requested;
     ashlar_status status = ashlar_shared_join_locked(a, block, order);
     if (status == ASHLAR_OK) {
-        status = ashlar_guard_fill_free_locked(a->fill, block, order);
+        status = ashlar_guard_fill_free_locked(a->guards.fill, block, order);
     }
     if (status != ASHLAR_OK) {
         return status;
@@ -141,7 +135,7 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
     count_free_locked(a, NULL, requested, block->tag);
     ashlar_note_block_locked(a, ASHLAR_TRACE_FREE, block, order);
     block->requested = 0;
-    ashlar_guard_fill_put_locked(a->fill, block, requested, order, place);
+    ashlar_guard_fill_put_locked(a->guards.fill, block, requested, order, place);
     return ASHLAR_OK;
 }
 
@@ -157,7 +151,7 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
                                        const ashlar_stream *stream) {
     ashlar_pages *block = NULL;
     ashlar_order *order = NULL;
-    ashlar_status status = ashlar_guard_unmap_find_locked(a->unmap, ptr, &block);
+    ashlar_status status = ashlar_guard_unmap_find_locked(a->guards.unmap, ptr, &block);
     if (status == ASHLAR_OK) {
         status = last_order_locked(a, stream, block->order, &order);
     }
@@ -166,7 +160,7 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
     }
     const size_t requested = block->requested;
     const unsigned tag = block->tag;
-    status = ashlar_guard_unmap_free_locked(a->unmap, block, order);
+    status = ashlar_guard_unmap_free_locked(a->guards.unmap, block, order);
     if (status == ASHLAR_OK) { /* and the block may be gone */
         count_free_locked(a, NULL, requested, tag);
     }
@@ -184,7 +178,7 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
     if (status != ASHLAR_OK) {
         return status;
     }
-    if (a->fill != NULL) {
+    if (a->guards.fill != NULL) {
         return free_filled_locked(a, block, order, place);
     }
     if (ashlar_block_is_seat(block) && order != block->order) {
@@ -209,9 +203,9 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
     pthread_mutex_lock(&a->lock);
     ashlar_status status = ashlar_rehearsal_has(own, ptr)
                                ? ashlar_rehearsal_free_locked(a, own, ptr, stream)
-                           : a->unmap != NULL ? free_pages_locked(a, ptr, stream)
+                           : a->guards.unmap != NULL ? free_pages_locked(a, ptr, stream)
                                               : free_block_locked(a, own, ptr, stream, place);
-    status = ashlar_guard_note_free_locked(a, ptr, place, status);
+    status = ashlar_guard_note_free_locked(a->guards.frees, ptr, place, status);
     pthread_mutex_unlock(&a->lock);
     return status == ASHLAR_OK ? ashlar_guard_take_finding(a) : status;
 }
@@ -232,11 +226,11 @@ ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream strea
 static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, size_t *out) {
     ashlar_block *block = NULL;
     ashlar_pages *pages = NULL;
-    const ashlar_status status = a->unmap != NULL
-                                     ? ashlar_guard_unmap_find_locked(a->unmap, ptr, &pages)
+    const ashlar_status status = a->guards.unmap != NULL
+                                     ? ashlar_guard_unmap_find_locked(a->guards.unmap, ptr, &pages)
                                      : ashlar_find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
-        *out = pages != NULL ? pages->requested : a->fill != NULL ? block->requested : block->bytes;
+        *out = pages != NULL ? pages->requested : a->guards.fill != NULL ? block->requested : block->bytes;
     }
     return status;
 }

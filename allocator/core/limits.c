@@ -96,7 +96,7 @@ ashlar_status ashlar_may_map_locked(ashlar_allocator *a) {
 
 void ashlar_note_mapped_locked(ashlar_allocator *a) {
     const uint64_t mapped =
-        a->heap.range.mapped_bytes + (a->unmap != NULL ? a->unmap->mapped_bytes : 0);
+        a->heap.range.mapped_bytes + (a->guards.unmap != NULL ? a->guards.unmap->mapped_bytes : 0);
     if (mapped > a->stats.reserved_peak_bytes) {
         a->stats.reserved_peak_bytes = mapped;
     }

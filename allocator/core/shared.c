@@ -4,8 +4,8 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/plan/region.h"
+#include "allocator/core/note.h"
 #include "allocator/core/rehearsal.h"
-#include "allocator/step/step.h"
 
 static ashlar_use *find_use(ashlar_block *block, const ashlar_order *order) {
     ashlar_use *use = ashlar_block_is_shared(block) ? block->uses : NULL;
@@ -120,7 +120,7 @@ static void release(ashlar_allocator *a, ashlar_block **link, ashlar_order *orde
         block->order = block->prev->order;
         ashlar_seat_vacate(block);
     } else if (order != NULL) {
-        ashlar_release_block_locked(a, block, order);
+        ashlar_release_block_locked(&a->heap, block, order);
     } else {
         ashlar_heap_put(&a->heap, block, NULL, 0);
     }

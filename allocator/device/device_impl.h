@@ -59,7 +59,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_device_synchronize(ashlar_device *device)
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_device_synchronize_all(ashlar_device *device);
 
-/* Tell every allocator of the device that a stream is about to be destroyed. */
-void ashlar_device_forget_stream(const ashlar_device *device, ashlar_stream stream);
+/*
+ * Have `fn` called before each stream that ashlar_stream_destroy() destroys, as the allocators wish:
+ * they are above this room. One function for the process; any thread, as often as wanted.
+ */
+typedef void (*ashlar_stream_end_fn)(const ashlar_device *device, ashlar_stream stream);
+void ashlar_device_on_stream_end(ashlar_stream_end_fn fn);
 
 #endif /* ASHLAR_DEVICE_IMPL_H */

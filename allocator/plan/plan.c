@@ -264,3 +264,11 @@ ashlar_status ashlar_plan_restore(const ashlar_recording *recording, const size_
                                   ashlar_plan **out) {
     return make(recording, &(origin){.given = offsets}, out);
 }
+
+bool ashlar_plan_uses(const ashlar_plan *plan, const ashlar_order *order) {
+    bool is_found = false;
+    for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
+        is_found |= plan->parts[part].order == order && plan->parts[part].plan_bytes > 0;
+    }
+    return is_found;
+}

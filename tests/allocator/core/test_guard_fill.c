@@ -336,14 +336,14 @@ CASE(the_walker_knows_the_quarantine) {
     give(take(600, streams[0]));
     unsigned char *live = take(600, streams[0]);
     CHECK(take(600, streams[0]) != NULL);
-    allocator->fill->bytes += 512;
+    allocator->guards.fill->bytes += 512;
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
-    allocator->fill->bytes -= 512;
-    ashlar_block *freed = allocator->fill->quarantine[0].block;
-    allocator->fill->quarantine[0].block = freed->next;
+    allocator->guards.fill->bytes -= 512;
+    ashlar_block *freed = allocator->guards.fill->quarantine[0].block;
+    allocator->guards.fill->quarantine[0].block = freed->next;
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "a block in quarantine is in use");
-    allocator->fill->quarantine[0].block = freed;
+    allocator->guards.fill->quarantine[0].block = freed;
     give(live);
     tear_down();
 }

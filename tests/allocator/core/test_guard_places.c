@@ -108,7 +108,7 @@ CASE(the_thread_of_the_free_before_is_told) {
 CASE(the_newest_free_of_an_address_is_the_one_told) {
     REQUIRE(set_up_guarded(DEVICE, ASHLAR_GUARD_FILL));
     void *ptr = take(2 * MIB, streams[0]);
-    allocator->fill->limit_bytes = 0; /* no quarantine: the address comes back at once */
+    allocator->guards.fill->limit_bytes = 0; /* no quarantine: the address comes back at once */
     free_second(ptr);
     CHECK(take(2 * MIB, streams[0]) == ptr);
     free_first(ptr);

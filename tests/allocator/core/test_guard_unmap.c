@@ -138,7 +138,7 @@ CASE(blocks_of_any_size_never_overlap) {
         }
         void *ptr = NULL;
         bytes[i] = 1 + (size_t)(random >> 40) % (7 * MIB);
-        allocator->unmap->next_offset *= op % 3 == 0; /* as after a lap: into the holes */
+        allocator->guards.unmap->next_offset *= op % 3 == 0; /* as after a lap: into the holes */
         if (ashlar_alloc(allocator, bytes[i], streams[i % STREAMS], &ptr) == ASHLAR_OK) {
             slots[i] = ptr;
             for (size_t at = 0; at < bytes[i]; at += 4096) {
@@ -191,9 +191,9 @@ CASE(the_quarantine_is_bounded_in_blocks) {
     for (int i = 0; i < BLOCKS; i++) {
         CHECK(ashlar_free(allocator, blocks[i]) == ASHLAR_OK);
     }
-    CHECK_ZU(allocator->unmap->quarantine_count, BLOCKS);
+    CHECK_ZU(allocator->guards.unmap->quarantine_count, BLOCKS);
     CHECK(ashlar_alloc(allocator, 1, streams[1], &out) == ASHLAR_OK);
-    CHECK_ZU(allocator->unmap->quarantine_count, ASHLAR_UNMAP_QUARANTINE_BLOCKS);
+    CHECK_ZU(allocator->guards.unmap->quarantine_count, ASHLAR_UNMAP_QUARANTINE_BLOCKS);
     driver->table.event_query = query;
     tear_down();
 }
@@ -255,7 +255,7 @@ CASE(a_block_in_quarantine_is_known_as_freed) {
     queue_write(streams[0], ptr, 1000, 1);
     ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-    CHECK_ZU(allocator->unmap->quarantine_count, 1);
+    CHECK_ZU(allocator->guards.unmap->quarantine_count, 1);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
     CHECK_HAS(ashlar_error_detail(), ": freed before; this free");
     tear_down();
@@ -292,7 +292,7 @@ CASE(statistics_are_the_sum_over_the_snapshot) {
 CASE(the_walker_knows_the_pages) {
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
     unsigned char *a = take(1, streams[0]), *b = take(1, streams[0]);
-    ashlar_guard_unmap *unmap = allocator->unmap;
+    ashlar_guard_unmap *unmap = allocator->guards.unmap;
     size_t *const counts[] = {&unmap->mapped_bytes, &unmap->live_bytes, &unmap->quarantine_count,
                               &unmap->blocks[1]->offset, &unmap->blocks[0]->bytes};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {

@@ -7,6 +7,7 @@
 #include "tests/allocator/core/helper_fixture.h"
 #include "tests/allocator/core/pool_fixture.h"
 #include "allocator/core/rehearsal.h"
+#include "allocator/step/step.h"
 
 static ashlar_plan_stats plans(void) {
     ashlar_plan_stats stats;
