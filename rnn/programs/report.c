@@ -178,7 +178,5 @@ ashlar_status ashlar_report_write(const char *path, const ashlar_task *task,
     }
     put_config(&w, task, config);
     ashlar_json_close_object(&w);
-    const ashlar_status status = ashlar_json_writer_save(&w, path);
-    ashlar_json_writer_finish(&w);
-    return status;
+    return ashlar_json_writer_end(&w, path);
 }
