@@ -18,7 +18,7 @@
 
 #include "rnn/data/batcher.h"
 #include "rnn/model/model.h"
-#include "rnn/train/task_stack.h"
+#include "rnn/train/task_options.h"
 
 static ashlar_allocator *allocator;
 static ashlar_model *model;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,4 +65,43 @@ ashlar_status ashlar_file_read(const char *path, char **out, size_t *bytes) {
     const ashlar_status status = read_open_file(fd, path, out, bytes);
     (void)close(fd); /* nothing was written: close has nothing to report */
     return status;
+}
+
+/* To the end, without asking for the size first: a pipe has none. *text is the caller's. */
+static ashlar_status read_to_end(FILE *file, const char *path, char **text, size_t *bytes) {
+    enum { FIRST = 1 << 16 };
+    for (size_t capacity = 0;;) {
+        if (*bytes == capacity) {
+            capacity = capacity == 0 ? FIRST : 2 * capacity;
+            char *grown = ashlar_host_realloc(*text, capacity + 1, 1);
+            if (grown == NULL) {
+                return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", path);
+            }
+            *text = grown;
+        }
+        const size_t got = fread(*text + *bytes, 1, capacity - *bytes, file);
+        *bytes += got;
+        if (got == 0) {
+            (*text)[*bytes] = '\0';
+            return ferror(file) ? fail_errno(path) : ASHLAR_OK;
+        }
+    }
+}
+
+ashlar_status ashlar_file_read_stream(const char *path, char **out, size_t *bytes) {
+    char *text = NULL;
+    size_t got = 0;
+    FILE *file = fopen(path, "rbe");
+    if (file == NULL) {
+        return fail_errno(path);
+    }
+    const ashlar_status status = read_to_end(file, path, &text, &got);
+    (void)fclose(file); /* nothing was written: close has nothing to report */
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(text);
+        return status;
+    }
+    *out = text;
+    *bytes = got;
+    return ASHLAR_OK;
 }

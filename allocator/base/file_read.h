@@ -16,4 +16,8 @@
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_file_read(const char *path, char **out, size_t *bytes);
 
+/* The same of whatever can be opened, a pipe too, which is read to its end. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_file_read_stream(const char *path, char **out,
+                                                        size_t *bytes);
+
 #endif /* ASHLAR_FILE_READ_H */

@@ -83,6 +83,10 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_json_writer_text(ashlar_json_writer *writ
 ASHLAR_MUST_CHECK ashlar_status ashlar_json_writer_save(ashlar_json_writer *writer,
                                                         const char *path);
 
+/* The same, and finish the writer, also where that fails. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_json_writer_end(ashlar_json_writer *writer,
+                                                       const char *path);
+
 /* --- reading -------------------------------------------------------------------------------- */
 
 typedef enum ashlar_json_kind {

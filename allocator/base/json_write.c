@@ -270,3 +270,9 @@ ashlar_status ashlar_json_writer_save(ashlar_json_writer *w, const char *path) {
     const ashlar_status status = ashlar_json_writer_text(w, &text, &bytes);
     return status == ASHLAR_OK ? ashlar_file_write_line(path, text, bytes) : status;
 }
+
+ashlar_status ashlar_json_writer_end(ashlar_json_writer *w, const char *path) {
+    const ashlar_status status = ashlar_json_writer_save(w, path);
+    ashlar_json_writer_finish(w);
+    return status;
+}

@@ -2,14 +2,6 @@
 
 #include "allocator/base/check_level.h"
 
-static uint64_t splitmix64(uint64_t *state) {
-    *state += UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t z = *state;
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 static uint64_t rotate_left(uint64_t x, unsigned int bits) {
     return (x << bits) | (x >> (64 - bits));
 }
@@ -17,7 +9,7 @@ static uint64_t rotate_left(uint64_t x, unsigned int bits) {
 void ashlar_random_init(ashlar_random *random, uint64_t seed) {
     /* splitmix64 is a bijection of a counter: of four successive outputs at most one is 0. */
     for (int i = 0; i < 4; i++) {
-        random->s[i] = splitmix64(&seed);
+        random->s[i] = ashlar_random_step(&seed);
     }
 }
 

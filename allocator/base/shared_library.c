@@ -6,7 +6,9 @@
 
 #include "allocator/base/error.h"
 
-ashlar_status ashlar_shared_open(const ashlar_shared_library *library, void **handle) {
+_Static_assert(sizeof(void *) == sizeof(void (*)(void)), "dlsym() gives both");
+
+static ashlar_status open_library(const ashlar_shared_library *library, void **handle) {
     const char *given = getenv(library->variable);
     void *opened = NULL;
     if (given != NULL) {
@@ -25,23 +27,30 @@ ashlar_status ashlar_shared_open(const ashlar_shared_library *library, void **ha
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_shared_find(const ashlar_shared_library *library, void *handle,
-                                 const char *name, void *function) {
-    const void *address = dlsym(handle, name);
-    if (address == NULL) {
-        return ashlar_fail(ASHLAR_ENOTSUP, "%s lacks %s: install a newer one, or look at %s",
-                           library->what, name, library->variable);
+static ashlar_status fill(const ashlar_shared_library *library, void *functions) {
+    void *handle = NULL;
+    const ashlar_status status = open_library(library, &handle);
+    if (status != ASHLAR_OK) {
+        return status;
     }
-    memcpy(function, &address, sizeof address); /* ISO C has no cast for it */
-    return ASHLAR_OK;
+    for (size_t i = 0; i < library->function_count; i++) {
+        const void *address = dlsym(handle, library->functions[i]);
+        if (address == NULL) {
+            return ashlar_fail(ASHLAR_ENOTSUP, "%s lacks %s: install a newer one, or look at %s",
+                               library->what, library->functions[i], library->variable);
+        }
+        /* ISO C has no cast for it. */
+        memcpy((char *)functions + i * sizeof address, &address, sizeof address);
+    }
+    return library->check != NULL ? library->check(functions) : ASHLAR_OK;
 }
 
-ashlar_status ashlar_shared_fill(ashlar_shared_table *table,
-                                 ashlar_status (*fill)(void *functions), void *functions) {
+ashlar_status ashlar_shared_load(ashlar_shared_table *table, const ashlar_shared_library *library,
+                                 void *functions) {
     ashlar_status status = ASHLAR_OK;
     pthread_mutex_lock(&table->lock);
     if (!table->is_filled) {
-        status = fill(functions);
+        status = fill(library, functions);
         table->is_filled = status == ASHLAR_OK;
     }
     pthread_mutex_unlock(&table->lock);

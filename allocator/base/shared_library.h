@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <ashlar/status.h>
 
@@ -13,31 +14,28 @@ typedef struct ashlar_shared_library {
     const char *what;     /* for messages: "cuDNN 9" */
     const char *variable; /* of the environment; where it is set, the one file to open */
     const char *names[3]; /* else these, in this order; NULL behind the last */
+    const char *const *functions; /* [function_count], their names */
+    size_t function_count;
+    ashlar_status (*check)(const void *functions); /* whether they do; NULL: they do */
 } ashlar_shared_library;
 
-/*
- * Open it. Nobody closes it: such libraries keep threads and handlers.
- *
- * Errors: ASHLAR_ENOTSUP, saying what was looked for and what helps.  Threads: any, while none
- * changes the environment.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar_shared_open(const ashlar_shared_library *library,
-                                                   void **handle);
-
-/* Store the address of a function in *function, a function pointer. Errors: ASHLAR_ENOTSUP. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_shared_find(const ashlar_shared_library *library,
-                                                   void *handle, const char *name, void *function);
-
-/* A table of functions that is filled once in the process. */
+/* A struct of function pointers that is filled once in the process. */
 typedef struct ashlar_shared_table {
     pthread_mutex_t lock; /* = PTHREAD_MUTEX_INITIALIZER */
     bool is_filled;       /* under lock */
 } ashlar_shared_table;
 
-/* Have `fill` fill it, unless that was done; after a failure the next call tries again. Threads:
- * any. Errors: those of fill. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_shared_fill(ashlar_shared_table *table,
-                                                   ashlar_status (*fill)(void *functions),
+/*
+ * Fill it from the library, unless that was done. Nobody closes the library: such ones keep
+ * threads and handlers.
+ *
+ * functions   [function_count] function pointers, in the order of their names
+ *
+ * Errors: ASHLAR_ENOTSUP, saying what was looked for and what helps, and those of check; the next
+ *         call tries again.  Threads: any, while none changes the environment.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_shared_load(ashlar_shared_table *table,
+                                                   const ashlar_shared_library *library,
                                                    void *functions);
 
 #endif /* ASHLAR_SHARED_LIBRARY_H */

@@ -5,7 +5,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/pack/pack_random.h"
+#include "allocator/base/random.h"
 
 /* ---- placing and taking back ---- */
 
@@ -28,7 +28,7 @@ static void record_section(ashlar_pack_board *b, uint32_t s) {
 }
 
 static uint64_t key_of(uint32_t item) {
-    return ashlar_pack_mix((uint64_t)item + 1);
+    return ashlar_random_mix((uint64_t)item + 1);
 }
 
 void ashlar_pack_board_place(ashlar_pack_board *b, uint32_t item) {
@@ -97,7 +97,7 @@ void ashlar_pack_board_connect(const ashlar_pack_board *b, uint32_t *first, uint
 uint64_t ashlar_pack_board_key(const ashlar_pack_board *b, uint32_t first, uint32_t end) {
     uint64_t key = 0;
     for (uint32_t s = first; s < end; s++) {
-        key += ashlar_pack_mix(b->left_keys[s] + b->floors[s] * 0x9e3779b97f4a7c15U +
+        key += ashlar_random_mix(b->left_keys[s] + b->floors[s] * 0x9e3779b97f4a7c15U +
                                s * 0xda942042e4dd58b5U + b->is_closed[s]);
     }
     return key | 1;

@@ -6,7 +6,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/pack/pack_random.h"
+#include "allocator/base/random.h"
 
 /* Bytes by which item `i` of the trial is above the target. */
 static size_t above_target(const ashlar_pack_state *state, size_t i) {
@@ -27,7 +27,7 @@ static double sum_above_target(const ashlar_pack_state *state) {
 static void move_forward(ashlar_pack_state *state, uint64_t *random) {
     for (size_t i = 0; i < state->problem->count; i++) {
         if (above_target(state, i) > 0) {
-            state->keys[i] += ashlar_pack_random(random) * ashlar_pack_random(random);
+            state->keys[i] += ashlar_random_step_uniform(random) * ashlar_random_step_uniform(random);
         }
     }
 }

@@ -7,7 +7,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/pack/pack_random.h"
+#include "allocator/base/random.h"
 
 enum {
     /* Keys of impossible parts that are remembered, the newer over the older: so many for each
@@ -81,14 +81,14 @@ static int64_t log_2(uint64_t x) {
 static void draw_tastes(ashlar_pack_search *search) {
     const ashlar_pack_items *p = search->board.problem;
     const bool is_first = search->run_count == 0;
-    const double weight = ashlar_pack_random(&search->random);
+    const double weight = ashlar_random_step_uniform(&search->random);
     const int64_t bytes_weight = is_first ? FRACTION : (int64_t)(weight * FRACTION);
     const double noise = 1.5 * FRACTION;
     for (size_t i = 0; i < p->count; i++) {
         const ashlar_pack_item *x = &p->items[i];
         search->tastes[i] = log_2(x->bytes) * bytes_weight / FRACTION + log_2(x->end - x->first);
         if (!is_first) {
-            search->tastes[i] += (int64_t)(noise * ashlar_pack_random(&search->random));
+            search->tastes[i] += (int64_t)(noise * ashlar_random_step_uniform(&search->random));
         }
     }
 }

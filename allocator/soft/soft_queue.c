@@ -5,6 +5,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
+#include "allocator/base/random.h"
 
 enum { POLLS_PER_OP = 4 }; /* adversarial: a poll runs an op once in so many, on average */
 
@@ -89,12 +90,8 @@ static bool is_ready(const soft_stream *stream) {
     return true;
 }
 
-/* Deterministic: SplitMix64. */
 uint64_t ashlar_soft_draw(uint64_t below) {
-    uint64_t mixed = ashlar_soft_state.random += 0x9e3779b97f4a7c15u;
-    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
-    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
-    return (mixed ^ mixed >> 31) % below;
+    return ashlar_random_step_below(&ashlar_soft_state.random, below);
 }
 
 /* Eager: the stream whose ready op is the oldest. */

@@ -158,7 +158,5 @@ ashlar_status ashlar_arena_rows_write(const char *path, const ashlar_arena_rows 
         put_row(&w, rows, &rows->items[i]);
     }
     ashlar_json_close_array(&w);
-    const ashlar_status status = ashlar_json_writer_save(&w, path);
-    ashlar_json_writer_finish(&w);
-    return status;
+    return ashlar_json_writer_end(&w, path);
 }

@@ -5,7 +5,7 @@
 #include "bench/arena/arena_stage.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
-#include "bench/peers/measure.h"
+#include "bench/harness/median.h"
 
 /* Rounds are few where they are long: as many as fit in a while, but enough for a median. */
 enum { ROUNDS_MAX = 41, ROUNDS_MIN = 7 };

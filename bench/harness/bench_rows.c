@@ -127,7 +127,5 @@ ashlar_status ashlar_bench_rows_write(const char *path, const ashlar_bench_rows 
     ashlar_json_writer w;
     ashlar_json_writer_init(&w, 2);
     ashlar_bench_rows_put(&w, rows);
-    const ashlar_status status = ashlar_json_writer_save(&w, path);
-    ashlar_json_writer_finish(&w);
-    return status;
+    return ashlar_json_writer_end(&w, path);
 }

@@ -115,7 +115,5 @@ ashlar_status ashlar_machine_write(const ashlar_machine_config *config, const as
         ashlar_json_add_string(&w, config->parts[i].name, config->parts[i].version);
     }
     ashlar_json_close_object(&w);
-    const ashlar_status status = ashlar_json_writer_save(&w, path);
-    ashlar_json_writer_finish(&w);
-    return status;
+    return ashlar_json_writer_end(&w, path);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bench/harness/crew.h"
+#include "bench/harness/median.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -360,14 +361,4 @@ ashlar_status ashlar_measure_repeat(ashlar_device *device, const ashlar_workload
     }
     tear_down(&b);
     return status;
-}
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double ashlar_median(double *numbers, size_t count) {
-    qsort(numbers, count, sizeof numbers[0], by_value);
-    return count % 2 == 1 ? numbers[count / 2] : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
 }

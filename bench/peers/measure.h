@@ -45,7 +45,4 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_measure_repeat(ashlar_device *device,
                                                       const ashlar_workload *workload,
                                                       const ashlar_peer *peer, size_t times);
 
-/* The middle one of `count` > 0 numbers, the mean of the two in the middle; sorts them. */
-double ashlar_median(double *numbers, size_t count);
-
 #endif /* ASHLAR_MEASURE_H */

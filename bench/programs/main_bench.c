@@ -206,9 +206,7 @@ static ashlar_status write_plan_json(const char *path, const results *r) {
     }
     ashlar_json_close_array(&w);
     ashlar_json_close_object(&w);
-    const ashlar_status status = ashlar_json_writer_save(&w, path);
-    ashlar_json_writer_finish(&w);
-    return status;
+    return ashlar_json_writer_end(&w, path);
 }
 
 /* ---- arena ---- */

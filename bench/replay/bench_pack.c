@@ -5,7 +5,7 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "bench/peers/measure.h"
+#include "bench/harness/median.h"
 #include "bench/replay/pack_cases.h"
 #include "allocator/pack/pack_csv.h"
 #include "allocator/heap/size_class.h"

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/base/csv_read.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "bench/replay/number_map.h"
-#include "allocator/base/parse.h"
 
 typedef enum column { THREAD, ACTION, POINTER, SIZE, STREAM, COLUMN_COUNT } column;
 
@@ -16,12 +16,15 @@ ASHLAR_TABLE_IS_FULL(column_names, COLUMN_COUNT);
 
 enum { DEFAULT_STREAM = 0, LEGACY_STREAM = 1, PER_THREAD_STREAM = 2 }; /* CUDA's own handles */
 
+static const ashlar_csv_format format = {
+    .columns = column_names,
+    .count = COLUMN_COUNT,
+    .begins = "a log of RMM begins with Thread,Time,Action,Pointer,Size,Stream",
+};
+
 typedef struct reader {
     ashlar_rmm_log *log;
-    ashlar_piece rest;           /* what has not been read yet */
-    size_t line;                 /* number of the line read last */
-    size_t places[COLUMN_COUNT]; /* which field of a row, from 0 */
-    size_t field_count;          /* of the header */
+    ashlar_csv csv;
     bool is_hex[COLUMN_COUNT];   /* how numbers without 0x are written */
     ashlar_number_map threads;   /* thread to its index */
     ashlar_number_map streams;   /* thread (0 where it does not matter), stream to its index */
@@ -60,85 +63,6 @@ static bool parse_number(ashlar_piece p, unsigned base, uint64_t *out) {
     return p.bytes > 0;
 }
 
-/* ---- lines ---- */
-
-static ashlar_status fail_line(const reader *r, const char *what, ashlar_piece field) {
-    enum { SHOWN_BYTES = 40 };
-    char shown[SHOWN_BYTES + 1];
-    const size_t bytes = field.bytes < SHOWN_BYTES ? field.bytes : SHOWN_BYTES;
-    for (size_t i = 0; i < bytes; i++) { /* a terminal obeys control characters */
-        const char c = field.text[i];
-        shown[i] = c >= ' ' && c <= '~' ? c : '?';
-    }
-    shown[bytes] = '\0';
-    return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: %s, not \"%s\"", r->log->name, r->line, what,
-                       shown);
-}
-
-/* The next line that is not blank; false at the end. */
-static bool next_line(reader *r, ashlar_piece *line) {
-    while (r->rest.bytes > 0) {
-        *line = ashlar_piece_trim(ashlar_piece_cut(&r->rest, '\n'));
-        r->line++;
-        if (line->bytes > 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The fields of a line that the columns name; returns how many fields there are in all. */
-static size_t split(const reader *r, ashlar_piece line, ashlar_piece fields[static COLUMN_COUNT]) {
-    size_t count = 0;
-    for (bool is_last = false; !is_last; count++) {
-        is_last = memchr(line.text, ',', line.bytes) == NULL;
-        const ashlar_piece field = ashlar_piece_trim(ashlar_piece_cut(&line, ','));
-        for (int c = 0; c < COLUMN_COUNT; c++) {
-            if (r->places[c] == count) {
-                fields[c] = field;
-            }
-        }
-    }
-    return count;
-}
-
-static ashlar_status read_header(reader *r) {
-    ashlar_piece line = {NULL, 0};
-    if (r->rest.bytes >= 3 && memcmp(r->rest.text, "\xef\xbb\xbf", 3) == 0) { /* byte order mark */
-        (void)ashlar_piece_cut(&r->rest, '\xbf');
-    }
-    if (!next_line(r, &line)) {
-        return ashlar_fail(ASHLAR_EFORMAT, "%s: empty; it has to begin with a line of column names",
-                           r->log->name);
-    }
-    bool has[COLUMN_COUNT] = {false};
-    ashlar_piece rest = line;
-    for (bool is_last = false; !is_last; r->field_count++) {
-        is_last = memchr(rest.text, ',', rest.bytes) == NULL;
-        const ashlar_piece field = ashlar_piece_trim(ashlar_piece_cut(&rest, ','));
-        for (int c = 0; c < COLUMN_COUNT; c++) {
-            if (ashlar_piece_is(field, column_names[c])) {
-                if (has[c]) {
-                    return fail_line(r, "each column has to be there once", field);
-                }
-                has[c] = true;
-                r->places[c] = r->field_count;
-            }
-        }
-    }
-    for (int c = 0; c < COLUMN_COUNT; c++) {
-        if (!has[c]) {
-            return ashlar_fail(ASHLAR_EFORMAT,
-                               "%s:%zu: no column %s; a log of RMM begins with "
-                               "Thread,Time,Action,Pointer,Size,Stream",
-                               r->log->name, r->line, column_names[c]);
-        }
-    }
-    return ASHLAR_OK;
-}
-
-/* ---- numbers ---- */
-
 /* A number without 0x that only hexadecimal can be. */
 static bool is_bare_hex(ashlar_piece p) {
     bool has_letter = false;
@@ -158,17 +82,14 @@ static bool is_bare_hex(ashlar_piece p) {
 /* Look at all rows for such numbers; nothing is read yet by that. */
 static void detect_hex(reader *r) {
     static const column named[] = {THREAD, POINTER, STREAM};
-    const reader start = *r;
-    ashlar_piece line;
-    while (next_line(r, &line)) {
-        ashlar_piece fields[COLUMN_COUNT] = {{0}};
-        (void)split(r, line, fields);
+    ashlar_csv csv = r->csv;
+    ashlar_piece fields[COLUMN_COUNT];
+    size_t count;
+    while (ashlar_csv_next(&csv, fields, &count)) {
         for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
             r->is_hex[named[i]] = r->is_hex[named[i]] || is_bare_hex(fields[named[i]]);
         }
     }
-    r->rest = start.rest;
-    r->line = start.line;
 }
 
 static ashlar_status read_number(const reader *r, column c, ashlar_piece field, uint64_t *out) {
@@ -179,7 +100,7 @@ static ashlar_status read_number(const reader *r, column c, ashlar_piece field, 
     if ((c == SIZE && has_prefix(field)) || !parse_number(field, r->is_hex[c] ? 16 : 10, out)) {
         char what[64];
         (void)snprintf(what, sizeof what, "%s has to be a number of 64 bits", column_names[c]);
-        return fail_line(r, what, field);
+        return ashlar_csv_fail(&r->csv, what, field);
     }
     return ASHLAR_OK;
 }
@@ -224,7 +145,7 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
                                  ashlar_rmm_event *event) {
     size_t *live = NULL;
     if (pointer == 0) {
-        return fail_line(r, "Pointer of an allocation has to be an address", text);
+        return ashlar_csv_fail(&r->csv, "Pointer of an allocation has to be an address", text);
     }
     const ashlar_status status = ashlar_number_map_find(&r->pointers, 0, pointer, &live);
     if (status != ASHLAR_OK) {
@@ -233,7 +154,7 @@ static ashlar_status begin_block(reader *r, uint64_t pointer, ashlar_piece text,
     if (*live != ASHLAR_NUMBER_NONE) {
         return ashlar_fail(
             ASHLAR_EFORMAT, "%s:%zu: allocates at %#llx, where the block of line %zu is live",
-            r->log->name, r->line, (unsigned long long)pointer, r->log->events[*live].line);
+            r->log->name, r->csv.line, (unsigned long long)pointer, r->log->events[*live].line);
     }
     *live = r->log->event_count;
     event->block = r->log->block_count++;
@@ -254,7 +175,7 @@ static ashlar_status end_block(reader *r, uint64_t pointer, ashlar_rmm_event *ev
         event->action = ASHLAR_RMM_NOTHING;
     } else {
         return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: frees %#llx, where no block is live",
-                           r->log->name, r->line, (unsigned long long)pointer);
+                           r->log->name, r->csv.line, (unsigned long long)pointer);
     }
     event->bytes = 0;
     return ASHLAR_OK;
@@ -293,7 +214,7 @@ static ashlar_status read_action(reader *r, ashlar_piece field, ashlar_rmm_event
     } else if (ashlar_piece_is(field, "step")) {
         event->action = ASHLAR_RMM_STEP;
     } else {
-        return fail_line(r, "Action has to be allocate, free, allocate failure or step", field);
+        return ashlar_csv_fail(&r->csv, "Action has to be allocate, free, allocate failure or step", field);
     }
     return ASHLAR_OK;
 }
@@ -313,14 +234,8 @@ static ashlar_status append(ashlar_rmm_log *log, const ashlar_rmm_event *event) 
     return ASHLAR_OK;
 }
 
-static ashlar_status read_row(reader *r, ashlar_piece line) {
-    ashlar_piece fields[COLUMN_COUNT] = {{0}};
-    ashlar_rmm_event event = {.line = r->line};
-    const size_t count = split(r, line, fields);
-    if (count != r->field_count) {
-        return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: %zu fields where the header has %zu columns",
-                           r->log->name, r->line, count, r->field_count);
-    }
+static ashlar_status read_row(reader *r, const ashlar_piece *fields) {
+    ashlar_rmm_event event = {.line = r->csv.line};
     ashlar_status status = read_action(r, fields[ACTION], &event);
     if (status == ASHLAR_OK) {
         status = read_order(r, fields, &event);
@@ -334,30 +249,33 @@ static ashlar_status read_row(reader *r, ashlar_piece line) {
 /* ---- the whole ---- */
 
 static ashlar_status read_rows(reader *r) {
-    ashlar_piece line;
-    size_t default_stream;
+    ashlar_piece fields[COLUMN_COUNT];
+    size_t default_stream, count;
     ashlar_status status =
         index_of(&r->streams, 0, DEFAULT_STREAM, &r->log->stream_count, &default_stream);
-    while (status == ASHLAR_OK && next_line(r, &line)) {
-        status = read_row(r, line);
+    while (status == ASHLAR_OK && ashlar_csv_next(&r->csv, fields, &count)) {
+        status = ashlar_csv_check(&r->csv, count);
+        if (status == ASHLAR_OK) {
+            status = read_row(r, fields);
+        }
     }
     if (status == ASHLAR_OK && r->log->event_count == 0) {
         return ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: no event follows the column names",
-                           r->log->name, r->line);
+                           r->log->name, r->csv.line);
     }
     return status;
 }
 
 ashlar_status ashlar_rmm_log_parse(const char *name, const char *text, size_t bytes,
                                    ashlar_rmm_log **out) {
-    reader r = {.log = ashlar_host_calloc(1, sizeof *r.log), .rest = {text, bytes}};
+    reader r = {.log = ashlar_host_calloc(1, sizeof *r.log)};
     const size_t name_bytes = strlen(name) + 1;
     if (r.log == NULL || (r.log->name = ashlar_host_calloc(name_bytes, 1)) == NULL) {
         ashlar_rmm_log_free(r.log);
         return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory to read it", name);
     }
     memcpy(r.log->name, name, name_bytes);
-    ashlar_status status = read_header(&r);
+    ashlar_status status = ashlar_csv_begin(&r.csv, &format, r.log->name, text, bytes);
     if (status == ASHLAR_OK) {
         detect_hex(&r);
         status = read_rows(&r);

@@ -6,7 +6,7 @@
 #include "rnn/layer/blas_impl.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
-#include "bench/peers/measure.h"
+#include "bench/harness/median.h"
 #include "arena/compute/workers.h"
 
 /* Rounds are few where they are long: as many as fit in a while, but enough for a median. */

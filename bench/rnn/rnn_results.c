@@ -124,7 +124,5 @@ ashlar_status ashlar_rnn_results_write(const char *path, const ashlar_rnn_result
     }
     ashlar_json_close_array(&w);
     ashlar_json_close_object(&w);
-    const ashlar_status status = ashlar_json_writer_save(&w, path);
-    ashlar_json_writer_finish(&w);
-    return status;
+    return ashlar_json_writer_end(&w, path);
 }

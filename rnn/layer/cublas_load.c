@@ -4,26 +4,25 @@
 #include "allocator/base/error.h"
 #include "allocator/base/shared_library.h"
 
-static const ashlar_shared_library cublas_library = {
-    .what = "cuBLAS", .variable = "ASHLAR_CUBLAS", .names = {"libcublas.so.13", "libcublas.so.12"}};
-
-static ashlar_status fill(void *functions) {
-    ashlar_cublas *const table = functions;
-    void *library = NULL;
-    ashlar_status status = ashlar_shared_open(&cublas_library, &library);
-#define X(field, symbol)                                                               \
-    if (status == ASHLAR_OK) {                                                         \
-        status = ashlar_shared_find(&cublas_library, library, #symbol, &table->field); \
-    }
+static const char *const names[] = {
+#define X(field, symbol) #symbol,
     ASHLAR_CUBLAS_MAP(X)
 #undef X
-    return status;
-}
+};
+enum { FUNCTION_COUNT = sizeof names / sizeof names[0] };
+_Static_assert(FUNCTION_COUNT * sizeof(void (*)(void)) == sizeof(ashlar_cublas), "only functions");
 
 ashlar_status ashlar_cublas_open(const ashlar_cublas **out) {
     static ashlar_shared_table once = {.lock = PTHREAD_MUTEX_INITIALIZER};
     static ashlar_cublas functions;
-    const ashlar_status status = ashlar_shared_fill(&once, fill, &functions);
+    static const ashlar_shared_library library = {
+        .what = "cuBLAS",
+        .variable = "ASHLAR_CUBLAS",
+        .names = {"libcublas.so.13", "libcublas.so.12"},
+        .functions = names,
+        .function_count = FUNCTION_COUNT,
+    };
+    const ashlar_status status = ashlar_shared_load(&once, &library, &functions);
     if (status == ASHLAR_OK) {
         *out = &functions;
     }

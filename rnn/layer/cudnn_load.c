@@ -6,32 +6,36 @@
 
 enum { MAJOR = 9, VERSIONS_PER_MAJOR = 10000 };
 
-static const ashlar_shared_library cudnn_library = {
-    .what = "cuDNN 9", .variable = "ASHLAR_CUDNN", .names = {"libcudnn.so.9"}};
-
-static ashlar_status fill(void *functions) {
-    ashlar_cudnn *const table = functions;
-    void *library = NULL;
-    ashlar_status status = ashlar_shared_open(&cudnn_library, &library);
-#define X(field, symbol)                                                              \
-    if (status == ASHLAR_OK) {                                                        \
-        status = ashlar_shared_find(&cudnn_library, library, #symbol, &table->field); \
-    }
+static const char *const names[] = {
+#define X(field, symbol) #symbol,
     ASHLAR_CUDNN_MAP(X)
 #undef X
-    if (status == ASHLAR_OK && table->get_version() / VERSIONS_PER_MAJOR != MAJOR) {
-        status = ashlar_fail(ASHLAR_ENOTSUP,
+};
+enum { FUNCTION_COUNT = sizeof names / sizeof names[0] };
+_Static_assert(FUNCTION_COUNT * sizeof(void (*)(void)) == sizeof(ashlar_cudnn), "only functions");
+
+static ashlar_status check_version(const void *functions) {
+    const size_t version = ((const ashlar_cudnn *)functions)->get_version();
+    return version / VERSIONS_PER_MAJOR == MAJOR
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_ENOTSUP,
                              "the cuDNN that was found is version %zu; it must be %d.x: look at "
                              "ASHLAR_CUDNN and LD_LIBRARY_PATH",
-                             table->get_version(), MAJOR);
-    }
-    return status;
+                             version, MAJOR);
 }
 
 ashlar_status ashlar_cudnn_open(const ashlar_cudnn **out) {
     static ashlar_shared_table once = {.lock = PTHREAD_MUTEX_INITIALIZER};
     static ashlar_cudnn functions;
-    const ashlar_status status = ashlar_shared_fill(&once, fill, &functions);
+    static const ashlar_shared_library library = {
+        .what = "cuDNN 9",
+        .variable = "ASHLAR_CUDNN",
+        .names = {"libcudnn.so.9"},
+        .functions = names,
+        .function_count = FUNCTION_COUNT,
+        .check = check_version,
+    };
+    const ashlar_status status = ashlar_shared_load(&once, &library, &functions);
     if (status == ASHLAR_OK) {
         *out = &functions;
     }

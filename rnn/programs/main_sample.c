@@ -12,7 +12,7 @@
 #include "rnn/programs/options.h"
 #include "rnn/programs/program.h"
 #include "rnn/programs/text.h"
-#include "rnn/train/task_stack.h"
+#include "rnn/train/task_options.h"
 
 static const char program[] = "ashlar-sample";
 

@@ -2,6 +2,7 @@
 
 #include "rnn/layer/blas.h"
 #include "rnn/programs/report_memory.h"
+#include "rnn/train/task_options.h"
 
 static double mib(uint64_t bytes) {
     return (double)bytes / (1024.0 * 1024.0);
@@ -81,7 +82,7 @@ static void put_config(ashlar_json_writer *w, const ashlar_task *task,
                        const ashlar_train_config *c) {
     ashlar_json_put_key(w, "config");
     ashlar_json_open_object(w);
-    task->table->put_config(task, w);
+    ashlar_task_put_config(task, w);
     ashlar_json_add_string(w, "optimizer", ashlar_optimizer_name(c->optimizer.kind));
     ashlar_json_add_double(w, "learning_rate", c->optimizer.learning_rate);
     ashlar_json_add_double(w, "weight_decay", c->optimizer.weight_decay);
@@ -177,7 +178,5 @@ ashlar_status ashlar_report_write(const char *path, const ashlar_task *task,
     }
     put_config(&w, task, config);
     ashlar_json_close_object(&w);
-    const ashlar_status status = ashlar_json_writer_save(&w, path);
-    ashlar_json_writer_finish(&w);
-    return status;
+    return ashlar_json_writer_end(&w, path);
 }

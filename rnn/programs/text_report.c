@@ -64,7 +64,5 @@ ashlar_status ashlar_text_report_write(const char *path, const ashlar_model *mod
     put_calls(&w, &r->calls);
     put_config(&w, &model->config, config);
     ashlar_json_close_object(&w);
-    const ashlar_status status = ashlar_json_writer_save(&w, path);
-    ashlar_json_writer_finish(&w);
-    return status;
+    return ashlar_json_writer_end(&w, path);
 }

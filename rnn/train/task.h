@@ -29,6 +29,7 @@
 enum { ASHLAR_TASK_SLOTS = 2 };
 
 typedef struct ashlar_task ashlar_task;
+typedef struct ashlar_task_listener ashlar_task_listener;
 
 /* A batch that was drawn. */
 typedef struct ashlar_task_batch {
@@ -92,17 +93,15 @@ typedef struct ashlar_task_table {
                              ashlar_task_saving savings[static ASHLAR_TASK_SAVINGS_MAX],
                              size_t *count);
 
-    /* What must be the same for a training to go on: options, and the data, told by a sum. */
-    void (*facts)(ashlar_task *task, ashlar_facts *facts);
+    /* Tell one who asks of every option that concerns it (task_options.h). */
+    void (*list_options)(const ashlar_task *task, ashlar_task_listener *listener);
+    /* What the data is, told by a sum: it must be the same for a training to go on. */
+    void (*add_data)(ashlar_task *task, ashlar_facts *facts);
     /* Where the supply is. A supply that passes over `batches` batches from its beginning has the
      * same place as one that handed them out. */
     void (*place)(const ashlar_task *task, ashlar_facts *facts);
     void (*skip)(ashlar_task *task, uint64_t batches);
 
-    /* What the sizes of a step's buffers depend on, beside the length. */
-    void (*fingerprint)(const ashlar_task *task, char *text, size_t bytes);
-    /* Add the options to an open object. */
-    void (*put_config)(const ashlar_task *task, ashlar_json_writer *writer);
     /* Add what was found out about the model after its run; NULL: nothing was. */
     void (*put_results)(const ashlar_task *task, ashlar_json_writer *writer);
 } ashlar_task_table;

@@ -7,7 +7,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "rnn/train/task_stack.h"
+#include "rnn/train/task_options.h"
 #include "rnn/train/task_tags_impl.h"
 
 ashlar_tags_task *ashlar_tags_of(ashlar_task *task) {
@@ -46,7 +46,8 @@ static uint64_t sum_of(const ashlar_tag_corpus *corpus, size_t sentences) {
 }
 
 /* The data is read once, and only where there is a file. */
-static void add_data(ashlar_tags_task *t, ashlar_facts *f) {
+static void add_data(ashlar_task *task, ashlar_facts *f) {
+    ashlar_tags_task *t = ashlar_tags_of(task);
     if (!t->has_data_sum) {
         t->data_sum = sum_of(t->corpus, t->counts.sentences);
         t->has_data_sum = true;
@@ -56,17 +57,19 @@ static void add_data(ashlar_tags_task *t, ashlar_facts *f) {
                    t->data_sum);
 }
 
-static void facts(ashlar_task *task, ashlar_facts *f) {
-    ashlar_tags_task *t = ashlar_tags_of(task);
-    const ashlar_train_config *c = &t->config;
-    ashlar_facts_add_text(f, "ashlar.model", "tagger");
-    ashlar_task_add_stack(f, c);
-    ashlar_facts_add_count(f, "ashlar.char_embedding", t->tags.character_embedding);
-    ashlar_facts_add_count(f, "ashlar.char_hidden", t->tags.character_hidden);
-    ashlar_facts_add_count(f, "ashlar.label_embedding", t->tags.label_embedding);
-    ashlar_facts_add_count(f, "ashlar.directions", t->tags.is_one_way ? 1 : 2);
-    ashlar_facts_add_count(f, "ashlar.batch", c->batch);
-    add_data(t, f);
+static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
+    const ashlar_tags_task *t = const_tags_of(task);
+    const ashlar_tags_config *tags = &t->tags;
+    ashlar_option_text(l, ASHLAR_FOR_ALL, "ashlar.model", "tagger");
+    ashlar_option_stack(l, &t->config);
+    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.char_embedding", tags->character_embedding);
+    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.char_hidden", tags->character_hidden);
+    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.label_embedding", tags->label_embedding);
+    ashlar_option_count(l, ASHLAR_FOR_FILE, "ashlar.directions", tags->is_one_way ? 1 : 2);
+    ashlar_option_flag(l, ASHLAR_FOR_REPORT | ASHLAR_FOR_PLAN, "ashlar.bidirectional",
+                       !tags->is_one_way);
+    ashlar_option_count(l, ASHLAR_FOR_PLAN, "ashlar.longest_word", t->counts.longest_word);
+    ashlar_option_count(l, ASHLAR_FOR_PLAN, "ashlar.tags", t->counts.tags);
 }
 
 static void place(const ashlar_task *task, ashlar_facts *f) {
@@ -76,36 +79,6 @@ static void place(const ashlar_task *task, ashlar_facts *f) {
 
 static void skip(ashlar_task *task, uint64_t batches) {
     ashlar_supply_skip(ashlar_tags_of(task)->supply, batches);
-}
-
-static void fingerprint(const ashlar_task *task, char *text, size_t bytes) {
-    const ashlar_tags_task *t = const_tags_of(task);
-    const ashlar_train_config *c = &t->config;
-    (void)snprintf(text, bytes,
-                   "tagger: batch %zu, word %zu, tags %zu, cell %s, layers %zu, hidden %zu, "
-                   "projection %zu, dropout %d, embedding %zu, characters %zu %zu, labels %zu, "
-                   "directions %d",
-                   c->batch, t->counts.longest_word, t->counts.tags, ashlar_rnn_cell_name(c->cell),
-                   c->layers, c->hidden, c->projection, c->dropout > 0, c->embedding,
-                   t->tags.character_embedding, t->tags.character_hidden, t->tags.label_embedding,
-                   t->tags.is_one_way ? 1 : 2);
-}
-
-static void put_config(const ashlar_task *task, ashlar_json_writer *w) {
-    const ashlar_tags_task *t = const_tags_of(task);
-    const ashlar_train_config *c = &t->config;
-    ashlar_json_add_string(w, "model", "tagger");
-    ashlar_json_add_string(w, "cell", ashlar_rnn_cell_name(c->cell));
-    ashlar_json_add_uint64(w, "layers", c->layers);
-    ashlar_json_add_uint64(w, "hidden", c->hidden);
-    ashlar_json_add_uint64(w, "projection", c->projection);
-    ashlar_json_add_double(w, "dropout", c->dropout);
-    ashlar_json_add_uint64(w, "embedding", c->embedding);
-    ashlar_json_add_uint64(w, "char_embedding", t->tags.character_embedding);
-    ashlar_json_add_uint64(w, "char_hidden", t->tags.character_hidden);
-    ashlar_json_add_uint64(w, "label_embedding", t->tags.label_embedding);
-    ashlar_json_add_bool(w, "bidirectional", !t->tags.is_one_way);
-    ashlar_json_add_uint64(w, "batch", c->batch);
 }
 
 /* --- batches -------------------------------------------------------------------------------- */
@@ -289,11 +262,10 @@ static const ashlar_task_table table = {
     .step = step,
     .rehearse = rehearse,
     .savings = savings,
-    .facts = facts,
+    .list_options = list_options,
+    .add_data = add_data,
     .place = place,
     .skip = skip,
-    .fingerprint = fingerprint,
-    .put_config = put_config,
     .put_results = ashlar_tags_put_results,
 };
 

@@ -9,7 +9,7 @@
 #include "rnn/data/cut.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "rnn/train/task_stack.h"
+#include "rnn/train/task_options.h"
 #include "rnn/data/text_sum.h"
 
 /* A batch under way. */
@@ -53,7 +53,8 @@ ashlar_model *ashlar_task_text_model(ashlar_task *task) {
 /* --- what must be the same ------------------------------------------------------------------ */
 
 /* The text is read once, and only where there is a file. */
-static void add_text(text_task *t, ashlar_facts *f) {
+static void add_data(ashlar_task *task, ashlar_facts *f) {
+    text_task *t = text_of(task);
     if (!t->has_text_sum) {
         t->text_sum = ashlar_text_sum(t->corpus);
         t->has_text_sum = true;
@@ -63,20 +64,19 @@ static void add_text(text_task *t, ashlar_facts *f) {
                    ashlar_corpus_bytes(t->corpus), t->text_sum);
 }
 
-static void facts(ashlar_task *task, ashlar_facts *f) {
-    text_task *t = text_of(task);
+static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
+    const text_task *t = const_text_of(task);
     const ashlar_train_config *c = &t->config;
-    ashlar_task_add_stack(f, c);
-    ashlar_facts_add_count(f, "ashlar.batch", c->batch);
-    ashlar_facts_add_count(f, "ashlar.max_length", c->max_length);
-    ashlar_facts_add_count(f, "ashlar.stride", c->stride);
-    ashlar_facts_add_count(f, "ashlar.accumulate", t->cut.micro);
-    ashlar_facts_add_count(f, "ashlar.bptt", t->cut.part);
-    ashlar_facts_add_count(f, "ashlar.recompute", t->cut.chunk);
-    if (c->dtype != ASHLAR_F32) { /* files are older than the choice */
-        ashlar_facts_add_text(f, "ashlar.dtype", ashlar_dtype_name(c->dtype));
-    }
-    add_text(t, f);
+    const unsigned no_plan = ASHLAR_FOR_FILE | ASHLAR_FOR_REPORT;
+    /* Files and plans are older than the choice of a type. */
+    const unsigned of_type = c->dtype == ASHLAR_F32 ? ASHLAR_FOR_REPORT : ASHLAR_FOR_ALL;
+    ashlar_option_stack(l, c);
+    ashlar_option_count(l, no_plan, "ashlar.max_length", c->max_length);
+    ashlar_option_count(l, no_plan, "ashlar.stride", c->stride);
+    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.accumulate", t->cut.micro);
+    ashlar_option_count(l, no_plan, "ashlar.bptt", t->cut.part);
+    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.recompute", t->cut.chunk);
+    ashlar_option_text(l, of_type, "ashlar.dtype", ashlar_dtype_name(c->dtype));
 }
 
 static void place(const ashlar_task *task, ashlar_facts *f) {
@@ -86,36 +86,6 @@ static void place(const ashlar_task *task, ashlar_facts *f) {
 
 static void skip(ashlar_task *task, uint64_t batches) {
     ashlar_batcher_skip(text_of(task)->batcher, batches);
-}
-
-static void fingerprint(const ashlar_task *task, char *text, size_t bytes) {
-    const text_task *t = const_text_of(task);
-    const ashlar_train_config *c = &t->config;
-    (void)snprintf(text, bytes,
-                   "ashlar-train: batch %zu in %zu, cell %s, layers %zu, hidden %zu, "
-                   "projection %zu, dropout %d, embedding %zu, chunk %zu%s%s",
-                   c->batch, t->cut.micro, ashlar_rnn_cell_name(c->cell), c->layers, c->hidden,
-                   c->projection, c->dropout > 0, c->embedding, t->cut.chunk,
-                   c->dtype == ASHLAR_F32 ? "" : ", ",
-                   c->dtype == ASHLAR_F32 ? "" : ashlar_dtype_name(c->dtype));
-}
-
-static void put_config(const ashlar_task *task, ashlar_json_writer *w) {
-    const text_task *t = const_text_of(task);
-    const ashlar_train_config *c = &t->config;
-    ashlar_json_add_string(w, "cell", ashlar_rnn_cell_name(c->cell));
-    ashlar_json_add_string(w, "dtype", ashlar_dtype_name(c->dtype));
-    ashlar_json_add_uint64(w, "layers", c->layers);
-    ashlar_json_add_uint64(w, "hidden", c->hidden);
-    ashlar_json_add_uint64(w, "projection", c->projection);
-    ashlar_json_add_double(w, "dropout", c->dropout);
-    ashlar_json_add_uint64(w, "embedding", c->embedding);
-    ashlar_json_add_uint64(w, "batch", c->batch);
-    ashlar_json_add_uint64(w, "max_length", c->max_length);
-    ashlar_json_add_uint64(w, "stride", c->stride);
-    ashlar_json_add_uint64(w, "accumulate", t->cut.micro);
-    ashlar_json_add_uint64(w, "bptt", t->cut.part);
-    ashlar_json_add_uint64(w, "recompute", t->cut.chunk);
 }
 
 /* --- batches -------------------------------------------------------------------------------- */
@@ -368,11 +338,10 @@ static const ashlar_task_table table = {
     .step = step,
     .rehearse = rehearse,
     .savings = savings,
-    .facts = facts,
+    .list_options = list_options,
+    .add_data = add_data,
     .place = place,
     .skip = skip,
-    .fingerprint = fingerprint,
-    .put_config = put_config,
 };
 
 static ashlar_status take_drawn(text_task *t) {

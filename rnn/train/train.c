@@ -3,6 +3,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "rnn/train/task_options.h"
 #include "rnn/train/train_file.h"
 
 /* No weight decay for tensors of one dimension. */
@@ -166,7 +167,7 @@ enum { FINGERPRINT_BYTES = 256 };
 
 static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
     char fingerprint[FINGERPRINT_BYTES];
-    t->task->table->fingerprint(t->task, fingerprint, sizeof fingerprint);
+    ashlar_task_print_fingerprint(t->task, fingerprint, sizeof fingerprint);
     t->warmup = (ashlar_warmup_options){.stream = t->stream,
                                         .min_length = 1,
                                         .max_length = t->task->max_part_length,

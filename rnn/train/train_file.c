@@ -10,6 +10,7 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
+#include "rnn/train/task_options.h"
 
 static void add_optimizer(ashlar_facts *f, const ashlar_optimizer_config *o) {
     ashlar_facts_add_text(f, "ashlar.optimizer", ashlar_optimizer_name(o->kind));
@@ -47,7 +48,7 @@ static void add_schedule(ashlar_facts *f, const ashlar_schedule *s) {
 
 static void add_config(ashlar_facts *f, const ashlar_train_parts *parts) {
     const ashlar_train_config *c = parts->config;
-    parts->task->table->facts(parts->task, f);
+    ashlar_task_add_facts(parts->task, f);
     ashlar_facts_add_count(f, "ashlar.seed", c->seed);
     add_optimizer(f, &c->optimizer);
     ashlar_facts_add_count(f, "ashlar.without_bias_decay", c->without_bias_decay);

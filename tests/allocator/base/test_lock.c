@@ -100,7 +100,7 @@ static void owned_by_another_thread(void) {
     }
 }
 
-static void locks_are_taken_in_the_order_of_ranks(void) {
+CASE(locks_are_taken_in_the_order_of_ranks) {
     CHECK(!aborts(in_order));
     CHECK(!aborts(tried_out_of_order));
     CHECK(!aborts(shards_in_order));
@@ -113,7 +113,7 @@ static void locks_are_taken_in_the_order_of_ranks(void) {
     CHECK(aborts(taken_twice));
 }
 
-static void the_owner_is_the_thread_that_holds_it(void) {
+CASE(the_owner_is_the_thread_that_holds_it) {
     ashlar_lock_acquire(&outer);
     CHECK(ashlar_lock_is_held(&outer));
     ASHLAR_OWNS(&outer);
@@ -135,7 +135,7 @@ static void *set(void *unused) {
     return unused;
 }
 
-static void a_wait_gives_the_lock_to_others(void) {
+CASE(a_wait_gives_the_lock_to_others) {
     pthread_t thread;
     ashlar_lock_acquire(&outer);
     is_set = false;
@@ -157,14 +157,8 @@ static void made_anew_while_held(void) {
     ashlar_lock_finish(&outer);
 }
 
-static void a_lock_made_anew_is_held_by_nobody(void) {
+CASE(a_lock_made_anew_is_held_by_nobody) {
     CHECK(!aborts(made_anew_while_held));
 }
 
-int main(void) {
-    RUN(locks_are_taken_in_the_order_of_ranks);
-    RUN(the_owner_is_the_thread_that_holds_it);
-    RUN(a_wait_gives_the_lock_to_others);
-    RUN(a_lock_made_anew_is_held_by_nobody);
-    return check_report();
-}
+RUN_CASES()

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "bench/harness/median.h"
 #include "tests/allocator/core/allocator_fixture.h"
 #include "allocator/base/error.h"
 

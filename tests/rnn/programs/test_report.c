@@ -15,6 +15,7 @@
 #include "rnn/train/progress.h"
 #include "rnn/programs/report.h"
 #include "rnn/programs/report_memory.h"
+#include "rnn/train/task_options.h"
 
 static const ashlar_train_config config = {
     .steps = 505,
@@ -24,11 +25,12 @@ static const ashlar_train_config config = {
 };
 
 /* The options of a task are its own matter: the report has it add them. */
-static void put_options(const ashlar_task *task, ashlar_json_writer *writer) {
-    ashlar_json_add_uint64(writer, "sequences_of_the_task", task->sequences);
+static void list_options(const ashlar_task *task, ashlar_task_listener *listener) {
+    ashlar_option_count(listener, ASHLAR_FOR_REPORT, "ashlar.sequences_of_the_task",
+                        task->sequences);
 }
 
-static const ashlar_task_table task_table = {.put_config = put_options};
+static const ashlar_task_table task_table = {.list_options = list_options};
 static const ashlar_task task = {.table = &task_table, .sequences = 501};
 
 static ashlar_train_report a_report(void) {

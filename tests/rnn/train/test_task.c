@@ -7,6 +7,7 @@
 #include "rnn/data/batcher.h"
 #include "allocator/base/host.h"
 #include "allocator/base/json.h"
+#include "rnn/train/task_options.h"
 
 /* ---- batches and steps ---- */
 
@@ -154,7 +155,7 @@ CASE(facts_tell_options_and_text) {
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_task(&config));
     facts.count = place.count = later.count = 0;
-    task->table->facts(task, &facts);
+    ashlar_task_add_facts(task, &facts);
     CHECK(strcmp(fact(&facts, "ashlar.cell"), "lstm") == 0);
     CHECK(strcmp(fact(&facts, "ashlar.layers"), "2") == 0);
     CHECK(strcmp(fact(&facts, "ashlar.accumulate"), "2") == 0);
@@ -188,7 +189,7 @@ CASE(chunks_of_two_roots_are_rounded_up) {
         config.recomputes_auto = true;
         facts.count = 0;
         CHECK(ashlar_task_text_create(corpus, &config, &task) == ASHLAR_OK);
-        task->table->facts(task, &facts);
+        ashlar_task_add_facts(task, &facts);
         (void)snprintf(want, sizeof want, "%zu", lengths[i][1]);
         CHECK(strcmp(fact(&facts, "ashlar.recompute"), want) == 0);
         task->table->destroy(task);
@@ -210,7 +211,7 @@ CASE(the_fingerprint_tells_what_sizes_depend_on) {
         config.cell = i == 8 ? ASHLAR_RNN_GRU : ASHLAR_RNN_LSTM;
         config.dropout = i == 9 ? 0.5 : 0;
         CHECK(ashlar_task_text_create(corpus, &config, &task) == ASHLAR_OK);
-        task->table->fingerprint(task, i == 0 ? first : other, sizeof first);
+        ashlar_task_print_fingerprint(task, i == 0 ? first : other, sizeof first);
         CHECK(i == 0 || strcmp(first, other) != 0);
         task->table->destroy(task);
     }
@@ -236,7 +237,7 @@ CASE(the_options_are_in_the_report) {
     (void)snprintf(file, sizeof file, "%s/options", folder);
     ashlar_json_writer_init(&writer, 1);
     ashlar_json_open_object(&writer);
-    task->table->put_config(task, &writer);
+    ashlar_task_put_config(task, &writer);
     ashlar_json_close_object(&writer);
     CHECK(ashlar_json_writer_save(&writer, file) == ASHLAR_OK);
     ashlar_json_writer_finish(&writer);

@@ -1,0 +1,53 @@
+/*
+ * task_options.h - a task's options, listed once for all who are told them (internal).
+ */
+#ifndef ASHLAR_TASK_OPTIONS_H
+#define ASHLAR_TASK_OPTIONS_H
+
+#include "rnn/train/train.h"
+
+/* Keys of a checkpoint's metadata that the model is built from. */
+#define ASHLAR_METADATA_LAYERS "ashlar.layers"
+#define ASHLAR_METADATA_CELL "ashlar.cell"             /* absent: lstm */
+#define ASHLAR_METADATA_PROJECTION "ashlar.projection" /* absent: none */
+#define ASHLAR_METADATA_DROPOUT "ashlar.dropout"       /* of its training */
+#define ASHLAR_METADATA_HIDDEN "ashlar.hidden"
+#define ASHLAR_METADATA_EMBEDDING "ashlar.embedding"
+
+/* Who is told of an option. */
+enum {
+    ASHLAR_FOR_FILE = 1,   /* a training's file: a training goes on with the same value only */
+    ASHLAR_FOR_REPORT = 2, /* the report in JSON, without "ashlar." */
+    ASHLAR_FOR_PLAN = 4,   /* the plans' fingerprint: the sizes of buffers depend on it */
+    ASHLAR_FOR_ALL = 7,
+};
+
+/* One who is told, as a task's list_options() has it. */
+struct ashlar_task_listener {
+    unsigned who;
+    ashlar_facts *facts;        /* FILE */
+    ashlar_json_writer *writer; /* REPORT: an open object */
+    char *text;                 /* PLAN: [bytes], */
+    size_t bytes, used;         /* of which `used` are written */
+};
+
+/* An option that concerns `who`. `key` begins with "ashlar." and lives as long as the facts. */
+void ashlar_option_text(ashlar_task_listener *listener, unsigned who, const char *key,
+                        const char *value);
+void ashlar_option_count(ashlar_task_listener *listener, unsigned who, const char *key,
+                         uint64_t value);
+void ashlar_option_flag(ashlar_task_listener *listener, unsigned who, const char *key, bool value);
+
+/* Those of the recurrent layers, which every task has. */
+void ashlar_option_stack(ashlar_task_listener *listener, const ashlar_train_config *config);
+
+/* What must be the same for a training to go on: the options, and the data, told by a sum. */
+void ashlar_task_add_facts(ashlar_task *task, ashlar_facts *facts);
+
+/* What the sizes of a step's buffers depend on, beside the length. */
+void ashlar_task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes);
+
+/* Add the options to an open object. */
+void ashlar_task_put_config(const ashlar_task *task, ashlar_json_writer *writer);
+
+#endif /* ASHLAR_TASK_OPTIONS_H */
