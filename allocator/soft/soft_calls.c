@@ -15,15 +15,20 @@ cu_result ashlar_soft_enter(void) {
         return CU_NOT_PERMITTED;
     }
     ashlar_lock_acquire(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(!ashlar_soft_state.is_initialized || ashlar_soft_state.generation > 0);
     return ashlar_soft_state.is_initialized ? CU_SUCCESS : ashlar_soft_leave(CU_NOT_INITIALIZED);
 }
 
 cu_result ashlar_soft_leave(cu_result result) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2((ashlar_soft_state.first_stream == NULL) ==
+                  (ashlar_soft_state.last_stream == NULL));
     ashlar_lock_release(&ashlar_soft_state.lock);
     return result;
 }
 
 soft_device *ashlar_soft_device_at(cu_device ordinal) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     return ordinal >= 0 && ordinal < ashlar_soft_state.config.device_count
                ? &ashlar_soft_state.devices[ordinal]
                : NULL;

@@ -1,12 +1,14 @@
 /* soft_capture.c - stream capture: what begins and ends it, what it forbids. */
 #include "allocator/soft/soft_graph.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
 _Thread_local unsigned int ashlar_soft_capture_mode;
 
 uint64_t ashlar_soft_capture_thread(void) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     static uint64_t threads;
     static _Thread_local uint64_t number;
     if (number == 0) {
@@ -16,6 +18,7 @@ uint64_t ashlar_soft_capture_thread(void) {
 }
 
 soft_capture *ashlar_soft_capture_find(uint64_t id) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_capture *capture = ashlar_soft_state.captures;
     while (capture != NULL && capture->id != id) {
         capture = capture->next;
@@ -49,6 +52,7 @@ static bool spoil_all(const soft_device *device, bool ordered) {
 }
 
 cu_result ashlar_soft_capture_admit_work(const soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (stream->capture != NULL && stream->capture->is_invalid) {
         return CU_STREAM_CAPTURE_INVALIDATED;
     }
@@ -89,6 +93,7 @@ static bool forbids_unsafe(const soft_capture *capture) {
 }
 
 cu_result ashlar_soft_capture_admit_unsafe(void) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     cu_result result = CU_SUCCESS;
     for (soft_capture *c = ashlar_soft_state.captures; c != NULL; c = c->next) {
         if (forbids_unsafe(c)) {
@@ -111,6 +116,9 @@ cu_result ashlar_soft_enter_vmm(void) {
 /* ---- nodes ---- */
 
 cu_result ashlar_soft_capture_op(soft_stream *stream, const soft_op *model) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(stream->capture != NULL);
+    ASHLAR_CHECK2(model->point == NULL && model->awaits == NULL && model->staged == NULL);
     soft_graph *graph = stream->capture->graph;
     if (graph->count == graph->capacity) {
         const size_t more = graph->capacity == 0 ? 16 : graph->capacity * 2;
@@ -128,11 +136,14 @@ cu_result ashlar_soft_capture_op(soft_stream *stream, const soft_op *model) {
         ashlar_soft_clock_clear(&node.after);
         return CU_OUT_OF_MEMORY;
     }
+    ASHLAR_CHECK2(!ashlar_soft_clock_covers(&node.after, node.lane, node.op.number));
     graph->nodes[graph->count++] = node;
+    ASHLAR_CHECK2(graph->count <= graph->capacity && graph->user_count == 1);
     return CU_SUCCESS;
 }
 
 cu_result ashlar_soft_capture_join(soft_stream *stream, uint64_t id, const soft_clock *captured) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_capture *capture = ashlar_soft_capture_find(id);
     if (capture == NULL) { /* it has ended: the event stands for no work */
         return stream->capture == NULL
@@ -159,6 +170,8 @@ cu_result ashlar_soft_capture_join(soft_stream *stream, uint64_t id, const soft_
 /* ---- the end ---- */
 
 void ashlar_soft_capture_finish(soft_capture *capture) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(ashlar_soft_capture_find(capture->id) == capture);
     for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
         if (s->capture == capture) {
             s->capture = NULL;
@@ -175,6 +188,7 @@ void ashlar_soft_capture_finish(soft_capture *capture) {
 }
 
 void ashlar_soft_capture_leave(soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_capture *capture = stream->capture;
     if (capture != NULL && capture->origin == stream) {
         ashlar_soft_capture_finish(capture);

@@ -1,6 +1,7 @@
 /* soft_capture_calls.c - the calls that begin a stream capture, end it, and ask about it. */
 #include "allocator/soft/soft_state.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
 cu_result ashlar_soft_thread_exchange_capture_mode(unsigned int *mode) {
@@ -43,6 +44,7 @@ cu_result ashlar_soft_stream_begin_capture(cu_stream stream, unsigned int mode) 
                               .mode = mode,
                               .origin = found,
                               .graph = graph};
+    ASHLAR_CHECK2(ashlar_soft_capture_find(capture->id) == NULL && capture->id != 0);
     ashlar_soft_state.captures = capture;
     found->capture = capture;
     return ashlar_soft_leave(CU_SUCCESS);
@@ -74,6 +76,7 @@ cu_result ashlar_soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
     if (capture->mode != CU_CAPTURE_RELAXED && capture->thread != ashlar_soft_capture_thread()) {
         return ashlar_soft_leave(CU_STREAM_CAPTURE_WRONG_THREAD);
     }
+    ASHLAR_CHECK2(capture->graph->user_count == 1 && capture->graph->lane == found->serial);
     uintptr_t handle = 0;
     if (capture->is_invalid) {
         result = CU_STREAM_CAPTURE_INVALIDATED;
@@ -87,6 +90,7 @@ cu_result ashlar_soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
     }
     *graph = (cu_graph)handle;
     ashlar_soft_capture_finish(capture);
+    ASHLAR_CHECK2(found->capture == NULL);
     return ashlar_soft_leave(result);
 }
 

@@ -11,14 +11,17 @@ static _Thread_local struct {
 } context_stack;
 
 static size_t context_depth(void) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (context_stack.generation != ashlar_soft_state.generation) {
         context_stack.generation = ashlar_soft_state.generation;
         context_stack.depth = 0;
     }
+    ASHLAR_CHECK2(context_stack.depth <= CONTEXT_DEPTH_MAX);
     return context_stack.depth;
 }
 
 soft_device *ashlar_soft_context_find(cu_context context) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     return ashlar_soft_slots_get(&ashlar_soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
 }
 
@@ -62,6 +65,7 @@ cu_result ashlar_soft_primary_ctx_retain(cu_context *context, cu_device device) 
         found->peers = 0;
     }
     found->retains++;
+    ASHLAR_CHECK2(ashlar_soft_context_find((cu_context)found->context) == found);
     *context = (cu_context)found->context;
     return ashlar_soft_leave(CU_SUCCESS);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft.h"
@@ -19,6 +20,7 @@ static void finish_device(soft_device *device) {
 
 /* Lock: not held; nobody knows these devices yet. */
 static ashlar_status build_devices(const soft_config *config, soft_device *devices) {
+    ASHLAR_CHECK2(config->device_count >= 1 && config->device_count <= SOFT_DEVICES_MAX);
     for (int i = 0; i < config->device_count; i++) {
         soft_device *device = &devices[i];
         device->ordinal = i;
@@ -40,6 +42,8 @@ static ashlar_status build_devices(const soft_config *config, soft_device *devic
 
 /* Mappings go before the memory they use, and that before the devices it lies on. */
 static void destroy_devices(soft_state *state) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(state->running_count == 0); /* no other thread is in a call */
     ashlar_soft_event_reset(NULL);
     ashlar_soft_capture_reset();
     ashlar_soft_graph_reset();
@@ -47,7 +51,9 @@ static void destroy_devices(soft_state *state) {
     while (state->first_stream != NULL) {
         ashlar_soft_stream_delete(state->first_stream);
     }
+    ASHLAR_CHECK2(state->last_stream == NULL && state->captures == NULL);
     ashlar_soft_alloc_reset(NULL);
+    ASHLAR_CHECK2(state->reservations.count == 0 && state->host_blocks.count == 0);
     for (size_t i = 0; i < state->memories.count; i++) {
         if (state->memories.slots[i].item != NULL) {
             ashlar_soft_memory_drop(state->memories.slots[i].item);
@@ -96,6 +102,7 @@ ashlar_status ashlar_soft_configure(const char *spec) {
         state->devices[i] = devices[i];
         ashlar_soft_stream_join(devices[i].legacy, &state->devices[i], true);
     }
+    ASHLAR_CHECK2(state->first_stream == state->devices[0].legacy);
     ashlar_lock_release(&state->lock);
     return ASHLAR_OK;
 }

@@ -1,6 +1,7 @@
 /* soft_graph.c - the life of graphs, which captures record, and of their executable copies. */
 #include "allocator/soft/soft_graph.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
@@ -14,6 +15,8 @@ soft_graph *ashlar_soft_graph_new(uint64_t lane) {
 }
 
 void ashlar_soft_graph_drop(soft_graph *graph) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(graph == NULL || graph->user_count > 0);
     if (graph == NULL || --graph->user_count > 0) {
         return;
     }
@@ -25,12 +28,14 @@ void ashlar_soft_graph_drop(soft_graph *graph) {
 }
 
 void ashlar_soft_exec_delete(soft_exec *exec) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     ashlar_soft_graph_drop(exec->graph);
     ashlar_soft_point_drop(exec->last);
     ashlar_host_free(exec);
 }
 
 void ashlar_soft_graph_reset(void) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_slots *graphs = &ashlar_soft_state.graphs, *execs = &ashlar_soft_state.execs;
     for (size_t i = 0; i < graphs->count; i++) {
         ashlar_soft_graph_drop(graphs->slots[i].item);

@@ -16,6 +16,7 @@ static void *as_pointer(uintptr_t address) {
 
 /* Addresses without memory; 0 on failure. `align` is a power of two >= SOFT_PAGE_BYTES. */
 static uintptr_t reserve_addresses(size_t bytes, size_t align, uintptr_t hint) {
+    ASHLAR_CHECK2(align >= SOFT_PAGE_BYTES && (align & (align - 1)) == 0);
     if (hint != 0 && hint % align == 0) {
         void *wanted =
             mmap(as_pointer(hint), bytes, PROT_NONE, RESERVE_FLAGS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -43,6 +44,7 @@ static uintptr_t reserve_addresses(size_t bytes, size_t align, uintptr_t hint) {
 }
 
 cu_result ashlar_soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_reservation **out) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_reservation *reservation = ashlar_host_calloc(1, sizeof *reservation);
     if (reservation == NULL) {
         return CU_OUT_OF_MEMORY;
@@ -52,6 +54,7 @@ cu_result ashlar_soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_r
         ashlar_host_free(reservation);
         return CU_OUT_OF_MEMORY;
     }
+    ASHLAR_CHECK2(base % align == 0);
     reservation->range = (soft_range){base, bytes};
     if (!ashlar_soft_ranges_insert(&ashlar_soft_state.reservations, &reservation->range)) {
         munmap(as_pointer(base), bytes);
@@ -65,6 +68,7 @@ cu_result ashlar_soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_r
 static void forget_mappings(soft_reservation *reservation, size_t first, size_t count) {
     for (size_t i = first; i < first + count; i++) {
         soft_mapping *mapping = soft_mapping_at(reservation, i);
+        ASHLAR_CHECK2(mapping->memory->user_count > 0);
         ashlar_soft_memory_drop(mapping->memory);
         ashlar_host_free(mapping);
     }
@@ -72,6 +76,7 @@ static void forget_mappings(soft_reservation *reservation, size_t first, size_t 
 }
 
 void ashlar_soft_unreserve(soft_reservation *reservation) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     size_t idx;
     const soft_reservation *found =
         ashlar_soft_ranges_at(&ashlar_soft_state.reservations, reservation->range.base, &idx);
@@ -108,6 +113,11 @@ static bool show(uintptr_t base, size_t bytes, const soft_memory *memory) {
 
 cu_result ashlar_soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
                           soft_memory *memory) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(base >= reservation->range.base &&
+                  bytes <= reservation->range.base + reservation->range.bytes - base);
+    ASHLAR_CHECK2(bytes % SOFT_PAGE_BYTES == 0 && bytes / SOFT_PAGE_BYTES <= memory->page_count);
+    ASHLAR_CHECK2(memory->user_count > 0);
     soft_mapping *mapping = ashlar_host_calloc(1, sizeof *mapping);
     if (mapping == NULL) {
         return CU_OUT_OF_MEMORY;
@@ -130,13 +140,17 @@ cu_result ashlar_soft_map(soft_reservation *reservation, uintptr_t base, size_t 
 /* What `count` > 0 mappings, contiguous from the `first` on, cover, from *base on. */
 static size_t mapped_bytes(const soft_reservation *reservation, size_t first, size_t count,
                            uintptr_t *base) {
+    ASHLAR_CHECK2(count > 0 && first + count <= reservation->mappings.count);
     const soft_mapping *last = soft_mapping_at(reservation, first + count - 1);
     *base = soft_mapping_at(reservation, first)->range.base;
+    ASHLAR_CHECK2(last->range.base - *base >= (count - 1) * SOFT_PAGE_BYTES);
     return last->range.base + last->range.bytes - *base;
 }
 
 cu_result ashlar_soft_allow(soft_reservation *reservation, size_t first, size_t count,
                             uint32_t devices) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(devices != 0);
     uintptr_t base;
     const size_t bytes = mapped_bytes(reservation, first, count, &base);
     if (mprotect(as_pointer(base), bytes, PROT_READ | PROT_WRITE) != 0) {
@@ -149,6 +163,7 @@ cu_result ashlar_soft_allow(soft_reservation *reservation, size_t first, size_t 
 }
 
 cu_result ashlar_soft_unmap(soft_reservation *reservation, size_t first, size_t count) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     uintptr_t base;
     const size_t bytes = mapped_bytes(reservation, first, count, &base);
     if (!hide(base, bytes)) {
@@ -182,6 +197,7 @@ bool ashlar_soft_is_accessible(uintptr_t base, size_t bytes) {
 }
 
 bool ashlar_soft_may_access(const soft_device *device, uintptr_t base, size_t bytes) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     const soft_reservation *reservation =
         ashlar_soft_ranges_over(&ashlar_soft_state.reservations, base, bytes);
     if (reservation == NULL) {

@@ -1,6 +1,7 @@
 /* soft_oracle.c - clocks=on: which work is proven to come before which, and the oracle on it. */
 #include "allocator/soft/soft_oracle.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
@@ -49,6 +50,7 @@ static void join_legacy_order(soft_clock *clock, const soft_stream *stream) {
 }
 
 void ashlar_soft_oracle_submit(soft_stream *stream, const soft_op *op) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (!is_watching()) {
         return;
     }
@@ -68,6 +70,7 @@ void ashlar_soft_oracle_submit(soft_stream *stream, const soft_op *op) {
 }
 
 void ashlar_soft_oracle_end(const soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (is_watching()) {
         soft_clock *ended = &stream->device->ended[stream->is_ordered];
         join_or_lose(ended, &stream->clock);
@@ -76,12 +79,14 @@ void ashlar_soft_oracle_end(const soft_stream *stream) {
 }
 
 void ashlar_soft_oracle_see(const soft_clock *clock) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (is_watching()) {
         join_or_lose(&ashlar_soft_state.oracle.seen, clock);
     }
 }
 
 void ashlar_soft_oracle_snapshot(const soft_device *device, uint64_t serial, soft_clock *out) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (!is_watching()) {
         return;
     }
@@ -97,11 +102,13 @@ void ashlar_soft_oracle_snapshot(const soft_device *device, uint64_t serial, sof
 }
 
 void ashlar_soft_oracle_next(const soft_stream *stream, soft_clock *after) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     join_or_lose(after, &stream->clock);
     join_legacy_order(after, stream);
 }
 
 void ashlar_soft_oracle_reset(void) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_oracle *oracle = &ashlar_soft_state.oracle;
     ashlar_soft_clock_clear(&oracle->seen);
     ashlar_host_free(oracle->uses);
@@ -115,6 +122,8 @@ static bool is_seen(const soft_use *use) {
 }
 
 bool ashlar_soft_oracle_put_use(const soft_use *use) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(use->base < use->end && use->number <= ashlar_soft_state.submitted);
     soft_oracle *oracle = &ashlar_soft_state.oracle;
     size_t kept = 0;
     for (size_t i = 0; i < oracle->use_count; i++) {
@@ -136,10 +145,12 @@ bool ashlar_soft_oracle_put_use(const soft_use *use) {
         oracle->use_capacity = more;
     }
     oracle->uses[oracle->use_count++] = *use;
+    ASHLAR_CHECK2(oracle->use_count <= oracle->use_capacity);
     return true;
 }
 
 bool ashlar_soft_oracle_is_ordered(uintptr_t base, uintptr_t end, const soft_clock *after) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     const soft_oracle *oracle = &ashlar_soft_state.oracle;
     for (size_t i = 0; i < oracle->use_count; i++) {
         const soft_use *use = &oracle->uses[i];

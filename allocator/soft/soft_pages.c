@@ -30,6 +30,7 @@ static int create_memory(void) {
 }
 
 ashlar_status ashlar_soft_pages_init(soft_device *device, size_t bytes) {
+    ASHLAR_CHECK2(bytes > 0 && bytes % SOFT_PAGE_BYTES == 0);
     const size_t page_count = bytes / SOFT_PAGE_BYTES;
     uint64_t *bits =
         ashlar_host_calloc((page_count + WORD_BITS - 1) / WORD_BITS, sizeof *device->page_bits);
@@ -57,6 +58,7 @@ ashlar_status ashlar_soft_pages_init(soft_device *device, size_t bytes) {
 }
 
 void ashlar_soft_pages_finish(soft_device *device) {
+    ASHLAR_CHECK2(device->pages_used == 0);
     ashlar_host_free(device->page_bits);
     close(device->memory_fd);
     device->page_bits = NULL;
@@ -83,6 +85,7 @@ static uint32_t take_page(soft_device *device) {
 }
 
 static void return_page(soft_device *device, uint32_t page) {
+    ASHLAR_CHECK2(page < device->page_count && device->pages_used > 0);
     const size_t word = page / WORD_BITS;
     const uint64_t mask = (uint64_t)1 << page % WORD_BITS;
     ASHLAR_ASSERT((device->page_bits[word] & mask) != 0);
@@ -97,8 +100,25 @@ static void return_page(soft_device *device, uint32_t page) {
                     (off_t)((size_t)page * SOFT_PAGE_BYTES), (off_t)SOFT_PAGE_BYTES);
 }
 
+/* pages_used and first_free_word agree with page_bits. */
+static bool is_page_table_sound(const soft_device *device) {
+    size_t used = 0;
+    bool sound = true;
+    for (size_t word = 0; word * WORD_BITS < device->page_count; word++) {
+        const uint64_t bits = device->page_bits[word];
+        sound = sound && (word >= device->first_free_word || bits == UINT64_MAX);
+        for (uint64_t left = bits; left != 0; left &= left - 1) {
+            used++;
+        }
+    }
+    return sound && used == device->pages_used;
+}
+
 cu_result ashlar_soft_memory_create(soft_device *device, size_t bytes, soft_memory **out) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     const size_t page_count = bytes / SOFT_PAGE_BYTES;
+    ASHLAR_CHECK2(bytes > 0 && bytes % SOFT_PAGE_BYTES == 0);
+    ASHLAR_CHECK2(device->pages_used <= device->page_count);
     if (page_count > device->page_count - device->pages_used) {
         return CU_OUT_OF_MEMORY;
     }
@@ -113,11 +133,13 @@ cu_result ashlar_soft_memory_create(soft_device *device, size_t bytes, soft_memo
     for (size_t i = 0; i < page_count; i++) {
         memory->pages[i] = take_page(device);
     }
+    ASHLAR_CHECK3(is_page_table_sound(device));
     *out = memory;
     return CU_SUCCESS;
 }
 
 void ashlar_soft_memory_drop(soft_memory *memory) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     ASHLAR_ASSERT(memory->user_count > 0);
     if (--memory->user_count > 0) {
         return;
@@ -125,5 +147,6 @@ void ashlar_soft_memory_drop(soft_memory *memory) {
     for (size_t i = 0; i < memory->page_count; i++) {
         return_page(memory->device, memory->pages[i]);
     }
+    ASHLAR_CHECK3(is_page_table_sound(memory->device));
     ashlar_host_free(memory);
 }

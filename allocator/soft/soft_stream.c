@@ -26,7 +26,9 @@ static soft_stream *make_stream(soft_device *device, bool is_ordered, uintptr_t 
 
 /* Nothing more is queued on it; its work still runs, and takes the stream with it. */
 static void orphan(soft_stream *stream) {
+    ASHLAR_CHECK2(!stream->is_destroyed);
     ashlar_soft_capture_leave(stream);
+    ASHLAR_CHECK2(stream->capture == NULL);
     ashlar_soft_oracle_end(stream);
     if (stream->head == NULL) {
         ashlar_soft_stream_delete(stream);
@@ -84,6 +86,7 @@ static soft_stream *need_thread_stream(soft_device *device) {
 }
 
 cu_result ashlar_soft_stream_find(soft_device *current, cu_stream handle, soft_stream **out) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     const uintptr_t number = (uintptr_t)handle;
     soft_stream *stream;
     if (number == CU_STREAM_PER_THREAD) {
@@ -99,6 +102,7 @@ cu_result ashlar_soft_stream_find(soft_device *current, cu_stream handle, soft_s
     if (stream == NULL) {
         return CU_INVALID_HANDLE;
     }
+    ASHLAR_CHECK2(stream->device != NULL && !stream->is_destroyed);
     *out = stream;
     return CU_SUCCESS;
 }
@@ -176,6 +180,7 @@ cu_result ashlar_soft_stream_destroy(cu_stream stream) {
 }
 
 void ashlar_soft_stream_reset(const soft_device *device) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_slots *slots = &ashlar_soft_state.streams;
     for (size_t i = 0; i < slots->count; i++) {
         soft_stream *stream = slots->slots[i].item;

@@ -1,6 +1,8 @@
 /* soft_vmm.c - the calls for virtual memory management: reserve, create, map, give access. */
 #include "allocator/soft/soft_state.h"
 
+#include "allocator/base/check_level.h"
+
 /* ---- physical memory ---- */
 
 /* What both calls that take a description of memory check. */
@@ -169,9 +171,13 @@ cu_result ashlar_soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_ha
  */
 static soft_reservation *whole_mappings(uintptr_t base, size_t bytes, size_t *first,
                                         size_t *count) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    if (bytes == 0) {
+        return NULL;
+    }
     soft_reservation *reservation =
         ashlar_soft_ranges_over(&ashlar_soft_state.reservations, base, bytes);
-    if (bytes == 0 || reservation == NULL || reservation->plain_device != NULL) {
+    if (reservation == NULL || reservation->plain_device != NULL) {
         return NULL;
     }
     const size_t start = ashlar_soft_ranges_find(&reservation->mappings, base);
@@ -188,6 +194,7 @@ static soft_reservation *whole_mappings(uintptr_t base, size_t bytes, size_t *fi
     if (covered != bytes) {
         return NULL;
     }
+    ASHLAR_CHECK2(idx > start);
     *first = start;
     *count = idx - start;
     return reservation;
