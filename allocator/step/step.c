@@ -6,6 +6,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/shared.h"
+#include "allocator/core/streams.h"
 
 /* ---- beginning ---- */
 
