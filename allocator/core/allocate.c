@@ -217,7 +217,7 @@ static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, siz
 
 static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out) {
     return a->guards.fill != NULL ? ashlar_guard_fill_block_bytes(bytes, out)
-                           : ashlar_block_bytes(bytes, out);
+                                  : ashlar_block_bytes(bytes, out);
 }
 
 /*
@@ -236,7 +236,8 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
     if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
         return refuse_locked(a, bytes, tag, stream, "more than there is");
     }
-    const ashlar_status status = a->guards.unmap != NULL ? alloc_pages_locked(a, bytes, tag, stream, out)
+    const ashlar_status status = a->guards.unmap != NULL
+                                     ? alloc_pages_locked(a, bytes, tag, stream, out)
                                  : ashlar_rehearsal_is_on(request->own)
                                      ? rehearse_locked(a, bytes, request, tag, stream, out)
                                      : alloc_locked(a, bytes, request, tag, stream, out);

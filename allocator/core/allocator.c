@@ -9,7 +9,6 @@
 #include "allocator/core/note.h"
 #include "allocator/core/shared.h"
 #include "allocator/core/streams.h"
-#include "allocator/plan/region.h"
 
 /* What one thread's cache may hold, where nobody says: 1/32 of the device, half of it large. */
 enum { CACHE_DIVISOR = 32 };

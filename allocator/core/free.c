@@ -148,10 +148,10 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
     const ashlar_place place = {caller, ashlar_thread_number()};
     ashlar_cache *own = ashlar_cache_get(a);
     pthread_mutex_lock(&a->lock);
-    ashlar_status status = ashlar_rehearsal_has(own, ptr)
-                               ? ashlar_rehearsal_free_locked(a, own, ptr, stream)
-                           : a->guards.unmap != NULL ? free_pages_locked(a, ptr, stream)
-                                              : free_block_locked(a, own, ptr, stream, place);
+    ashlar_status status =
+        ashlar_rehearsal_has(own, ptr) ? ashlar_rehearsal_free_locked(a, own, ptr, stream)
+        : a->guards.unmap != NULL      ? free_pages_locked(a, ptr, stream)
+                                       : free_block_locked(a, own, ptr, stream, place);
     status = ashlar_guard_note_free_locked(a->guards.frees, ptr, place, status);
     pthread_mutex_unlock(&a->lock);
     return status == ASHLAR_OK ? ashlar_guard_take_finding(a) : status;
@@ -177,7 +177,9 @@ static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, s
                                      ? ashlar_guard_unmap_find_locked(a->guards.unmap, ptr, &pages)
                                      : ashlar_find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
-        *out = pages != NULL ? pages->requested : a->guards.fill != NULL ? block->requested : block->bytes;
+        *out = pages != NULL            ? pages->requested
+               : a->guards.fill != NULL ? block->requested
+                                        : block->bytes;
     }
     return status;
 }

@@ -50,8 +50,7 @@ ashlar_status ashlar_find_live_locked(ashlar_allocator *a, const void *ptr, ashl
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_find_around(ashlar_allocator *a, const void *ptr, void **base,
-                                 size_t *bytes) {
+ashlar_status ashlar_find_around(ashlar_allocator *a, const void *ptr, void **base, size_t *bytes) {
     const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
     ashlar_status status = ASHLAR_OK;
     pthread_mutex_lock(&a->lock);
