@@ -4,9 +4,11 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/findings.h"
 #include "allocator/core/leaks.h"
-#include "allocator/plan/region.h"
+#include "allocator/core/note.h"
 #include "allocator/core/shared.h"
+#include "allocator/core/streams.h"
 
 /* What one thread's cache may hold, where nobody says: 1/32 of the device, half of it large. */
 enum { CACHE_DIVISOR = 32 };
@@ -163,37 +165,6 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 }
 
 /* ---- statistics ---- */
-
-void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
-    size_t cached_bytes = 0;
-    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        ashlar_cache_count_planned(cache);
-        ashlar_counters_publish(&cache->counters, &a->stats);
-        cached_bytes += ashlar_cache_bytes(cache);
-    }
-    if (a->guards.fill != NULL) {
-        cached_bytes += a->guards.fill->bytes;
-    }
-    *stats = a->stats;
-    stats->cached_bytes = cached_bytes;
-    stats->shared_bytes = a->shared_bytes;
-    stats->planned_bytes = ashlar_regions_idle_bytes(a->planner.regions);
-    stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
-    stats->live_blocks = stats->alloc_count - stats->free_count;
-    stats->reserved_bytes = a->heap.range.mapped_bytes;
-    if (a->guards.unmap != NULL) {
-        stats->block_bytes += a->guards.unmap->live_bytes;
-        stats->reserved_bytes += a->guards.unmap->mapped_bytes;
-    }
-    stats->driver_calls = a->caller.calls;
-    stats->driver_calls_sealed = stats->is_sealed ? a->caller.calls - a->calls_at_seal : 0;
-}
-
-void ashlar_stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    ashlar_stats_sum_claimed(a, stats);
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
-}
 
 void ashlar_stats_read(ashlar_allocator *a, ashlar_stats *stats) {
     pthread_mutex_lock(&a->lock);

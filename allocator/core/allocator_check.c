@@ -1,6 +1,8 @@
 #include "allocator/core/allocator_impl.h"
 
 #include "allocator/base/error.h"
+#include "allocator/core/findings.h"
+#include "allocator/core/note.h"
 #include "allocator/plan/region.h"
 
 static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t found) {

@@ -190,7 +190,8 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
     if (status == ASHLAR_OK) {
         snapshot->device_ordinal = a->device->info.ordinal;
         copy_blocks(&a->heap, snapshot);
-        copy_pages(a->guards.unmap, snapshot->segments + segment_count, snapshot->blocks + block_count);
+        copy_pages(a->guards.unmap, snapshot->segments + segment_count,
+                   snapshot->blocks + block_count);
         *out = snapshot;
     }
     return status;

@@ -25,8 +25,8 @@
 
 #include <stdatomic.h>
 
-#include "allocator/core/account.h"
 #include "allocator/base/compiler.h"
+#include "allocator/core/account.h"
 #include "allocator/heap/order.h"
 #include "allocator/heap/size_class.h"
 #include "allocator/plan/run.h"

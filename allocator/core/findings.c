@@ -1,7 +1,7 @@
 /*
  * findings.c - what a guard mode found, told to the program: by its callback and as a status.
  */
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/findings.h"
 
 #include "allocator/base/error.h"
 

@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "allocator/core/allocator_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/allocator_impl.h"
+#include "allocator/core/note.h"
 #include "allocator/plan/region.h"
 
 /* Lines of a report, addresses on a line. */

@@ -1,6 +1,7 @@
 #include "allocator/core/rehearsal.h"
 
 #include "allocator/base/error.h"
+#include "allocator/core/streams.h"
 
 ashlar_status ashlar_rehearsal_alloc_locked(ashlar_allocator *a, ashlar_cache *own, size_t bytes,
                                             ashlar_tag tag, ashlar_stream stream, void **out) {

@@ -1,7 +1,7 @@
 /*
  * streams.c - which record belongs to a stream handle, from its first use to its end.
  */
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/streams.h"
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -137,6 +137,18 @@ ashlar_status ashlar_order_of_locked(ashlar_allocator *a, ashlar_stream stream,
     a->recent = order;
     *out = order;
     return ASHLAR_OK;
+}
+
+ashlar_status ashlar_order_idle_locked(ashlar_allocator *a, ashlar_order **out) {
+    ashlar_status status = ASHLAR_OK;
+    if (a->idle_order == NULL) {
+        status = ashlar_order_new_locked(a, NULL, &a->idle_order);
+    }
+    if (status == ASHLAR_OK) {
+        a->idle_order->is_idle = true;
+        *out = a->idle_order;
+    }
+    return status;
 }
 
 void ashlar_caches_forget_order_locked(ashlar_allocator *a, const ashlar_order *order) {

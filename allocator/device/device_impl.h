@@ -60,8 +60,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_device_synchronize(ashlar_device *device)
 ASHLAR_MUST_CHECK ashlar_status ashlar_device_synchronize_all(ashlar_device *device);
 
 /*
- * Have `fn` called before each stream that ashlar_stream_destroy() destroys, as the allocators wish:
- * they are above this room. One function for the process; any thread, as often as wanted.
+ * Have `fn` called for each stream that ashlar_stream_destroy() is about to destroy. One function
+ * for the process: the allocators', which are in a room above. Threads: any.
  */
 typedef void (*ashlar_stream_end_fn)(const ashlar_device *device, ashlar_stream stream);
 void ashlar_device_on_stream_end(ashlar_stream_end_fn fn);

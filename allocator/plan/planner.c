@@ -10,7 +10,8 @@ const ashlar_plan_options ashlar_plan_defaults = {.search_ms = 200, .build_after
 
 /* ---- regions ---- */
 
-ashlar_plan_region *ashlar_planner_region(const ashlar_planner *planner, const ashlar_order *order) {
+ashlar_plan_region *ashlar_planner_region(const ashlar_planner *planner,
+                                          const ashlar_order *order) {
     ashlar_plan_region *region = planner->regions;
     while (region != NULL && (region->order != order || region->is_retired)) {
         region = region->next;

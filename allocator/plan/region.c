@@ -136,8 +136,7 @@ static size_t taken_bytes(const ashlar_plan_region *region) {
 
 size_t ashlar_regions_idle_bytes(const ashlar_plan_region *regions) {
     size_t bytes = 0;
-    for (const ashlar_plan_region *region = regions; region != NULL;
-         region = region->next) {
+    for (const ashlar_plan_region *region = regions; region != NULL; region = region->next) {
         bytes += region->block->bytes - taken_bytes(region);
     }
     return bytes;
@@ -145,8 +144,7 @@ size_t ashlar_regions_idle_bytes(const ashlar_plan_region *regions) {
 
 size_t ashlar_regions_idle_seats(const ashlar_plan_region *regions) {
     size_t count = 0;
-    for (const ashlar_plan_region *region = regions; region != NULL;
-         region = region->next) {
+    for (const ashlar_plan_region *region = regions; region != NULL; region = region->next) {
         for (size_t i = 0; i < region->seat_count; i++) {
             count += !ashlar_seat_is_taken(&region->seats[i]);
         }
@@ -191,8 +189,7 @@ static ashlar_status check_seat(const ashlar_page_map *map, const ashlar_plan_re
                                                     : broken(seat, "live, but not known to be");
 }
 
-static ashlar_status check_region(const ashlar_page_map *map,
-                                  const ashlar_plan_region *region) {
+static ashlar_status check_region(const ashlar_page_map *map, const ashlar_plan_region *region) {
     ashlar_status status = region->block->state == ASHLAR_BLOCK_REGION
                                ? ASHLAR_OK
                                : broken(region->block, "the heap's block is no region");
@@ -210,8 +207,8 @@ static ashlar_status check_region(const ashlar_page_map *map,
 ashlar_status ashlar_regions_check_locked(const ashlar_plan_region *regions,
                                           const ashlar_page_map *map) {
     ashlar_status status = ASHLAR_OK;
-    for (const ashlar_plan_region *region = regions;
-         region != NULL && status == ASHLAR_OK; region = region->next) {
+    for (const ashlar_plan_region *region = regions; region != NULL && status == ASHLAR_OK;
+         region = region->next) {
         status = check_region(map, region);
     }
     return status;

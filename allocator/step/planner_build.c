@@ -1,5 +1,6 @@
 /*
- * planner_build.c - from recordings to plans with memory: packing, and the regions that plans share.
+ * planner_build.c - from recordings to plans with memory: packing, and the regions that
+ * plans share.
  */
 #include "allocator/step/step.h"
 
@@ -15,7 +16,8 @@ static void retire(ashlar_allocator *a, const ashlar_order *order) {
     ashlar_plan_region *region = ashlar_planner_region(&a->planner, order);
     if (region != NULL) {
         region->is_retired = true;
-        ashlar_planner_tidy_locked(&a->planner, &a->heap); /* so that the next one may have its memory */
+        /* So that the next one may have its memory. */
+        ashlar_planner_tidy_locked(&a->planner, &a->heap);
     }
 }
 
@@ -128,7 +130,8 @@ static void drop_plans_of(ashlar_allocator *a, const ashlar_order *order) {
 
 static bool is_any_busy(const ashlar_allocator *a, const ashlar_plan *plan) {
     for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
-        const ashlar_plan_region *region = ashlar_planner_region(&a->planner, plan->parts[part].order);
+        const ashlar_plan_region *region =
+            ashlar_planner_region(&a->planner, plan->parts[part].order);
         if (region != NULL && region->is_busy) {
             return true;
         }
@@ -142,7 +145,8 @@ static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key
     key->plan = NULL;
     for (uint32_t part = 0; part < plan->part_count; part++) {
         ashlar_order *order = plan->parts[part].order;
-        if (ashlar_planner_region(&a->planner, order) == NULL && renew_region(a, own, order) != ASHLAR_OK) {
+        if (ashlar_planner_region(&a->planner, order) == NULL &&
+            renew_region(a, own, order) != ASHLAR_OK) {
             drop_plans_of(a, order);
         }
     }
@@ -217,7 +221,8 @@ static ashlar_status add_regions(ashlar_allocator *a, ashlar_cache *own,
 ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
                                           ashlar_step_key **keys, size_t count) {
     ashlar_status status = ASHLAR_OK;
-    ashlar_planner_retire_unused_locked(&a->planner, &a->heap); /* so that a region of these streams is one with seats for these keys */
+    /* So that a region of these streams is one with seats for these keys. */
+    ashlar_planner_retire_unused_locked(&a->planner, &a->heap);
     a->planner.is_installing = true;
     for (size_t i = 0; i < count; i++) {
         keys[i]->is_busy = true; /* the lock may be dropped: nobody else is to move or plan it */
@@ -239,4 +244,3 @@ ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own
     a->planner.is_installing = false;
     return status;
 }
-

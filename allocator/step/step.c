@@ -6,12 +6,14 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/shared.h"
+#include "allocator/core/streams.h"
 
 /* ---- beginning ---- */
 
 static bool may_use(const ashlar_allocator *a, const ashlar_plan *plan) {
     for (uint32_t part = 0; part < plan->part_count; part++) {
-        const ashlar_plan_region *region = ashlar_planner_region(&a->planner, plan->parts[part].order);
+        const ashlar_plan_region *region =
+            ashlar_planner_region(&a->planner, plan->parts[part].order);
         if (region != NULL && region->is_busy) {
             return false;
         }

@@ -1,7 +1,7 @@
 /*
  * test_device_copy.c - copies inside a device, between devices, and many in one call.
  */
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_fixture.h"
 
 #include "allocator/soft/soft_state.h"
 
@@ -11,24 +11,24 @@ static unsigned char *src, *dst; /* of the case */
 
 /* A device with two buffers of which src holds 0, 1, 2 .. and dst 0xEE. */
 static bool set_up_buffers(const char *spec) {
-    if (!set_up(spec)) {
+    if (!set_up_device(spec)) {
         return false;
     }
     unsigned char values[BYTES];
     for (int i = 0; i < BYTES; i++) {
         values[i] = (unsigned char)i;
     }
-    src = take(BYTES, streams[0]);
-    dst = take(BYTES, streams[0]);
+    src = take_memory(device, BYTES);
+    dst = take_memory(device, BYTES);
     return ashlar_copy_to_device(device, src, values, BYTES, streams[0]) == ASHLAR_OK &&
            ashlar_fill(device, dst, 0xEE, BYTES, streams[0]) == ASHLAR_OK &&
            ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK;
 }
 
 static void tear_down_buffers(void) {
-    give(src);
-    give(dst);
-    tear_down();
+    give_memory(device, src);
+    give_memory(device, dst);
+    tear_down_device();
 }
 
 CASE(a_copy_runs_in_the_order_of_its_stream) {
@@ -45,15 +45,12 @@ CASE(a_copy_runs_in_the_order_of_its_stream) {
 CASE(a_peer_copy_needs_no_access_and_follows_an_event) {
     REQUIRE(set_up_buffers("devices=2,memory=16MiB,mode=adversarial,peers=off"));
     ashlar_device *other = NULL;
-    ashlar_allocator *memory = NULL;
     ashlar_stream stream = NULL;
     ashlar_event event = NULL;
-    void *ptr = NULL;
     REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
-    REQUIRE(ashlar_allocator_create(other, &memory) == ASHLAR_OK);
     REQUIRE(ashlar_stream_create(other, &stream) == ASHLAR_OK);
     REQUIRE(ashlar_event_create(device, &event) == ASHLAR_OK);
-    REQUIRE(ashlar_alloc(memory, BYTES, stream, &ptr) == ASHLAR_OK);
+    unsigned char *ptr = take_memory(other, BYTES);
     CHECK(ashlar_copy(other, ptr, src, BYTES, stream) == ASHLAR_EDRIVER); /* out of reach */
     CHECK(ashlar_fill(device, src, 33, 2, streams[2]) == ASHLAR_OK);
     CHECK(ashlar_event_record(device, event, streams[2]) == ASHLAR_OK);
@@ -66,10 +63,9 @@ CASE(a_peer_copy_needs_no_access_and_follows_an_event) {
     wait_for(streams[2]);
     CHECK(dst[0] == 33 && dst[1] == 2 && dst[2] == 0xEE);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
-    CHECK(ashlar_free(memory, ptr) == ASHLAR_OK);
+    give_memory(other, ptr);
     ashlar_event_destroy(device, event);
     ashlar_stream_destroy(other, stream);
-    ashlar_allocator_destroy(memory);
     ashlar_device_close(other);
     tear_down_buffers();
 }

@@ -1,7 +1,7 @@
 /*
  * test_device_event.c - events of a device: what they wait for, and who waits for them.
  */
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_fixture.h"
 
 #include "allocator/soft/soft_state.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_device_work.c - streams, copies, fills, launches and page-locked memory of a device.
  */
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_fixture.h"
 
 #include "allocator/soft/soft_state.h"
 
@@ -96,9 +96,9 @@ CASE(destroying_a_stream_gives_it_back) {
 }
 
 CASE(copies_and_fills_carry_the_bytes) {
-    REQUIRE(set_up("memory=16MiB"));
+    REQUIRE(set_up_device("memory=16MiB"));
     unsigned char out[1000], in[1000] = {0};
-    unsigned char *ptr = take(1000, streams[0]);
+    unsigned char *ptr = take_memory(device, 1000);
     for (size_t i = 0; i < sizeof out; i++) {
         out[i] = (unsigned char)(i * 7 + 3);
     }
@@ -107,9 +107,9 @@ CASE(copies_and_fills_carry_the_bytes) {
     memset(out + 10, 0xAB, 20);
     CHECK(ashlar_copy_to_host(device, in, ptr, 1000, streams[0]) == ASHLAR_OK);
     CHECK(memcmp(in, out, 1000) == 0);
-    give(ptr);
+    give_memory(device, ptr);
     check_context_stack();
-    tear_down();
+    tear_down_device();
 }
 
 CASE(zero_bytes_are_no_call) {
@@ -125,10 +125,10 @@ CASE(zero_bytes_are_no_call) {
 
 /* On the stream they name: nothing happens until that stream is waited for. */
 CASE(work_goes_to_the_stream_it_names) {
-    REQUIRE(set_up("memory=16MiB,mode=adversarial"));
+    REQUIRE(set_up_device("memory=16MiB,mode=adversarial"));
     void *pinned = NULL;
     REQUIRE(ashlar_device_host_alloc(device, 64, &pinned) == ASHLAR_OK);
-    unsigned char *ptr = take(512, streams[0]), *host = pinned;
+    unsigned char *ptr = take_memory(device, 512), *host = pinned;
     for (int i = 0; i < STREAMS; i++) {
         memset(host, i + 1, 64);
         CHECK(ashlar_fill(device, ptr, 0xEE, 64, streams[i]) == ASHLAR_OK);
@@ -142,8 +142,8 @@ CASE(work_goes_to_the_stream_it_names) {
         CHECK(ptr[31] == i + 1 && ptr[32] == 0xEE && ptr[63] == 0xEE);
     }
     ashlar_device_host_free(device, pinned);
-    give(ptr);
-    tear_down();
+    give_memory(device, ptr);
+    tear_down_device();
 }
 
 static unsigned char copied_args[3000];
@@ -250,8 +250,8 @@ CASE(page_locked_memory_is_usable_and_given_back) {
 }
 
 CASE(every_call_is_counted_by_its_purpose) {
-    REQUIRE(set_up("memory=16MiB"));
-    unsigned char byte = 0, *ptr = take(512, NULL);
+    REQUIRE(set_up_device("memory=16MiB"));
+    unsigned char byte = 0, *ptr = take_memory(device, 512);
     ashlar_stream stream;
     ashlar_driver_counts before = counts_now();
     CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
@@ -266,8 +266,8 @@ CASE(every_call_is_counted_by_its_purpose) {
     CHECK(ashlar_launch(device, NULL, run_bare, NULL, 0) == ASHLAR_OK);
     CHECK(counts_now().work == before.work + 4);
     CHECK(counts_now().query == before.query && counts_now().memory == before.memory);
-    give(ptr);
-    tear_down();
+    give_memory(device, ptr);
+    tear_down_device();
 }
 
 /* ---- failures ---- */
@@ -313,8 +313,8 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
         {ASHLAR_DRIVER_FN_launch_host_func, call_launch, "cuLaunchHostFunc on"},
         {ASHLAR_DRIVER_FN_mem_host_alloc, call_host_alloc, "cuMemHostAlloc on"},
     };
-    REQUIRE(set_up("memory=16MiB"));
-    target = take(512, NULL);
+    REQUIRE(set_up_device("memory=16MiB"));
+    target = take_memory(device, 512);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ashlar_driver_fail_at(driver, (int)rows[i].fn, 1, CU_UNKNOWN);
         CHECK(rows[i].call() == ASHLAR_EDRIVER);
@@ -328,8 +328,8 @@ CASE(every_refusal_of_the_driver_is_reported_by_name) {
         check_context_stack();
         CHECK(rows[i].call() == ASHLAR_OK);
     }
-    give(target);
-    tear_down();
+    give_memory(device, target);
+    tear_down_device();
 }
 
 RUN_CASES()

@@ -6,7 +6,7 @@
 #ifndef ASHLAR_HEAP_FIXTURE_H
 #define ASHLAR_HEAP_FIXTURE_H
 
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_fixture.h"
 
 #include "allocator/heap/heap.h"
 

@@ -5,7 +5,7 @@
 #ifndef ASHLAR_RANGE_FIXTURE_H
 #define ASHLAR_RANGE_FIXTURE_H
 
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_fixture.h"
 
 #include "allocator/heap/range.h"
 #include "allocator/soft/soft_state.h"

@@ -1,7 +1,7 @@
 /*
  * test_order.c - one stream's event by itself: what a wait learns while the lock is not held.
  */
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_fixture.h"
 
 #include <errno.h>
 #include <pthread.h>

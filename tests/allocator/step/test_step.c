@@ -1,5 +1,5 @@
 /* test_step.c - steps that are recorded and replayed: what the plan serves, why not, and when. */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 /* ---- what is served ---- */
 

@@ -1,6 +1,6 @@
 /* test_step_keys.c - when the steps of a key are recorded, merged and planned, and plans dropped.
  */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 CASE(a_plan_is_built_after_so_many_steps_or_when_asked) {
     REQUIRE(set_up_plans());

@@ -2,7 +2,7 @@
  * test_step_life.c - streams that end or are captured, and threads that end, between steps and
  * within them.
  */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 #include <ashlar/pool.h>
 

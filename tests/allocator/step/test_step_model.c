@@ -4,7 +4,7 @@
  *
  * ASHLAR_SEED=N runs the one episode of that seed.
  */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 #include <stdlib.h>
 

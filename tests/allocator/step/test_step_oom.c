@@ -2,7 +2,7 @@
  * test_step_oom.c - steps where host memory, the driver or the device's memory fails at any call:
  * nothing is lost, and what cannot be planned is served from the ordinary path.
  */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 static program steps_program;
 static size_t refused;

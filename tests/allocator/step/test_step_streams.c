@@ -1,5 +1,5 @@
 /* test_step_streams.c - steps on several streams: regions of each, blocks that others use. */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 /* ---- blocks that several streams use ---- */
 

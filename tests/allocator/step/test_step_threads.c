@@ -2,7 +2,7 @@
  * test_step_threads.c - several threads, each in steps of its own: on streams of their own, on the
  * same key, and freeing each other's blocks.
  */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
 /* test_region.c - regions: where their seats are, what they count, and that their check finds. */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 #include "allocator/plan/region.h"
 
@@ -85,12 +85,14 @@ CASE(the_check_finds_each_broken_invariant) {
     REQUIRE(ashlar_seat_is_taken(first) && ashlar_seat_is_taken(last));
 
     region->block->state = ASHLAR_BLOCK_USED;
-    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     region->block->state = ASHLAR_BLOCK_REGION;
 
     const size_t offset = first->offset;
     first->offset = last->offset;
-    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     first->offset = offset;
 
     ashlar_page_map_set(&allocator->heap.map, offset, NULL);
@@ -98,24 +100,29 @@ CASE(the_check_finds_each_broken_invariant) {
     ashlar_page_map_set(&allocator->heap.map, offset, first);
 
     first->bytes += 512;
-    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "one that reaches into it");
     first->bytes -= 512;
 
     last->bytes += 64 * MIB;
-    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "larger than its region");
     last->bytes -= 64 * MIB;
 
     last->requested += 4096;
-    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     last->requested -= 4096;
 
     region->late_count = 1;
-    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "not known to be");
     region->late_count = 4;
-    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "more late blocks than seats");
     region->late_count = 2;
 
