@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "arena/layout/arena_impl.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "arena/checkpoint/safetensors.h"
@@ -18,6 +19,7 @@ const char *ashlar_checkpoint_prefix(ashlar_region region) {
         [ASHLAR_REGION_MOMENT2] = "optimizer.moment2.",
         [ASHLAR_REGION_MASTER] = "optimizer.master.",
     };
+    ASHLAR_CHECK2((unsigned)region < ASHLAR_REGION_COUNT);
     return prefixes[region];
 }
 
@@ -45,6 +47,7 @@ static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
 /* Queue one region's copy to the host. */
 static ashlar_status read_region(saving *s, ashlar_region region, ashlar_stream stream) {
     const size_t bytes = ashlar_arena_region_bytes(s->arena, region);
+    ASHLAR_CHECK2(s->images[region] == NULL && bytes > 0);
     s->images[region] = ashlar_host_calloc(bytes, 1);
     if (s->images[region] == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for the %zu bytes of %s",
@@ -71,6 +74,8 @@ static ashlar_status read_regions(saving *s, unsigned regions, ashlar_stream str
 /* Describe what one tensor has in one region. *name moves on behind the name that is written. */
 static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *info, char **name) {
     const char *prefix = ashlar_checkpoint_prefix(region);
+    ASHLAR_CHECK2(prefix != NULL && s->images[region] != NULL);
+    ASHLAR_CHECK2(s->count < ashlar_arena_tensor_count(s->arena) * ASHLAR_REGION_COUNT);
     ashlar_safetensors_entry *entry = &s->entries[s->count++];
     *entry = (ashlar_safetensors_entry){
         .name = *name,

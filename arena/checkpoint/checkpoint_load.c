@@ -6,6 +6,7 @@
 
 #include "arena/layout/arena_impl.h"
 #include "arena/compute/convert.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "arena/checkpoint/safetensors.h"
@@ -84,6 +85,7 @@ static void print_shape(ashlar_dtype dtype, size_t rank, const size_t *shape,
     for (size_t i = 0; i < rank; i++) {
         at += snprintf(text + at, (size_t)(SHAPE_BYTES - at), "%s%zu", i > 0 ? ", " : "", shape[i]);
     }
+    ASHLAR_CHECK2(at > 0 && at < SHAPE_BYTES);
     (void)snprintf(text + at, (size_t)(SHAPE_BYTES - at), "]");
 }
 
@@ -115,10 +117,12 @@ static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entr
         return ashlar_fail(ASHLAR_EFORMAT, "%s: tensor '%s' is none of this model's", l->file->path,
                            entry->name);
     }
+    ASHLAR_CHECK2(tensor < l->count);
     ashlar_arena_tensor(l->arena, tensor, &info);
     const bool is_wanted = (l->regions & ASHLAR_REGION_BIT(region)) != 0 &&
                            ashlar_layout_has(ashlar_region_layout(region), info.dtype);
     if (is_wanted) {
+        ASHLAR_CHECK2(l->found[region * l->count + tensor] == NULL); /* names differ in a file */
         l->found[region * l->count + tensor] = entry;
         return check_entry(l, region, &info, entry);
     }
@@ -176,6 +180,10 @@ static void gather(const loading *l, ashlar_region region, char *image) {
         const ashlar_safetensors_entry *parameter =
             l->found[ASHLAR_REGION_PARAMETERS * l->count + i];
         const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter; /* a master */
+        ASHLAR_CHECK2(from != NULL); /* check_complete() */
+        ASHLAR_CHECK2(entry != NULL || region == ASHLAR_REGION_MASTER);
+        ASHLAR_CHECK2(info.offset[layout] + ashlar_arena_tensor_bytes(l->arena, layout, i) <=
+                      ashlar_arena_region_bytes(l->arena, region));
         ashlar_convert(ashlar_layout_dtype(info.dtype, layout), image + info.offset[layout],
                        from->dtype, from->data, info.elements);
     }

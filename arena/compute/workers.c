@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
 #include "allocator/base/parse.h"
@@ -75,6 +76,7 @@ static void read_environment(void) {
         environment_count = 1;
         is_environment_bad = true;
     }
+    ASHLAR_CHECK2(environment_count >= 1 && environment_count <= ASHLAR_WORKERS_MAX);
 }
 
 ashlar_status ashlar_workers_check(void) {
@@ -93,6 +95,7 @@ size_t ashlar_workers_count(void) {
 }
 
 void ashlar_workers_set_count(size_t count) {
+    ASHLAR_CHECK2(count <= ASHLAR_WORKERS_MAX);
     atomic_store_explicit(&chosen, count, memory_order_relaxed);
 }
 
@@ -108,6 +111,7 @@ static void work(void (*fn)(void *context, size_t i), void *context, size_t coun
         if (i >= count) {
             return;
         }
+        ASHLAR_CHECK2(fn != NULL);
         fn(context, i);
     }
 }
@@ -136,6 +140,7 @@ static void *run_thread(void *unused) {
         void (*const fn)(void *, size_t) = pool.fn;
         void *const context = pool.context;
         const size_t count = pool.count;
+        ASHLAR_CHECK2(pool.room < ASHLAR_WORKERS_MAX);
         if (joins) {
             pool.room--;
             atomic_fetch_add_explicit(&pool.users, 1, memory_order_relaxed);
@@ -144,6 +149,7 @@ static void *run_thread(void *unused) {
         if (joins) {
             work(fn, context, count);
             pthread_mutex_lock(&pool.lock);
+            ASHLAR_CHECK2(atomic_load_explicit(&pool.users, memory_order_relaxed) > 0);
             if (atomic_fetch_sub_explicit(&pool.users, 1, memory_order_release) == 1) {
                 pthread_cond_signal(&pool.has_ended);
             }
@@ -201,6 +207,7 @@ static size_t start_threads(size_t wanted) {
         pool.is_start_futile = atomic_load(&refuses_start) || !start_thread();
         pool.started += !pool.is_start_futile;
     }
+    ASHLAR_CHECK2(pool.started < ASHLAR_WORKERS_MAX); /* the caller's is one more */
     return pool.started < wanted ? pool.started : wanted;
 }
 
@@ -209,6 +216,8 @@ static size_t start_threads(size_t wanted) {
 static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void *context,
                       size_t count) {
     pthread_mutex_lock(&pool.lock);
+    ASHLAR_CHECK2(pool.room == 0 && atomic_load(&pool.users) == 0); /* the last one is closed */
+    ASHLAR_CHECK2(helpers <= pool.started && helpers < count);
     pool.fn = fn;
     pool.context = context;
     pool.count = count;
@@ -224,6 +233,7 @@ static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void 
 /* Nobody joins any more, and those who have are waited for. */
 static void close_work(void) {
     pthread_mutex_lock(&pool.lock);
+    ASHLAR_CHECK2(atomic_load(&pool.next) >= pool.count); /* the owner took the last piece */
     pool.room = 0;
     pthread_mutex_unlock(&pool.lock);
     for (int i = 0; i < SPINS; i++) {

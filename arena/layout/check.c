@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
 /* ---- what lies at an address ---- */
@@ -23,6 +24,7 @@ static size_t end_of(const ashlar_arena *arena, ashlar_layout layout, size_t ten
  */
 static void find_around(const ashlar_arena *arena, ashlar_layout layout, size_t begin, size_t end,
                         size_t *on, size_t *before) {
+    ASHLAR_CHECK2(arena->order != NULL && begin <= end);
     *on = *before = arena->tensor_count;
     for (size_t i = 0; i < arena->tensor_count && *on == arena->tensor_count; i++) {
         const size_t tensor = arena->order[i];
@@ -70,6 +72,7 @@ bool ashlar_arena_describe(const ashlar_arena *arena, const void *ptr, size_t by
         const uintptr_t base = (uintptr_t)arena->regions[i];
         const size_t size = ashlar_arena_region_bytes(arena, (ashlar_region)i);
         if (base != 0 && begin < base + size && base < end) {
+            ASHLAR_CHECK2(arena->allocator != NULL || arena->order != NULL);
             describe_inside(arena, (ashlar_region)i, begin > base ? begin - base : 0, end - base,
                             begin < base, text);
             return true;
@@ -209,6 +212,7 @@ static ashlar_status report_pointer(const ashlar_arena *arena, const ashlar_aren
 static ashlar_status check_view(const ashlar_arena *arena, const ashlar_arena_binding *binding) {
     const ashlar_tensor_info *info = &arena->tensors[binding->tensor].info;
     const ashlar_tensor_view *view = binding->view;
+    ASHLAR_CHECK2(binding->pointer == &view->data);
     const char *text = ashlar_region_text(binding->region);
     const ashlar_dtype dtype =
         ashlar_layout_dtype(info->dtype, ashlar_region_layout(binding->region));
@@ -237,6 +241,7 @@ static ashlar_status check_bindings(const ashlar_arena *arena) {
     for (size_t i = 0; i < arena->binding_count && status == ASHLAR_OK; i++) {
         const ashlar_arena_binding *binding = &arena->bindings[i];
         const void *want = ashlar_arena_view(arena, binding->region, binding->tensor);
+        ASHLAR_CHECK2(want != NULL); /* regions stay until the arena goes */
         if (*binding->pointer != want) {
             return report_pointer(arena, binding, want);
         }

@@ -7,6 +7,7 @@
 #include <ashlar/trace.h>
 
 #include "arena/layout/arena_impl.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -48,6 +49,7 @@ static ashlar_status read_item(const gather *g, const ashlar_flatten_item *item,
     *out = (piece){.bytes = ashlar_arena_tensor_bytes(g->arena, layout, item->tensor),
                    .tensor = item->tensor,
                    .dst = dst};
+    ASHLAR_CHECK2(out->bytes > 0);
     if (item->pointer == NULL || *item->pointer == NULL) {
         return ashlar_fail(ASHLAR_EINVAL, "flatten: the pointer to tensor %s is NULL",
                            name_of(g, out));
@@ -108,6 +110,7 @@ static ashlar_status check_apart(const gather *g) {
     char place[ASHLAR_WHERE_BYTES];
     for (size_t i = 0; i < g->count; i++) {
         const piece *p = &g->pieces[i], *next = i + 1 < g->count ? p + 1 : NULL;
+        ASHLAR_CHECK2(next == NULL || p->src <= next->src);
         if (ashlar_arena_describe(g->arena, (const void *)p->src, p->bytes, place)) {
             return ashlar_fail(ASHLAR_EINVAL,
                                "flatten: the pointer to tensor %s is %p, that is %s; let it point "
@@ -160,6 +163,7 @@ static void merge_copies(gather *g) {
         }
         g->stats.copied_bytes += p->bytes;
     }
+    ASHLAR_CHECK2(g->span_count <= g->count);
     g->stats.copies = g->span_count;
     g->stats.merged = g->count - g->span_count;
 }
@@ -177,6 +181,7 @@ static size_t find_block(const ashlar_snapshot *snapshot, uint64_t address) {
             high = middle;
         }
     }
+    ASHLAR_CHECK2(high == snapshot->block_count || address < snapshot->blocks[high].address);
     return low;
 }
 
@@ -211,6 +216,7 @@ static void choose_freed(gather *g) {
         for (end = i; end < g->count && g->pieces[end].block == g->pieces[i].block; end++) {
             bytes += g->pieces[end].bytes;
         }
+        ASHLAR_CHECK2(bytes <= g->snapshot->blocks[g->pieces[i].block].bytes);
         if (bytes == g->snapshot->blocks[g->pieces[i].block].requested_bytes) {
             g->freed[g->freed_count++] = (void *)g->pieces[i].src;
         } else {
@@ -218,6 +224,7 @@ static void choose_freed(gather *g) {
         }
     }
     g->stats.freed_blocks = g->freed_count;
+    ASHLAR_CHECK2(g->freed_count + g->stats.kept_blocks <= g->count);
 }
 
 /* Choose blocks, and have what is queued on `stream` come before their next use. */
@@ -242,6 +249,7 @@ static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_s
 /* Free them all; the first failure is told. */
 static ashlar_status free_blocks(const gather *g, ashlar_allocator *owner, ashlar_stream stream) {
     ashlar_status first = ASHLAR_OK;
+    ASHLAR_CHECK2(owner != NULL || g->freed_count == 0);
     for (size_t i = 0; i < g->freed_count; i++) {
         const ashlar_status status = g->is_unmarked ? ashlar_free_on(owner, g->freed[i], stream)
                                                     : ashlar_free(owner, g->freed[i]);

@@ -2,6 +2,7 @@
 #include <ashlar/replica.h>
 
 #include "arena/layout/arena_impl.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -11,6 +12,7 @@
 static size_t read_group(const ashlar_arena *source, size_t group, size_t first,
                          ashlar_tensor_spec *specs) {
     size_t count = 0;
+    ASHLAR_CHECK2(first < source->tensor_count && source->tensors[first].group == group);
     for (size_t i = first; i < source->tensor_count && source->tensors[i].group == group; i++) {
         const ashlar_arena_entry *tensor = &source->tensors[i];
         ashlar_tensor_spec *spec = &specs[count++];
@@ -34,6 +36,7 @@ static ashlar_status declare_groups(ashlar_arena *copy, const ashlar_arena *sour
         status = ashlar_arena_add_group(copy, source->groups[i].bytes, specs, count, NULL);
         first += count;
     }
+    ASHLAR_CHECK2(status != ASHLAR_OK || first == source->tensor_count);
     return status;
 }
 
@@ -51,7 +54,11 @@ static ashlar_status declare_like(ashlar_arena *copy, const ashlar_arena *source
     }
     copy->bucket_bytes = source->bucket_bytes;
     copy->world_size = source->world_size;
-    return status == ASHLAR_OK ? ashlar_arena_place(copy) : status;
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_place(copy);
+    }
+    ASHLAR_CHECK2(status != ASHLAR_OK || copy->layout_hash == source->layout_hash);
+    return status;
 }
 
 /* ---- ordered copies ---- */
@@ -73,6 +80,7 @@ static ashlar_status copy_regions(const ashlar_arena *to, side dst, const ashlar
     ashlar_status status = ASHLAR_OK;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
         if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
+            ASHLAR_CHECK2(to->regions[i] != NULL && from->regions[i] != NULL);
             status =
                 ashlar_copy_peer(dst.device, to->regions[i], src.device, from->regions[i],
                                  ashlar_arena_region_bytes(from, (ashlar_region)i), dst.stream);
@@ -164,6 +172,7 @@ ashlar_status ashlar_arena_replicate(const ashlar_arena *source, ashlar_stream s
         ashlar_arena_destroy(copy);
         return status;
     }
+    ASHLAR_CHECK3(ashlar_arena_check(copy) == ASHLAR_OK);
     *out = copy;
     return ASHLAR_OK;
 }
@@ -193,6 +202,7 @@ void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_arena *to, cons
         const size_t offset = (uintptr_t)pointer - (uintptr_t)from->regions[i];
         if (from->regions[i] != NULL &&
             offset < ashlar_arena_region_bytes(from, (ashlar_region)i)) {
+            ASHLAR_CHECK2(offset < ashlar_arena_region_bytes(to, (ashlar_region)i));
             return to->regions[i] != NULL ? (char *)to->regions[i] + offset : NULL;
         }
     }

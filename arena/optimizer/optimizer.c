@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "arena/layout/arena_impl.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -67,6 +68,8 @@ static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
         o->cell = block;
         o->runs = (ashlar_optimizer_run *)(void *)((char *)block + sizeof *o->cell);
         o->partials = (double *)(void *)((char *)o->runs + run_bytes);
+        ASHLAR_CHECK2((uintptr_t)o->runs % _Alignof(ashlar_optimizer_run) == 0);
+        ASHLAR_CHECK2((uintptr_t)o->partials % _Alignof(double) == 0);
     }
     return status;
 }
@@ -85,6 +88,7 @@ static ashlar_status fill_block(ashlar_optimizer *o, ashlar_stream stream) {
 
 static ashlar_status open_device(ashlar_optimizer *o) {
     ashlar_device_info info;
+    ASHLAR_CHECK2(o->cuda == NULL);
     ashlar_device_info_read(o->device, &info);
     return info.kind == ASHLAR_DEVICE_CUDA ? ashlar_optimizer_cuda_open(o->device, &o->cuda)
                                            : ASHLAR_OK;
@@ -118,6 +122,7 @@ ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimize
         ashlar_optimizer_destroy(o);
         return status;
     }
+    ASHLAR_CHECK2(o->rule.algorithm < ASHLAR_ALGORITHM_COUNT);
     *out = o;
     return ASHLAR_OK;
 }
@@ -139,6 +144,7 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
 /* ---- launches ---- */
 
 static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned parts) {
+    ASHLAR_CHECK2(o->cell != NULL);
     return (ashlar_optimizer_job){.rule = o->rule,
                                   .parts = parts,
                                   .cell = o->cell,
@@ -148,6 +154,7 @@ static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned parts)
 
 static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_job *job,
                             ashlar_stream stream) {
+    ASHLAR_CHECK2(job->first_chunk <= job->end_chunk && job->end_chunk <= o->table.chunk_count);
     return o->cuda != NULL
                ? ashlar_optimizer_cuda_run(o->cuda, job, stream)
                : ashlar_launch(o->device, stream, ashlar_optimizer_cpu_run, job, sizeof *job);

@@ -2,6 +2,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "arena/optimizer/optimizer_impl.h"
 
@@ -76,6 +77,7 @@ typedef struct limit {
 
 static ashlar_status check_limits(const ashlar_optimizer_config *config, const limit *limits,
                                   size_t count) {
+    ASHLAR_CHECK2((unsigned)config->kind < ASHLAR_OPTIMIZER_COUNT);
     for (size_t i = 0; i < count; i++) {
         if (!limits[i].is_fine) {
             return ashlar_fail(ASHLAR_EINVAL, "optimizer %s: %s %g; give %s", names[config->kind],

@@ -2,6 +2,7 @@
 #include "arena/optimizer/optimizer_cuda.h"
 
 #include "arena/compute/cuda_kernels.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -60,6 +61,7 @@ void ashlar_optimizer_cuda_close(ashlar_optimizer_cuda *cuda) {
 static ashlar_status launch(ashlar_optimizer_cuda *cuda, int kernel, size_t blocks,
                             unsigned int threads, const ashlar_optimizer_job *job,
                             ashlar_stream stream) {
+    ASHLAR_CHECK2(kernel < KERNEL_COUNT && cuda->kernels[kernel] != NULL);
     return ashlar_cuda_kernels_launch(cuda->device, cuda->kernels[kernel], kernel_names[kernel],
                                       blocks, threads, job, stream);
 }

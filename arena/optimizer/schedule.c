@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "arena/optimizer/power.h"
 
@@ -48,6 +49,7 @@ ashlar_status ashlar_schedule_check(const ashlar_schedule *s) {
 static double cosine(const ashlar_schedule *s, uint64_t step) {
     const double pi = 3.14159265358979323846;
     const uint64_t start = s->warmup_steps > 0 ? s->warmup_steps : 1;
+    ASHLAR_CHECK2(step >= start && is_cosine_fine(s));
     if (step == start) {
         return s->rate;
     }
@@ -60,6 +62,7 @@ static double cosine(const ashlar_schedule *s, uint64_t step) {
 
 double ashlar_schedule_rate(const ashlar_schedule *s, uint64_t step) {
     step = step > 0 ? step : 1;
+    ASHLAR_CHECK2((unsigned)s->kind < (unsigned)ASHLAR_SCHEDULE_COUNT && s->rate > 0);
     if (step < s->warmup_steps) {
         return s->rate * ((double)step / (double)s->warmup_steps);
     }
