@@ -1,6 +1,5 @@
 #include "arena/compute/workers.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -12,6 +11,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
+#include "allocator/base/lock.h"
 #include "allocator/base/parse.h"
 
 enum { SPINS = 2000 /* turns of a few tens of nanoseconds */ };
@@ -26,10 +26,10 @@ enum { SPINS = 2000 /* turns of a few tens of nanoseconds */ };
  *   generation grows with every work, so that a thread joins each at most once
  */
 static struct {
-    pthread_mutex_t owner;
+    ashlar_lock owner;
     size_t started;       /* by the owner: threads there are */
     bool is_start_futile; /* by the owner: the system gave none */
-    pthread_mutex_t lock;
+    ashlar_lock lock;
     pthread_cond_t has_work, has_ended;
     size_t room; /* threads that may still join */
     void (*fn)(void *context, size_t i);
@@ -39,8 +39,8 @@ static struct {
     atomic_size_t users;
     atomic_size_t generation;
 } pool = {
-    .owner = PTHREAD_MUTEX_INITIALIZER,
-    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .owner = ASHLAR_LOCK(ASHLAR_RANK_WORKERS_OWNER),
+    .lock = ASHLAR_LOCK(ASHLAR_RANK_WORKERS),
     .has_work = PTHREAD_COND_INITIALIZER,
     .has_ended = PTHREAD_COND_INITIALIZER,
 };
@@ -111,22 +111,21 @@ static void work(void (*fn)(void *context, size_t i), void *context, size_t coun
         if (i >= count) {
             return;
         }
-        ASHLAR_CHECK2(fn != NULL);
         fn(context, i);
     }
 }
 
-/* Wait until there is another work than number `seen`, and return its number, with the lock. */
-static size_t wait_for_work_locked(size_t seen) {
+/* Wait until there is another work than number `seen`; take the lock and return its number. */
+static size_t wait_for_work_and_lock(size_t seen) {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&pool.generation, memory_order_relaxed) != seen) {
             break;
         }
         ASHLAR_PAUSE();
     }
-    pthread_mutex_lock(&pool.lock);
+    ashlar_lock_acquire(&pool.lock);
     while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen) {
-        pthread_cond_wait(&pool.has_work, &pool.lock);
+        ashlar_lock_wait(&pool.lock, &pool.has_work);
     }
     return atomic_load_explicit(&pool.generation, memory_order_relaxed);
 }
@@ -135,7 +134,7 @@ static void *run_thread(void *unused) {
     size_t seen = 0;
     (void)unused;
     for (;;) {
-        seen = wait_for_work_locked(seen);
+        seen = wait_for_work_and_lock(seen);
         const bool joins = pool.room > 0;
         void (*const fn)(void *, size_t) = pool.fn;
         void *const context = pool.context;
@@ -145,15 +144,15 @@ static void *run_thread(void *unused) {
             pool.room--;
             atomic_fetch_add_explicit(&pool.users, 1, memory_order_relaxed);
         }
-        pthread_mutex_unlock(&pool.lock);
+        ashlar_lock_release(&pool.lock);
         if (joins) {
             work(fn, context, count);
-            pthread_mutex_lock(&pool.lock);
+            ashlar_lock_acquire(&pool.lock);
             ASHLAR_CHECK2(atomic_load_explicit(&pool.users, memory_order_relaxed) > 0);
             if (atomic_fetch_sub_explicit(&pool.users, 1, memory_order_release) == 1) {
                 pthread_cond_signal(&pool.has_ended);
             }
-            pthread_mutex_unlock(&pool.lock);
+            ashlar_lock_release(&pool.lock);
         }
     }
     return NULL;
@@ -161,8 +160,8 @@ static void *run_thread(void *unused) {
 
 /* A child has only the thread that forked, which is in no work. */
 static void forget_in_child(void) {
-    pool.owner = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    pool.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    ashlar_lock_init(&pool.owner, ASHLAR_RANK_WORKERS_OWNER);
+    ashlar_lock_init(&pool.lock, ASHLAR_RANK_WORKERS);
     pool.has_work = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.has_ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.room = 0;
@@ -203,6 +202,7 @@ static bool start_thread(void) {
 
 /* By the owner: as many threads as there are, up to `wanted`. */
 static size_t start_threads(size_t wanted) {
+    ASHLAR_OWNS(&pool.owner);
     while (pool.started < wanted && !pool.is_start_futile) {
         pool.is_start_futile = atomic_load(&refuses_start) || !start_thread();
         pool.started += !pool.is_start_futile;
@@ -215,7 +215,8 @@ static size_t start_threads(size_t wanted) {
 
 static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void *context,
                       size_t count) {
-    pthread_mutex_lock(&pool.lock);
+    ASHLAR_OWNS(&pool.owner);
+    ashlar_lock_acquire(&pool.lock);
     ASHLAR_CHECK2(pool.room == 0 && atomic_load(&pool.users) == 0); /* the last one is closed */
     ASHLAR_CHECK2(helpers <= pool.started && helpers < count);
     pool.fn = fn;
@@ -227,38 +228,39 @@ static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void 
     for (size_t i = 0; i < helpers; i++) {
         pthread_cond_signal(&pool.has_work);
     }
-    pthread_mutex_unlock(&pool.lock);
+    ashlar_lock_release(&pool.lock);
 }
 
 /* Nobody joins any more, and those who have are waited for. */
 static void close_work(void) {
-    pthread_mutex_lock(&pool.lock);
+    ASHLAR_OWNS(&pool.owner);
+    ashlar_lock_acquire(&pool.lock);
     ASHLAR_CHECK2(atomic_load(&pool.next) >= pool.count); /* the owner took the last piece */
     pool.room = 0;
-    pthread_mutex_unlock(&pool.lock);
+    ashlar_lock_release(&pool.lock);
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&pool.users, memory_order_acquire) == 0) {
             return;
         }
         ASHLAR_PAUSE();
     }
-    pthread_mutex_lock(&pool.lock);
+    ashlar_lock_acquire(&pool.lock);
     while (atomic_load_explicit(&pool.users, memory_order_relaxed) != 0) {
-        pthread_cond_wait(&pool.has_ended, &pool.lock);
+        ashlar_lock_wait(&pool.lock, &pool.has_ended);
     }
-    pthread_mutex_unlock(&pool.lock);
+    ashlar_lock_release(&pool.lock);
 }
 
 void ashlar_workers_run(size_t count, void (*fn)(void *context, size_t i), void *context) {
     const size_t threads = count > 1 ? ashlar_workers_count() : 1;
-    if (threads > 1 && is_prepared() && pthread_mutex_trylock(&pool.owner) == 0) {
+    if (threads > 1 && is_prepared() && ashlar_lock_try_acquire(&pool.owner)) {
         const size_t helpers = start_threads((count < threads ? count : threads) - 1);
         if (helpers > 0) {
             open_work(helpers, fn, context, count);
             work(fn, context, count);
             close_work();
         }
-        pthread_mutex_unlock(&pool.owner);
+        ashlar_lock_release(&pool.owner);
         if (helpers > 0) {
             return;
         }
