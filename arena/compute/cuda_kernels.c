@@ -1,3 +1,4 @@
+/* cuda_kernels.c - loads a compiled image into a device's context, and launches its kernels. */
 #include "arena/compute/cuda_kernels.h"
 
 #include <stdio.h>
