@@ -11,7 +11,7 @@
 /* A compiled image, as long as the process lives. */
 typedef struct ashlar_cuda_image {
     const char *what; /* for messages: "optimizer" */
-    const unsigned long long *image;
+    const unsigned long long *image; /* begins with 0: the build had no compiler for it */
 } ashlar_cuda_image;
 
 /*
