@@ -48,7 +48,7 @@ typedef struct ashlar_blas_set {
     ashlar_product_function *f32, *f64;
 } ashlar_blas_set;
 
-/* The best that this processor runs (rnn_cpu_x86.c or rnn_cpu_any.c). */
+/* The best that this processor runs (blas_x86.c or blas_any.c). */
 const ashlar_blas_set *ashlar_blas_best(void);
 
 /*

@@ -1,12 +1,5 @@
 /* Processors for which there is one set of passes. */
-#include "rnn/layer/blas_impl.h"
 #include "rnn/layer/rnn_cpu.h"
-
-const ashlar_blas_set *ashlar_blas_best(void) {
-    static const ashlar_blas_set set = {"built-in", ashlar_product_f32_baseline,
-                                        ashlar_product_f64_baseline};
-    return &set;
-}
 
 const ashlar_rnn_cpu_passes *ashlar_rnn_cpu_passes_of(ashlar_dtype dtype) {
     static const ashlar_rnn_cpu_passes *const passes[ASHLAR_DTYPE_COUNT] = {
