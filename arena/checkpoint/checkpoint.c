@@ -68,12 +68,12 @@ static ashlar_status read_regions(saving *s, unsigned regions, ashlar_stream str
             status = read_region(s, (ashlar_region)i, stream);
         }
     }
-    /* Also after a failure: what is queued writes into images that are about to go. */
+    /* Wait after a failure too: queued copies write into images that are about to be freed. */
     const ashlar_status waited = ashlar_stream_synchronize(device, stream);
     return status == ASHLAR_OK ? waited : status;
 }
 
-/* Describe what one tensor has in one region. *name moves on behind the name that is written. */
+/* Describe a tensor's part of a region. Writes its name at *name, which moves behind it. */
 static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *info, char **name) {
     const char *prefix = ashlar_checkpoint_prefix(region);
     ASHLAR_CHECK2(prefix != NULL && s->images[region] != NULL);
@@ -91,11 +91,10 @@ static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *
     *name += strlen(prefix) + strlen(info->name) + 1;
 }
 
-/* Take memory for the description of each tensor in each region, more than enough. */
+/* Take memory to describe every tensor in every region, which is more than a save needs. */
 static ashlar_status take_entries(saving *s) {
     const size_t count = ashlar_arena_tensor_count(s->arena);
-    size_t name_bytes = 0; /* the sums cannot wrap: all names are in memory already, more than 1 B
-                              for each */
+    size_t name_bytes = 0; /* cannot wrap: every name is in memory already */
     for (size_t i = 0; i < count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(s->arena, i, &info);

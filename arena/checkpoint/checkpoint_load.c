@@ -62,7 +62,7 @@ const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char
 
 /* --- what the file's tensors are ------------------------------------------------------------ */
 
-/* Which tensor's part of which region has that name. A parameter's own name comes first. */
+/* The tensor and the region that a name in the file stands for. A parameter's name wins. */
 static bool resolve(const ashlar_arena *arena, const char *name, ashlar_region *region,
                     size_t *tensor) {
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
@@ -108,7 +108,7 @@ static ashlar_status check_entry(const loading *l, ashlar_region region,
                        l->file->path, entry->name, got, want);
 }
 
-/* Find the place of one tensor of the file. */
+/* Note where one tensor of the file belongs. */
 static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entry) {
     ashlar_region region = ASHLAR_REGION_PARAMETERS;
     size_t tensor = 0;
@@ -166,7 +166,7 @@ static ashlar_status check_tensors(loading *l) {
 
 /* --- filling -------------------------------------------------------------------------------- */
 
-/* Write the region as it is to be into `image`. */
+/* Build the region's new contents in `image`. */
 static void gather(const loading *l, ashlar_region region, char *image) {
     const ashlar_layout layout = ashlar_region_layout(region);
     memset(image, 0, ashlar_arena_region_bytes(l->arena, region)); /* the padding */
@@ -196,7 +196,7 @@ static ashlar_status fill_region(const loading *l, ashlar_region region, char *i
     const ashlar_status status =
         ashlar_copy_to_device(device, ashlar_arena_region(l->arena, region), image,
                               ashlar_arena_region_bytes(l->arena, region), stream);
-    /* Also after a failure: the image is the next region's, or about to go. */
+    /* Wait after a failure too: the image is about to be reused or freed. */
     const ashlar_status waited = ashlar_stream_synchronize(device, stream);
     return status == ASHLAR_OK ? waited : status;
 }

@@ -1,3 +1,4 @@
+/* safetensors_read.c - maps a file of the safetensors format, and checks all of it before use. */
 #include "arena/checkpoint/safetensors.h"
 
 #include <errno.h>

@@ -1,3 +1,6 @@
+/*
+ * safetensors_write.c - checks named tensors, and writes them as a file of the safetensors format.
+ */
 #include "arena/checkpoint/safetensors.h"
 
 #include <stdbool.h>
@@ -114,7 +117,7 @@ static ashlar_status check_arguments(const ashlar_safetensors_entry *entries, si
 
 /* --- the order of the data ------------------------------------------------------------------ */
 
-/* Wider types first; as the data is contiguous, entries of one type have one address order. */
+/* Wider types first. Entries of one type keep the order that the caller's array has them in. */
 static int compare_entries(const void *a, const void *b) {
     const ashlar_safetensors_entry *x = *(const ashlar_safetensors_entry *const *)a;
     const ashlar_safetensors_entry *y = *(const ashlar_safetensors_entry *const *)b;

@@ -1,3 +1,4 @@
+/* convert.c - values of one element type as values of another, one at a time, by way of double. */
 #include "arena/compute/convert.h"
 
 #include <string.h>

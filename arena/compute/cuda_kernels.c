@@ -1,3 +1,4 @@
+/* cuda_kernels.c - loads a compiled image into a device's context, and launches its kernels. */
 #include "arena/compute/cuda_kernels.h"
 
 #include <stdio.h>
@@ -38,6 +39,12 @@ static ashlar_status load(ashlar_device *device, const ashlar_cuda_image *image,
 ashlar_status ashlar_cuda_kernels_load(ashlar_device *device, const ashlar_cuda_image *image,
                                        const char *const *names, size_t count, cu_module *module,
                                        cu_function *kernels) {
+    if (image->image[0] == 0) {
+        return ashlar_fail(ASHLAR_ENOTSUP,
+                           "%s: this build has no CUDA kernels; build where nvcc is on the PATH, "
+                           "or use a software device",
+                           image->what);
+    }
     ashlar_status status = ashlar_device_enter(device);
     if (status == ASHLAR_OK) {
         status = load(device, image, names, count, module, kernels);

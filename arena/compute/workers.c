@@ -1,3 +1,4 @@
+/* workers.c - the threads that compute on the CPU together, and the one work they share. */
 #include "arena/compute/workers.h"
 
 #include <sched.h>
@@ -17,7 +18,7 @@
 enum { SPINS = 2000 /* turns of a few tens of nanoseconds */ };
 
 /*
- * One work at a time: whoever holds `owner`. Under `lock`:
+ * One work at a time, that of the thread that holds `owner`. Under `lock`:
  *
  *   fn, context, count are the work's while it is open; a thread joins only while room > 0, by
  *   room-- and users++
@@ -27,8 +28,8 @@ enum { SPINS = 2000 /* turns of a few tens of nanoseconds */ };
  */
 static struct {
     ashlar_lock owner;
-    size_t started;       /* by the owner: threads there are */
-    bool is_start_futile; /* by the owner: the system gave none */
+    size_t started;       /* threads there are; for the owner only */
+    bool is_start_futile; /* the system refused one; for the owner only */
     ashlar_lock lock;
     pthread_cond_t has_work, has_ended;
     size_t room; /* threads that may still join */
@@ -176,14 +177,14 @@ static void prepare(void) {
     may_start = pthread_atfork(NULL, NULL, forget_in_child) == 0;
 }
 
-/* Before any lock is taken: a child that does not forget would find it taken for ever. */
+/* Call it before taking a lock: a forked child without the handler would find it taken for ever. */
 static bool is_prepared(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, prepare);
     return may_start;
 }
 
-/* The program's signal handlers run on the program's threads. */
+/* With all signals blocked: the program's handlers run on the program's threads. */
 static bool start_thread(void) {
     pthread_t thread;
     sigset_t all, old;
@@ -200,7 +201,7 @@ static bool start_thread(void) {
     return is_started;
 }
 
-/* By the owner: as many threads as there are, up to `wanted`. */
+/* Start threads until there are `wanted`, or the system refuses. Returns how many can help. */
 static size_t start_threads(size_t wanted) {
     ASHLAR_OWNS(&pool.owner);
     while (pool.started < wanted && !pool.is_start_futile) {
@@ -231,7 +232,7 @@ static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void 
     ashlar_lock_release(&pool.lock);
 }
 
-/* Nobody joins any more, and those who have are waited for. */
+/* Let nobody join any more, and wait for those who have. */
 static void close_work(void) {
     ASHLAR_OWNS(&pool.owner);
     ashlar_lock_acquire(&pool.lock);

@@ -1,3 +1,4 @@
+/* arena.c - an arena's life and its regions: one block of device memory for each. */
 #include "arena/layout/arena_impl.h"
 
 #include "allocator/base/check_level.h"
@@ -35,7 +36,7 @@ void ashlar_arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigne
             continue;
         }
         ASHLAR_CHECK2(arena->regions[i] != NULL);
-        /* If somebody freed a region behind our back, it is gone either way. */
+        /* Fails only if somebody else freed the region, and then it is gone as well. */
         const ashlar_status status = ashlar_free(allocator, arena->regions[i]);
         (void)status;
         arena->regions[i] = NULL;
@@ -68,10 +69,9 @@ size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region
 }
 
 /*
- * Blocks of large regions are a little larger than their layout. Regions lie side by side; were
- * they of 2^n bytes, the places of one element that a step goes over would differ in one bit of
- * their address alone, and share banks of memory: an AdamW step over regions of 128 MiB took 2.3
- * times as long (bench/results, arena).
+ * Blocks of large regions are a little larger than their layout. Regions lie side by side; with
+ * sizes of 2^n bytes, an element's parameter, gradient and moments would lie in the same memory
+ * banks, and an AdamW step over regions of 128 MiB took 2.3 times as long (bench/results, arena).
  */
 enum { STAGGER_BYTES = 17 * ASHLAR_ARENA_ALIGN };
 static const size_t staggered_from = (size_t)64 << 20;

@@ -1,4 +1,4 @@
-/* Which pointers and views of the program are watched. */
+/* bind.c - the pointers and views of the program that an arena watches. */
 #include "arena/layout/arena_impl.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Where `pointer` stands among the bindings, or would stand. Requires room. */
+/* The slot that holds `pointer`, or the free one where it belongs. Requires room. */
 static size_t *binding_slot(const ashlar_arena *arena, void *const *pointer) {
     const size_t mask = arena->binding_room - 1;
     ASHLAR_CHECK2(arena->binding_room != 0 && (arena->binding_room & mask) == 0);
@@ -112,7 +112,7 @@ ashlar_status ashlar_arena_unbind(ashlar_arena *arena, void *const *pointer) {
     }
     const ashlar_arena_binding *end = arena->bindings + arena->binding_count--;
     memmove(binding, binding + 1, (size_t)(end - binding - 1) * sizeof *binding);
-    fill_slots(arena); /* to take one out would break the way to others */
+    fill_slots(arena); /* an empty slot would hide those probed past it */
     ASHLAR_CHECK2(ashlar_arena_find_binding(arena, pointer) == NULL);
     return ASHLAR_OK;
 }

@@ -1,4 +1,4 @@
-/* Declaring tensors: names, shapes, groups and options. */
+/* layout.c - declares tensors: their names, shapes, groups and options. */
 #include "arena/layout/arena_impl.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ static size_t hash_of(const char *name) {
     return hash;
 }
 
-/* Where `name` stands among the names, or would stand. Requires room. */
+/* The slot that holds `name`, or the free one where it belongs. Requires room. */
 static size_t *name_slot(const ashlar_arena *arena, const char *name) {
     const size_t mask = arena->name_room - 1;
     ASHLAR_CHECK2(arena->name_room != 0 && (arena->name_room & mask) == 0);
@@ -121,7 +121,7 @@ static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, s
                : ashlar_fail(ASHLAR_EOVERFLOW, "tensor %s: too many bytes", spec->name);
 }
 
-/* That spec number `at` lies inside its group, aligned, and apart from the ones before it. */
+/* Check that spec `at` is aligned, inside its group, and clear of the specs before it. */
 static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, size_t group_bytes) {
     size_t elements, bytes, end;
     ashlar_status status = measure(&specs[at], &elements, &bytes);
@@ -206,7 +206,7 @@ static bool make_all_room(ashlar_arena *arena, size_t count) {
                                     sizeof *arena->tensors) &&
                           make_room(&groups, arena->group_count, 1, &arena->group_room,
                                     sizeof *arena->groups);
-    arena->tensors = tensors; /* the larger array holds the old contents either way */
+    arena->tensors = tensors; /* one may have grown, even if the other could not */
     arena->groups = groups;
     ASHLAR_CHECK2(!has_room || (arena->group_count < arena->group_room &&
                                 arena->tensor_room - arena->tensor_count >= count));

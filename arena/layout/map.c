@@ -1,4 +1,4 @@
-/* The printed map of an arena. */
+/* map.c - the printed map of an arena: its regions, buckets and tensors. */
 #include "arena/layout/arena_impl.h"
 
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
-/* Text that is counted whole and kept as far as it fits. */
+/* Text that is counted in full and kept as far as there is room. */
 typedef struct text {
     char *buffer;
     size_t room, used;

@@ -1,4 +1,7 @@
-/* The bytes between an arena's tensors, which are zero as long as nothing writes there. */
+/*
+ * padding.c - whether the padding between tensors is still zero; if not, something wrote past a
+ * tensor.
+ */
 #include "arena/layout/arena_impl.h"
 
 #include "allocator/base/check_level.h"
@@ -46,7 +49,7 @@ static void find_gaps(gaps *g, ashlar_region region) {
     add_gap(g, region, end, arena->bytes[layout], before);
 }
 
-/* Where the byte lies, for people. */
+/* Tell which byte it is, and which tensor lies before it. */
 static ashlar_status report(const gaps *g, const gap *at, size_t i, unsigned char value) {
     const ashlar_arena *arena = g->arena;
     const char *base = arena->regions[at->region];
@@ -71,7 +74,7 @@ static ashlar_status compare(const gaps *g, const unsigned char *bytes) {
     return ASHLAR_OK;
 }
 
-/* Have every gap copied to `block`, side by side, and from there to `host`. */
+/* Pack every gap into `block` on the device, and copy that to `host`. */
 static ashlar_status fetch(const gaps *g, char *block, unsigned char *host, ashlar_stream stream) {
     ashlar_device *device = ashlar_allocator_device(g->arena->allocator);
     size_t at = 0;

@@ -1,4 +1,6 @@
-/* Placing groups, tensors and buckets, and the runs over them: the arithmetic of the layouts. */
+/*
+ * place.c - places groups, tensors and buckets, and finds the runs: the arithmetic of the layouts.
+ */
 #include "arena/layout/arena_impl.h"
 
 #include <stdlib.h>
@@ -60,7 +62,7 @@ static ashlar_status too_large(void) {
 
 /* ---- groups and buckets ---- */
 
-/* Pad every group to whole lines, and see that the sum of all fits. */
+/* Pad every group to whole lines. Fails if the sum of all does not fit. */
 static ashlar_status pad_groups(ashlar_arena *arena) {
     size_t sum = 0;
     for (size_t i = 0; i < arena->group_count; i++) {
@@ -74,7 +76,7 @@ static ashlar_status pad_groups(ashlar_arena *arena) {
     return ASHLAR_OK;
 }
 
-/* Divide the groups into buckets from the end; each stretch of `bucket_bytes` or of one type. */
+/* From the last group on: a bucket ends when it has bucket_bytes, or where the type changes. */
 static void choose_buckets(ashlar_arena *arena) {
     size_t bytes = 0, bucket = 0;
     for (size_t i = arena->group_count; i-- > 0;) {
@@ -90,7 +92,7 @@ static void choose_buckets(ashlar_arena *arena) {
     ASHLAR_CHECK2(arena->bucket_count <= arena->group_count);
 }
 
-/* Pad the last group of every bucket so that the bucket is equal shards of whole lines. */
+/* Pad every bucket's last group, so that each rank's shard of the bucket is whole lines. */
 static ashlar_status pad_buckets(ashlar_arena *arena) {
     size_t step = 0, bytes = 0;
     if (!ashlar_mul(arena->world_size, ASHLAR_ARENA_ALIGN, &step)) {
@@ -198,6 +200,7 @@ static uint64_t hash_layout(const ashlar_arena *arena) {
 }
 
 static ashlar_status take_tables(ashlar_arena *arena, place **places) {
+    ASHLAR_CHECK2(arena->order == NULL && arena->buckets == NULL);
     arena->order = ashlar_host_calloc(arena->tensor_count, sizeof *arena->order);
     arena->buckets = ashlar_host_calloc(arena->bucket_count, sizeof *arena->buckets);
     *places = ashlar_host_calloc(arena->tensor_count, sizeof **places);
@@ -221,7 +224,7 @@ static void sort_tensors(ashlar_arena *arena, place *places) {
 ashlar_status ashlar_arena_place(ashlar_arena *arena) {
     size_t total[ASHLAR_LAYOUT_COUNT] = {0};
     place *places = NULL;
-    ASHLAR_CHECK2(arena->tensor_count > 0 && arena->order == NULL);
+    ASHLAR_CHECK2(arena->tensor_count > 0);
     ashlar_status status = pad_groups(arena);
     if (status == ASHLAR_OK) {
         choose_buckets(arena);
@@ -271,7 +274,7 @@ static bool continues(const ashlar_arena_run *run, const ashlar_tensor_info *inf
            run->options.rate_scale == rate_scale(&info->options);
 }
 
-/* The run that begins with tensor order[at]: at its group's start, if it is the group's first. */
+/* A run from tensor order[at] on; from its group's start if it is the group's first tensor. */
 static ashlar_arena_run begin_run(const ashlar_arena *arena, size_t at) {
     const ashlar_arena_entry *tensor = &arena->tensors[arena->order[at]];
     const ashlar_arena_group *group = &arena->groups[tensor->group];

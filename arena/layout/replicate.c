@@ -1,4 +1,4 @@
-/* Arenas of one layout on several devices. */
+/* replicate.c - copies an arena to another device, and keeps such replicas up to date. */
 #include <ashlar/replica.h>
 
 #include "arena/layout/arena_impl.h"
@@ -8,7 +8,7 @@
 
 /* ---- the same declarations ---- */
 
-/* Declare a group of `source` whose first tensor is `first` in `copy`. Returns its tensors. */
+/* Describe a group's tensors, from tensor `first` on, in `specs`. Returns how many they are. */
 static size_t read_group(const ashlar_arena *source, size_t group, size_t first,
                          ashlar_tensor_spec *specs) {
     size_t count = 0;
@@ -69,7 +69,7 @@ typedef struct side {
     ashlar_stream stream;
 } side;
 
-/* Hold back what is queued on `later` from now on until all that is queued on `earlier` has run. */
+/* Make what `later` gets from now on wait for all that is queued on `earlier`. */
 static ashlar_status order(side earlier, ashlar_event event, side later) {
     const ashlar_status status = ashlar_event_record(earlier.device, event, earlier.stream);
     return status == ASHLAR_OK ? ashlar_stream_wait(later.device, later.stream, event) : status;
@@ -89,7 +89,7 @@ static ashlar_status copy_regions(const ashlar_arena *to, side dst, const ashlar
     return status;
 }
 
-/* Copy behind the source's stream and in front of what it gets later. */
+/* Copy after what is queued on the source's stream, and before what it gets later. */
 static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashlar_arena *from,
                                    side src, unsigned regions) {
     ashlar_event before = NULL, after = NULL; /* before all copies; after them */
@@ -107,7 +107,7 @@ static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashla
         status = order(dst, after, src);
     }
     if (status != ASHLAR_OK) {
-        /* Of copies that are queued the source's stream knows nothing. */
+        /* The source's stream does not wait for copies that are queued already: wait here. */
         const ashlar_status waited = ashlar_stream_synchronize(dst.device, dst.stream);
         (void)waited;
     }
@@ -118,7 +118,7 @@ static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashla
 
 /* ---- replicas ---- */
 
-/* That `regions` is a set that `source` has; *wanted gets those that have a byte. */
+/* Check that `source` has all of `regions`. *wanted: those that are not empty. */
 static ashlar_status check_regions(const ashlar_arena *source, unsigned regions, unsigned *wanted) {
     if (source->allocator == NULL || (regions & ASHLAR_REGIONS_INFERENCE) == 0 ||
         regions > ASHLAR_REGIONS_ALL) {
@@ -198,7 +198,7 @@ void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_arena *to, cons
         return NULL;
     }
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        /* Unsigned: what lies before the region is far behind it. */
+        /* Unsigned: an address below the region gives a huge offset. */
         const size_t offset = (uintptr_t)pointer - (uintptr_t)from->regions[i];
         if (from->regions[i] != NULL &&
             offset < ashlar_arena_region_bytes(from, (ashlar_region)i)) {

@@ -1,4 +1,4 @@
-/* The optimizer of an arena: its device memory, and the launches. */
+/* optimizer.c - the optimizer of an arena: its device memory, its checks and its launches. */
 #include <float.h>
 #include <math.h>
 
@@ -74,7 +74,7 @@ static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
     return status;
 }
 
-/* A state before the first step. */
+/* Write the state before the first step, and the table of runs. */
 static ashlar_status fill_block(ashlar_optimizer *o, ashlar_stream stream) {
     ashlar_optimizer_cell cell = {.factor = 1, .bias1 = 1, .bias2 = 1};
     cell.state.loss_scale = is_scaled(o) ? o->rule.config.loss_scale : 1;
@@ -132,7 +132,7 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
         return;
     }
     if (o->cell != NULL) {
-        /* If somebody freed the block behind our back, it is gone either way. */
+        /* Fails only if somebody else freed the block, and then it is gone as well. */
         const ashlar_status status = ashlar_free(ashlar_arena_allocator(o->arena), o->cell);
         (void)status;
     }
@@ -160,7 +160,7 @@ static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_jo
                : ashlar_launch(o->device, stream, ashlar_optimizer_cpu_run, job, sizeof *job);
 }
 
-/* The factors of every step must be finite in fp32: padding would not stay 0 with another. */
+/* A step's factors must be finite in fp32: 0 times anything else is not 0, and padding stays 0. */
 static ashlar_status check_rate(const ashlar_optimizer *o, double learning_rate) {
     const ashlar_optimizer_config *config = &o->rule.config;
     const double most = learning_rate * o->table.largest_scale;

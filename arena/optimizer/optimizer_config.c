@@ -1,4 +1,4 @@
-/* What an optimizer may be: kinds, defaults, ranges. */
+/* optimizer_config.c - the kinds of optimizer, their defaults, and the ranges of their values. */
 #include <float.h>
 #include <math.h>
 
@@ -89,7 +89,7 @@ static ashlar_status check_limits(const ashlar_optimizer_config *config, const l
     return ASHLAR_OK;
 }
 
-/* A double that is a positive and finite fp32 too: padding would not stay 0 with another. */
+/* Positive and finite in fp32 too: with any other epsilon or rate padding would not stay 0. */
 static bool is_positive(double value) {
     return value > 0 && (float)value > 0 && value <= (double)FLT_MAX;
 }

@@ -1,4 +1,4 @@
-/* A job on the CPU: its chunks, shared by the workers. */
+/* optimizer_cpu.c - runs a job on the CPU: its chunks, shared by the workers. */
 #include "allocator/base/check_level.h"
 #include "arena/optimizer/optimizer_formula.h"
 #include "arena/optimizer/optimizer_kernels.h"
@@ -13,13 +13,13 @@ typedef struct share {
     size_t pieces;
 } share;
 
-/* What of one chunk counts. */
+/* The elements of one chunk that the job covers. */
 typedef struct part {
     const ashlar_optimizer_run *run;
     size_t first, count; /* elements of the run */
 } part;
 
-/* Chunk number `chunk`, which belongs to the run number *run or a later one, clipped to the job. */
+/* What the job covers of `chunk`. *run, its run or one before, is moved to its run. */
 static part find_part(const ashlar_optimizer_job *job, size_t chunk, size_t *run) {
     while (*run + 1 < job->run_count && job->runs[*run + 1].first_chunk <= chunk) {
         ++*run;
@@ -77,7 +77,7 @@ static void update_part(const share *s, const part *p, const ashlar_optimizer_fa
 static void update_piece(void *context, size_t i) {
     const share *s = context;
     const ashlar_optimizer_job *job = s->job;
-    const ashlar_optimizer_run *known = NULL; /* whose factors they are */
+    const ashlar_optimizer_run *known = NULL; /* whose factors are at hand */
     ashlar_optimizer_factors factors;
     size_t chunk, end;
     cut_piece(s, i, &chunk, &end);

@@ -121,7 +121,7 @@ ashlar_algorithm ashlar_optimizer_algorithm(const ashlar_optimizer_config *confi
 void ashlar_optimizer_cpu_run(void *job);
 
 /*
- * ---- CUDA devices (optimizer_cuda.c; optimizer_cuda_none.c where it is not built) ----
+ * ---- CUDA devices (optimizer_cuda.c) ----
  *
  * open loads the kernels into the device's context; several optimizers of one device may share
  * that. run queues a job; the values of *job are read before it returns.

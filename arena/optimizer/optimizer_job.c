@@ -1,4 +1,4 @@
-/* The parts of a job that are the same on every back end: its runs and chunks. */
+/* optimizer_job.c - the runs and chunks of a job, the same on every back end. */
 #include "allocator/base/check_level.h"
 #include "arena/optimizer/optimizer_impl.h"
 

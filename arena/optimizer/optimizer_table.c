@@ -1,3 +1,7 @@
+/*
+ * optimizer_table.c - the runs of an arena that an optimizer goes over, and the cut of a range from
+ * them.
+ */
 #include "arena/optimizer/optimizer_table.h"
 
 #include "arena/layout/arena_impl.h"
@@ -82,7 +86,7 @@ void ashlar_optimizer_table_finish(ashlar_optimizer_table *table) {
     *table = (ashlar_optimizer_table){0};
 }
 
-/* The first run that ends behind `offset`; count if none does. */
+/* The first run that ends after `offset`; count: none does. */
 static size_t find(const ashlar_optimizer_table *table, size_t offset) {
     size_t low = 0, high = table->count;
     while (low < high) {

@@ -31,8 +31,8 @@
     static void update_##function(const ashlar_optimizer_factors *factors,                       \
                                   const ashlar_optimizer_run *part) {                            \
         const ASHLAR_NAME(ashlar_factors) f = ASHLAR_NAME(ashlar_factors_of)(factors);           \
-        ASHLAR_CHECK2(((part->moment1 != NULL) == (has_moment1)) &&                              \
-                      ((part->moment2 != NULL) == (has_moment2)));                               \
+        ASHLAR_CHECK2(!(has_moment1) || part->moment1 != NULL);                                  \
+        ASHLAR_CHECK2(!(has_moment2) || part->moment2 != NULL);                                  \
         loop_##function(&f, part->gradients, part->parameters, part->moment1, part->moment2,     \
                         part->elements);                                                         \
     }

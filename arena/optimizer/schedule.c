@@ -1,3 +1,4 @@
+/* schedule.c - learning rates by step: constant, with warm-up, cosine, or in steps. */
 #include <ashlar/schedule.h>
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Sending buckets to collectives, in their order, as gradients become final. */
+/* reduce.c - sends buckets to collectives, in their order, as gradients become final. */
 #include <ashlar/reduce.h>
 
 #include <string.h>
@@ -127,7 +127,7 @@ void ashlar_reducer_destroy(ashlar_reducer *r) {
 
 /* ---- sending ---- */
 
-/* Hold back what is queued on `later` from now on until all that is queued on `earlier` has run. */
+/* Make what `later` gets from now on wait for all that is queued on `earlier`. */
 static ashlar_status order(const ashlar_reducer *r, ashlar_stream earlier, ashlar_stream later) {
     if (earlier == later) {
         return ASHLAR_OK;
@@ -146,7 +146,7 @@ static ashlar_status send_range(const ashlar_reducer *r, ashlar_collective_fn co
                       range->bytes / ashlar_dtype_bytes(range->dtype), range->dtype, r->stream);
 }
 
-/* Send a bucket's gradients, behind the streams on which they became final. */
+/* Send a bucket's gradients, after the work that made them on each stream. */
 static ashlar_status send_bucket(const ashlar_reducer *r, size_t i) {
     ASHLAR_CHECK2(i == r->next && r->buckets[i].missing == 0 && r->buckets[i].streams != 0);
     for (size_t s = 0; s < r->stream_count; s++) {
@@ -287,7 +287,7 @@ ashlar_status ashlar_reducer_finish(ashlar_reducer *r, ashlar_stream stream) {
 
 /* ---- parameters ---- */
 
-/* Broadcast stretches of one type, from the lowest address: from the last bucket on. */
+/* Broadcast neighbours of one type together, from the lowest address, which the last bucket has. */
 static ashlar_status send_parameters(const ashlar_reducer *r, size_t root) {
     const ashlar_arena_bucket *buckets = r->arena->buckets;
     ashlar_status status = ASHLAR_OK;
