@@ -66,7 +66,8 @@ ashlar_status ashlar_pack_improve(ashlar_pack_state *state, size_t rounds, uint6
         state->keys[i] = -(double)state->offsets[i] / (double)p->peak_bytes;
     }
     for (size_t r = 0; r < rounds && status == ASHLAR_OK; r++) {
-        if (state->plan_bytes <= state->target_bytes || !ashlar_pack_watch_goes_on(&state->watch)) {
+        if (state->plan_bytes <= state->target_bytes ||
+            !ashlar_pack_budget_is_left(&state->budget)) {
             break;
         }
         status = improve_once(state, kept, &least, random);

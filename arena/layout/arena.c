@@ -9,15 +9,15 @@
 static const struct {
     const char *text;
     ashlar_tag tag;
-} region_facts[] = {
+} region_info[] = {
 #define X(name, text, tag, layout) [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag},
     ASHLAR_REGION_MAP(X)
 #undef X
 };
-ASHLAR_TABLE_IS_FULL(region_facts, ASHLAR_REGION_COUNT);
+ASHLAR_TABLE_IS_FULL(region_info, ASHLAR_REGION_COUNT);
 
 const char *ashlar_region_text(ashlar_region region) {
-    return (unsigned)region < ASHLAR_REGION_COUNT ? region_facts[region].text : NULL;
+    return (unsigned)region < ASHLAR_REGION_COUNT ? region_info[region].text : NULL;
 }
 
 ashlar_status ashlar_arena_create(ashlar_arena **out) {
@@ -58,7 +58,7 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
     ashlar_host_free(arena->groups);
     ashlar_host_free(arena->names);
     ashlar_host_free(arena->bindings);
-    ashlar_host_free(arena->binding_slots);
+    ashlar_host_free(arena->binding_table);
     ashlar_host_free(arena->order);
     ashlar_host_free(arena->buckets);
     ashlar_host_free(arena);
@@ -96,7 +96,7 @@ ashlar_status ashlar_arena_take(ashlar_arena *arena, ashlar_allocator *allocator
         size_t whole = 0;
         ashlar_status status = block_bytes(bytes, &whole);
         if (status == ASHLAR_OK) {
-            status = ashlar_alloc_tagged(allocator, whole, region_facts[i].tag, stream,
+            status = ashlar_alloc_tagged(allocator, whole, region_info[i].tag, stream,
                                          &arena->regions[i]);
         }
         if (status != ASHLAR_OK) {
@@ -202,7 +202,7 @@ size_t ashlar_arena_bucket_count(const ashlar_arena *arena) {
     return arena->bucket_count;
 }
 
-void ashlar_arena_bucket_read(const ashlar_arena *arena, size_t i, ashlar_arena_bucket *out) {
+void ashlar_arena_get_bucket(const ashlar_arena *arena, size_t i, ashlar_arena_bucket *out) {
     ASHLAR_CHECK2(i < arena->bucket_count);
     *out = arena->buckets[i];
 }

@@ -76,9 +76,9 @@ static void print_help(const ashlar_option *options) {
 static ashlar_status parse_memory(const char *text, size_t *out) {
     const uint64_t most = (uint64_t)64 << 40; /* the software device's */
     uint64_t bytes = 0;
-    if (ashlar_parse_bytes(ashlar_piece_of(text), &bytes) && bytes >= ASHLAR_REPLAY_STEP_BYTES &&
+    if (ashlar_parse_bytes(ashlar_piece_of(text), &bytes) && bytes >= ASHLAR_REPLAY_GRAIN_BYTES &&
         bytes <= most) {
-        *out = (size_t)bytes & ~(ASHLAR_REPLAY_STEP_BYTES - 1);
+        *out = (size_t)bytes & ~(ASHLAR_REPLAY_GRAIN_BYTES - 1);
         return ASHLAR_OK;
     }
     return ashlar_fail(ASHLAR_EINVAL,
