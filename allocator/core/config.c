@@ -93,9 +93,9 @@ static bool is_allowed(const option *o, value v) {
 
 /* Which of the words, "a|b|c". */
 static bool parse_word(const char *words, ashlar_piece text, uint64_t *out) {
-    ashlar_piece rest = ashlar_piece_of(words);
+    ashlar_piece rest = ashlar__piece_of(words);
     for (uint64_t i = 0; rest.bytes > 0; i++) {
-        const ashlar_piece word = ashlar_piece_cut(&rest, '|');
+        const ashlar_piece word = ashlar__piece_cut(&rest, '|');
         if (word.bytes == text.bytes && memcmp(word.text, text.text, word.bytes) == 0) {
             *out = i;
             return true;
@@ -107,33 +107,33 @@ static bool parse_word(const char *words, ashlar_piece text, uint64_t *out) {
 /* Word `i`; a number that has no word as it is, for messages. */
 static void write_word(const option *o, uint64_t i, char out[static ASHLAR_NUMBER_BYTES]) {
     if (i > o->high) {
-        ashlar_write_count(i, out);
+        ashlar__write_count(i, out);
         return;
     }
-    ashlar_piece rest = ashlar_piece_of(o->words);
+    ashlar_piece rest = ashlar__piece_of(o->words);
     for (; i > 0; i--) {
-        (void)ashlar_piece_cut(&rest, '|');
+        (void)ashlar__piece_cut(&rest, '|');
     }
-    const ashlar_piece word = ashlar_piece_cut(&rest, '|');
+    const ashlar_piece word = ashlar__piece_cut(&rest, '|');
     (void)snprintf(out, ASHLAR_NUMBER_BYTES, "%.*s", (int)word.bytes, word.text);
 }
 
 /* *out is zero before. */
 static bool parse_value(const option *o, ashlar_piece text, value *out) {
     bool is_read = false;
-    if (has_named_initial(o) && ashlar_piece_is(text, o->words)) {
+    if (has_named_initial(o) && ashlar__piece_is(text, o->words)) {
         out->whole = o->initial;
         return true;
     }
     switch (o->kind) {
     case BYTES:
-        is_read = ashlar_parse_bytes(text, &out->whole);
+        is_read = ashlar__parse_bytes(text, &out->whole);
         break;
     case COUNT:
-        is_read = ashlar_parse_count(text, &out->whole);
+        is_read = ashlar__parse_count(text, &out->whole);
         break;
     case FRACTION:
-        is_read = ashlar_parse_real(text, &out->real);
+        is_read = ashlar__parse_real(text, &out->real);
         break;
     case CHOICE:
         is_read = parse_word(o->words, text, &out->whole);
@@ -150,16 +150,16 @@ static void write_value(const option *o, value v, char out[static ASHLAR_NUMBER_
     }
     switch (o->kind) {
     case BYTES:
-        ashlar_write_bytes(v.whole, out);
+        ashlar__write_bytes(v.whole, out);
         break;
     case CHOICE:
         write_word(o, v.whole, out);
         break;
     case COUNT:
-        ashlar_write_count(v.whole, out);
+        ashlar__write_count(v.whole, out);
         break;
     case FRACTION:
-        ashlar_write_real(v.real, out);
+        ashlar__write_real(v.real, out);
         break;
     }
 }
@@ -171,8 +171,8 @@ static const char *write_allowed(const option *o, char out[static ALLOWED_BYTES]
     char low[ASHLAR_NUMBER_BYTES], high[ASHLAR_NUMBER_BYTES];
     switch (o->kind) {
     case BYTES:
-        ashlar_write_bytes(o->low, low);
-        ashlar_write_bytes(o->high, high);
+        ashlar__write_bytes(o->low, low);
+        ashlar__write_bytes(o->high, high);
         (void)snprintf(out, ALLOWED_BYTES, "%s%s%s to %s, with a unit B, KiB, MiB, GiB or TiB",
                        has_named_initial(o) ? o->words : "", has_named_initial(o) ? ", or " : "",
                        low, high);
@@ -200,11 +200,11 @@ static ashlar_status fail_key(ashlar_piece key, ashlar_piece given, const char *
         at += (size_t)snprintf(keys + at, sizeof keys - at, "%s%s", i == 0 ? "" : ", ",
                                options[i].key);
     }
-    return ashlar_fail(ASHLAR_EINVAL,
-                       "%s: unknown key \"%s\" (value \"%s\"); give key=value, separated by "
-                       "commas; the keys are %s",
-                       source, ashlar_piece_show(key, shown), ashlar_piece_show(given, shown_given),
-                       keys);
+    return ashlar__fail(ASHLAR_EINVAL,
+                        "%s: unknown key \"%s\" (value \"%s\"); give key=value, separated by "
+                        "commas; the keys are %s",
+                        source, ashlar__piece_show(key, shown),
+                        ashlar__piece_show(given, shown_given), keys);
 }
 
 /* One "key=value". is_seen[i]: key i has been given. */
@@ -212,9 +212,9 @@ static ashlar_status parse_pair(ashlar_piece pair, const char *source, bool *is_
                                 ashlar_config *config) {
     char shown[ASHLAR_SHOWN_BYTES], allowed[ALLOWED_BYTES];
     ashlar_piece given = pair;
-    const ashlar_piece key = ashlar_piece_cut(&given, '=');
+    const ashlar_piece key = ashlar__piece_cut(&given, '=');
     size_t i = 0;
-    while (i < ASHLAR_CONFIG_COUNT && !ashlar_piece_is(key, options[i].key)) {
+    while (i < ASHLAR_CONFIG_COUNT && !ashlar__piece_is(key, options[i].key)) {
         i++;
     }
     if (i == ASHLAR_CONFIG_COUNT) {
@@ -222,12 +222,12 @@ static ashlar_status parse_pair(ashlar_piece pair, const char *source, bool *is_
     }
     value v = {0};
     if (is_seen[i]) {
-        return ashlar_fail(ASHLAR_EINVAL, "%s: %s=%s: give each key once", source, options[i].key,
-                           ashlar_piece_show(given, shown));
+        return ashlar__fail(ASHLAR_EINVAL, "%s: %s=%s: give each key once", source, options[i].key,
+                            ashlar__piece_show(given, shown));
     }
     if (!parse_value(&options[i], given, &v)) {
-        return ashlar_fail(ASHLAR_EINVAL, "%s: %s=%s; give %s", source, options[i].key,
-                           ashlar_piece_show(given, shown), write_allowed(&options[i], allowed));
+        return ashlar__fail(ASHLAR_EINVAL, "%s: %s=%s; give %s", source, options[i].key,
+                            ashlar__piece_show(given, shown), write_allowed(&options[i], allowed));
     }
     is_seen[i] = true;
     store(config, i, v);
@@ -245,10 +245,10 @@ void ashlar_config_init(ashlar_config *out) {
 ashlar_status ashlar_config_parse(ashlar_config *config, const char *text, const char *source) {
     ashlar_config changed = *config;
     bool is_seen[ASHLAR_CONFIG_COUNT] = {false};
-    ashlar_piece rest = ashlar_piece_of(text);
+    ashlar_piece rest = ashlar__piece_of(text);
     for (bool is_last = rest.bytes == 0; !is_last;) {
         is_last = memchr(rest.text, ',', rest.bytes) == NULL;
-        const ashlar_piece pair = ashlar_piece_cut(&rest, ',');
+        const ashlar_piece pair = ashlar__piece_cut(&rest, ',');
         const ashlar_status status = parse_pair(pair, source, is_seen, &changed);
         if (status != ASHLAR_OK) {
             return status;
@@ -271,8 +271,8 @@ ashlar_status ashlar_config_check(const ashlar_config *config) {
         if (!is_allowed(&options[i], v)) {
             char shown[ASHLAR_NUMBER_BYTES], allowed[ALLOWED_BYTES];
             write_value(&options[i], v, shown);
-            return ashlar_fail(ASHLAR_EINVAL, "config: %s is %s; give %s", options[i].field, shown,
-                               write_allowed(&options[i], allowed));
+            return ashlar__fail(ASHLAR_EINVAL, "config: %s is %s; give %s", options[i].field, shown,
+                                write_allowed(&options[i], allowed));
         }
     }
     return ASHLAR_OK;
@@ -293,8 +293,8 @@ ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, si
                                    i == 0 ? "" : ",", options[i].key, text);
     }
     if (bytes != 0 && bytes <= length) {
-        return ashlar_fail(ASHLAR_EINVAL, "config: the buffer has %zu bytes; give at least %zu",
-                           bytes, length + 1);
+        return ashlar__fail(ASHLAR_EINVAL, "config: the buffer has %zu bytes; give at least %zu",
+                            bytes, length + 1);
     }
     if (bytes != 0) {
         memcpy(buffer, line, length + 1);
@@ -307,7 +307,7 @@ ashlar_status ashlar_config_format(const ashlar_config *config, char *buffer, si
 
 ashlar_status ashlar_config_describe(size_t i, ashlar_config_option *out) {
     if (i >= ASHLAR_CONFIG_COUNT) {
-        return ashlar_fail(ASHLAR_EINVAL, "option: %zu; give 0 to %d", i, ASHLAR_CONFIG_COUNT - 1);
+        return ashlar__fail(ASHLAR_EINVAL, "option: %zu; give 0 to %d", i, ASHLAR_CONFIG_COUNT - 1);
     }
     ashlar_config config;
     ashlar_config_init(&config);

@@ -21,8 +21,8 @@ static bool piece_is(piece part, const char *text) {
 }
 
 static ashlar_status refuse(const char *key, piece value, const char *allowed) {
-    return ashlar_fail(ASHLAR_EINVAL, "ASHLAR_SOFT: %s=%.*s; give %s", key, (int)value.length,
-                       value.text, allowed);
+    return ashlar__fail(ASHLAR_EINVAL, "ASHLAR_SOFT: %s=%.*s; give %s", key, (int)value.length,
+                        value.text, allowed);
 }
 
 /* The decimal digits at the front; *rest is what follows. False: none, or more than 64 bits. */
@@ -134,7 +134,7 @@ static bool read_one_latency(piece part, soft_config *config) {
         return false;
     }
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
-        if (piece_is(name, ashlar_driver_fn_name((ashlar_driver_fn)fn))) {
+        if (piece_is(name, ashlar__driver_fn_name((ashlar_driver_fn)fn))) {
             const bool is_first = config->latency_ns[fn] == 0;
             config->latency_ns[fn] = (uint32_t)ns;
             return is_first;
@@ -187,14 +187,14 @@ static ashlar_status read_pair(piece pair, unsigned *seen, soft_config *config) 
         *seen |= 1u << i;
         return readers[i].read(value, config);
     }
-    return ashlar_fail(ASHLAR_EINVAL,
-                       "ASHLAR_SOFT: unknown key \"%.*s\" (value \"%.*s\"); give batch=, "
-                       "clocks=, devices=, latency=, memory=, mode=, peers=, seed= or vmm=, "
-                       "separated by commas",
-                       (int)key.length, key.text, (int)value.length, value.text);
+    return ashlar__fail(ASHLAR_EINVAL,
+                        "ASHLAR_SOFT: unknown key \"%.*s\" (value \"%.*s\"); give batch=, "
+                        "clocks=, devices=, latency=, memory=, mode=, peers=, seed= or vmm=, "
+                        "separated by commas",
+                        (int)key.length, key.text, (int)value.length, value.text);
 }
 
-ashlar_status ashlar_soft_parse(const char *spec, soft_config *out) {
+ashlar_status ashlar__soft_parse(const char *spec, soft_config *out) {
     soft_config config = {.device_count = 1,
                           .memory_bytes = (size_t)4 << 30,
                           .mode = SOFT_EAGER,

@@ -31,7 +31,8 @@ typedef struct ashlar_machine_config {
  *
  * Errors: ASHLAR_EIO, ASHLAR_EHOSTMEM.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_machine_write(const ashlar_machine_config *config,
-                                                     const ashlar_device *device, const char *path);
+ASHLAR_MUST_CHECK ashlar_status ashlar__machine_write(const ashlar_machine_config *config,
+                                                      const ashlar_device *device,
+                                                      const char *path);
 
 #endif /* ASHLAR_MACHINE_H */

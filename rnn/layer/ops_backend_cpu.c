@@ -6,7 +6,7 @@
 static ashlar_status check(ashlar_dtype dtype) {
     return dtype == ASHLAR_F32 || dtype == ASHLAR_F64
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_ENOTSUP,
+               : ashlar__fail(ASHLAR_ENOTSUP,
                              "ops: the CPU computes in ASHLAR_F32 and ASHLAR_F64 only; ASHLAR_%s is "
                              "for GPUs",
                              ashlar_dtype_name(dtype));
@@ -20,10 +20,10 @@ static size_t loss_work_bytes(size_t positions) {
 /* The launch copies the arguments. */
 #define DEFINE_OP(op, kind)                                                                    \
     static void run_##op##_f32(void *args) {                                                   \
-        ashlar_##op##_f32(args);                                                               \
+        ashlar__##op##_f32(args);                                                              \
     }                                                                                          \
     static void run_##op##_f64(void *args) {                                                   \
-        ashlar_##op##_f64(args);                                                               \
+        ashlar__##op##_f64(args);                                                              \
     }                                                                                          \
     static ashlar_status queue_##op(const ashlar_ops *ops, const ashlar_##kind##_args *args,   \
                                     ashlar_stream stream) {                                    \
@@ -41,12 +41,12 @@ DEFINE_OP(argmax, argmax)
 
 static void run_loss_f32(void *copied) {
     const ashlar_loss_args *args = copied;
-    *args->loss += ashlar_loss_f32(args);
+    *args->loss += ashlar__loss_f32(args);
 }
 
 static void run_loss_f64(void *copied) {
     const ashlar_loss_args *args = copied;
-    *args->loss += ashlar_loss_f64(args);
+    *args->loss += ashlar__loss_f64(args);
 }
 
 static ashlar_status queue_loss(const ashlar_ops *ops, const ashlar_loss_args *args,
@@ -56,7 +56,7 @@ static ashlar_status queue_loss(const ashlar_ops *ops, const ashlar_loss_args *a
                          sizeof *args);
 }
 
-const ashlar_ops_backend ashlar_ops_backend_cpu = {
+const ashlar_ops_backend ashlar__ops_backend_cpu = {
     .name = "cpu",
     .check = check,
     .loss_work_bytes = loss_work_bytes,

@@ -169,7 +169,7 @@ static inline ashlar_status write_tensors(const tensor *tensors, size_t count) {
                                                 .data = zeros};
         memcpy(entries[i].shape, tensors[i].shape, sizeof tensors[i].shape);
     }
-    return ashlar_safetensors_write(path, entries, count, NULL, 0);
+    return ashlar__safetensors_write(path, entries, count, NULL, 0);
 }
 
 #endif /* ASHLAR_CHECKPOINT_FIXTURE_H */
