@@ -93,7 +93,7 @@ static inline bool ashlar__lock_try_acquire(ashlar_lock *lock) {
     return is_acquired;
 }
 
-/* In any order. */
+/* Locks may be released in any order. */
 static inline void ashlar__lock_release(ashlar_lock *lock) {
     if (ASHLAR_DEBUG >= 2) {
         ashlar__lock_about_to_release(lock);

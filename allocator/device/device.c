@@ -1,16 +1,18 @@
+/* device.c - devices: how one is opened and entered, its streams, events and host memory. */
 #include "allocator/device/device_impl.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 enum { ORDINAL_MAX = 1023 };
 
-/* Read the ":N" behind a kind's name; no suffix is device 0. */
+/* Read the ":N" after a kind's name; without one it is device 0. */
 static bool parse_ordinal(const char *suffix, int *ordinal) {
     if (*suffix == '\0') {
         *ordinal = 0;
@@ -27,6 +29,7 @@ static bool parse_ordinal(const char *suffix, int *ordinal) {
         }
         value = 10 * value + (*digit - '0');
     }
+    ASHLAR_CHECK2(value >= 0);
     *ordinal = value;
     return true;
 }
@@ -36,7 +39,7 @@ static bool parse_kind(const char *name, const char *kind, int *ordinal) {
     return strncmp(name, kind, length) == 0 && parse_ordinal(name + length, ordinal);
 }
 
-/* Which driver `name` asks for, opened. `source` says in errors where the name came from. */
+/* Open the driver that `name` asks for; errors say that the name came from `source`. */
 static ashlar_status choose_driver(const char *name, const char *source, ashlar_driver **driver,
                                    ashlar_device_kind *kind, int *ordinal) {
     if (parse_kind(name, "cuda", ordinal)) {
@@ -52,7 +55,7 @@ static ashlar_status choose_driver(const char *name, const char *source, ashlar_
         *kind = ASHLAR_DEVICE_CUDA;
         const ashlar_status status = ashlar__driver_open_cuda(driver);
         if (status != ASHLAR_ENODEVICE) {
-            return status; /* a driver that fails is to be seen, not passed over */
+            return status; /* a broken driver is to be seen, not passed over */
         }
         *kind = ASHLAR_DEVICE_SOFT;
         return ashlar__driver_open_soft(driver);
@@ -62,8 +65,9 @@ static ashlar_status choose_driver(const char *name, const char *source, ashlar_
                         source, name);
 }
 
-/* Fill in facts and, unless there is one, take the primary context. */
+/* Read the device's facts and, unless it has a context already, retain the primary one. */
 static ashlar_status open_ordinal(ashlar_device *device) {
+    ASHLAR_CHECK2(device->driver != NULL && !device->is_retained);
     ashlar_driver *driver = device->driver;
     int count = 0;
     cu_result result = ASHLAR_DRIVER_CALL(driver, device_get_count, (&count));
@@ -93,11 +97,13 @@ static ashlar_status open_ordinal(ashlar_device *device) {
     }
     result = ASHLAR_DRIVER_CALL(driver, primary_ctx_retain, (&device->context, handle));
     device->is_retained = result == CU_SUCCESS;
+    ASHLAR_CHECK2(!device->is_retained || device->context != NULL);
     return result == CU_SUCCESS ? ASHLAR_OK
                                 : ashlar__driver_error(driver, "cuDevicePrimaryCtxRetain", result);
 }
 
-/* `status`: whether driver and ordinal could be chosen. The device is the caller's, or gone. */
+/* The end of each way to open a device, which is the caller's then or, on failure, freed. `status`
+ * is that of choosing its driver. */
 static ashlar_status finish_open(ashlar_device *device, ashlar_status status, ashlar_device **out) {
     if (status == ASHLAR_OK) {
         status = open_ordinal(device);
@@ -106,6 +112,8 @@ static ashlar_status finish_open(ashlar_device *device, ashlar_status status, as
         ashlar__host_free(device);
         return status;
     }
+    ASHLAR_CHECK2(device->context != NULL &&
+                  memchr(device->info.name, '\0', sizeof device->info.name) != NULL);
     *out = device;
     return ASHLAR_OK;
 }
@@ -155,6 +163,7 @@ void ashlar_device_get_info(const ashlar_device *device, ashlar_device_info *inf
 }
 
 void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts *counts) {
+    _Static_assert(ASHLAR_DRIVER_KIND_COUNT == 6, "every kind is read below");
     const ashlar_driver *driver = device->driver;
     *counts = (ashlar_driver_counts){
         .query = ashlar__driver_calls(driver, ASHLAR_DRIVER_QUERY),
@@ -167,6 +176,7 @@ void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts 
 }
 
 ashlar_status ashlar__device_enter(ashlar_device *device) {
+    ASHLAR_CHECK2(device->context != NULL);
     const cu_result result =
         ASHLAR_DRIVER_CALL(device->driver, ctx_push_current, (device->context));
     return result == CU_SUCCESS ? ASHLAR_OK
@@ -174,8 +184,9 @@ ashlar_status ashlar__device_enter(ashlar_device *device) {
 }
 
 void ashlar__device_leave(ashlar_device *device) {
-    cu_context popped;
-    (void)ASHLAR_DRIVER_CALL(device->driver, ctx_pop_current, (&popped));
+    cu_context popped = NULL;
+    const cu_result result = ASHLAR_DRIVER_CALL(device->driver, ctx_pop_current, (&popped));
+    ASHLAR_CHECK2(result != CU_SUCCESS || popped == device->context);
 }
 
 ashlar_status ashlar_stream_create(ashlar_device *device, ashlar_stream *out) {
@@ -210,7 +221,7 @@ ashlar_status ashlar__device_synchronize(ashlar_device *device) {
     ASHLAR_IN_CONTEXT(device, "cuCtxSynchronize", ctx_synchronize, ());
 }
 
-/* In the device's primary context, if there is one: to retain it would make it otherwise. */
+/* Wait in the device's primary context if it is active: to retain an inactive one would make it. */
 static cu_result synchronize_if_active(ashlar_driver *driver, cu_device handle) {
     unsigned int flags = 0;
     int is_active = 0;
@@ -228,7 +239,8 @@ static cu_result synchronize_if_active(ashlar_driver *driver, cu_device handle) 
     if (result == CU_SUCCESS) {
         cu_context popped = NULL;
         result = ASHLAR_DRIVER_CALL(driver, ctx_synchronize, ());
-        (void)ASHLAR_DRIVER_CALL(driver, ctx_pop_current, (&popped));
+        const cu_result left = ASHLAR_DRIVER_CALL(driver, ctx_pop_current, (&popped));
+        ASHLAR_CHECK2(left != CU_SUCCESS || popped == context);
     }
     (void)ASHLAR_DRIVER_CALL(driver, primary_ctx_release, (handle));
     return result;

@@ -1,6 +1,7 @@
-/* device_copy.c - copies and fills that a device queues. */
+/* device_copy.c - queued copies and fills, one by one or as a batch. */
 #include "allocator/device/device_impl.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -51,6 +52,7 @@ ashlar_status ashlar_copy_peer(ashlar_device *dst_device, void *dst, ashlar_devi
     if (bytes == 0) {
         return ASHLAR_OK;
     }
+    ASHLAR_CHECK2(dst_device->context != NULL && src_device->context != NULL);
     ASHLAR_IN_CONTEXT(dst_device, "cuMemcpyPeerAsync", memcpy_peer_async,
                       (ashlar__ptr_in(dst), dst_device->context, ashlar__ptr_in(src),
                        src_device->context, bytes, stream));
@@ -80,7 +82,7 @@ static ashlar_status copy_each(ashlar_driver *driver, const ashlar_copy_span *sp
                                 : ashlar__driver_error(driver, "cuMemcpyDtoDAsync", result);
 }
 
-/* Not on the legacy stream, and in a capture only from CUDA 13.1 on. */
+/* Not on the legacy stream, and in a capture only from CUDA 13.1 on; both copy one by one. */
 static ashlar_status allows_batch(ashlar_driver *driver, ashlar_stream stream, bool *out) {
     if (stream == NULL || (uintptr_t)stream == CU_STREAM_LEGACY) {
         *out = false;
@@ -95,18 +97,21 @@ static ashlar_status allows_batch(ashlar_driver *driver, ashlar_stream stream, b
     return ASHLAR_OK;
 }
 
-/* CU_NOT_SUPPORTED: nothing was queued, by a driver that has no such call. */
+/* CU_NOT_SUPPORTED: the driver has no such call, and nothing was queued. */
 static cu_result queue_batch(ashlar_driver *driver, const ashlar_copy_span *spans, size_t count,
                              cu_ptr *dsts, size_t copies, ashlar_stream stream) {
     cu_ptr *srcs = dsts + copies;
     size_t *sizes = (size_t *)(srcs + copies);
-    for (size_t i = 0, at = 0; i < count; i++) {
+    _Static_assert(_Alignof(size_t) <= _Alignof(cu_ptr), "sizes follow the addresses");
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++) {
         if (spans[i].bytes > 0) {
             dsts[at] = ashlar__ptr_in(spans[i].dst);
             srcs[at] = ashlar__ptr_in(spans[i].src);
             sizes[at++] = spans[i].bytes;
         }
     }
+    ASHLAR_CHECK2(at == copies);
     cu_copy_attributes attributes = {.order = CU_COPY_STREAM_ORDER};
     size_t start = 0, failed = 0;
     return ASHLAR_DRIVER_CALL(driver, memcpy_batch_async,
@@ -115,6 +120,7 @@ static cu_result queue_batch(ashlar_driver *driver, const ashlar_copy_span *span
 
 static ashlar_status copy_together(ashlar_driver *driver, const ashlar_copy_span *spans,
                                    size_t count, size_t copies, ashlar_stream stream) {
+    ASHLAR_CHECK2(copies > 1 && copies <= count);
     cu_ptr *lists = ashlar__host_calloc(copies, 2 * sizeof(cu_ptr) + sizeof(size_t));
     if (lists == NULL) {
         return ashlar__fail(ASHLAR_EHOSTMEM, "no host memory for a batch of %zu copies", copies);

@@ -24,20 +24,20 @@ static inline void *ashlar__ptr_out(cu_ptr ptr) {
 }
 
 /*
- * As ashlar_device_open() for a device of CUDA's, in a context that the program has made. Ownership:
- * the context must outlive the device.
+ * As ashlar_device_open() for a CUDA device, in a context that the program has made. Ownership: the
+ * context must outlive the device.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_open_within(int ordinal, cu_context context,
                                                            ashlar_device **out);
 
 /*
- * Make the device's context the calling thread's, and give back the one before. Every driver call
- * that needs a context stands between the two; the virtual memory calls need none.
+ * Enter: make the device's context current in the calling thread. Leave: restore the one before.
+ * Every driver call that needs a context is made in between; those for virtual memory need none.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_enter(ashlar_device *device);
 void ashlar__device_leave(ashlar_device *device);
 
-/* All of a function's body: one driver call inside the device's context, its result as a status. */
+/* The whole body of a function: one driver call in the device's context, its result as a status. */
 #define ASHLAR_IN_CONTEXT(device, what, field, args)                                          \
     do {                                                                                      \
         const ashlar_status entered_ = ashlar__device_enter(device);                          \
@@ -55,7 +55,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize(ashlar_device *device
 
 /*
  * Wait on the host for everything queued on this device and on any other whose primary context is
- * in use, by whoever it is. Errors: ASHLAR_EDRIVER; not all was waited for then.
+ * active, whoever made it so. Errors: ASHLAR_EDRIVER; some work may not have been waited for.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar__device_synchronize_all(ashlar_device *device);
 

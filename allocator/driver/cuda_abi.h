@@ -116,4 +116,11 @@ typedef struct cu_copy_attributes {
     unsigned int flags;       /* 0 */
 } cu_copy_attributes;
 
+/* What CUDA's 64-bit binary interface has, for builds that do not see its headers. */
+_Static_assert(sizeof(cu_result) == 4 && sizeof(cu_ptr) == 8, "enums are 32 bits, addresses 64");
+_Static_assert(sizeof(void *) <= sizeof(cu_ptr), "a pointer goes through cu_ptr and back");
+_Static_assert(sizeof(cu_mem_location) == 8 && sizeof(cu_mem_access) == 12, "no padding");
+_Static_assert(sizeof(void *) != 8 || sizeof(cu_mem_prop) == 32, "no padding");
+_Static_assert(sizeof(cu_copy_attributes) == 24, "no padding");
+
 #endif /* ASHLAR_CUDA_ABI_H */

@@ -1,9 +1,11 @@
+/* driver.c - what both drivers share: calls are counted, made to fail for tests, and explained. */
 #include "allocator/driver/driver.h"
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
 bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
+    ASHLAR_CHECK2(fn < ASHLAR_DRIVER_FN_COUNT);
     atomic_fetch_add_explicit(&driver->calls[fn], 1, memory_order_relaxed);
     if (driver->delay != NULL) {
         driver->delay(fn);
@@ -22,12 +24,14 @@ bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn) {
 }
 
 void ashlar__driver_fail_at(ashlar_driver *driver, int fn, uint64_t n, cu_result result) {
+    ASHLAR_CHECK2(fn >= -1 && fn < ASHLAR_DRIVER_FN_COUNT);
     atomic_store(&driver->fail_fn, fn);
     atomic_store(&driver->fail_result, result);
     atomic_store(&driver->fail_countdown, n);
 }
 
 uint64_t ashlar__driver_calls(const ashlar_driver *driver, ashlar_driver_kind kind) {
+    ASHLAR_CHECK2(kind < ASHLAR_DRIVER_KIND_COUNT);
     uint64_t sum = 0;
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
         if (ashlar__driver_fn_kind((ashlar_driver_fn)fn) == kind) {
@@ -60,8 +64,9 @@ ashlar_driver_kind ashlar__driver_fn_kind(ashlar_driver_fn fn) {
 }
 
 ashlar_status ashlar__driver_error(ashlar_driver *driver, const char *what, cu_result result) {
+    ASHLAR_CHECK2(result != CU_SUCCESS && what != NULL);
     const char *name = NULL, *text = NULL;
-    /* Straight through the table: explaining a failure is no call worth counting or failing. */
+    /* Straight through the table: explaining a failure is neither counted nor made to fail. */
     if (driver->table.get_error_name(result, &name) != CU_SUCCESS || name == NULL) {
         name = "unknown error";
     }

@@ -38,12 +38,12 @@ typedef enum ashlar_driver_kind {
 
 /*
  * field, CUDA's name, the CUDA version that introduced this signature, kind, parameters.
- * Name and version are what cuGetProcAddress is asked for. A driver must have them all but two:
- * before CUDA 12 there is no cuStreamGetId and before CUDA 12.8 no cuMemcpyBatchAsync, and the
- * table's answer CU_NOT_SUPPORTED. So do those of the software device that concern kernels.
+ * Name and version are what cuGetProcAddress is asked for. A driver may lack two of them:
+ * cuStreamGetId before CUDA 12 and cuMemcpyBatchAsync before CUDA 12.8, whose stand-ins return
+ * CU_NOT_SUPPORTED. So do the software device's functions for kernels.
  *
- * A driver keeps old signatures: cuMemcpyBatchAsync of CUDA 13 has no failed_index, but who asks
- * for 12.8's gets that from either.
+ * A driver keeps old signatures: CUDA 13 took failed_index out of cuMemcpyBatchAsync, but who asks
+ * for the function of 12.8 still gets it.
  */
 #define ASHLAR_DRIVER_MAP(X)                                                                      \
     X(init, cuInit, 2000, QUERY, (unsigned int flags))                                            \
@@ -183,8 +183,8 @@ bool ashlar__driver_admit(ashlar_driver *driver, ashlar_driver_fn fn);
          : atomic_load(&(driver)->fail_result))
 
 /*
- * While a stream is captured for a pool, let the calling thread make calls that a capture forbids,
- * whoever captures; `mode` is for giving back the thread's own way. Without a capture: no call.
+ * While a stream is captured for a pool, let the calling thread make calls that captures forbid;
+ * *mode is what ashlar__driver_unrelax() restores. Without a capture there is no driver call.
  */
 static inline cu_result ashlar__driver_relax(ashlar_driver *driver, unsigned int *mode) {
     *mode = CU_CAPTURE_RELAXED;

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/lock.h"
 
@@ -57,7 +58,7 @@ static ashlar_status open_library(proc_lookup *out) {
     return out->v2 == NULL && out->v1 == NULL ? too_old("cuGetProcAddress", 11030) : ASHLAR_OK;
 }
 
-/* These stand in for the functions that a driver may lack: they refuse, and change nothing. */
+/* Stand-ins for the functions that a driver may lack: they refuse, and change nothing. */
 static cu_result no_stream_id(cu_stream stream, unsigned long long *id) {
     (void)stream;
     (void)id;
@@ -79,7 +80,7 @@ static cu_result no_memcpy_batch(cu_ptr *dsts, cu_ptr *srcs, size_t *sizes, size
     return CU_NOT_SUPPORTED;
 }
 
-/* Where the driver lacks the function, a stand-in stays where it is. */
+/* A function that the driver lacks keeps its stand-in, if it has one. */
 static ashlar_status find_function(const proc_lookup *lookup, const char *symbol, int version,
                                    bool has_stand_in, void *function) {
     void *address = NULL;
@@ -97,6 +98,12 @@ static ashlar_status find_function(const proc_lookup *lookup, const char *symbol
     return ASHLAR_OK;
 }
 
+static bool is_full(const ashlar_driver_table *table) {
+#define X(field, symbol, version, kind, params) &&table->field != NULL
+    return true ASHLAR_DRIVER_MAP(X);
+#undef X
+}
+
 static ashlar_status fill_table(ashlar_driver_table *table) {
     proc_lookup lookup = {0};
     ashlar_status status = open_library(&lookup);
@@ -110,6 +117,7 @@ static ashlar_status fill_table(ashlar_driver_table *table) {
     }
     ASHLAR_DRIVER_MAP(X)
 #undef X
+    ASHLAR_CHECK2(status != ASHLAR_OK || is_full(table));
     return status;
 }
 

@@ -15,7 +15,7 @@
  *   peers    on (default) or off: whether a device can be given access to another's memory
  *   vmm      on (default) or off: without virtual memory management the device says so, and the
  *            calls for it are refused; cuMemAlloc remains
- *   batch    on (default) or off: without it cuMemcpyBatchAsync is refused, as in a CUDA before 12.8
+ *   batch    on (default) or off: without it cuMemcpyBatchAsync is refused, as before CUDA 12.8
  *   latency  NAME:NS, more of them joined by +: this call of the driver table takes at least so
  *            many nanoseconds, 1 .. 1000000000, which it spends before it does anything; other
  *            threads go on. Holds for calls made through ASHLAR_DRIVER_CALL.
@@ -67,7 +67,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar__soft_configure(const char *spec);
  * ptr, bytes  any range of addresses, bytes > 0; neither need be mapped
  * stream      any live stream; the default ones are the calling thread's, on its current device
  *
- * Threads: any.  Stream: nothing is queued, but where it matters a use counts as work.
+ * Threads: any.  Stream: queues nothing; a use has its place in stream order all the same.
  * Errors:  ASHLAR_EINVAL (no clocks, an empty or wrapping range, no current context, no such
  *          stream, a stream that is capturing), ASHLAR_EHOSTMEM (also when the host's memory ran
  *          out before, so that the order is no longer known).

@@ -1,4 +1,4 @@
-/* soft_capture.c - stream capture: what begins and ends it, what it forbids. */
+/* soft_capture.c - stream capture: what it records, and what it forbids meanwhile. */
 #include "allocator/soft/soft_graph.h"
 
 #include "allocator/base/check_level.h"
@@ -35,11 +35,11 @@ cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result) {
 
 /* ---- what it forbids ---- */
 
-/* Spoil each capture that a stream of the device is in; `ordered`: only blocking streams count.
- * False: there is none. */
+/* Spoil every capture that a stream of the device takes part in; with `ordered`, only blocking
+ * streams count. False: there was none. */
 static bool spoil_all(const soft_device *device, bool ordered) {
     bool found = false;
-    if (ashlar__soft_state.captures == NULL) { /* as nearly always: no need to look */
+    if (ashlar__soft_state.captures == NULL) { /* nearly always so */
         return false;
     }
     for (soft_stream *s = ashlar__soft_state.first_stream; s != NULL; s = s->next) {
@@ -76,8 +76,8 @@ cu_result ashlar__soft_capture_admit_wait_all(const soft_device *device) {
                                     : ashlar__soft_capture_admit_unsafe();
 }
 
-/* A thread forbids itself, unless its capture is relaxed; a global capture forbids all threads
- * that have not opted out. */
+/* Whether this capture forbids the calling thread an unsafe call. A capture of its own does unless
+ * it is relaxed; a global one of any thread does unless the caller has opted out. */
 static bool forbids_unsafe(const soft_capture *capture) {
     switch (ashlar__soft_capture_mode) {
     case CU_CAPTURE_RELAXED:

@@ -1,4 +1,4 @@
-/* soft_clock.c - vector clocks. */
+/* soft_clock.c - vector clocks, kept as sorted arrays. */
 #include "allocator/soft/soft_clock.h"
 
 #include <string.h>
@@ -59,7 +59,7 @@ static bool make_room(soft_clock *clock, size_t more) {
     return true;
 }
 
-/* There is room. */
+/* Precondition: there is room. */
 static void raise_in_place(soft_clock *clock, uint64_t serial, uint64_t number) {
     const size_t i = find(clock, serial);
     if (i == clock->count || clock->times[i].serial != serial) {

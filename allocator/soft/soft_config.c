@@ -6,7 +6,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
-/* A piece of the line; it is not terminated. */
+/* A piece of the line, not terminated. */
 typedef struct piece {
     const char *text;
     size_t length;

@@ -1,4 +1,4 @@
-/* soft_device.c - the software devices themselves: set-up, contexts, and questions about them. */
+/* soft_device.c - the software devices: set-up, tear-down, and questions about them. */
 #include "allocator/soft/soft_state.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ static ashlar_status build_devices(const soft_config *config, soft_device *devic
     return ASHLAR_OK;
 }
 
-/* Mappings go before the memory they use, and that before the devices it lies on. */
+/* In this order: mappings use memory, and memory lies on devices. */
 static void destroy_devices(soft_state *state) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(state->running_count == 0); /* no other thread is in a call */
@@ -154,7 +154,7 @@ cu_result ashlar__soft_init(unsigned int flags) {
     return CU_SUCCESS;
 }
 
-/* The last release takes everything with it that belongs to the context, as CUDA's does. */
+/* The last release destroys all that belongs to the context, as CUDA's does. */
 cu_result ashlar__soft_primary_ctx_release(cu_device device) {
     const cu_result result = ashlar__soft_enter();
     if (result != CU_SUCCESS) {

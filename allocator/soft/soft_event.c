@@ -3,7 +3,8 @@
 
 #include "allocator/base/host.h"
 
-enum { EVENT_FLAGS_ALLOWED = 3, EVENT_INTERPROCESS = 4 }; /* blocking wait, no timing: all same */
+/* Blocking waits and no timing are allowed, and make no difference here. */
+enum { EVENT_FLAGS_ALLOWED = 3, EVENT_INTERPROCESS = 4 };
 
 typedef struct soft_event {
     soft_device *device;
@@ -41,7 +42,7 @@ static cu_result enter_event_work(cu_event handle, cu_stream stream_handle, soft
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }
 
-/* Begin a call that asks whether an event is complete: a captured one stands for no work. */
+/* Begin a call that asks whether an event is complete; a captured one never can be. */
 static cu_result enter_event_wait(cu_event handle, soft_device **device, soft_event **event) {
     cu_result result = enter_event(handle, device, event);
     if (result != CU_SUCCESS) {
@@ -106,7 +107,7 @@ void ashlar__soft_event_reset(const soft_device *device) {
     }
 }
 
-/* No work: the event stands for the nodes so far. */
+/* Queue nothing: the event now stands for the nodes captured so far. */
 static cu_result record_captured(soft_event *event, const soft_stream *stream) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     ASHLAR_CHECK2(stream->capture != NULL && stream->capture->id != 0);
@@ -130,8 +131,8 @@ static cu_result record(soft_event *found, soft_stream *queue) {
     }
     point->user_count++; /* one for the event, one for the op */
     const soft_op op = {.kind = SOFT_OP_RECORD, .point = point};
-    /* The event gets its point first: once the op is queued the lock may be dropped, and the
-     * event destroyed. A submission that fails has not dropped it. */
+    /* The event gets its point first: once the op is queued the lock may be dropped, and another
+     * thread may destroy the event. A submission that fails has not dropped the lock. */
     soft_point *before = found->point;
     const uint64_t capture = found->capture;
     found->point = point;
@@ -190,7 +191,7 @@ cu_result ashlar__soft_stream_wait_event(cu_stream stream, cu_event event, unsig
     return ashlar__soft_leave(ashlar__soft_submit(queue, &op));
 }
 
-/* Ends a query or a wait that held on to `point`. */
+/* End a query or a wait, which took a reference to `point`. */
 static cu_result leave_point(const soft_device *device, soft_point *point) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     const cu_result result = !point->is_done ? CU_NOT_READY : device->fault;

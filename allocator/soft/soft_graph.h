@@ -26,7 +26,7 @@ typedef struct soft_node {
 } soft_node;
 
 typedef struct soft_graph {
-    size_t user_count; /* a capture or a handle, and each executable copy: it no longer changes */
+    size_t user_count; /* 1 for its capture or handle, and 1 for each executable copy */
     uint64_t lane;     /* the origin's */
     soft_node *nodes;
     size_t count;
@@ -63,27 +63,28 @@ soft_capture *ashlar__soft_capture_find(uint64_t id);
 /* Make a node of *model, which owns nothing, behind what the capturing stream has so far. */
 cu_result ashlar__soft_capture_op(soft_stream *stream, const soft_op *model);
 
-/* A capturing or other stream waits for what an event has captured: {lane: node}. */
+/* Have `stream` wait for `captured`, nodes of the capture `id` that an event stands for. A stream
+ * that is not capturing joins that capture. */
 cu_result ashlar__soft_capture_join(soft_stream *stream, uint64_t id, const soft_clock *captured);
 
-/* Spoil the capture, if there is one, and pass `result` through. */
+/* Spoil the capture, unless it is NULL, and pass `result` through. */
 cu_result ashlar__soft_capture_spoil(soft_capture *capture, cu_result result);
 
-/* Let all its streams go and forget it, with its graph unless that has been taken (NULL). */
+/* End the capture: its streams no longer capture, and its graph is dropped unless it is NULL. */
 void ashlar__soft_capture_finish(soft_capture *capture);
 
-/* The stream goes away: so does a capture that began there; another one is spoilt. */
+/* The stream is going away. A capture that began on it ends; any other is spoilt. */
 void ashlar__soft_capture_leave(soft_stream *stream);
 
-/* Drop every capture; the streams need not be told. */
+/* End every capture. */
 void ashlar__soft_capture_reset(void);
 
 /*
- * May the calling thread do this now? What may not spoils the captures that forbid it.
+ * May the calling thread do this now? If not, the captures that forbid it are spoilt.
  *   work      queue work on this stream, or ask for its status
  *   wait      wait on the host for this stream
  *   wait_all  wait on the host for this device
- *   unsafe    a call that a capture cannot see, by the rules of cuThreadExchangeStreamCaptureMode
+ *   unsafe    a call that no capture can record, by the rules of cuThreadExchangeStreamCaptureMode
  *
  * Where CUDA's documentation leaves it open, the stricter reading is taken, so that what passes
  * here passes there: unsafe are all calls that take, map or return memory (cuMemAddressReserve

@@ -1,4 +1,4 @@
-/* soft_index.c - handles by number and things by address, for the software device. */
+/* soft_index.c - the tables behind handles, and sorted arrays of address ranges. */
 #include "allocator/soft/soft_state.h"
 
 #include <string.h>

@@ -12,14 +12,14 @@ typedef struct soft_lane {
     soft_point *last;    /* of its newest node */
 } soft_lane;
 
-/* What is queued in one go, or not at all. */
+/* What one launch queues: all of it or, without host memory, nothing. */
 typedef struct soft_launch {
     const soft_graph *graph;
     soft_stream *target;
-    soft_point *begin;   /* what came before the launch, for lanes to wait for */
+    soft_point *begin;   /* done when all that was queued before is; lanes wait for it */
     soft_point *end;     /* all of the launch */
     soft_point **points; /* [graph->count], of its nodes */
-    soft_lane *lanes;    /* but for the graph's own, which runs on the target */
+    soft_lane *lanes;    /* every lane but the graph's own, which runs on the target */
     size_t lane_count;
     soft_op *first; /* in the order in which they will be queued */
     soft_op *last;
@@ -43,7 +43,7 @@ static soft_point *new_point(soft_launch *launch) {
     return point;
 }
 
-/* The queue's reference; NULL stays NULL. */
+/* One more reference, for the queue; NULL stays NULL. */
 static soft_point *share(soft_point *point) {
     if (point != NULL) {
         point->user_count++;
@@ -127,7 +127,7 @@ static void build(soft_launch *launch, soft_point *before) {
     add_record(launch, launch->target, launch->end);
 }
 
-/* Lanes take no part in the order with the legacy stream: the target does, for all of them. */
+/* Lanes are not ordered with the legacy stream; the target is, on behalf of them all. */
 static void queue(soft_launch *launch) {
     ASHLAR_CHECK2(!launch->has_failed && launch->first != NULL);
     for (size_t i = 0; i < launch->lane_count; i++) {
@@ -142,7 +142,7 @@ static void queue(soft_launch *launch) {
     launch->first = NULL;
 }
 
-/* Whatever has not been queued goes. */
+/* Free what was not queued, and the launch's own references. */
 static void finish(soft_launch *launch) {
     for (soft_op *op = launch->first, *next; op != NULL; op = next) {
         next = op->next;
@@ -177,7 +177,7 @@ static cu_result launch_now(const soft_graph *graph, soft_stream *target, soft_p
     return CU_SUCCESS;
 }
 
-/* Its nodes, one behind the other. */
+/* Add the graph's nodes to the stream's capture, one after the other. */
 static cu_result capture_launch(const soft_graph *graph, soft_stream *stream) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     cu_result result = CU_SUCCESS;

@@ -31,7 +31,7 @@ void ashlar__soft_memory_drop(soft_memory *memory);
 
 typedef struct soft_mapping {
     soft_range range;
-    soft_memory *memory; /* is used from its first page on */
+    soft_memory *memory; /* mapped from its first page on */
     uint32_t access;     /* bit i: device i may use it */
 } soft_mapping;
 
@@ -56,7 +56,7 @@ cu_result ashlar__soft_unmap(soft_reservation *reservation, size_t first, size_t
 /* Make `count` mappings, contiguous from the `first` on, accessible to `devices` (bits) too. */
 cu_result ashlar__soft_allow(soft_reservation *reservation, size_t first, size_t count,
                              uint32_t devices);
-/* Every byte is mapped, and some device may use it. */
+/* Every byte is mapped, and some device may use it. For tests: the lock is not needed. */
 bool ashlar__soft_is_accessible(uintptr_t base, size_t bytes);
 /* Every byte is mapped, and this device may use it. */
 bool ashlar__soft_may_access(const soft_device *device, uintptr_t base, size_t bytes);

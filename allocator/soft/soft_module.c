@@ -1,4 +1,4 @@
-/* soft_module.c - kernels: a software device has none, its compute is queued host functions. */
+/* soft_module.c - the calls for kernels, all refused: a software device runs host functions. */
 #include "allocator/soft/soft_state.h"
 
 cu_result ashlar__soft_module_load_data(cu_module *module, const void *image) {

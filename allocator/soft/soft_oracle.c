@@ -1,4 +1,4 @@
-/* soft_oracle.c - clocks=on: which work is proven to come before which, and the oracle on it. */
+/* soft_oracle.c - clocks=on: what provably comes before each queued op and each use of memory. */
 #include "allocator/soft/soft_oracle.h"
 
 #include "allocator/base/check_level.h"
@@ -15,7 +15,7 @@ static void join_or_lose(soft_clock *clock, const soft_clock *other) {
     }
 }
 
-/* Entries that the host has seen finished prove nothing that is not known without them. */
+/* Drop entries that the host has seen finished: those come before everything anyway. */
 static void drop_seen(soft_clock *clock) {
     size_t kept = 0;
     for (size_t i = 0; i < clock->count; i++) {
@@ -28,9 +28,8 @@ static void drop_seen(soft_clock *clock) {
 }
 
 /*
- * Add what the next op of this stream comes after by the order with the legacy stream. Only what
- * was queued counts: until the legacy stream has an op behind them, blocking streams are not
- * ordered by it.
+ * Add what the next op of this stream comes after because of the legacy stream. Only queued ops
+ * count: blocking streams are ordered with each other only by an op of the legacy stream between.
  */
 static void join_legacy_order(soft_clock *clock, const soft_stream *stream) {
     const soft_device *device = stream->device;

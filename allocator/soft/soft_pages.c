@@ -14,8 +14,8 @@
 enum { WORD_BITS = 64 };
 
 /*
- * A memory file that is none of descriptors 0 to 2: in a process where one of those is closed, it
- * would get that number, and what the process prints would be written into device memory.
+ * A memory file whose descriptor is not 0, 1 or 2: a process that has closed one of these would
+ * print into device memory.
  */
 static int create_memory(void) {
     const int lowest = memfd_create("ashlar-soft-device", MFD_CLOEXEC);
@@ -94,8 +94,8 @@ static void return_page(soft_device *device, uint32_t page) {
     if (word < device->first_free_word) {
         device->first_free_word = word;
     }
-    /* Gives the host its memory back. Failure costs host memory only: nobody may rely on what a
-     * fresh page holds. */
+    /* Give the host its memory back. A failure costs no more than that memory: nobody may rely on
+     * what a fresh page holds. */
     (void)fallocate(device->memory_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                     (off_t)((size_t)page * SOFT_PAGE_BYTES), (off_t)SOFT_PAGE_BYTES);
 }

@@ -7,7 +7,7 @@
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
-enum { POLLS_PER_OP = 4 }; /* adversarial: a poll runs an op once in so many, on average */
+enum { POLLS_PER_OP = 4 }; /* adversarial: one poll in so many runs an op, on average */
 
 /* The list of streams is whole, and each knows its first and last op. */
 static bool is_list_sound(void) {
@@ -92,7 +92,7 @@ static bool has_work_up_to(const soft_stream *stream, uint64_t number) {
     return stream->head != NULL && stream->head->number <= number;
 }
 
-/* The legacy stream itself and the blocking ones are ordered with each other, not among them. */
+/* The legacy stream is ordered with each blocking stream; these are not ordered with each other. */
 static bool is_ordered_pair(const soft_stream *a, const soft_stream *b) {
     return a != b && a->device == b->device && a->is_ordered && b->is_ordered &&
            (a == a->device->legacy || b == b->device->legacy);
@@ -130,7 +130,7 @@ static soft_stream *pick_oldest(void) {
     return oldest;
 }
 
-/* Adversarial: one of the ready streams, by the seed; only wanted work unless `any`. */
+/* Adversarial: a ready stream, drawn by the seed; with `any`, also one that nobody waits for. */
 static soft_stream *pick_drawn(bool any) {
     soft_stream *picked = NULL;
     uint64_t ready_count = 0;
@@ -162,8 +162,8 @@ static bool is_operand_valid(const soft_operand *operand, size_t bytes) {
     return true;
 }
 
-/* Memory was there when the op was queued; a program that took it away since has a bug that a
- * GPU reports as an illegal address, for good. */
+/* The memory was valid when the op was queued. A program that has freed it since has a bug, which a
+ * GPU reports as an illegal address from then on. */
 static bool may_touch(const soft_op *op) {
     switch (op->kind) {
     case SOFT_OP_COPY:
@@ -291,7 +291,7 @@ static bool raise_wanted(soft_stream *stream, uint64_t number) {
     return true;
 }
 
-/* Want what the stream's wanted ops depend on. True: some other stream's mark has risen. */
+/* Mark as wanted what the stream's wanted ops depend on. True: some mark has risen. */
 static bool spread_wanted(soft_stream *stream) {
     bool risen = false;
     for (const soft_op *op = stream->head; op != NULL && op->number <= stream->wanted;
@@ -310,7 +310,7 @@ static bool spread_wanted(soft_stream *stream) {
     return risen;
 }
 
-/* Marks stay: a wanted op is wanted until it has run, whoever then runs it. */
+/* Marks are never taken back: a wanted op stays wanted until some thread has run it. */
 static void want(soft_stream *stream, uint64_t number) {
     bool risen = raise_wanted(stream, number);
     while (risen) {
@@ -321,8 +321,8 @@ static void want(soft_stream *stream, uint64_t number) {
     }
 }
 
-/* Run one op that may run, or sleep until another thread has finished one: what this thread
- * waits for then depends on an op that is running now. */
+/* Run one op that may run. If none may, this thread waits for something that depends on an op which
+ * another thread runs now: sleep until one has finished. */
 static void make_progress(void) {
     soft_stream *next = pick();
     if (next != NULL) {
@@ -345,8 +345,8 @@ void ashlar__soft_wait_point(const soft_point *point) {
     ashlar__soft_oracle_see(&point->clock);
 }
 
-/* One of the streams waited for with an op up to `number`; NULL: none, the wait is over. Looked
- * up anew each time, as streams come and go while the lock is dropped. */
+/* A stream that is waited for and has an op up to `number`; NULL: the wait is over. Looked up anew
+ * each time, as streams come and go while the lock is dropped. */
 static soft_stream *find_pending(const soft_device *device, uint64_t serial, uint64_t number) {
     soft_stream *s = ashlar__soft_state.first_stream;
     while (s != NULL && !(s->device == device && (serial == 0 || s->serial == serial) &&

@@ -93,12 +93,12 @@ void ashlar__soft_point_drop(soft_point *point); /* NULL is allowed */
 /*
  * Queue a copy of *model and, in eager mode, run all that is ready: the lock may be dropped, so
  * the caller looks everything up again. Takes over model->point, ->awaits and ->staged, also on
- * failure. CU_OUT_OF_MEMORY.
+ * failure. Errors: CU_OUT_OF_MEMORY.
  */
 cu_result ashlar__soft_submit(soft_stream *stream, const soft_op *model);
 
-/* The steps of a submission, for what must queue several ops or none: make the op (NULL: no host
- * memory; takes over what *model owns, also then), queue it, and in eager mode run. */
+/* The steps of a submission, for callers that queue several ops or none: make an op (NULL: no host
+ * memory; takes over what *model owns even then), queue it, in eager mode run what is ready. */
 soft_op *ashlar__soft_op_new(const soft_op *model);
 void ashlar__soft_op_free(soft_op *op);
 void ashlar__soft_enqueue(soft_stream *stream, soft_op *op);
@@ -106,14 +106,14 @@ void ashlar__soft_run_ready(void);
 
 /* Wait on the host; the lock is dropped meanwhile. The caller holds a reference to `point`. */
 void ashlar__soft_wait_point(const soft_point *point);
-/* All work queued so far on the device; serial != 0: only on that stream of it. What is on a
- * stream that was destroyed counts as the device's. */
+/* Wait for all work queued so far on the device or, with serial != 0, on that stream of it. Work of
+ * destroyed streams counts as the device's. */
 void ashlar__soft_wait_device(const soft_device *device, uint64_t serial);
 
 /* A number below `below` from the generator that the seed sets up. */
 uint64_t ashlar__soft_draw(uint64_t below);
 
-/* In adversarial mode, now and then run one ready op of any stream, so that polling ends. */
+/* In adversarial mode, run a ready op of any stream now and then, so that polling ends. */
 void ashlar__soft_poll(void);
 
 /* ---- streams and events (soft_stream.c, soft_event.c) ---- */

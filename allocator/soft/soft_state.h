@@ -1,25 +1,35 @@
 /*
  * soft_state.h - the software device's state, and what its files share (internal).
  *
- *   soft_calls.c    the state, begin and end of calls
- *   soft_config.c   the ASHLAR_SOFT line              soft_index.c    handles, address ranges
- *   soft_device.c   devices, set-up                   soft_context.c  contexts
- *   soft_pages.c    physical memory                   soft_memory.c   reservations and mappings
- *   soft_vmm.c      virtual memory management
- *   soft_alloc.c    plain and pinned memory           soft_peer.c     access to other devices
- *   soft_queue.c    the scheduler                     soft_stream.c   streams
- *   soft_work.c     copies, fills, host functions     soft_event.c    events
- *   soft_capture.c  stream capture, whose calls are in soft_capture_calls.c
- *   soft_graph.c    graphs
- *   soft_launch.c   launches of graphs                soft_clock.c    vector clocks
- *   soft_oracle.c   clocks=on, whose calls are in soft_oracle_calls.c
- *   soft_module.c   kernels: there are none
- *   driver_soft.c   the driver table
+ * Each file calls only those above it:
  *
- * LOCK: one mutex, ashlar__soft_state.lock, guards all of it. Every function of these files
- * expects it held unless its header says otherwise. Functions of the table take it in
- * ashlar__soft_enter() and drop it in ashlar__soft_leave(); the scheduler drops it while the body
- * of an op runs.
+ *   soft_config.c         the ASHLAR_SOFT line
+ *   soft_clock.c          vector clocks
+ *   soft_index.c          handles, address ranges
+ *   soft_calls.c          the state; how each call begins and ends
+ *   soft_context.c        contexts
+ *   soft_pages.c          physical memory
+ *   soft_memory.c         reservations and mappings
+ *   soft_oracle.c         clocks=on
+ *   soft_queue.c          queues: what runs next, and who waits for it
+ *   soft_graph.c          graphs
+ *   soft_capture.c        stream capture
+ *   soft_stream.c         streams
+ *   soft_event.c          events
+ *   soft_work.c           copies, fills, host functions
+ *   soft_module.c         kernels: there are none
+ *   soft_launch.c         launches of graphs
+ *   soft_capture_calls.c  calls that begin and end captures
+ *   soft_oracle_calls.c   calls with clocks=on
+ *   soft_vmm.c            virtual memory management
+ *   soft_alloc.c          plain and pinned memory
+ *   soft_peer.c           access to other devices
+ *   soft_device.c         devices: set-up and tear-down
+ *   driver_soft.c         the driver table
+ *
+ * LOCK: ashlar__soft_state.lock guards all of it. Every function of these files expects it held
+ * unless its header says otherwise. Functions of the table take it in ashlar__soft_enter() and drop
+ * it in ashlar__soft_leave(); soft_queue.c drops it while the body of an op runs.
  */
 #ifndef ASHLAR_SOFT_STATE_H
 #define ASHLAR_SOFT_STATE_H
@@ -85,7 +95,7 @@ typedef struct soft_state {
 
 extern soft_state ashlar__soft_state;
 
-/* The configuration's, where every call of the table reads them without the lock. */
+/* latency= of the configuration, where calls read it without the lock. */
 extern _Atomic uint32_t ashlar__soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
 
 /* True while this thread runs a host function, where CUDA forbids every call to the device. */
@@ -93,7 +103,7 @@ extern _Thread_local bool ashlar__soft_in_host_fn;
 
 /*
  * Begin a call of the table: take the lock and check what every call checks first. On failure
- * the lock is not held and the result is the call's.
+ * the lock is not held, and the call returns the result.
  *   enter          nothing more
  *   enter_context  wants a current context, writes its device, reports the device's sticky fault
  *   enter_vmm      wants virtual memory management, for a call that is unsafe while capturing

@@ -4,8 +4,9 @@
 #include "allocator/base/host.h"
 
 /*
- * The calling thread's default streams, one a device. A handle may be used again once its stream
- * is gone (its context was released, or the devices are new), so that the serial decides.
+ * The calling thread's default streams, one per device. The serial tells whether a handle still
+ * names that stream: handles are used again once a context is released or the devices are
+ * configured anew.
  */
 static _Thread_local struct {
     uintptr_t handle;
@@ -24,7 +25,7 @@ static soft_stream *make_stream(soft_device *device, bool is_ordered, uintptr_t 
     return stream;
 }
 
-/* Nothing more is queued on it; its work still runs, and takes the stream with it. */
+/* Its handle is gone. What is queued still runs, and the last op deletes the stream. */
 static void orphan(soft_stream *stream) {
     ASHLAR_CHECK2(!stream->is_destroyed);
     ashlar__soft_capture_leave(stream);
@@ -115,7 +116,7 @@ cu_result ashlar__soft_enter_stream(cu_stream handle, soft_stream **stream) {
     }
     result = ashlar__soft_stream_find(device, handle, stream);
     if (result == CU_SUCCESS) {
-        result = (*stream)->device->fault; /* a stream may be another device's than the context */
+        result = (*stream)->device->fault; /* it may belong to another device than the context */
     }
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar__soft_leave(result);
 }

@@ -5,7 +5,7 @@
 
 /* ---- physical memory ---- */
 
-/* What both calls that take a description of memory check. */
+/* What both calls check that are given a description of memory. */
 static cu_result check_prop(const cu_mem_prop *prop, soft_device **device) {
     if (prop == NULL || prop->type != CU_ALLOCATION_PINNED ||
         prop->location.type != CU_LOCATION_DEVICE) {

@@ -6,7 +6,7 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
-/* Queue *model, or where the stream captures make it a node: there it owns nothing. */
+/* Queue *model; on a capturing stream make it a node instead, which owns nothing. */
 static cu_result leave_with_work(soft_stream *stream, const soft_op *model) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
     return ashlar__soft_leave(stream->capture != NULL ? ashlar__soft_capture_op(stream, model)
@@ -43,7 +43,7 @@ static soft_operand host_operand(const void *ptr, size_t bytes) {
                           is_pinned ? SOFT_PLACE_PINNED : SOFT_PLACE_PAGEABLE, NULL};
 }
 
-/* Pageable bytes are taken over at the call: the caller may change them at once. A captured copy
+/* Pageable bytes are copied during the call, so the caller may change them at once. A captured copy
  * reads them whenever it runs. */
 cu_result ashlar__soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t bytes,
                                          cu_stream stream) {
@@ -70,7 +70,7 @@ cu_result ashlar__soft_memcpy_htod_async(cu_ptr dst, const void *src, size_t byt
     return leave_with_work(found, &op);
 }
 
-/* Into pageable memory the call returns only when the bytes are there, unless it is captured. */
+/* A copy into pageable memory returns when the bytes are there, unless it is captured. */
 cu_result ashlar__soft_memcpy_dtoh_async(void *dst, cu_ptr src, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
     cu_result result = ashlar__soft_enter_work(stream, &found);
@@ -123,7 +123,7 @@ cu_result ashlar__soft_memcpy_dtod_async(cu_ptr dst, cu_ptr src, size_t bytes, c
                            device_operand(found->device, src), bytes);
 }
 
-/* Each side is reached by its own device, so that no peer access is needed. */
+/* Each side is reached by its own device: no peer access is needed. */
 cu_result ashlar__soft_memcpy_peer_async(cu_ptr dst, cu_context dst_context, cu_ptr src,
                                          cu_context src_context, size_t bytes, cu_stream stream) {
     soft_stream *found = NULL;
@@ -153,7 +153,7 @@ static void shuffle(soft_op **ops, size_t count) {
     }
 }
 
-/* All of the copies or, without host memory for them, none. */
+/* Queue all copies or, without host memory for them, none. */
 static cu_result submit_batch(soft_stream *stream, const cu_ptr *dsts, const cu_ptr *srcs,
                               const size_t *sizes, size_t count) {
     ASHLAR_OWNS(&ashlar__soft_state.lock);
@@ -191,8 +191,8 @@ static bool may_batch(const soft_device *device, cu_ptr dst, cu_ptr src, size_t 
     return bytes > 0 && is_device_range(device, dst, bytes) && is_device_range(device, src, bytes);
 }
 
-/* Between this device's own ranges, in stream order, with one set of attributes. Like CUDA's it
- * wants a stream of its own; where CUDA's documentation leaves it open, the stricter reading is
+/* Copies between ranges of this device, in stream order, with one set of attributes. Like CUDA's it
+ * refuses the legacy stream. Where CUDA's documentation leaves it open, the stricter reading is
  * taken: no empty copies, and none in a capture (CUDA allows that from 13.1 on). */
 cu_result ashlar__soft_memcpy_batch_async(cu_ptr *dsts, cu_ptr *srcs, size_t *sizes, size_t count,
                                           cu_copy_attributes *attributes, size_t *attribute_starts,
