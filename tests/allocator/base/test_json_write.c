@@ -12,6 +12,7 @@
 
 #include "tests/check.h"
 #include "allocator/base/host.h"
+#include "allocator/base/random.h"
 
 /* The document is finished and is `want`. Finishes the writer. */
 static void check_text(ashlar_json_writer *writer, const char *want) {
@@ -147,7 +148,7 @@ static void doubles_are_short_and_survive(void) {
     uint64_t bits = 1;
     for (int i = 0; i < 2000; i++) {
         double value;
-        bits = bits * UINT64_C(6364136223846793005) + 1442695040888963407;
+        bits = ashlar_random_mix(bits);
         memcpy(&value, &bits, sizeof value);
         if (isfinite(value)) {
             check_double(value, NULL);
