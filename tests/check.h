@@ -1,8 +1,10 @@
 /*
  * check.h - test helpers that speak TAP. Never compiled out, whatever NDEBUG says.
  *
- * A test file is one program, tests/test_<module>.c. Its main() is RUN(case) lines and
- * `return check_report();`. A case passes only if it ran at least one check and none failed.
+ * A test file is one program: CASE(name) { ... } for each case, and RUN_CASES() at its end. Cases
+ * run in the order in which they stand there. One passes only if it ran at least one check and none
+ * failed. A program that prepares something writes a main() of its own: that, check_run_cases(),
+ * and `return check_report();`.
  */
 #ifndef ASHLAR_CHECK_H
 #define ASHLAR_CHECK_H
@@ -14,74 +16,106 @@
 #include <string.h>
 
 static int check_case_count;
-static long check_ran;      /* checks in this case */
-static int check_failed;    /* failures in this case */
+static long check_ran;   /* checks in this case */
+static int check_failed; /* failures in this case */
 static int check_bad_cases;
 static const char *check_skipped; /* why this case was skipped, NULL if it was not */
 
-#define CHECK(expr)                                                          \
-    do {                                                                     \
-        check_ran++;                                                         \
-        if (!(expr)) {                                                       \
-            check_failed++;                                                  \
-            printf("# %s:%d: CHECK(%s)\n", __FILE__, __LINE__, #expr);       \
-        }                                                                    \
+#define CHECK(expr)                                                    \
+    do {                                                               \
+        check_ran++;                                                   \
+        if (!(expr)) {                                                 \
+            check_failed++;                                            \
+            printf("# %s:%d: CHECK(%s)\n", __FILE__, __LINE__, #expr); \
+        }                                                              \
     } while (0)
 
 /* As CHECK, and leaves the case when it fails: for what the rest of the case stands on. */
-#define REQUIRE(expr)                                                        \
-    do {                                                                     \
-        check_ran++;                                                         \
-        if (!(expr)) {                                                       \
-            check_failed++;                                                  \
-            printf("# %s:%d: REQUIRE(%s)\n", __FILE__, __LINE__, #expr);     \
-            return;                                                          \
-        }                                                                    \
+#define REQUIRE(expr)                                                    \
+    do {                                                                 \
+        check_ran++;                                                     \
+        if (!(expr)) {                                                   \
+            check_failed++;                                              \
+            printf("# %s:%d: REQUIRE(%s)\n", __FILE__, __LINE__, #expr); \
+            return;                                                      \
+        }                                                                \
     } while (0)
 
-#define CHECK_ZU(got, want)                                                  \
-    do {                                                                     \
-        const size_t got_ = (got), want_ = (want);                           \
-        check_ran++;                                                         \
-        if (got_ != want_) {                                                 \
-            check_failed++;                                                  \
-            printf("# %s:%d: %s is %zu, want %zu\n", __FILE__, __LINE__,     \
-                   #got, got_, want_);                                       \
-        }                                                                    \
+#define CHECK_ZU(got, want)                                                                  \
+    do {                                                                                     \
+        const size_t got_ = (got), want_ = (want);                                           \
+        check_ran++;                                                                         \
+        if (got_ != want_) {                                                                 \
+            check_failed++;                                                                  \
+            printf("# %s:%d: %s is %zu, want %zu\n", __FILE__, __LINE__, #got, got_, want_); \
+        }                                                                                    \
     } while (0)
 
 /* |got - want| <= atol + rtol * |want|; a NaN fails. */
-#define CHECK_NEAR(got, want, atol, rtol)                                    \
-    do {                                                                     \
-        const double got_ = (got), want_ = (want);                           \
-        check_ran++;                                                         \
-        if (!(fabs(got_ - want_) <= (atol) + (rtol) * fabs(want_))) {        \
-            check_failed++;                                                  \
-            printf("# %s:%d: %s is %.17g, want %.17g\n", __FILE__, __LINE__, \
-                   #got, got_, want_);                                       \
-        }                                                                    \
+#define CHECK_NEAR(got, want, atol, rtol)                                                        \
+    do {                                                                                         \
+        const double got_ = (got), want_ = (want);                                               \
+        check_ran++;                                                                             \
+        if (!(fabs(got_ - want_) <= (atol) + (rtol)*fabs(want_))) {                              \
+            check_failed++;                                                                      \
+            printf("# %s:%d: %s is %.17g, want %.17g\n", __FILE__, __LINE__, #got, got_, want_); \
+        }                                                                                        \
     } while (0)
 
 /* `text` contains `part`: for messages that must name a thing. */
-#define CHECK_HAS(text, part)                                                \
-    do {                                                                     \
-        const char *text_ = (text), *part_ = (part);                         \
-        check_ran++;                                                         \
-        if (strstr(text_, part_) == NULL) {                                  \
-            check_failed++;                                                  \
-            printf("# %s:%d: \"%s\" lacks \"%s\"\n", __FILE__, __LINE__,     \
-                   text_, part_);                                            \
-        }                                                                    \
+#define CHECK_HAS(text, part)                                                           \
+    do {                                                                                \
+        const char *text_ = (text), *part_ = (part);                                    \
+        check_ran++;                                                                    \
+        if (strstr(text_, part_) == NULL) {                                             \
+            check_failed++;                                                             \
+            printf("# %s:%d: \"%s\" lacks \"%s\"\n", __FILE__, __LINE__, text_, part_); \
+        }                                                                               \
     } while (0)
 
 /* Leave this case as skipped. */
-#define SKIP(why)                \
-    do {                         \
-        check_skipped = (why);   \
-        return;                  \
+#define SKIP(why)              \
+    do {                       \
+        check_skipped = (why); \
+        return;                \
     } while (0)
 
-#define RUN(test) check_run(test, #test)
+typedef struct check_case {
+    void (*run)(void);
+    const char *name;
+    bool *flag; /* NULL, or turned over while the case runs */
+    int line;
+    struct check_case *next;
+} check_case;
+
+static check_case *check_first_case; /* by line */
+
+static inline void check_enlist(check_case *entry) {
+    check_case **at = &check_first_case;
+    while (*at != NULL && (*at)->line <= entry->line) {
+        at = &(*at)->next;
+    }
+    entry->next = *at;
+    *at = entry;
+}
+
+#define CHECK_ENLIST(test, as, what)                                   \
+    __attribute__((constructor)) static void check_enlist_##as(void) { \
+        static check_case entry = {test, #as, what, __LINE__, NULL};   \
+        check_enlist(&entry);                                          \
+    }
+
+#define CASE(test)                 \
+    static void test(void);        \
+    CHECK_ENLIST(test, test, NULL) \
+    static void test(void)
+
+/* The case, and behind it once more as `as` with the flag turned over. */
+#define CASE_TWICE(test, as, flag) \
+    static void test(void);        \
+    CHECK_ENLIST(test, test, NULL) \
+    CHECK_ENLIST(test, as, flag)   \
+    static void test(void)
 
 static inline void check_run(void (*test)(void), const char *name) {
     check_ran = 0;
@@ -102,9 +136,27 @@ static inline void check_run(void (*test)(void), const char *name) {
     fflush(stdout);
 }
 
+static inline void check_run_cases(void) {
+    for (const check_case *entry = check_first_case; entry != NULL; entry = entry->next) {
+        if (entry->flag != NULL) {
+            *entry->flag = !*entry->flag;
+        }
+        check_run(entry->run, entry->name);
+        if (entry->flag != NULL) {
+            *entry->flag = !*entry->flag;
+        }
+    }
+}
+
 static inline int check_report(void) {
     printf("1..%d\n", check_case_count);
     return check_bad_cases == 0 && check_case_count > 0 ? 0 : 1;
 }
+
+#define RUN_CASES()            \
+    int main(void) {           \
+        check_run_cases();     \
+        return check_report(); \
+    }
 
 #endif /* ASHLAR_CHECK_H */

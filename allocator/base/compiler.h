@@ -56,6 +56,14 @@
 #define ASHLAR_SHARED_FN static inline
 #endif
 
+/*
+ * Behind a table that an enum indexes: it has a row for each of the enum's constants. Declare the
+ * table without a length, or a last row that is forgotten is zero and nothing says so.
+ */
+#define ASHLAR_TABLE_IS_FULL(table, count)                        \
+    _Static_assert(sizeof(table) / sizeof((table)[0]) == (count), \
+                   #table " has a row for each constant")
+
 /* What two threads must not share if neither is to wait for the other. */
 #define ASHLAR_CACHE_LINE 64
 

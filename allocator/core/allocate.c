@@ -7,19 +7,16 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/guard/guard.h"
+#include "allocator/core/ladder.h"
+#include "allocator/core/lookup.h"
+#include "allocator/core/note.h"
 #include "allocator/core/rehearsal.h"
+#include "allocator/core/report.h"
 #include "allocator/core/retired.h"
-#include "allocator/step/step.h"
+#include "allocator/core/seal.h"
+#include "allocator/core/slow_path.h"
+#include "allocator/core/streams.h"
 #include "allocator/trace/trace_ring.h"
-
-/* Where the calling thread's cache is in the middle of nothing. O(blocks). */
-bool ashlar_is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
-    ashlar_caches_claim_locked(a, own); /* for what hits write to the blocks that they hand out */
-    const bool is_sound = ashlar_heap_check(&a->heap) == ASHLAR_OK;
-    ashlar_caches_release_locked(a, own);
-    return is_sound;
-}
 
 /* ---- counting ---- */
 
@@ -63,35 +60,7 @@ static void count_step_locked(ashlar_allocator *a, ashlar_counters *counters, as
     }
 }
 
-ashlar_counters *ashlar_counters_of(ashlar_allocator *a, ashlar_cache *own) {
-    return own != NULL ? &own->counters : &a->counters;
-}
-
-void ashlar_publish_locked(ashlar_allocator *a, ashlar_cache *own) {
-    if (own == NULL) {
-        ashlar_counters_publish(&a->counters, &a->stats);
-    } else {
-        ashlar_run_count(own);
-        ashlar_counters_settle(&own->counters, &a->stats, a->cache_bytes / 2);
-    }
-}
-
 /* ---- tracing ---- */
-
-void ashlar_note_block_locked(ashlar_allocator *a, ashlar_trace_action action,
-                              const ashlar_block *block, const ashlar_order *order) {
-    if (a->caller.trace == NULL) {
-        return;
-    }
-    ashlar_trace_put(a->caller.trace, &(ashlar_trace_event){
-                                          .action = (uint8_t)action,
-                                          .address = a->fixed.base + block->offset,
-                                          .bytes = block->bytes,
-                                          .requested = block->requested,
-                                          .stream = (uintptr_t)order->stream,
-                                          .tag = block->tag,
-                                      });
-}
 
 /* What is free: an upper bound, but it costs no call of the driver. */
 static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
@@ -136,11 +105,11 @@ static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_order *order, size
 static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *request,
                                   ashlar_block **out, ashlar_step *step) {
     ashlar_status status = ashlar_ladder_find_locked(a, request, out, step);
-    if (status != ASHLAR_ENOMEM || a->fill == NULL || a->fill->count == 0) {
+    if (status != ASHLAR_ENOMEM || a->guards.fill == NULL || a->guards.fill->count == 0) {
         return status;
     }
     ashlar_step unused;
-    status = ashlar_guard_fill_release_locked(a->fill);
+    status = ashlar_guard_fill_release_locked(a->guards.fill);
     *step = ASHLAR_STEP_DRAINED;
     return status == ASHLAR_OK ? ashlar_ladder_find_locked(a, request, out, &unused) : status;
 }
@@ -194,10 +163,10 @@ static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_
     block->requested = requested;
     block->tag = (unsigned char)tag;
     block->list = (uint16_t)ashlar_cache_list(block->bytes);
-    if (a->fill != NULL) {
-        status = ashlar_guard_fill_take_locked(a->fill, block);
+    if (a->guards.fill != NULL) {
+        status = ashlar_guard_fill_take_locked(a->guards.fill, block);
         if (status != ASHLAR_OK) {
-            ashlar_release_block_locked(a, block, block->order);
+            ashlar_release_block_locked(&a->heap, block, block->order);
             return status;
         }
     }
@@ -233,7 +202,7 @@ static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, siz
     ashlar_pages *block = NULL;
     ashlar_status status = ashlar_order_of_locked(a, stream, &order);
     if (status == ASHLAR_OK) {
-        status = ashlar_guard_unmap_take_locked(a->unmap, bytes, tag, order, &block);
+        status = ashlar_guard_unmap_take_locked(a->guards.unmap, bytes, tag, order, &block);
     }
     if (status != ASHLAR_OK) {
         return status;
@@ -247,8 +216,8 @@ static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, siz
 }
 
 static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out) {
-    return a->fill != NULL ? ashlar_guard_fill_block_bytes(bytes, out)
-                           : ashlar_block_bytes(bytes, out);
+    return a->guards.fill != NULL ? ashlar_guard_fill_block_bytes(bytes, out)
+                                  : ashlar_block_bytes(bytes, out);
 }
 
 /*
@@ -267,7 +236,8 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
     if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
         return refuse_locked(a, bytes, tag, stream, "more than there is");
     }
-    const ashlar_status status = a->unmap != NULL ? alloc_pages_locked(a, bytes, tag, stream, out)
+    const ashlar_status status = a->guards.unmap != NULL
+                                     ? alloc_pages_locked(a, bytes, tag, stream, out)
                                  : ashlar_rehearsal_is_on(request->own)
                                      ? rehearse_locked(a, bytes, request, tag, stream, out)
                                      : alloc_locked(a, bytes, request, tag, stream, out);

@@ -3,24 +3,15 @@
 #include "allocator/base/barrier.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/guard/guard.h"
 #include "allocator/base/host.h"
+#include "allocator/core/findings.h"
 #include "allocator/core/leaks.h"
-#include "allocator/plan/region.h"
+#include "allocator/core/note.h"
 #include "allocator/core/shared.h"
-#include "allocator/step/step.h"
+#include "allocator/core/streams.h"
 
 /* What one thread's cache may hold, where nobody says: 1/32 of the device, half of it large. */
 enum { CACHE_DIVISOR = 32 };
-
-const char *ashlar_tag_name(ashlar_tag tag) {
-    static const char *const names[ASHLAR_TAG_COUNT] = {
-#define X(name, text) [ASHLAR_TAG_##name] = text,
-        ASHLAR_TAG_MAP(X)
-#undef X
-    };
-    return (unsigned)tag < (unsigned)ASHLAR_TAG_COUNT ? names[tag] : "unknown";
-}
 
 /* The smaller of the two limits. */
 static size_t limit_of(const ashlar_config *config, size_t memory_bytes) {
@@ -70,7 +61,7 @@ static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *confi
     ashlar_range *range = &a->heap.range;
     range->limit_bytes = limit_of(config, range->memory_bytes);
     a->cache_bytes = cache_bytes_of(config, range->memory_bytes);
-    status = ashlar_guard_create(a, config->guard);
+    status = ashlar_guard_create(&a->guards, config->guard, &a->heap, &a->lock);
     if (status != ASHLAR_OK) {
         ashlar_heap_finish(&a->heap);
     }
@@ -145,16 +136,18 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     }
     ashlar_allocator_delist(a);
     ashlar_leaks_forget(a);
-    ashlar_guard_compare_all(a);
+    if (a->guards.fill != NULL) {
+        ashlar_guard_fill_compare_all(a->guards.fill, a->orders);
+    }
     if (ashlar_device_enter(a->device) == ASHLAR_OK) {
         (void)ASHLAR_CALL(&a->caller, ctx_synchronize, ());
         ashlar_device_leave(a->device);
     }
     report_at_end(a);
     ashlar_caches_disown(a);
-    ashlar_guard_destroy(a);
+    ashlar_guard_destroy(&a->guards);
     ashlar_shared_finish(a);
-    ashlar_planner_finish(a);
+    ashlar_planner_finish(&a->planner);
     while (a->orders != NULL) {
         ashlar_order *order = a->orders;
         a->orders = order->next;
@@ -172,37 +165,6 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 }
 
 /* ---- statistics ---- */
-
-void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
-    size_t cached_bytes = 0;
-    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        ashlar_run_count(cache);
-        ashlar_counters_publish(&cache->counters, &a->stats);
-        cached_bytes += ashlar_cache_bytes(cache);
-    }
-    if (a->fill != NULL) {
-        cached_bytes += a->fill->bytes;
-    }
-    *stats = a->stats;
-    stats->cached_bytes = cached_bytes;
-    stats->shared_bytes = a->shared_bytes;
-    stats->planned_bytes = ashlar_regions_idle_bytes(a);
-    stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
-    stats->live_blocks = stats->alloc_count - stats->free_count;
-    stats->reserved_bytes = a->heap.range.mapped_bytes;
-    if (a->unmap != NULL) {
-        stats->block_bytes += a->unmap->live_bytes;
-        stats->reserved_bytes += a->unmap->mapped_bytes;
-    }
-    stats->driver_calls = a->caller.calls;
-    stats->driver_calls_sealed = stats->is_sealed ? a->caller.calls - a->calls_at_seal : 0;
-}
-
-void ashlar_stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    ashlar_stats_sum_claimed(a, stats);
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
-}
 
 void ashlar_stats_read(ashlar_allocator *a, ashlar_stats *stats) {
     pthread_mutex_lock(&a->lock);

@@ -1,7 +1,8 @@
 #include "allocator/core/allocator_impl.h"
 
 #include "allocator/base/error.h"
-#include "allocator/guard/guard.h"
+#include "allocator/core/findings.h"
+#include "allocator/core/note.h"
 #include "allocator/plan/region.h"
 
 static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t found) {
@@ -87,8 +88,8 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
     census found = {0};
     count_blocks(a, &found);
     const uint64_t in_page_map =
-        found.live_blocks + found.cached_blocks + ashlar_regions_idle_seats(a);
-    count_pages(a->unmap, &found);
+        found.live_blocks + found.cached_blocks + ashlar_regions_idle_seats(a->planner.regions);
+    count_pages(a->guards.unmap, &found);
     uint64_t in_bins = ashlar_free_bins_count(&a->heap.idle);
     for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
         in_bins += ashlar_free_bins_count(&order->free);
@@ -122,11 +123,11 @@ static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats 
 
 static ashlar_status check_guard(const ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
-    if (a->fill != NULL) {
-        status = ashlar_guard_fill_check_locked(a->fill);
+    if (a->guards.fill != NULL) {
+        status = ashlar_guard_fill_check_locked(a->guards.fill);
     }
-    if (a->unmap != NULL) {
-        status = ashlar_guard_unmap_check_locked(a->unmap);
+    if (a->guards.unmap != NULL) {
+        status = ashlar_guard_unmap_check_locked(a->guards.unmap);
     }
     return status;
 }
@@ -147,7 +148,7 @@ ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     ashlar_stats_sum_claimed(a, &stats);
     ashlar_status status = ashlar_heap_check(&a->heap);
     if (status == ASHLAR_OK) {
-        status = ashlar_regions_check_locked(a);
+        status = ashlar_regions_check_locked(a->planner.regions, &a->heap.map);
     }
     if (status == ASHLAR_OK) {
         status = check_caches(a);

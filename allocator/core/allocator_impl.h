@@ -9,11 +9,9 @@
 #include <ashlar/allocator.h>
 
 #include "allocator/core/cache.h"
-#include "allocator/guard/free_log.h"
-#include "allocator/guard/guard_fill.h"
-#include "allocator/guard/guard_unmap.h"
+#include "allocator/guard/guard.h"
 #include "allocator/heap/heap.h"
-#include "allocator/step/planner.h"
+#include "allocator/plan/planner.h"
 #include "allocator/trace/trace_ring.h"
 
 /* What a hit reads: never written after creation, and on no line with what is. */
@@ -32,11 +30,9 @@ struct ashlar_allocator {
     size_t cache_bytes;             /* const; what one thread's cache may hold, 0: there are none */
     ashlar_trace ring;              /* what caller.trace is, unless that is NULL */
     bool reports_leaks;             /* const */
-    ashlar_guard_fill *fill;        /* const; NULL: not guard=fill */
-    ashlar_guard_unmap *unmap;      /* const; NULL: not guard=unmap */
+    ashlar_guards guards;           /* const */
     ashlar_allocator *next_watched; /* Lock: that of leaks.c */
     pthread_mutex_t lock;           /* guards everything below */
-    ashlar_free_log *frees;         /* NULL: no guard mode */
     ashlar_report_fn report;        /* NULL: nobody is told */
     void *report_user;
     ashlar_caller caller;
@@ -62,21 +58,6 @@ struct ashlar_allocator {
     void *reclaim_user;
 };
 
-/* Which step of the ladder served a request: the counter to raise. */
-typedef enum ashlar_step {
-    ASHLAR_STEP_PLANNED,
-    ASHLAR_STEP_CACHED,
-    ASHLAR_STEP_SAME_STREAM,
-    ASHLAR_STEP_IDLE,
-    ASHLAR_STEP_COMPLETED,
-    ASHLAR_STEP_WAITED,
-    ASHLAR_STEP_MAPPED,
-    ASHLAR_STEP_DRAINED,
-    ASHLAR_STEP_RECLAIMED,
-    ASHLAR_STEP_AFTER_SYNC,
-    ASHLAR_STEP_GATHERED,
-} ashlar_step;
-
 /* CU_STREAM_LEGACY is another name of the default stream. */
 static inline ashlar_stream ashlar_stream_named(ashlar_stream stream) {
     return (uintptr_t)stream == CU_STREAM_LEGACY ? NULL : stream;
@@ -87,117 +68,5 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_create_in(ashlar_device *device
                                                            const ashlar_config *config,
                                                            ashlar_range_kind kind,
                                                            ashlar_allocator **out);
-
-/* As the public functions, for whatever the calling thread's cache does not settle. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_slow(ashlar_allocator *allocator, size_t bytes,
-                                                  ashlar_tag tag, ashlar_stream stream, void **out);
-/* The same for a request that the step under way was asked for already. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_unplanned(ashlar_allocator *allocator, size_t bytes,
-                                                       ashlar_tag tag, ashlar_stream stream,
-                                                       void **out);
-ASHLAR_MUST_CHECK ashlar_status ashlar_free_slow(ashlar_allocator *allocator, void *ptr);
-/* caller   where the public function returns to */
-ASHLAR_MUST_CHECK ashlar_status ashlar_free_from(ashlar_allocator *allocator, void *ptr,
-                                                 const void *caller);
-
-/* The record of a stream, not of its pool, made at its first use. Lock: held. Errors:
- * ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_order_of_locked(ashlar_allocator *allocator,
-                                                       ashlar_stream stream, ashlar_order **out);
-
-/* Count and trace that a block is freed, on the stream that it was taken for. Lock: held. */
-void ashlar_note_free_locked(ashlar_allocator *allocator, ashlar_cache *own,
-                             const ashlar_block *block);
-
-/* Where the calling thread counts, and its publication if that is due. Lock: held. */
-ashlar_counters *ashlar_counters_of(ashlar_allocator *allocator, ashlar_cache *own);
-void ashlar_publish_locked(ashlar_allocator *allocator, ashlar_cache *own);
-
-/* Tell the trace, if there is one, of a block. Lock: held. */
-void ashlar_note_block_locked(ashlar_allocator *allocator, ashlar_trace_action action,
-                              const ashlar_block *block, const ashlar_order *order);
-
-/* The heap's check where the calling thread's cache is in the middle of nothing. O(blocks). */
-bool ashlar_is_sound_locked(ashlar_allocator *allocator, const ashlar_cache *own);
-
-/* One consistent sum of every thread's counters. Lock: held; _claimed: and every cache claimed. */
-void ashlar_stats_sum_claimed(ashlar_allocator *allocator, ashlar_stats *stats);
-void ashlar_stats_sum_locked(ashlar_allocator *allocator, ashlar_stats *stats);
-
-/*
- * The report of a request that cannot be served: ASHLAR_ENOMEM. Lock: held.
- *
- * cause   the last step's own words
- */
-ashlar_status ashlar_no_memory_locked(ashlar_allocator *allocator, size_t bytes, ashlar_tag tag,
-                                      const char *cause);
-
-/* The calling thread ends, and with it its default stream. Lock: held. */
-void ashlar_orders_end_thread_locked(ashlar_allocator *allocator);
-
-/* Delete a record that nothing refers to. Lock: held. */
-void ashlar_order_delete_locked(ashlar_allocator *allocator, ashlar_order *order);
-
-/* Enter the allocator into the process's list, for ashlar_stream_destroy(), and take it out. */
-void ashlar_allocator_enlist(ashlar_allocator *allocator);
-void ashlar_allocator_delist(ashlar_allocator *allocator);
-
-/* A new record, first of the list. Lock: held. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_order_new_locked(ashlar_allocator *allocator,
-                                                        ashlar_stream stream, ashlar_order **out);
-
-/* Give the blocks of one stream in all caches to the heap, and forget its magazines. Lock: held. */
-void ashlar_caches_forget_order_locked(ashlar_allocator *allocator, const ashlar_order *order);
-
-/* The block that `ptr` is the address of. Lock: held. Errors: ASHLAR_EPOINTER. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_find_live_locked(ashlar_allocator *allocator,
-                                                        const void *ptr, ashlar_block **out);
-
-/*
- * The live block that `ptr` points into: where it begins, and the bytes asked for. Not guard=unmap.
- * Lock: not held. Errors: ASHLAR_EPOINTER. Cost: O(log(blocks)), all caches claimed.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar_find_around(ashlar_allocator *allocator, const void *ptr,
-                                                   void **base, size_t *bytes);
-
-/*
- * Whether `ptr` points into memory that is reserved, live or not. Not what guard=unmap has mapped.
- * Lock: not held.  Cost: O(chunks).
- */
-bool ashlar_has_reserved(ashlar_allocator *allocator, const void *ptr);
-
-/* Whether the seal lets memory be taken. Lock: held. Errors: ASHLAR_ENOMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_may_map_locked(ashlar_allocator *allocator);
-
-/* To be called after memory was mapped, whatever came of it: the peak of reserved bytes. */
-void ashlar_note_mapped_locked(ashlar_allocator *allocator);
-
-/* Have the program's callback give something back. The lock is dropped meanwhile. False: nothing.
- */
-bool ashlar_reclaim_locked(ashlar_allocator *allocator, size_t bytes);
-
-/* Give a block to the heap, last used on `order` no later than now. Lock: held. */
-void ashlar_release_block_locked(ashlar_allocator *allocator, ashlar_block *block,
-                                 ashlar_order *order);
-
-/* A request on its way down the ladder. */
-typedef struct ashlar_request {
-    ashlar_order *order; /* work queued there from now on is to use the block */
-    size_t bytes;        /* of the block */
-    ashlar_cache *own;   /* the calling thread's cache, or NULL */
-    bool is_unplanned;   /* the step under way was asked already */
-    bool is_idle;        /* for any streams: of memory that no work uses; see retired.h */
-    bool is_at_hand;     /* of what is reserved and free by now */
-} ashlar_request;
-
-/*
- * Find a free block that serves the request; it is still free and in its index. Lock: held; may be
- * dropped and taken again meanwhile.
- *
- * Errors: ASHLAR_ENOMEM (the driver's own words in the detail), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar_ladder_find_locked(ashlar_allocator *allocator,
-                                                          const ashlar_request *request,
-                                                          ashlar_block **out, ashlar_step *step);
 
 #endif /* ASHLAR_ALLOCATOR_IMPL_H */

@@ -38,12 +38,13 @@ static void read_events(const ashlar_allocator *a, events *e) {
 
 ashlar_status ashlar_trace_write(ashlar_allocator *a, ashlar_trace_format format, const char *path,
                                  uint64_t *missing) {
-    static ashlar_status (*const writers[ASHLAR_TRACE_FORMAT_COUNT])(
-        const ashlar_trace_event *, size_t, const char *, uint64_t *) = {
+    static ashlar_status (*const writers[])(const ashlar_trace_event *, size_t, const char *,
+                                            uint64_t *) = {
         [ASHLAR_TRACE_RMM_CSV] = ashlar_trace_write_rmm,
         [ASHLAR_TRACE_MINIMALLOC_CSV] = ashlar_trace_write_minimalloc,
         [ASHLAR_TRACE_SVG] = ashlar_trace_write_svg,
     };
+    ASHLAR_TABLE_IS_FULL(writers, ASHLAR_TRACE_FORMAT_COUNT);
     events e;
     uint64_t left_out = 0;
     if ((unsigned)format >= (unsigned)ASHLAR_TRACE_FORMAT_COUNT) {
@@ -183,13 +184,14 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
         block_count += is_mapped(block) ? copy_mapped(&a->heap, block, NULL) : 0;
     }
     ashlar_snapshot *snapshot = NULL;
-    const size_t page_count = a->unmap != NULL ? a->unmap->count : 0;
+    const size_t page_count = a->guards.unmap != NULL ? a->guards.unmap->count : 0;
     const ashlar_status status =
         ashlar_snapshot_create(segment_count + page_count, block_count + page_count, &snapshot);
     if (status == ASHLAR_OK) {
         snapshot->device_ordinal = a->device->info.ordinal;
         copy_blocks(&a->heap, snapshot);
-        copy_pages(a->unmap, snapshot->segments + segment_count, snapshot->blocks + block_count);
+        copy_pages(a->guards.unmap, snapshot->segments + segment_count,
+                   snapshot->blocks + block_count);
         *out = snapshot;
     }
     return status;

@@ -3,13 +3,12 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "allocator/core/allocator_impl.h"
 #include "allocator/base/barrier.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/base/thread_number.h"
 #include "allocator/base/host.h"
-#include "allocator/step/step.h"
+#include "allocator/base/thread_number.h"
+#include "allocator/core/allocator_impl.h"
 
 enum {
     SMALL_DIVISOR = 64,
@@ -76,6 +75,34 @@ static void delete_cache(ashlar_cache *cache) {
 
 /* ---- the thread's end ---- */
 
+/* Perhaps within a step: that is over. */
+static void abandon_step_locked(ashlar_allocator *a, ashlar_cache *cache) {
+    ashlar_run *run = cache->run;
+    if (run == NULL) {
+        return;
+    }
+    if (run->depth > 0) {
+        a->planner.run_count--;
+        if (run->is_recorded) {
+            ashlar_run_stop_recording(run, &a->planner);
+            ashlar_caches_rewatch_locked(a);
+        } else if (run->key != NULL) {
+            ashlar_cache_end_replay(cache, &a->planner);
+        }
+    }
+    ashlar_recording_finish(&run->recording);
+    ashlar_host_free(run);
+    cache->run = NULL;
+}
+
+/* The thread's default stream ends with it. */
+static void end_own_streams_locked(ashlar_allocator *a) {
+    for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
+        order->is_ended = order->is_ended || order->thread == ashlar_thread_number();
+    }
+    ashlar_planner_forget_stream_locked(&a->planner, &a->heap, NULL);
+}
+
 /* Give everything back to the allocator, if it still is. Lock: parting_lock. */
 static void return_cache(ashlar_cache *cache) {
     ashlar_allocator *a = cache->allocator;
@@ -83,10 +110,10 @@ static void return_cache(ashlar_cache *cache) {
         return;
     }
     pthread_mutex_lock(&a->lock);
-    ashlar_step_abandon_locked(a, cache);
+    abandon_step_locked(a, cache);
     ashlar_cache_flush_locked(cache);
     ashlar_counters_publish(&cache->counters, &a->stats);
-    ashlar_orders_end_thread_locked(a);
+    end_own_streams_locked(a);
     unlink_locked(a, cache);
     pthread_mutex_unlock(&a->lock);
 }
@@ -154,6 +181,13 @@ static void forget_recent(ashlar_cache *cache) {
 void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_run *run) {
     cache->replay = run;
     forget_recent(cache);
+}
+
+void ashlar_cache_end_replay(ashlar_cache *cache, ashlar_planner *planner) {
+    ashlar_run *run = cache->replay;
+    ashlar_cache_count_planned(cache);
+    ashlar_cache_set_replay(cache, &ashlar_no_run);
+    ashlar_run_end_replay(run, planner, cache->counters.planned_count);
 }
 
 /* While a step is replayed no stream is the last one asked for, so that every request asks it. */
@@ -282,7 +316,7 @@ bool ashlar_cache_defer(ashlar_cache *cache, ashlar_block *block) {
 static void put_list_locked(ashlar_allocator *a, ashlar_block *list) {
     while (list != NULL) {
         ashlar_block *next = list->older;
-        ashlar_release_block_locked(a, list, list->order);
+        ashlar_release_block_locked(&a->heap, list, list->order);
         list = next;
     }
 }
@@ -348,7 +382,9 @@ void ashlar_cache_flush_large_locked(ashlar_cache *cache) {
 
 void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order) {
     ashlar_cache_flush_pending_locked(cache);
-    ashlar_step_forget_order(cache, order);
+    if (ashlar_cache_is_replaying(cache)) {
+        ashlar_run_forget_order(cache->replay, order);
+    }
     for (ashlar_magazines **link = &cache->magazines; *link != NULL;) {
         ashlar_magazines *m = *link;
         if (m->order != order) {

@@ -25,10 +25,11 @@
 
 #include <stdatomic.h>
 
-#include "allocator/core/account.h"
 #include "allocator/base/compiler.h"
+#include "allocator/core/account.h"
 #include "allocator/heap/order.h"
 #include "allocator/heap/size_class.h"
+#include "allocator/plan/run.h"
 
 enum {
     ASHLAR_CACHE_LARGE_LIST = ASHLAR_SC_COUNT, /* of one block at most, of any size */
@@ -48,14 +49,6 @@ static inline size_t ashlar_cache_weight(size_t block_bytes) {
 
 /* Reasons for the owner to leave its fast path: bits of ashlar_cache.attention. */
 enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_WATCHED = 2 };
-
-/* No handle of the driver's. */
-#define ASHLAR_NO_STREAM ((ashlar_stream)UINTPTR_MAX)
-
-typedef struct ashlar_run ashlar_run;
-
-/* No step's, so that a request for another stream need not ask whether there is one. */
-extern ashlar_run ashlar_no_run;
 
 /*
  * A hit writes to both structs. They are kept a cache line apart from whatever the host's memory
@@ -109,6 +102,13 @@ extern _Thread_local ashlar_cache *ashlar_cache_recent ASHLAR_INITIAL_EXEC;
 
 static inline bool ashlar_cache_is_replaying(const ashlar_cache *cache) {
     return cache->replay != &ashlar_no_run;
+}
+
+/* Bring the count of blocks served by plans up to date, which hits leave to the run. */
+static inline void ashlar_cache_count_planned(ashlar_cache *cache) {
+    if (ashlar_cache_is_replaying(cache)) {
+        cache->counters.planned_count = ashlar_run_served(cache->replay);
+    }
 }
 
 static inline bool ashlar_cache_enter(ashlar_cache *cache) {
@@ -208,6 +208,9 @@ ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_order *ord
 
 /* Have requests ask this step first, or &ashlar_no_run. Lock: held. */
 void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_run *run);
+
+/* The step that the cache's thread replays is over. Lock: held. */
+void ashlar_cache_end_replay(ashlar_cache *cache, ashlar_planner *planner);
 
 /* ---- for whoever holds the lock ---- */
 

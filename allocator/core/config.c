@@ -21,12 +21,13 @@ typedef struct option {
     const char *text;
 } option;
 
-static const option options[ASHLAR_CONFIG_COUNT] = {
+static const option options[] = {
 #define X(type, field, key, kind, low, high, initial, words, text) \
     {#field, key, kind, low, high, (uint64_t)(initial), words, text},
     ASHLAR_CONFIG_MAP(X)
 #undef X
 };
+ASHLAR_TABLE_IS_FULL(options, ASHLAR_CONFIG_COUNT);
 
 /* IDX_limit_bytes and so on. */
 enum {

@@ -5,61 +5,15 @@
 
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
-#include "allocator/guard/guard.h"
-#include "allocator/plan/region.h"
+#include "allocator/core/findings.h"
+#include "allocator/core/lookup.h"
+#include "allocator/core/note.h"
 #include "allocator/core/rehearsal.h"
 #include "allocator/core/shared.h"
-#include "allocator/step/step.h"
+#include "allocator/core/slow_path.h"
+#include "allocator/core/streams.h"
+#include "allocator/plan/region.h"
 #include "allocator/trace/trace_ring.h"
-
-/* The block that an offset is in; in a region a live seat's, where there is one. */
-static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
-    const ashlar_block *block = ashlar_heap_find(heap, offset);
-    const ashlar_block *at = block;
-    while (at != NULL && block->state == ASHLAR_BLOCK_REGION && at != block->next) {
-        if (at != block && at->offset <= offset && offset < at->offset + at->bytes) {
-            return at;
-        }
-        at = ashlar_block_after(at);
-    }
-    return block;
-}
-
-/* What is wrong with a pointer that is not the start of a live block. */
-static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
-    /* Other threads' hits write what is read here. */
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    const ashlar_block *block = find_around(&a->heap, offset);
-    const size_t requested = block != NULL ? ashlar_block_live_bytes(block) : 0;
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
-    if (block == NULL || block->state == ASHLAR_BLOCK_UNMAPPED) {
-        return ashlar_fail(ASHLAR_EPOINTER, "%p: not a block of this allocator", ptr);
-    }
-    if (requested == 0) {
-        return ashlar_fail(ASHLAR_EPOINTER, "%p: freed before, or never handed out", ptr);
-    }
-    return ashlar_fail(ASHLAR_EPOINTER, "%p: %zu bytes inside a block; use the block's own address",
-                       ptr, offset - block->offset);
-}
-
-ashlar_status ashlar_find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
-    /* An address below the base wraps to a huge offset, and is refused with the others. */
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
-    ashlar_block *block = NULL;
-    if (offset < a->fixed.range_bytes) {
-        block = ashlar_page_map_get(&a->fixed.map, offset);
-    }
-    if (block == NULL || ashlar_block_live_bytes(block) == 0) {
-        return bad_pointer_locked(a, ptr, offset);
-    }
-    *out = block;
-    return ASHLAR_OK;
-}
-
-void ashlar_release_block_locked(ashlar_allocator *a, ashlar_block *block, ashlar_order *order) {
-    order->last_tick = ashlar_order_stamp(order);
-    ashlar_heap_put(&a->heap, block, order, order->last_tick);
-}
 
 /*
  * A request finds magazines by its stream's handle. So there are none for the handle's other
@@ -99,25 +53,12 @@ static void give_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *bl
     if (own != NULL) {
         ashlar_cache_flush_pending_locked(own);
     }
-    ashlar_release_block_locked(a, block, order);
-}
-
-static void count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t requested,
-                              unsigned tag) {
-    ashlar_counters *counters = ashlar_counters_of(a, own);
-    counters->free_count++;
-    ashlar_count_free(counters, requested, tag);
-    ashlar_publish_locked(a, own);
-}
-
-void ashlar_note_free_locked(ashlar_allocator *a, ashlar_cache *own, const ashlar_block *block) {
-    count_free_locked(a, own, block->requested, block->tag);
-    ashlar_note_block_locked(a, ASHLAR_TRACE_FREE, block, block->order);
+    ashlar_release_block_locked(&a->heap, block, order);
 }
 
 static void free_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block,
                         ashlar_order *order) {
-    count_free_locked(a, own, block->requested, block->tag);
+    ashlar_count_free_locked(a, own, block->requested, block->tag);
     ashlar_note_block_locked(a, ASHLAR_TRACE_FREE, block, order);
     ashlar_step_note_free_locked(a, block, order == block->order);
     if (!ashlar_block_is_seat(block)) {
@@ -133,15 +74,15 @@ static ashlar_status free_filled_locked(ashlar_allocator *a, ashlar_block *block
     const size_t requested = block->requested;
     ashlar_status status = ashlar_shared_join_locked(a, block, order);
     if (status == ASHLAR_OK) {
-        status = ashlar_guard_fill_free_locked(a->fill, block, order);
+        status = ashlar_guard_fill_free_locked(a->guards.fill, block, order);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    count_free_locked(a, NULL, requested, block->tag);
+    ashlar_count_free_locked(a, NULL, requested, block->tag);
     ashlar_note_block_locked(a, ASHLAR_TRACE_FREE, block, order);
     block->requested = 0;
-    ashlar_guard_fill_put_locked(a->fill, block, requested, order, place);
+    ashlar_guard_fill_put_locked(a->guards.fill, block, requested, order, place);
     return ASHLAR_OK;
 }
 
@@ -157,7 +98,7 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
                                        const ashlar_stream *stream) {
     ashlar_pages *block = NULL;
     ashlar_order *order = NULL;
-    ashlar_status status = ashlar_guard_unmap_find_locked(a->unmap, ptr, &block);
+    ashlar_status status = ashlar_guard_unmap_find_locked(a->guards.unmap, ptr, &block);
     if (status == ASHLAR_OK) {
         status = last_order_locked(a, stream, block->order, &order);
     }
@@ -166,9 +107,9 @@ static ashlar_status free_pages_locked(ashlar_allocator *a, const void *ptr,
     }
     const size_t requested = block->requested;
     const unsigned tag = block->tag;
-    status = ashlar_guard_unmap_free_locked(a->unmap, block, order);
+    status = ashlar_guard_unmap_free_locked(a->guards.unmap, block, order);
     if (status == ASHLAR_OK) { /* and the block may be gone */
-        count_free_locked(a, NULL, requested, tag);
+        ashlar_count_free_locked(a, NULL, requested, tag);
     }
     return status;
 }
@@ -184,7 +125,7 @@ static ashlar_status free_block_locked(ashlar_allocator *a, ashlar_cache *own, c
     if (status != ASHLAR_OK) {
         return status;
     }
-    if (a->fill != NULL) {
+    if (a->guards.fill != NULL) {
         return free_filled_locked(a, block, order, place);
     }
     if (ashlar_block_is_seat(block) && order != block->order) {
@@ -207,11 +148,11 @@ static ashlar_status free_from(ashlar_allocator *a, const void *ptr, const ashla
     const ashlar_place place = {caller, ashlar_thread_number()};
     ashlar_cache *own = ashlar_cache_get(a);
     pthread_mutex_lock(&a->lock);
-    ashlar_status status = ashlar_rehearsal_has(own, ptr)
-                               ? ashlar_rehearsal_free_locked(a, own, ptr, stream)
-                           : a->unmap != NULL ? free_pages_locked(a, ptr, stream)
-                                              : free_block_locked(a, own, ptr, stream, place);
-    status = ashlar_guard_note_free_locked(a, ptr, place, status);
+    ashlar_status status =
+        ashlar_rehearsal_has(own, ptr) ? ashlar_rehearsal_free_locked(a, own, ptr, stream)
+        : a->guards.unmap != NULL      ? free_pages_locked(a, ptr, stream)
+                                       : free_block_locked(a, own, ptr, stream, place);
+    status = ashlar_guard_note_free_locked(a->guards.frees, ptr, place, status);
     pthread_mutex_unlock(&a->lock);
     return status == ASHLAR_OK ? ashlar_guard_take_finding(a) : status;
 }
@@ -232,45 +173,15 @@ ashlar_status ashlar_free_on(ashlar_allocator *a, void *ptr, ashlar_stream strea
 static ashlar_status usable_bytes_locked(ashlar_allocator *a, const void *ptr, size_t *out) {
     ashlar_block *block = NULL;
     ashlar_pages *pages = NULL;
-    const ashlar_status status = a->unmap != NULL
-                                     ? ashlar_guard_unmap_find_locked(a->unmap, ptr, &pages)
+    const ashlar_status status = a->guards.unmap != NULL
+                                     ? ashlar_guard_unmap_find_locked(a->guards.unmap, ptr, &pages)
                                      : ashlar_find_live_locked(a, ptr, &block);
     if (status == ASHLAR_OK) {
-        *out = pages != NULL ? pages->requested : a->fill != NULL ? block->requested : block->bytes;
+        *out = pages != NULL            ? pages->requested
+               : a->guards.fill != NULL ? block->requested
+                                        : block->bytes;
     }
     return status;
-}
-
-ashlar_status ashlar_find_around(ashlar_allocator *a, const void *ptr, void **base,
-                                 size_t *bytes) {
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
-    ashlar_status status = ASHLAR_OK;
-    pthread_mutex_lock(&a->lock);
-    ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    const bool is_ours = offset < a->fixed.range_bytes;
-    const ashlar_block *block = is_ours ? find_around(&a->heap, offset) : NULL;
-    const size_t requested = block != NULL ? ashlar_block_live_bytes(block) : 0;
-    if (requested != 0 && offset - block->offset < requested) {
-        *base = ashlar_ptr_out(a->fixed.base + block->offset);
-        *bytes = requested;
-    } else {
-        status = ashlar_fail(ASHLAR_EPOINTER, "%p: in no live block of this allocator", ptr);
-    }
-    ashlar_caches_release_locked(a, ashlar_cache_recent);
-    pthread_mutex_unlock(&a->lock);
-    return status;
-}
-
-bool ashlar_has_reserved(ashlar_allocator *a, const void *ptr) {
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
-    const ashlar_range *range = &a->heap.range;
-    bool is_there = false;
-    pthread_mutex_lock(&a->lock);
-    for (size_t i = 0; i < range->chunk_count && !is_there; i++) {
-        is_there = offset - range->chunks[i].offset < range->chunks[i].bytes;
-    }
-    pthread_mutex_unlock(&a->lock);
-    return is_there;
 }
 
 ashlar_status ashlar_usable_bytes(ashlar_allocator *a, const void *ptr, size_t *out) {

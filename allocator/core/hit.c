@@ -6,6 +6,7 @@
  * conditions is behind ashlar_alloc_slow(), ashlar_free_slow() and ashlar_free_from().
  */
 #include "allocator/core/allocator_impl.h"
+#include "allocator/core/slow_path.h"
 #include "allocator/plan/run.h"
 
 /*

@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "allocator/core/allocator_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/allocator_impl.h"
+#include "allocator/core/note.h"
 #include "allocator/plan/region.h"
 
 /* Lines of a report, addresses on a line. */
@@ -51,8 +52,8 @@ static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
             count++;
         }
     }
-    for (size_t i = 0; a->unmap != NULL && i < a->unmap->count; i++) {
-        const ashlar_pages *block = a->unmap->blocks[i];
+    for (size_t i = 0; a->guards.unmap != NULL && i < a->guards.unmap->count; i++) {
+        const ashlar_pages *block = a->guards.unmap->blocks[i];
         if (block->is_live) {
             if (count < capacity) {
                 leaks[count] = (leak){block->ptr, block->requested, block->tag};

@@ -1,9 +1,10 @@
 /*
- * limits.c - how much memory an allocator has of the device: limit, reservation, trim, seal, peers.
+ * limits.c - how much memory an allocator has of the device: limit, reservation, trim, peers.
  */
 #include "allocator/core/allocator_impl.h"
 
 #include "allocator/base/error.h"
+#include "allocator/core/seal.h"
 #include "allocator/core/shared.h"
 
 /* ---- giving back ---- */
@@ -67,65 +68,6 @@ ashlar_status ashlar_reserve(ashlar_allocator *a, size_t bytes) {
     }
     pthread_mutex_unlock(&a->lock);
     return status;
-}
-
-/* ---- the seal ---- */
-
-void ashlar_allocator_seal(ashlar_allocator *a) {
-    pthread_mutex_lock(&a->lock);
-    a->stats.is_sealed = true;
-    a->calls_at_seal = a->caller.calls;
-    pthread_mutex_unlock(&a->lock);
-}
-
-void ashlar_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy policy, ashlar_warn_fn warn,
-                            void *user) {
-    pthread_mutex_lock(&a->lock);
-    a->seal = policy;
-    a->warn = warn;
-    a->warn_user = user;
-    pthread_mutex_unlock(&a->lock);
-}
-
-ashlar_status ashlar_may_map_locked(ashlar_allocator *a) {
-    return a->stats.is_sealed && a->seal == ASHLAR_SEAL_ERROR
-               ? ashlar_fail(ASHLAR_ENOMEM, "the allocator is sealed, and its policy lets no more "
-                                            "memory be taken; warm up with the largest step")
-               : ASHLAR_OK;
-}
-
-void ashlar_note_mapped_locked(ashlar_allocator *a) {
-    const uint64_t mapped =
-        a->heap.range.mapped_bytes + (a->unmap != NULL ? a->unmap->mapped_bytes : 0);
-    if (mapped > a->stats.reserved_peak_bytes) {
-        a->stats.reserved_peak_bytes = mapped;
-    }
-}
-
-/* ---- callbacks ---- */
-
-static _Thread_local bool is_reclaiming;
-
-void ashlar_set_reclaim(ashlar_allocator *a, ashlar_reclaim_fn reclaim, void *user) {
-    pthread_mutex_lock(&a->lock);
-    a->reclaim = reclaim;
-    a->reclaim_user = user;
-    pthread_mutex_unlock(&a->lock);
-}
-
-bool ashlar_reclaim_locked(ashlar_allocator *a, size_t bytes) {
-    const ashlar_reclaim_fn reclaim = a->reclaim;
-    void *user = a->reclaim_user;
-    /* It may allocate, but what it allocates is not reclaimed for. */
-    if (reclaim == NULL || is_reclaiming) {
-        return false;
-    }
-    pthread_mutex_unlock(&a->lock);
-    is_reclaiming = true;
-    const bool has_helped = reclaim(user, bytes);
-    is_reclaiming = false;
-    pthread_mutex_lock(&a->lock);
-    return has_helped;
 }
 
 /* ---- peers ---- */

@@ -6,10 +6,11 @@
  */
 #include <ashlar/pool.h>
 
-#include "allocator/core/allocator_impl.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/allocator_impl.h"
 #include "allocator/core/shared.h"
+#include "allocator/core/streams.h"
 
 /* Lock: the allocator's. */
 struct ashlar_pool {

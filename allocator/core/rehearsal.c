@@ -1,31 +1,7 @@
 #include "allocator/core/rehearsal.h"
 
 #include "allocator/base/error.h"
-
-ashlar_status ashlar_rehearsal_begin(ashlar_allocator *a, ashlar_stream stream, uint64_t key) {
-    const ashlar_status status = ashlar_step_begin(a, stream, key);
-    ashlar_cache *own = ashlar_cache_get(a);
-    if (status == ASHLAR_OK && own != NULL) {
-        own->run->is_rehearsed = true;
-    }
-    return status;
-}
-
-ashlar_status ashlar_rehearsal_end(ashlar_allocator *a) {
-    ashlar_cache *own = ashlar_cache_get(a);
-    uint32_t left_count = 0;
-    if (own != NULL && own->run != NULL) {
-        left_count = own->run->rehearsed_count;
-        own->run->is_rehearsed = false;
-        own->run->rehearsed_count = 0;
-    }
-    const ashlar_status status = ashlar_step_end(a);
-    return status != ASHLAR_OK || left_count == 0
-               ? status
-               : ashlar_fail(ASHLAR_EINVAL,
-                             "a rehearsal left %u of its blocks live; it must free what it takes",
-                             left_count);
-}
+#include "allocator/core/streams.h"
 
 ashlar_status ashlar_rehearsal_alloc_locked(ashlar_allocator *a, ashlar_cache *own, size_t bytes,
                                             ashlar_tag tag, ashlar_stream stream, void **out) {

@@ -19,16 +19,6 @@ enum {
     ASHLAR_REHEARSAL_BLOCKS_MAX = 1 << (62 - 40), /* of one step: up to where BASE ends */
 };
 
-/*
- * As ashlar_step_begin(), and where the step is recorded, have it recorded without memory; and as
- * ashlar_step_end().
- *
- * Errors: also ASHLAR_EINVAL (end: not all that was taken was freed); the step has ended then.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar_rehearsal_begin(ashlar_allocator *allocator,
-                                                       ashlar_stream stream, uint64_t key);
-ASHLAR_MUST_CHECK ashlar_status ashlar_rehearsal_end(ashlar_allocator *allocator);
-
 /* Whether requests of this thread get no memory. `own`: its cache or NULL. */
 static inline bool ashlar_rehearsal_is_on(const ashlar_cache *own) {
     return own != NULL && own->run != NULL && own->run->is_rehearsed && own->run->is_recorded;

@@ -1,11 +1,12 @@
 /*
  * report.c - what is said when memory is out: who has it, and what would help.
  */
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/report.h"
 
 #include <stdio.h>
 
 #include "allocator/base/error.h"
+#include "allocator/core/note.h"
 
 enum { TOP_TAGS = 3, TEXT_BYTES = 160 };
 

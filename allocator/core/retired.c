@@ -1,19 +1,9 @@
 #include "allocator/core/retired.h"
 
 #include "allocator/base/check_level.h"
+#include "allocator/core/lookup.h"
+#include "allocator/core/note.h"
 #include "allocator/core/shared.h"
-
-ashlar_status ashlar_order_idle_locked(ashlar_allocator *a, ashlar_order **out) {
-    ashlar_status status = ASHLAR_OK;
-    if (a->idle_order == NULL) {
-        status = ashlar_order_new_locked(a, NULL, &a->idle_order);
-    }
-    if (status == ASHLAR_OK) {
-        a->idle_order->is_idle = true;
-        *out = a->idle_order;
-    }
-    return status;
-}
 
 static void retire_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_block *block) {
     ASHLAR_ASSERT(!ashlar_allocator_is_guarded(a) && !ashlar_block_is_seat(block));

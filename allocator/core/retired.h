@@ -48,12 +48,7 @@ void ashlar_retired_put_back(ashlar_allocator *allocator, ashlar_block *list);
 
 /* Whether the allocator is in a guard mode. */
 static inline bool ashlar_allocator_is_guarded(const ashlar_allocator *allocator) {
-    return allocator->fill != NULL || allocator->unmap != NULL;
+    return allocator->guards.fill != NULL || allocator->guards.unmap != NULL;
 }
-
-/* The record that idle blocks are taken for: no stream's, and without free blocks of its own. Lock:
- * held. Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_order_idle_locked(ashlar_allocator *allocator,
-                                                         ashlar_order **out);
 
 #endif /* ASHLAR_RETIRED_H */

@@ -4,8 +4,6 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/plan/region.h"
-#include "allocator/core/rehearsal.h"
-#include "allocator/step/step.h"
 
 static ashlar_use *find_use(ashlar_block *block, const ashlar_order *order) {
     ashlar_use *use = ashlar_block_is_shared(block) ? block->uses : NULL;
@@ -47,29 +45,6 @@ ashlar_status ashlar_shared_add_use_locked(ashlar_block *block, ashlar_order *or
     block->uses = use;
     block->marks |= ASHLAR_BLOCK_SHARED;
     return ASHLAR_OK;
-}
-
-ashlar_status ashlar_record_stream(ashlar_allocator *a, void *ptr, ashlar_stream stream) {
-    ashlar_block *block = NULL;
-    ashlar_order *order = NULL;
-    /* No other address needs the thread's cache. */
-    ashlar_cache *own = (uintptr_t)ptr >= ASHLAR_REHEARSAL_BASE ? ashlar_cache_get(a) : NULL;
-    pthread_mutex_lock(&a->lock);
-    if (ashlar_rehearsal_has(own, ptr)) {
-        const ashlar_status marked = ashlar_rehearsal_mark_locked(a, own, ptr, stream);
-        pthread_mutex_unlock(&a->lock);
-        return marked;
-    }
-    ashlar_status status = ashlar_find_live_locked(a, ptr, &block);
-    if (status == ASHLAR_OK) {
-        status = ashlar_order_of_locked(a, stream, &order);
-    }
-    if (status == ASHLAR_OK && order != block->order && order->pool != block->order) {
-        status = ashlar_shared_add_use_locked(block, order);
-        ashlar_step_note_free_locked(a, block, false);
-    }
-    pthread_mutex_unlock(&a->lock);
-    return status;
 }
 
 /* ---- freeing ---- */
@@ -120,7 +95,7 @@ static void release(ashlar_allocator *a, ashlar_block **link, ashlar_order *orde
         block->order = block->prev->order;
         ashlar_seat_vacate(block);
     } else if (order != NULL) {
-        ashlar_release_block_locked(a, block, order);
+        ashlar_release_block_locked(&a->heap, block, order);
     } else {
         ashlar_heap_put(&a->heap, block, NULL, 0);
     }

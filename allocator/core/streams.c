@@ -1,12 +1,11 @@
 /*
  * streams.c - which record belongs to a stream handle, from its first use to its end.
  */
-#include "allocator/core/allocator_impl.h"
+#include "allocator/core/streams.h"
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/shared.h"
-#include "allocator/step/step.h"
 
 /*
  * Every allocator of the process, so that ashlar_stream_destroy() can tell those of its device.
@@ -44,7 +43,12 @@ static void mark_referenced(const ashlar_allocator *a) {
     for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
         order->is_referenced = false;
     }
-    ashlar_planner_mark_referenced(a);
+    ashlar_planner_mark_referenced(&a->planner);
+    for (const ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        if (cache->run != NULL) {
+            ashlar_recording_mark_referenced(&cache->run->recording);
+        }
+    }
     for (const ashlar_block *block = a->heap.first; block != NULL;
          block = ashlar_block_after(block)) {
         if (block->order != NULL) {
@@ -95,13 +99,6 @@ static void drop_gone_locked(ashlar_allocator *a) {
     }
 }
 
-void ashlar_orders_end_thread_locked(ashlar_allocator *a) {
-    for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        order->is_ended = order->is_ended || order->thread == ashlar_thread_number();
-    }
-    ashlar_planner_forget_stream_locked(a, NULL);
-}
-
 /* ---- finding and making ---- */
 
 ashlar_status ashlar_order_new_locked(ashlar_allocator *a, ashlar_stream stream,
@@ -142,6 +139,18 @@ ashlar_status ashlar_order_of_locked(ashlar_allocator *a, ashlar_stream stream,
     return ASHLAR_OK;
 }
 
+ashlar_status ashlar_order_idle_locked(ashlar_allocator *a, ashlar_order **out) {
+    ashlar_status status = ASHLAR_OK;
+    if (a->idle_order == NULL) {
+        status = ashlar_order_new_locked(a, NULL, &a->idle_order);
+    }
+    if (status == ASHLAR_OK) {
+        a->idle_order->is_idle = true;
+        *out = a->idle_order;
+    }
+    return status;
+}
+
 void ashlar_caches_forget_order_locked(ashlar_allocator *a, const ashlar_order *order) {
     ashlar_caches_claim_locked(a, ashlar_cache_recent);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
@@ -178,7 +187,21 @@ ashlar_status ashlar_forget_stream(ashlar_allocator *a, ashlar_stream stream) {
 
 /* ---- every allocator ---- */
 
+/* Tell every allocator of the device that a stream is about to be destroyed. */
+static void forget_everywhere(const ashlar_device *device, ashlar_stream stream) {
+    pthread_mutex_lock(&list_lock);
+    for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
+        if (a->device->context == device->context) {
+            /* Where no event can be recorded, the stream's absence is found out later. */
+            const ashlar_status unused = ashlar_forget_stream(a, stream);
+            (void)unused;
+        }
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
 void ashlar_allocator_enlist(ashlar_allocator *a) {
+    ashlar_device_on_stream_end(forget_everywhere);
     pthread_mutex_lock(&list_lock);
     a->next = allocators;
     allocators = a;
@@ -193,18 +216,6 @@ void ashlar_allocator_delist(ashlar_allocator *a) {
     }
     if (*link != NULL) {
         *link = a->next;
-    }
-    pthread_mutex_unlock(&list_lock);
-}
-
-void ashlar_device_forget_stream(const ashlar_device *device, ashlar_stream stream) {
-    pthread_mutex_lock(&list_lock);
-    for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
-        if (a->device->context == device->context) {
-            /* Where no event can be recorded, the stream's absence is found out later. */
-            const ashlar_status unused = ashlar_forget_stream(a, stream);
-            (void)unused;
-        }
     }
     pthread_mutex_unlock(&list_lock);
 }

@@ -1,5 +1,6 @@
 #include "allocator/device/device_impl.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,13 +182,22 @@ ashlar_status ashlar_stream_create(ashlar_device *device, ashlar_stream *out) {
     ASHLAR_IN_CONTEXT(device, "cuStreamCreate", stream_create, (out, CU_STREAM_BLOCKING));
 }
 
+static _Atomic(ashlar_stream_end_fn) on_stream_end; /* NULL: nobody wants to know */
+
+void ashlar_device_on_stream_end(ashlar_stream_end_fn fn) {
+    atomic_store(&on_stream_end, fn);
+}
+
 static ashlar_status stream_destroy(ashlar_device *device, ashlar_stream stream) {
     ASHLAR_IN_CONTEXT(device, "cuStreamDestroy", stream_destroy, (stream));
 }
 
 void ashlar_stream_destroy(ashlar_device *device, ashlar_stream stream) {
     if (stream != NULL) {
-        ashlar_device_forget_stream(device, stream);
+        const ashlar_stream_end_fn tell = atomic_load(&on_stream_end);
+        if (tell != NULL) {
+            tell(device, stream);
+        }
         (void)stream_destroy(device, stream); /* nothing a caller could do about it */
     }
 }

@@ -59,7 +59,11 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_device_synchronize(ashlar_device *device)
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_device_synchronize_all(ashlar_device *device);
 
-/* Tell every allocator of the device that a stream is about to be destroyed. */
-void ashlar_device_forget_stream(const ashlar_device *device, ashlar_stream stream);
+/*
+ * Have `fn` called for each stream that ashlar_stream_destroy() is about to destroy. One function
+ * for the process: the allocators', which are in a room above. Threads: any.
+ */
+typedef void (*ashlar_stream_end_fn)(const ashlar_device *device, ashlar_stream stream);
+void ashlar_device_on_stream_end(ashlar_stream_end_fn fn);
 
 #endif /* ASHLAR_DEVICE_IMPL_H */

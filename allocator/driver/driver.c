@@ -38,21 +38,23 @@ uint64_t ashlar_driver_calls(const ashlar_driver *driver, ashlar_driver_kind kin
 }
 
 const char *ashlar_driver_fn_name(ashlar_driver_fn fn) {
-    static const char *const names[ASHLAR_DRIVER_FN_COUNT] = {
+    static const char *const names[] = {
 #define X(field, symbol, version, kind, params) [ASHLAR_DRIVER_FN_##field] = #symbol,
         ASHLAR_DRIVER_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_DRIVER_FN_COUNT);
     ASHLAR_ASSERT(fn < ASHLAR_DRIVER_FN_COUNT);
     return names[fn];
 }
 
 ashlar_driver_kind ashlar_driver_fn_kind(ashlar_driver_fn fn) {
-    static const ashlar_driver_kind kinds[ASHLAR_DRIVER_FN_COUNT] = {
+    static const ashlar_driver_kind kinds[] = {
 #define X(field, symbol, version, kind, params) [ASHLAR_DRIVER_FN_##field] = ASHLAR_DRIVER_##kind,
         ASHLAR_DRIVER_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(kinds, ASHLAR_DRIVER_FN_COUNT);
     ASHLAR_ASSERT(fn < ASHLAR_DRIVER_FN_COUNT);
     return kinds[fn];
 }

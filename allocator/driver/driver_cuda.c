@@ -2,10 +2,10 @@
 #include "allocator/driver/driver.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/lock.h"
 
 /* cuGetProcAddress as CUDA 12 and newer, and as CUDA 11.3 and newer spell it. */
 typedef cu_result (*get_proc_v2_fn)(const char *symbol, void **address, int version,
@@ -137,11 +137,11 @@ static ashlar_status start(ashlar_driver *driver) {
 }
 
 ashlar_status ashlar_driver_open_cuda(ashlar_driver **out) {
-    static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+    static ashlar_lock open_lock = ASHLAR_LOCK(ASHLAR_RANK_DRIVER_OPEN);
     static bool is_open;
     static ashlar_driver driver = {.name = "cuda"};
     ashlar_status status = ASHLAR_OK;
-    pthread_mutex_lock(&open_lock);
+    ashlar_lock_acquire(&open_lock);
     if (!is_open) {
         status = fill_table(&driver.table);
         if (status == ASHLAR_OK) {
@@ -149,7 +149,7 @@ ashlar_status ashlar_driver_open_cuda(ashlar_driver **out) {
         }
         is_open = status == ASHLAR_OK;
     }
-    pthread_mutex_unlock(&open_lock);
+    ashlar_lock_release(&open_lock);
     if (status == ASHLAR_OK) {
         *out = &driver;
     }

@@ -1,5 +1,6 @@
 #include "allocator/dropin/frees_impl.h"
 
+#include "allocator/core/lookup.h"
 #include "allocator/dropin/devices.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -143,7 +144,7 @@ void ashlar_frees_drop_context(int place) {
 
 /* Where the allocator has a range of its own, one look tells. */
 static bool may_have(const ashlar_allocator *a, cu_ptr ptr) {
-    return a->unmap != NULL || ptr - a->fixed.base < a->fixed.range_bytes;
+    return a->guards.unmap != NULL || ptr - a->fixed.base < a->fixed.range_bytes;
 }
 
 ashlar_frees *ashlar_frees_each(int *place) {

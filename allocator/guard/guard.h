@@ -1,32 +1,37 @@
 /*
- * guard.h - what an allocator in a guard mode tells its program (internal).
+ * guard.h - the guard mode of an allocator: what it keeps, and what it says of a bad free
+ * (internal).
  */
 #ifndef ASHLAR_GUARD_H
 #define ASHLAR_GUARD_H
 
-#include <ashlar/allocator.h>
-
 #include "allocator/guard/free_log.h"
+#include "allocator/guard/guard_fill.h"
+#include "allocator/guard/guard_unmap.h"
 
-/* What `config` asks for. Errors: as ashlar_allocator_create(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_create(ashlar_allocator *allocator,
-                                                    ashlar_guard guard);
+/* At most one mode. All const once the allocator is made. */
+typedef struct ashlar_guards {
+    ashlar_guard_fill *fill;   /* NULL: not guard=fill */
+    ashlar_guard_unmap *unmap; /* NULL: not guard=unmap */
+    ashlar_free_log *frees;    /* NULL: no guard mode */
+} ashlar_guards;
 
-/* Before the device is waited for; then report; then when nothing is queued any more. */
-void ashlar_guard_compare_all(ashlar_allocator *allocator);
-void ashlar_guard_destroy(ashlar_allocator *allocator);
+/*
+ * What `mode` asks for, in *guards, which is zero. `lock`: the allocator's.
+ * Errors: as ashlar_allocator_create().
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_guard_create(ashlar_guards *guards, ashlar_guard mode,
+                                                    ashlar_heap *heap, pthread_mutex_t *lock);
+
+/* Nothing is queued any more. */
+void ashlar_guard_destroy(ashlar_guards *guards);
 
 /*
  * After a free by `place` that ended with `status`: note it, or say who has freed `ptr` before.
- * Returns `status`, with a longer detail. Lock: held.
+ * Returns `status`, with a longer detail. `frees`: NULL is allowed. Lock: held.
  */
-ashlar_status ashlar_guard_note_free_locked(ashlar_allocator *allocator, const void *ptr,
-                                            ashlar_place place, ashlar_status status);
-
-/*
- * Tell the oldest finding, if there is one: to the callback, and as ASHLAR_EDAMAGE.
- * Lock: not held.
- */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_take_finding(ashlar_allocator *allocator);
+ASHLAR_MUST_CHECK ashlar_status ashlar_guard_note_free_locked(ashlar_free_log *frees,
+                                                              const void *ptr, ashlar_place place,
+                                                              ashlar_status status);
 
 #endif /* ASHLAR_GUARD_H */

@@ -1,6 +1,5 @@
 #include "allocator/guard/guard_fill.h"
 
-#include "allocator/core/allocator_impl.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
@@ -8,14 +7,15 @@
 
 enum { QUARANTINE_DIVISOR = 16 }; /* of the device's memory */
 
-ashlar_status ashlar_guard_fill_create(ashlar_allocator *a, ashlar_guard_fill **out) {
+ashlar_status ashlar_guard_fill_create(ashlar_heap *heap, ashlar_guard_fill **out) {
+    ashlar_caller *caller = heap->range.caller;
     ashlar_guard_fill *fill = ashlar_host_calloc(1, sizeof *fill);
     if (fill == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for its quarantine");
     }
-    fill->allocator = a;
-    fill->limit_bytes = a->device->info.total_bytes / QUARANTINE_DIVISOR;
-    ashlar_checker_init(&fill->checker, &a->caller);
+    fill->heap = heap;
+    fill->limit_bytes = caller->device->info.total_bytes / QUARANTINE_DIVISOR;
+    ashlar_checker_init(&fill->checker, caller);
     *out = fill;
     return ASHLAR_OK;
 }
@@ -36,7 +36,7 @@ bool ashlar_guard_fill_block_bytes(size_t bytes, size_t *out) {
 /* ---- work on streams; inside the device's context ---- */
 
 static cu_ptr start_of(const ashlar_guard_fill *fill, const ashlar_block *block) {
-    return fill->allocator->fixed.base + block->offset;
+    return fill->heap->range.base + block->offset;
 }
 
 static ashlar_status queue_fill(ashlar_guard_fill *fill, cu_ptr start, size_t bytes,
@@ -89,7 +89,7 @@ static ashlar_status release_oldest(ashlar_guard_fill *fill) {
     fill->first = (fill->first + 1) % ASHLAR_QUARANTINE_BLOCKS;
     fill->count--;
     fill->bytes -= oldest->block->bytes;
-    ashlar_release_block_locked(fill->allocator, oldest->block, oldest->block->order);
+    ashlar_release_block_locked(fill->heap, oldest->block, oldest->block->order);
     return ASHLAR_OK;
 }
 
@@ -110,7 +110,7 @@ static ashlar_status make_room(ashlar_guard_fill *fill, const ashlar_block *bloc
 /* ---- for the allocator ---- */
 
 ashlar_status ashlar_guard_fill_take_locked(ashlar_guard_fill *fill, const ashlar_block *block) {
-    ashlar_device *device = fill->allocator->device;
+    ashlar_device *device = fill->checker.caller->device;
     ashlar_status status = ashlar_device_enter(device);
     if (status == ASHLAR_OK) {
         status = queue_fill(fill, start_of(fill, block) + block->requested,
@@ -122,7 +122,7 @@ ashlar_status ashlar_guard_fill_take_locked(ashlar_guard_fill *fill, const ashla
 
 ashlar_status ashlar_guard_fill_free_locked(ashlar_guard_fill *fill, const ashlar_block *block,
                                             ashlar_order *order) {
-    ashlar_device *device = fill->allocator->device;
+    ashlar_device *device = fill->checker.caller->device;
     ashlar_status status = ashlar_device_enter(device);
     if (status != ASHLAR_OK) {
         return status;
@@ -142,7 +142,7 @@ void ashlar_guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, 
                                   ashlar_order *order, ashlar_place place) {
     block->order = order;
     if (is_too_large(fill, block)) {
-        ashlar_release_block_locked(fill->allocator, block, order);
+        ashlar_release_block_locked(fill->heap, block, order);
         return;
     }
     ASHLAR_ASSERT(fill->count < ASHLAR_QUARANTINE_BLOCKS);
@@ -161,7 +161,7 @@ static ashlar_status release_all(ashlar_guard_fill *fill) {
 }
 
 ashlar_status ashlar_guard_fill_release_locked(ashlar_guard_fill *fill) {
-    ashlar_device *device = fill->allocator->device;
+    ashlar_device *device = fill->checker.caller->device;
     ashlar_status status = ashlar_device_enter(device);
     if (status == ASHLAR_OK) {
         status = release_all(fill);
@@ -176,9 +176,9 @@ ashlar_status ashlar_guard_fill_release_locked(ashlar_guard_fill *fill) {
  * Wait until every answer is there. Where a first wait fails another may not; if all do, the device
  * is lost, and host functions that have not run never will.
  */
-static void wait_for_answers(ashlar_guard_fill *fill) {
+static void wait_for_answers(ashlar_guard_fill *fill, const ashlar_order *orders) {
     ashlar_caller *caller = fill->checker.caller;
-    for (const ashlar_order *order = fill->allocator->orders;
+    for (const ashlar_order *order = orders;
          order != NULL && ashlar_checker_is_waiting(&fill->checker); order = order->next) {
         if (ASHLAR_CALL(caller, stream_synchronize, (order->stream)) != CU_SUCCESS) {
             (void)ASHLAR_CALL(caller, stream_synchronize, (order->stream));
@@ -186,20 +186,20 @@ static void wait_for_answers(ashlar_guard_fill *fill) {
     }
 }
 
-void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill) {
-    ashlar_allocator *a = fill->allocator;
-    if (ashlar_device_enter(a->device) != ASHLAR_OK) {
+void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_order *orders) {
+    ashlar_device *device = fill->checker.caller->device;
+    if (ashlar_device_enter(device) != ASHLAR_OK) {
         return;
     }
     /* What the driver refuses here is not compared: nobody is left to be told. */
     (void)release_all(fill);
-    for (const ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+    for (const ashlar_block *block = fill->heap->first; block != NULL; block = block->next) {
         if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {
             (void)compare_red_zone(fill, block, block->order);
         }
     }
-    wait_for_answers(fill);
-    ashlar_device_leave(a->device);
+    wait_for_answers(fill, orders);
+    ashlar_device_leave(device);
 }
 
 ashlar_status ashlar_guard_fill_check_locked(const ashlar_guard_fill *fill) {

@@ -21,6 +21,7 @@
 #include <ashlar/allocator.h>
 
 #include "allocator/guard/pattern_check.h"
+#include "allocator/heap/heap.h"
 
 enum {
     ASHLAR_RED_ZONE_BYTES = 512, /* at least */
@@ -37,7 +38,7 @@ typedef struct ashlar_quarantined {
 
 /* Lock: the allocator's guards every field except the checker's own. */
 typedef struct ashlar_guard_fill {
-    ashlar_allocator *allocator; /* const */
+    ashlar_heap *heap; /* const */
     ashlar_checker checker;
     size_t limit_bytes;                                      /* const; of the quarantine */
     ashlar_quarantined quarantine[ASHLAR_QUARANTINE_BLOCKS]; /* a ring, oldest at `first` */
@@ -46,14 +47,16 @@ typedef struct ashlar_guard_fill {
 } ashlar_guard_fill;
 
 /* Errors: ASHLAR_EHOSTMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_fill_create(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar_guard_fill_create(ashlar_heap *heap,
                                                          ashlar_guard_fill **out);
 
 /*
  * Compare what is left: the red zones of live blocks, and the quarantine; and wait for it. What was
  * found can be taken afterwards. For the allocator's end.
+ *
+ * orders   every stream that blocks were taken for or freed on
  */
-void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill);
+void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_order *orders);
 void ashlar_guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 
 /* Bytes of the block that serves `bytes`; false: too many to count. */

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "allocator/core/allocator_impl.h"
 #include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
@@ -13,18 +12,14 @@ enum {
     QUARANTINE_DIVISOR = 4, /* of the device's memory: more, and the next allocation waits */
 };
 
-static ashlar_caller *caller_of(const ashlar_guard_unmap *unmap) {
-    return &unmap->allocator->caller;
-}
-
 static ashlar_status refuse(const ashlar_guard_unmap *unmap, const char *what, cu_result result) {
-    return ashlar_driver_error(caller_of(unmap)->device->driver, what, result);
+    return ashlar_driver_error(unmap->caller->device->driver, what, result);
 }
 
 static cu_mem_prop memory_of(const ashlar_guard_unmap *unmap) {
     return (cu_mem_prop){
         .type = CU_ALLOCATION_PINNED,
-        .location = {.type = CU_LOCATION_DEVICE, .id = caller_of(unmap)->device->info.ordinal},
+        .location = {.type = CU_LOCATION_DEVICE, .id = unmap->caller->device->info.ordinal},
     };
 }
 
@@ -32,7 +27,7 @@ static cu_mem_prop memory_of(const ashlar_guard_unmap *unmap) {
 
 /* Where addresses are scarce, fewer of them do as well. */
 static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
-    const size_t device_bytes = caller_of(unmap)->device->info.total_bytes;
+    const size_t device_bytes = unmap->caller->device->info.total_bytes;
     cu_result result = CU_OUT_OF_MEMORY;
     for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {
         if (!ashlar_mul(device_bytes, factor, &unmap->range_bytes) ||
@@ -40,20 +35,22 @@ static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
             return ashlar_fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
                                device_bytes);
         }
-        result = ASHLAR_CALL(caller_of(unmap), mem_address_reserve,
+        result = ASHLAR_CALL(unmap->caller, mem_address_reserve,
                              (&unmap->base, unmap->range_bytes, 0, 0, 0));
     }
     return result == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemAddressReserve", result);
 }
 
-ashlar_status ashlar_guard_unmap_create(ashlar_allocator *a, ashlar_guard_unmap **out) {
+ashlar_status ashlar_guard_unmap_create(ashlar_caller *caller, pthread_mutex_t *lock,
+                                        ashlar_guard_unmap **out) {
     ashlar_guard_unmap *unmap = ashlar_host_calloc(1, sizeof *unmap);
     if (unmap == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for its blocks");
     }
-    unmap->allocator = a;
+    unmap->caller = caller;
+    unmap->lock = lock;
     const cu_mem_prop memory = memory_of(unmap);
-    const cu_result result = ASHLAR_CALL(&a->caller, mem_get_allocation_granularity,
+    const cu_result result = ASHLAR_CALL(caller, mem_get_allocation_granularity,
                                          (&unmap->granularity, &memory, CU_GRANULARITY_MINIMUM));
     const ashlar_status status = result == CU_SUCCESS
                                      ? reserve_addresses(unmap)
@@ -69,7 +66,7 @@ ashlar_status ashlar_guard_unmap_create(ashlar_allocator *a, ashlar_guard_unmap 
 /* Inside the device's context. */
 static void drop_event(ashlar_guard_unmap *unmap, cu_event event) {
     if (event != NULL) {
-        (void)ASHLAR_CALL(caller_of(unmap), event_destroy, (event));
+        (void)ASHLAR_CALL(unmap->caller, event_destroy, (event));
     }
 }
 
@@ -77,7 +74,7 @@ void ashlar_guard_unmap_destroy(ashlar_guard_unmap *unmap) {
     if (unmap == NULL) {
         return;
     }
-    ashlar_caller *caller = caller_of(unmap);
+    ashlar_caller *caller = unmap->caller;
     const bool is_entered = ashlar_device_enter(caller->device) == ASHLAR_OK;
     for (size_t i = 0; i < unmap->count; i++) {
         ashlar_pages *block = unmap->blocks[i];
@@ -155,11 +152,11 @@ static void dispose(ashlar_guard_unmap *unmap, ashlar_pages *block) {
 static cu_result retire(ashlar_guard_unmap *unmap, ashlar_pages **link, ashlar_pages *before) {
     ashlar_pages *block = *link;
     const cu_result result =
-        ASHLAR_CALL(caller_of(unmap), mem_unmap, (unmap->base + block->offset, block->bytes));
+        ASHLAR_CALL(unmap->caller, mem_unmap, (unmap->base + block->offset, block->bytes));
     if (result != CU_SUCCESS) {
         return result;
     }
-    (void)ASHLAR_CALL(caller_of(unmap), mem_release, (block->handle));
+    (void)ASHLAR_CALL(unmap->caller, mem_release, (block->handle));
     *link = block->newer;
     if (unmap->newest == block) {
         unmap->newest = before;
@@ -179,7 +176,7 @@ static void retire_completed(ashlar_guard_unmap *unmap) {
     ashlar_pages *before = NULL;
     for (ashlar_pages **link = &unmap->oldest; *link != NULL;) {
         ashlar_pages *block = *link;
-        if (ASHLAR_CALL(caller_of(unmap), event_query, (block->event)) == CU_SUCCESS &&
+        if (ASHLAR_CALL(unmap->caller, event_query, (block->event)) == CU_SUCCESS &&
             retire(unmap, link, before) == CU_SUCCESS) {
             continue;
         }
@@ -193,14 +190,14 @@ static void retire_completed(ashlar_guard_unmap *unmap) {
  * wait for a thread that wants the lock.
  */
 static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
-    ashlar_allocator *a = unmap->allocator;
+    ashlar_caller *caller = unmap->caller;
     ashlar_pages *block = unmap->oldest;
-    a->caller.calls++; /* by hand: ASHLAR_CALL counts under the lock */
+    caller->calls++; /* by hand: ASHLAR_CALL counts under the lock */
     block->waiters++;
-    pthread_mutex_unlock(&a->lock);
+    pthread_mutex_unlock(unmap->lock);
     const cu_result result =
-        ASHLAR_DRIVER_CALL(a->device->driver, event_synchronize, (block->event));
-    pthread_mutex_lock(&a->lock);
+        ASHLAR_DRIVER_CALL(caller->device->driver, event_synchronize, (block->event));
+    pthread_mutex_lock(unmap->lock);
     block->waiters--;
     if (block->is_unmapped) { /* another thread was faster */
         if (block->waiters == 0) {
@@ -217,7 +214,7 @@ static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
 }
 
 static bool is_over_limit(const ashlar_guard_unmap *unmap) {
-    const size_t limit = unmap->allocator->device->info.total_bytes / QUARANTINE_DIVISOR;
+    const size_t limit = unmap->caller->device->info.total_bytes / QUARANTINE_DIVISOR;
     return unmap->quarantine_count > ASHLAR_UNMAP_QUARANTINE_BLOCKS ||
            unmap->mapped_bytes - unmap->live_bytes > limit;
 }
@@ -260,12 +257,12 @@ static ashlar_status find_addresses(const ashlar_guard_unmap *unmap, size_t byte
 
 static ashlar_status create_memory(ashlar_guard_unmap *unmap, size_t bytes, cu_mem_handle *out) {
     const cu_mem_prop memory = memory_of(unmap);
-    const cu_result result = ASHLAR_CALL(caller_of(unmap), mem_create, (out, bytes, &memory, 0));
+    const cu_result result = ASHLAR_CALL(unmap->caller, mem_create, (out, bytes, &memory, 0));
     return result == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemCreate", result);
 }
 
 static ashlar_status map_pages(ashlar_guard_unmap *unmap, const ashlar_pages *block) {
-    ashlar_caller *caller = caller_of(unmap);
+    ashlar_caller *caller = unmap->caller;
     const cu_ptr start = unmap->base + block->offset;
     cu_result result = ASHLAR_CALL(caller, mem_map, (start, block->bytes, 0, block->handle, 0));
     if (result != CU_SUCCESS) {
@@ -316,7 +313,7 @@ static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_pages *block) {
         status = map_pages(unmap, block);
     }
     if (status != ASHLAR_OK) {
-        (void)ASHLAR_CALL(caller_of(unmap), mem_release, (block->handle));
+        (void)ASHLAR_CALL(unmap->caller, mem_release, (block->handle));
         return status;
     }
     insert(unmap, block);
@@ -343,7 +340,7 @@ ashlar_status ashlar_guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t b
                             .order = order,
                             .tag = (unsigned char)tag,
                             .is_live = true};
-    ashlar_device *device = unmap->allocator->device;
+    ashlar_device *device = unmap->caller->device;
     ashlar_status status = ashlar_device_enter(device);
     if (status == ASHLAR_OK) {
         status = take(unmap, block);
@@ -388,11 +385,11 @@ ashlar_status ashlar_guard_unmap_find_locked(const ashlar_guard_unmap *unmap, co
 static ashlar_status record_after(ashlar_guard_unmap *unmap, const ashlar_order *order,
                                   cu_event *out) {
     cu_event event = NULL;
-    cu_result result = ASHLAR_CALL(caller_of(unmap), event_create, (&event, CU_EVENT_NO_TIMING));
+    cu_result result = ASHLAR_CALL(unmap->caller, event_create, (&event, CU_EVENT_NO_TIMING));
     if (result != CU_SUCCESS) {
         return refuse(unmap, "cuEventCreate", result);
     }
-    result = ASHLAR_CALL(caller_of(unmap), event_record, (event, order->stream));
+    result = ASHLAR_CALL(unmap->caller, event_record, (event, order->stream));
     if (result != CU_SUCCESS) {
         const ashlar_status status = refuse(unmap, "cuEventRecord", result);
         drop_event(unmap, event);
@@ -404,7 +401,7 @@ static ashlar_status record_after(ashlar_guard_unmap *unmap, const ashlar_order 
 
 ashlar_status ashlar_guard_unmap_free_locked(ashlar_guard_unmap *unmap, ashlar_pages *block,
                                              const ashlar_order *order) {
-    ashlar_device *device = unmap->allocator->device;
+    ashlar_device *device = unmap->caller->device;
     ashlar_status status = ashlar_device_enter(device);
     if (status != ASHLAR_OK) {
         return status;

@@ -17,6 +17,8 @@
 #ifndef ASHLAR_GUARD_UNMAP_H
 #define ASHLAR_GUARD_UNMAP_H
 
+#include <pthread.h>
+
 #include <ashlar/allocator.h>
 
 #include "allocator/guard/free_log.h"
@@ -42,7 +44,8 @@ struct ashlar_pages {
 
 /* Lock: the allocator's guards every field except those marked const. */
 typedef struct ashlar_guard_unmap {
-    ashlar_allocator *allocator; /* const */
+    ashlar_caller *caller;       /* const */
+    pthread_mutex_t *lock;       /* const; the allocator's, dropped while the host waits */
     cu_ptr base;                 /* const */
     size_t range_bytes;          /* const; reserved addresses */
     size_t granularity;          /* const; of physical memory */
@@ -55,7 +58,8 @@ typedef struct ashlar_guard_unmap {
 } ashlar_guard_unmap;
 
 /* Errors: as ashlar_allocator_create(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_create(ashlar_allocator *allocator,
+ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_create(ashlar_caller *caller,
+                                                          pthread_mutex_t *lock,
                                                           ashlar_guard_unmap **out);
 /* Return everything. The device must be done with it. NULL is allowed. */
 void ashlar_guard_unmap_destroy(ashlar_guard_unmap *unmap);

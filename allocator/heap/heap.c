@@ -123,6 +123,11 @@ void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order
     ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
 }
 
+void ashlar_release_block_locked(ashlar_heap *heap, ashlar_block *block, ashlar_order *order) {
+    order->last_tick = ashlar_order_stamp(order);
+    ashlar_heap_put(heap, block, order, order->last_tick);
+}
+
 void ashlar_heap_sweep(ashlar_heap *heap) {
     for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
         if (ashlar_block_is_free(block) && ashlar_order_is_past(block->order, block->tick)) {

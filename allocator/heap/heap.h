@@ -60,6 +60,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block
  */
 void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick);
 
+/* The same for a block that was last used on `order` no later than now. Lock: the allocator's. */
+void ashlar_release_block_locked(ashlar_heap *heap, ashlar_block *block, ashlar_order *order);
+
 /*
  * Map more memory, where that takes the least of it, so that there is a free block of `bytes` that
  * work on `order` may use: at the end of the range or in a hole, next to a free block that is

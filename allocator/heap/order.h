@@ -17,6 +17,9 @@
 #include "allocator/heap/range.h"
 #include "allocator/base/thread_number.h"
 
+/* No handle of the driver's. */
+#define ASHLAR_NO_STREAM ((ashlar_stream)UINTPTR_MAX)
+
 /* Lock: the allocator's guards every field except those marked const. */
 struct ashlar_order {
     ashlar_order *next;    /* the allocator's list of streams */

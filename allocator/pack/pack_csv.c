@@ -13,7 +13,8 @@
 
 typedef enum column { ID, LOWER, UPPER, SIZE, COLUMN_COUNT } column;
 
-static const char *const column_names[COLUMN_COUNT] = {"id", "lower", "upper", "size"};
+static const char *const column_names[] = {"id", "lower", "upper", "size"};
+ASHLAR_TABLE_IS_FULL(column_names, COLUMN_COUNT);
 static const char *const refused_names[] = {"alignment", "gaps", NULL};
 static const ashlar_csv_format format = {
     .columns = column_names,

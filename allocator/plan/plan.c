@@ -10,11 +10,12 @@
 #include "allocator/heap/size_class.h"
 
 const char *ashlar_plan_miss_text(ashlar_plan_miss miss) {
-    static const char *const texts[ASHLAR_PLAN_MISS_COUNT] = {
+    static const char *const texts[] = {
 #define X(name, text) [ASHLAR_PLAN_MISS_##name] = text,
         ASHLAR_PLAN_MISS_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(texts, ASHLAR_PLAN_MISS_COUNT);
     return (unsigned)miss < (unsigned)ASHLAR_PLAN_MISS_COUNT ? texts[miss] : "unknown";
 }
 
@@ -262,4 +263,12 @@ ashlar_status ashlar_plan_make(const ashlar_recording *recording, uint64_t searc
 ashlar_status ashlar_plan_restore(const ashlar_recording *recording, const size_t *offsets,
                                   ashlar_plan **out) {
     return make(recording, &(origin){.given = offsets}, out);
+}
+
+bool ashlar_plan_uses(const ashlar_plan *plan, const ashlar_order *order) {
+    bool is_found = false;
+    for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
+        is_found |= plan->parts[part].order == order && plan->parts[part].plan_bytes > 0;
+    }
+    return is_found;
 }

@@ -95,6 +95,9 @@ void ashlar_plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams);
 /* What stands for no seat, never taken; and for several, always taken: they need a closer look. */
 extern ashlar_block ashlar_seat_idle, ashlar_seats_many;
 
+/* Whether a plan has slots in the region of a stream. NULL: no plan, and none. */
+bool ashlar_plan_uses(const ashlar_plan *plan, const ashlar_order *order);
+
 /* Set `before` of every slot, once all that are planned have seats. */
 void ashlar_plan_link(ashlar_plan *plan);
 

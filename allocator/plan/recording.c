@@ -228,3 +228,9 @@ ashlar_status ashlar_recording_merge(ashlar_recording *into, const ashlar_record
     ashlar_host_free(m.next_alike);
     return status;
 }
+
+void ashlar_recording_mark_referenced(const ashlar_recording *recording) {
+    for (uint32_t part = 0; part < recording->part_count; part++) {
+        recording->orders[part]->is_referenced = true;
+    }
+}

@@ -48,6 +48,9 @@ void ashlar_recording_add(ashlar_recording *recording, size_t bytes, unsigned ta
 /* `block` is freed, or is from now on used by further streams. False: not of this recording. */
 bool ashlar_recording_end(ashlar_recording *recording, const ashlar_block *block, bool is_planned);
 
+/* Mark the records of its streams as referenced. */
+void ashlar_recording_mark_referenced(const ashlar_recording *recording);
+
 /* The step is over: what is still live outlives it. */
 void ashlar_recording_close(ashlar_recording *recording);
 

@@ -14,7 +14,7 @@ void ashlar_region_free(ashlar_plan_region *region) {
     }
 }
 
-static ashlar_plan_region *new_region(size_t count) {
+ashlar_plan_region *ashlar_region_new(size_t count) {
     ashlar_plan_region *region = ashlar_host_calloc(1, sizeof *region);
     if (region == NULL) {
         return NULL;
@@ -33,25 +33,25 @@ static ashlar_plan_region *new_region(size_t count) {
 }
 
 /* What can fail about the page map, before anything is changed. A seat alone needs no table. */
-static ashlar_status reserve_map(ashlar_allocator *a, const ashlar_block *block,
+static ashlar_status reserve_map(ashlar_page_map *map, const ashlar_block *block,
                                  const size_t *offsets, size_t count) {
     ashlar_status status = ASHLAR_OK;
     size_t last_page = SIZE_MAX;
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         const size_t at = block->offset + offsets[i], page = at / ASHLAR_PAGE_BYTES;
-        status = page == last_page ? ashlar_page_map_reserve_page(&a->heap.map, at)
-                                   : ashlar_page_map_reserve(&a->heap.map, at);
+        status = page == last_page ? ashlar_page_map_reserve_page(map, at)
+                                   : ashlar_page_map_reserve(map, at);
         last_page = page;
     }
     return status;
 }
 
-static void seat(ashlar_allocator *a, ashlar_plan_region *region, const size_t *offsets) {
+static void seat(ashlar_page_map *map, ashlar_plan_region *region, const size_t *offsets) {
     ashlar_block *block = region->block;
     block->state = ASHLAR_BLOCK_REGION;
     block->requested = 0;
     block->older = region->seats;
-    ashlar_page_map_set(&a->heap.map, block->offset, NULL);
+    ashlar_page_map_set(map, block->offset, NULL);
     for (size_t i = 0; i < region->seat_count; i++) {
         ashlar_block *s = &region->seats[i];
         s->offset = block->offset + offsets[i];
@@ -61,63 +61,28 @@ static void seat(ashlar_allocator *a, ashlar_plan_region *region, const size_t *
         s->marks = ASHLAR_BLOCK_SEAT;
         s->prev = block;
         s->next = i + 1 < region->seat_count ? s + 1 : NULL;
-        ashlar_page_map_set(&a->heap.map, s->offset, s);
+        ashlar_page_map_set(map, s->offset, s);
     }
 }
 
-/* A block of the heap's, free for work on `order`. */
-static ashlar_status take_block(ashlar_allocator *a, ashlar_cache *own, ashlar_order *order,
-                                size_t bytes, ashlar_block **out) {
-    const ashlar_request request = {.order = order, .bytes = bytes, .own = own};
-    ashlar_block *block = NULL;
-    ashlar_step unused;
-    if (bytes > a->heap.range.memory_bytes) {
-        return ashlar_fail(ASHLAR_ENOMEM, "a plan of %zu bytes is more than the device has", bytes);
-    }
-    ashlar_status status = ashlar_ladder_find_locked(a, &request, &block, &unused);
-    ashlar_note_mapped_locked(a);
+ashlar_status ashlar_region_place_locked(ashlar_plan_region *region, ashlar_heap *heap,
+                                         ashlar_block *block, const size_t *offsets) {
+    const ashlar_status status = reserve_map(&heap->map, block, offsets, region->seat_count);
     if (status == ASHLAR_OK) {
-        status = ashlar_heap_take(&a->heap, block, bytes);
-    }
-    if (status == ASHLAR_OK) {
-        block->order = order;
-        *out = block;
+        region->block = block;
+        region->order = block->order;
+        seat(&heap->map, region, offsets);
     }
     return status;
 }
 
-ashlar_status ashlar_region_create_locked(ashlar_allocator *a, ashlar_cache *own,
-                                          ashlar_order *order, size_t bytes, const size_t *offsets,
-                                          size_t count, ashlar_plan_region **out) {
-    ASHLAR_ASSERT(count > 0 && bytes > 0);
-    ashlar_plan_region *region = new_region(count);
-    if (region == NULL) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a plan's region");
-    }
-    ashlar_status status = take_block(a, own, order, bytes, &region->block);
-    if (status != ASHLAR_OK) {
-        ashlar_region_free(region);
-        return status;
-    }
-    status = reserve_map(a, region->block, offsets, count);
-    if (status != ASHLAR_OK) {
-        ashlar_release_block_locked(a, region->block, order);
-        ashlar_region_free(region);
-        return status;
-    }
-    region->order = order;
-    seat(a, region, offsets);
-    *out = region;
-    return ASHLAR_OK;
-}
-
-void ashlar_region_destroy_locked(ashlar_allocator *a, ashlar_plan_region *region) {
+void ashlar_region_destroy_locked(ashlar_heap *heap, ashlar_plan_region *region) {
     for (size_t i = 0; i < region->seat_count; i++) {
         ASHLAR_ASSERT(!ashlar_seat_is_taken(&region->seats[i]));
-        ashlar_page_map_set(&a->heap.map, region->seats[i].offset, NULL);
+        ashlar_page_map_set(&heap->map, region->seats[i].offset, NULL);
     }
     region->block->state = ASHLAR_BLOCK_USED;
-    ashlar_release_block_locked(a, region->block, region->order);
+    ashlar_release_block_locked(heap, region->block, region->order);
     ashlar_region_free(region);
 }
 
@@ -169,19 +134,17 @@ static size_t taken_bytes(const ashlar_plan_region *region) {
     return bytes;
 }
 
-size_t ashlar_regions_idle_bytes(const ashlar_allocator *a) {
+size_t ashlar_regions_idle_bytes(const ashlar_plan_region *regions) {
     size_t bytes = 0;
-    for (const ashlar_plan_region *region = a->planner.regions; region != NULL;
-         region = region->next) {
+    for (const ashlar_plan_region *region = regions; region != NULL; region = region->next) {
         bytes += region->block->bytes - taken_bytes(region);
     }
     return bytes;
 }
 
-size_t ashlar_regions_idle_seats(const ashlar_allocator *a) {
+size_t ashlar_regions_idle_seats(const ashlar_plan_region *regions) {
     size_t count = 0;
-    for (const ashlar_plan_region *region = a->planner.regions; region != NULL;
-         region = region->next) {
+    for (const ashlar_plan_region *region = regions; region != NULL; region = region->next) {
         for (size_t i = 0; i < region->seat_count; i++) {
             count += !ashlar_seat_is_taken(&region->seats[i]);
         }
@@ -203,13 +166,13 @@ static bool is_late(const ashlar_plan_region *region, const ashlar_block *seat) 
     return i < region->late_count;
 }
 
-static ashlar_status check_seat(const ashlar_allocator *a, const ashlar_plan_region *region,
+static ashlar_status check_seat(const ashlar_page_map *map, const ashlar_plan_region *region,
                                 const ashlar_block *seat, size_t begin, size_t *end) {
     const ashlar_block *block = region->block;
     if (seat->offset < begin || seat->offset >= block->offset + block->bytes) {
         return broken(seat, "not in order, or outside its region");
     }
-    if (ashlar_page_map_get(&a->heap.map, seat->offset) != seat) {
+    if (ashlar_page_map_get(map, seat->offset) != seat) {
         return broken(seat, "not in the page map");
     }
     if (!ashlar_seat_is_taken(seat)) {
@@ -226,7 +189,7 @@ static ashlar_status check_seat(const ashlar_allocator *a, const ashlar_plan_reg
                                                     : broken(seat, "live, but not known to be");
 }
 
-static ashlar_status check_region(const ashlar_allocator *a, const ashlar_plan_region *region) {
+static ashlar_status check_region(const ashlar_page_map *map, const ashlar_plan_region *region) {
     ashlar_status status = region->block->state == ASHLAR_BLOCK_REGION
                                ? ASHLAR_OK
                                : broken(region->block, "the heap's block is no region");
@@ -235,17 +198,18 @@ static ashlar_status check_region(const ashlar_allocator *a, const ashlar_plan_r
     }
     size_t end = 0, begin = region->block->offset;
     for (size_t i = 0; i < region->seat_count && status == ASHLAR_OK; i++) {
-        status = check_seat(a, region, &region->seats[i], begin, &end);
+        status = check_seat(map, region, &region->seats[i], begin, &end);
         begin = region->seats[i].offset + ASHLAR_BLOCK_ALIGN;
     }
     return status;
 }
 
-ashlar_status ashlar_regions_check_locked(const ashlar_allocator *a) {
+ashlar_status ashlar_regions_check_locked(const ashlar_plan_region *regions,
+                                          const ashlar_page_map *map) {
     ashlar_status status = ASHLAR_OK;
-    for (const ashlar_plan_region *region = a->planner.regions;
-         region != NULL && status == ASHLAR_OK; region = region->next) {
-        status = check_region(a, region);
+    for (const ashlar_plan_region *region = regions; region != NULL && status == ASHLAR_OK;
+         region = region->next) {
+        status = check_region(map, region);
     }
     return status;
 }

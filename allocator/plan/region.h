@@ -15,7 +15,7 @@
 #ifndef ASHLAR_REGION_H
 #define ASHLAR_REGION_H
 
-#include "allocator/core/allocator_impl.h"
+#include "allocator/heap/heap.h"
 #include "allocator/plan/plan.h"
 
 typedef struct ashlar_plan_region ashlar_plan_region;
@@ -35,20 +35,19 @@ struct ashlar_plan_region {
     bool is_retired; /* no plan uses it: it goes when its last live block is freed */
 };
 
+/* A region with `count` seats, in no memory yet. NULL: no host memory. */
+ashlar_plan_region *ashlar_region_new(size_t count);
+
 /*
- * Take memory for a region of `bytes` with seats at `offsets`, different and in order; it is not
- * in the allocator's list yet. Lock: held; may be dropped and taken again meanwhile.
- *
- * own     the calling thread's cache or NULL
- * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; then nothing has changed.
+ * Have a new region lie in a used block of the heap's and be its order's, with seats at `offsets`,
+ * different and in order. Lock: held. Errors: ASHLAR_EHOSTMEM; then nothing has changed.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_region_create_locked(ashlar_allocator *allocator,
-                                                            ashlar_cache *own, ashlar_order *order,
-                                                            size_t bytes, const size_t *offsets,
-                                                            size_t count, ashlar_plan_region **out);
+ASHLAR_MUST_CHECK ashlar_status ashlar_region_place_locked(ashlar_plan_region *region,
+                                                           ashlar_heap *heap, ashlar_block *block,
+                                                           const size_t *offsets);
 
 /* Give its memory back to the heap. Requires that no seat is live. Lock: held. */
-void ashlar_region_destroy_locked(ashlar_allocator *allocator, ashlar_plan_region *region);
+void ashlar_region_destroy_locked(ashlar_heap *heap, ashlar_plan_region *region);
 
 /* Forget it with the heap; the allocator ends. */
 void ashlar_region_free(ashlar_plan_region *region);
@@ -92,12 +91,13 @@ static inline ashlar_block *ashlar_block_after(const ashlar_block *block) {
 }
 
 /* Bytes of regions that no live or shared seat has. O(seats). Lock: held, caches claimed. */
-size_t ashlar_regions_idle_bytes(const ashlar_allocator *allocator);
+size_t ashlar_regions_idle_bytes(const ashlar_plan_region *regions);
 
 /* Seats that are not taken. O(seats). Lock: held, caches claimed. */
-size_t ashlar_regions_idle_seats(const ashlar_allocator *allocator);
+size_t ashlar_regions_idle_seats(const ashlar_plan_region *regions);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. Lock: held, caches claimed. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_regions_check_locked(const ashlar_allocator *allocator);
+ASHLAR_MUST_CHECK ashlar_status ashlar_regions_check_locked(const ashlar_plan_region *regions,
+                                                            const ashlar_page_map *map);
 
 #endif /* ASHLAR_REGION_H */

@@ -30,13 +30,9 @@ static const ashlar_slot no_slot;
 
 ashlar_run ashlar_no_run = {.next = &no_slot};
 
-void ashlar_run_count(ashlar_cache *cache) {
-    const ashlar_run *run = cache->replay;
-    if (ashlar_cache_is_replaying(cache)) {
-        const ashlar_slot *next = run->next == &no_slot ? run->held : run->next;
-        cache->counters.planned_count =
-            run->hits_before + (uint64_t)(next - run->plan->slots) - run->unserved;
-    }
+uint64_t ashlar_run_served(const ashlar_run *run) {
+    const ashlar_slot *next = run->next == &no_slot ? run->held : run->next;
+    return run->hits_before + (uint64_t)(next - run->plan->slots) - run->unserved;
 }
 
 /* While something is late, no request is served without a look at it. */
@@ -230,4 +226,48 @@ ASHLAR_NOINLINE ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t
     ashlar_block *block = serve(run, &r);
     hold(run);
     return block;
+}
+
+/* ---- the end of a step ---- */
+
+void ashlar_run_stop_recording(ashlar_run *run, ashlar_planner *planner) {
+    run->is_recorded = false;
+    run->key->is_busy = false;
+    planner->recording_count--;
+}
+
+void ashlar_run_end_replay(ashlar_run *run, ashlar_planner *planner, uint64_t planned_count) {
+    ashlar_plan_stats *stats = &planner->stats;
+    uint64_t misses = 0;
+    ashlar_run_stop(run);
+    for (uint32_t part = 0; part < run->plan->part_count; part++) {
+        if (run->regions[part] != NULL) {
+            run->regions[part]->is_busy = false;
+        }
+    }
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        stats->misses[i] += run->misses[i];
+        misses += run->misses[i];
+    }
+    stats->hits += planned_count - run->hits_before;
+    stats->unplanned += run->unplanned;
+    stats->steps_replayed++;
+    ashlar_step_key *key = run->key;
+    key->replay_count--;
+    const uint32_t patience = planner->options.rerecord_after;
+    key->diverged = misses > 0 ? key->diverged + 1 : 0;
+    if (patience > 0 && key->diverged >= patience) {
+        key->is_stale = true;
+    }
+}
+
+void ashlar_run_forget_order(ashlar_run *run, const ashlar_order *order) {
+    for (uint32_t part = 0; part < run->plan->part_count; part++) {
+        if (run->plan->parts[part].order == order) {
+            run->streams[part] = ASHLAR_NO_STREAM;
+        }
+    }
+    if (run->plan->part_count > 0) {
+        ashlar_plan_name_streams(run->plan, run->streams);
+    }
 }

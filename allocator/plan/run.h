@@ -6,11 +6,15 @@
 #ifndef ASHLAR_RUN_H
 #define ASHLAR_RUN_H
 
-#include "allocator/step/planner.h"
-#include "allocator/plan/region.h"
+#include "allocator/plan/planner.h"
 
 /* Slots that were passed over, and that a request out of order may still have. */
 enum { ASHLAR_RUN_SKIPPED_MAX = 16 };
+
+typedef struct ashlar_run ashlar_run;
+
+/* No step's, so that a request for another stream need not ask whether there is one. */
+extern ashlar_run ashlar_no_run;
 
 /* The thread's own, between entering and leaving its cache; else under the allocator's lock. */
 struct ashlar_run {
@@ -63,8 +67,8 @@ static inline ashlar_block *ashlar_run_serve(ashlar_run *run, size_t bytes, unsi
     return ashlar_run_seat(slot);
 }
 
-/* Bring the cache's count of blocks served by plans up to date, which hits leave to `next`. */
-void ashlar_run_count(ashlar_cache *cache);
+/* Blocks that plans have served the thread's cache, those of this replay among them. */
+uint64_t ashlar_run_served(const ashlar_run *run);
 
 /* For any request. NULL: the ordinary path has to serve it. */
 ashlar_block *ashlar_run_serve_otherwise(ashlar_run *run, size_t bytes, unsigned tag,
@@ -75,5 +79,12 @@ void ashlar_run_start(ashlar_run *run, ashlar_plan *plan);
 
 /* The step is over: what of it is still live is late from now on. */
 void ashlar_run_stop(ashlar_run *run);
+
+/* The same for the planner: its recording is over, or its replay, which ashlar_run_stop()s. */
+void ashlar_run_stop_recording(ashlar_run *run, ashlar_planner *planner);
+void ashlar_run_end_replay(ashlar_run *run, ashlar_planner *planner, uint64_t planned_count);
+
+/* A run that is replayed serves `order`'s stream no more. */
+void ashlar_run_forget_order(ashlar_run *run, const ashlar_order *order);
 
 #endif /* ASHLAR_RUN_H */

@@ -1,10 +1,10 @@
 /* driver_soft.c - the driver table of the software device. */
 #include "allocator/driver/driver.h"
 
-#include <pthread.h>
 #include <time.h>
 
 #include "allocator/base/error.h"
+#include "allocator/base/lock.h"
 #include "allocator/soft/soft_state.h"
 
 static const struct {
@@ -89,7 +89,7 @@ static void delay(ashlar_driver_fn fn) {
 }
 
 ashlar_status ashlar_driver_open_soft(ashlar_driver **out) {
-    static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+    static ashlar_lock open_lock = ASHLAR_LOCK(ASHLAR_RANK_DRIVER_OPEN);
     static bool is_open;
     static ashlar_driver driver = {
         .name = "soft",
@@ -102,7 +102,7 @@ ashlar_status ashlar_driver_open_soft(ashlar_driver **out) {
             },
     };
     ashlar_status status = ASHLAR_OK;
-    pthread_mutex_lock(&open_lock);
+    ashlar_lock_acquire(&open_lock);
     if (!is_open) {
         status = ashlar_soft_ensure();
         if (status == ASHLAR_OK && driver.table.init(0) != CU_SUCCESS) {
@@ -111,7 +111,7 @@ ashlar_status ashlar_driver_open_soft(ashlar_driver **out) {
         }
         is_open = status == ASHLAR_OK;
     }
-    pthread_mutex_unlock(&open_lock);
+    ashlar_lock_release(&open_lock);
     if (status == ASHLAR_OK) {
         *out = &driver;
     }

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/host.h"
 
@@ -19,6 +20,7 @@ static cu_result enter_unsafe(soft_device **device) {
 }
 
 static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     size_t rounded;
     soft_memory *memory;
     if (!ashlar_align_up(bytes, SOFT_PAGE_BYTES, &rounded)) {
@@ -41,6 +43,7 @@ static cu_result plain_alloc(soft_device *device, size_t bytes, cu_ptr *ptr) {
     }
     ashlar_soft_memory_drop(memory); /* from here on the mapping alone keeps it */
     if (result == CU_SUCCESS) {
+        ASHLAR_CHECK2(memory->user_count == 1 && reservation->mappings.count == 1);
         reservation->plain_device = device;
         *ptr = reservation->range.base;
     }
@@ -115,6 +118,7 @@ cu_result ashlar_soft_mem_host_alloc(void **ptr, size_t bytes, unsigned int flag
 }
 
 static void free_host_block(size_t idx) {
+    ASHLAR_CHECK2(idx < ashlar_soft_state.host_blocks.count);
     soft_host_block *block = (soft_host_block *)ashlar_soft_state.host_blocks.items[idx];
     munmap((void *)block->range.base, block->range.bytes);
     ashlar_soft_ranges_remove(&ashlar_soft_state.host_blocks, idx, 1);
@@ -137,6 +141,7 @@ cu_result ashlar_soft_mem_free_host(void *ptr) {
 }
 
 void ashlar_soft_alloc_reset(const soft_device *device) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     /* Backwards, since each step removes the item it looks at. */
     for (size_t i = ashlar_soft_state.reservations.count; i-- > 0;) {
         soft_reservation *item = (soft_reservation *)ashlar_soft_state.reservations.items[i];

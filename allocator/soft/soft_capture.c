@@ -1,14 +1,14 @@
 /* soft_capture.c - stream capture: what begins and ends it, what it forbids. */
 #include "allocator/soft/soft_graph.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
-/* How the calling thread takes the captures of other threads; a thread begins with GLOBAL. */
-static _Thread_local unsigned int thread_mode;
+_Thread_local unsigned int ashlar_soft_capture_mode;
 
-/* Lock: the state's. Numbers, since the address of a thread may be used again. */
-static uint64_t this_thread(void) {
+uint64_t ashlar_soft_capture_thread(void) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     static uint64_t threads;
     static _Thread_local uint64_t number;
     if (number == 0) {
@@ -18,6 +18,7 @@ static uint64_t this_thread(void) {
 }
 
 soft_capture *ashlar_soft_capture_find(uint64_t id) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_capture *capture = ashlar_soft_state.captures;
     while (capture != NULL && capture->id != id) {
         capture = capture->next;
@@ -51,6 +52,7 @@ static bool spoil_all(const soft_device *device, bool ordered) {
 }
 
 cu_result ashlar_soft_capture_admit_work(const soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (stream->capture != NULL && stream->capture->is_invalid) {
         return CU_STREAM_CAPTURE_INVALIDATED;
     }
@@ -77,18 +79,21 @@ cu_result ashlar_soft_capture_admit_wait_all(const soft_device *device) {
 /* A thread forbids itself, unless its capture is relaxed; a global capture forbids all threads
  * that have not opted out. */
 static bool forbids_unsafe(const soft_capture *capture) {
-    switch (thread_mode) {
+    switch (ashlar_soft_capture_mode) {
     case CU_CAPTURE_RELAXED:
         return false;
     case CU_CAPTURE_THREAD_LOCAL:
-        return capture->thread == this_thread() && capture->mode != CU_CAPTURE_RELAXED;
+        return capture->thread == ashlar_soft_capture_thread() &&
+               capture->mode != CU_CAPTURE_RELAXED;
     default:
         return capture->mode == CU_CAPTURE_GLOBAL ||
-               (capture->thread == this_thread() && capture->mode != CU_CAPTURE_RELAXED);
+               (capture->thread == ashlar_soft_capture_thread() &&
+                capture->mode != CU_CAPTURE_RELAXED);
     }
 }
 
 cu_result ashlar_soft_capture_admit_unsafe(void) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     cu_result result = CU_SUCCESS;
     for (soft_capture *c = ashlar_soft_state.captures; c != NULL; c = c->next) {
         if (forbids_unsafe(c)) {
@@ -98,23 +103,22 @@ cu_result ashlar_soft_capture_admit_unsafe(void) {
     return result;
 }
 
-cu_result ashlar_soft_thread_exchange_capture_mode(unsigned int *mode) {
-    const cu_result result = ashlar_soft_enter();
+cu_result ashlar_soft_enter_vmm(void) {
+    cu_result result = ashlar_soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    if (mode == NULL || *mode > CU_CAPTURE_RELAXED) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    const unsigned int before = thread_mode;
-    thread_mode = *mode;
-    *mode = before;
-    return ashlar_soft_leave(CU_SUCCESS);
+    result =
+        ashlar_soft_state.config.has_vmm ? ashlar_soft_capture_admit_unsafe() : CU_NOT_SUPPORTED;
+    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
 }
 
 /* ---- nodes ---- */
 
 cu_result ashlar_soft_capture_op(soft_stream *stream, const soft_op *model) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(stream->capture != NULL);
+    ASHLAR_CHECK2(model->point == NULL && model->awaits == NULL && model->staged == NULL);
     soft_graph *graph = stream->capture->graph;
     if (graph->count == graph->capacity) {
         const size_t more = graph->capacity == 0 ? 16 : graph->capacity * 2;
@@ -132,11 +136,14 @@ cu_result ashlar_soft_capture_op(soft_stream *stream, const soft_op *model) {
         ashlar_soft_clock_clear(&node.after);
         return CU_OUT_OF_MEMORY;
     }
+    ASHLAR_CHECK2(!ashlar_soft_clock_covers(&node.after, node.lane, node.op.number));
     graph->nodes[graph->count++] = node;
+    ASHLAR_CHECK2(graph->count <= graph->capacity && graph->user_count == 1);
     return CU_SUCCESS;
 }
 
 cu_result ashlar_soft_capture_join(soft_stream *stream, uint64_t id, const soft_clock *captured) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_capture *capture = ashlar_soft_capture_find(id);
     if (capture == NULL) { /* it has ended: the event stands for no work */
         return stream->capture == NULL
@@ -160,10 +167,11 @@ cu_result ashlar_soft_capture_join(soft_stream *stream, uint64_t id, const soft_
     return CU_SUCCESS;
 }
 
-/* ---- begin and end ---- */
+/* ---- the end ---- */
 
-/* Let all its streams go; the graph, if it is still there, goes too. */
-static void finish(soft_capture *capture) {
+void ashlar_soft_capture_finish(soft_capture *capture) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(ashlar_soft_capture_find(capture->id) == capture);
     for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
         if (s->capture == capture) {
             s->capture = NULL;
@@ -180,9 +188,10 @@ static void finish(soft_capture *capture) {
 }
 
 void ashlar_soft_capture_leave(soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_capture *capture = stream->capture;
     if (capture != NULL && capture->origin == stream) {
-        finish(capture);
+        ashlar_soft_capture_finish(capture);
     } else if (capture != NULL) {
         capture->is_invalid = true;
         stream->capture = NULL;
@@ -191,100 +200,6 @@ void ashlar_soft_capture_leave(soft_stream *stream) {
 
 void ashlar_soft_capture_reset(void) {
     while (ashlar_soft_state.captures != NULL) {
-        finish(ashlar_soft_state.captures);
+        ashlar_soft_capture_finish(ashlar_soft_state.captures);
     }
-}
-
-cu_result ashlar_soft_stream_begin_capture(cu_stream stream, unsigned int mode) {
-    static uint64_t ids; /* Lock: the state's; goes on through new configurations */
-    soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_stream(stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    if (mode > CU_CAPTURE_RELAXED) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    if (found == found->device->legacy || found->capture != NULL) {
-        return ashlar_soft_leave(found->capture != NULL ? CU_ILLEGAL_STATE
-                                                        : CU_STREAM_CAPTURE_UNSUPPORTED);
-    }
-    soft_capture *capture = ashlar_host_calloc(1, sizeof *capture);
-    soft_graph *graph = capture == NULL ? NULL : ashlar_soft_graph_new(found->serial);
-    if (graph == NULL) {
-        ashlar_host_free(capture);
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
-    }
-    *capture = (soft_capture){.next = ashlar_soft_state.captures,
-                              .id = ++ids,
-                              .thread = this_thread(),
-                              .mode = mode,
-                              .origin = found,
-                              .graph = graph};
-    ashlar_soft_state.captures = capture;
-    found->capture = capture;
-    return ashlar_soft_leave(CU_SUCCESS);
-}
-
-static bool is_joined(const soft_capture *capture) {
-    bool joined = true;
-    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
-        joined = joined && (s->capture != capture ||
-                            ashlar_soft_clock_covers_all(&capture->origin->captured, &s->captured));
-    }
-    return joined;
-}
-
-/* Whatever the result, but for a wrong stream or thread, the capture is over. */
-cu_result ashlar_soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
-    soft_stream *found = NULL;
-    cu_result result = ashlar_soft_enter_stream(stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    soft_capture *capture = found->capture;
-    if (graph == NULL || capture == NULL) {
-        return ashlar_soft_leave(graph == NULL ? CU_INVALID_VALUE : CU_ILLEGAL_STATE);
-    }
-    if (capture->origin != found) {
-        return ashlar_soft_leave(ashlar_soft_capture_spoil(capture, CU_STREAM_CAPTURE_UNMATCHED));
-    }
-    if (capture->mode != CU_CAPTURE_RELAXED && capture->thread != this_thread()) {
-        return ashlar_soft_leave(CU_STREAM_CAPTURE_WRONG_THREAD);
-    }
-    uintptr_t handle = 0;
-    if (capture->is_invalid) {
-        result = CU_STREAM_CAPTURE_INVALIDATED;
-    } else if (!is_joined(capture)) {
-        result = CU_STREAM_CAPTURE_UNJOINED;
-    } else if (!ashlar_soft_slots_put(&ashlar_soft_state.graphs, SOFT_GRAPH, capture->graph,
-                                      &handle)) {
-        result = CU_OUT_OF_MEMORY;
-    } else {
-        capture->graph = NULL; /* the handle's now */
-    }
-    *graph = (cu_graph)handle;
-    finish(capture);
-    return ashlar_soft_leave(result);
-}
-
-/* The one question that the legacy stream may be asked without harm while another captures. */
-cu_result ashlar_soft_stream_is_capturing(cu_stream stream, unsigned int *status) {
-    soft_stream *found = NULL;
-    const cu_result result = ashlar_soft_enter_stream(stream, &found);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    if (status == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
-        if (found == s->device->legacy && s->is_ordered && s->capture != NULL) {
-            return ashlar_soft_leave(CU_STREAM_CAPTURE_IMPLICIT);
-        }
-    }
-    *status = found->capture == NULL       ? CU_CAPTURE_NONE
-              : found->capture->is_invalid ? CU_CAPTURE_INVALIDATED
-                                           : CU_CAPTURE_ACTIVE;
-    return ashlar_soft_leave(CU_SUCCESS);
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
 /* Index of the first entry whose serial is not smaller. */
@@ -33,6 +34,15 @@ bool ashlar_soft_clock_covers_all(const soft_clock *clock, const soft_clock *par
     return covers;
 }
 
+static bool is_sound(const soft_clock *clock) {
+    bool sound = clock->count <= clock->capacity;
+    for (size_t i = 0; i < clock->count && sound; i++) {
+        sound = clock->times[i].number > 0 &&
+                (i == 0 || clock->times[i - 1].serial < clock->times[i].serial);
+    }
+    return sound;
+}
+
 /* Room for `more` new entries. */
 static bool make_room(soft_clock *clock, size_t more) {
     if (clock->capacity - clock->count >= more) {
@@ -45,6 +55,7 @@ static bool make_room(soft_clock *clock, size_t more) {
     }
     clock->times = times;
     clock->capacity = capacity;
+    ASHLAR_CHECK2(clock->capacity - clock->count >= more);
     return true;
 }
 
@@ -52,6 +63,7 @@ static bool make_room(soft_clock *clock, size_t more) {
 static void raise_in_place(soft_clock *clock, uint64_t serial, uint64_t number) {
     const size_t i = find(clock, serial);
     if (i == clock->count || clock->times[i].serial != serial) {
+        ASHLAR_CHECK2(clock->count < clock->capacity);
         memmove(clock->times + i + 1, clock->times + i, (clock->count - i) * sizeof *clock->times);
         clock->times[i] = (struct soft_time){serial, 0};
         clock->count++;
@@ -62,10 +74,13 @@ static void raise_in_place(soft_clock *clock, uint64_t serial, uint64_t number) 
 }
 
 bool ashlar_soft_clock_raise(soft_clock *clock, uint64_t serial, uint64_t number) {
+    ASHLAR_CHECK2(serial > 0 && number > 0);
     if (!make_room(clock, 1)) {
         return false;
     }
     raise_in_place(clock, serial, number);
+    ASHLAR_CHECK2(ashlar_soft_clock_covers(clock, serial, number));
+    ASHLAR_CHECK3(is_sound(clock));
     return true;
 }
 
@@ -76,6 +91,7 @@ bool ashlar_soft_clock_join(soft_clock *clock, const soft_clock *other) {
     for (size_t i = 0; i < other->count; i++) {
         raise_in_place(clock, other->times[i].serial, other->times[i].number);
     }
+    ASHLAR_CHECK3(is_sound(clock) && ashlar_soft_clock_covers_all(clock, other));
     return true;
 }
 

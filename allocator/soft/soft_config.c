@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
 /* A piece of the line; it is not terminated. */
@@ -167,6 +168,7 @@ static const struct {
     {"peers", read_peers},     {"seed", read_seed},     {"vmm", read_vmm},
 };
 enum { READER_COUNT = sizeof readers / sizeof readers[0] };
+_Static_assert(READER_COUNT <= 32, "the keys that were given are bits of an unsigned");
 
 /* One "key=value". Bit i of *seen: key i has been given. */
 static ashlar_status read_pair(piece pair, unsigned *seen, soft_config *config) {
@@ -212,6 +214,7 @@ ashlar_status ashlar_soft_parse(const char *spec, soft_config *out) {
         }
         at += length + 1;
     }
+    ASHLAR_CHECK2(config.memory_bytes > 0 && config.memory_bytes % SOFT_PAGE_BYTES == 0);
     *out = config;
     return ASHLAR_OK;
 }

@@ -11,14 +11,17 @@ static _Thread_local struct {
 } context_stack;
 
 static size_t context_depth(void) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (context_stack.generation != ashlar_soft_state.generation) {
         context_stack.generation = ashlar_soft_state.generation;
         context_stack.depth = 0;
     }
+    ASHLAR_CHECK2(context_stack.depth <= CONTEXT_DEPTH_MAX);
     return context_stack.depth;
 }
 
 soft_device *ashlar_soft_context_find(cu_context context) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     return ashlar_soft_slots_get(&ashlar_soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
 }
 
@@ -62,33 +65,8 @@ cu_result ashlar_soft_primary_ctx_retain(cu_context *context, cu_device device) 
         found->peers = 0;
     }
     found->retains++;
+    ASHLAR_CHECK2(ashlar_soft_context_find((cu_context)found->context) == found);
     *context = (cu_context)found->context;
-    return ashlar_soft_leave(CU_SUCCESS);
-}
-
-/* The last release takes everything with it that belongs to the context, as CUDA's does. */
-cu_result ashlar_soft_primary_ctx_release(cu_device device) {
-    const cu_result result = ashlar_soft_enter();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    soft_device *found = ashlar_soft_device_at(device);
-    if (found == NULL) {
-        return ashlar_soft_leave(CU_INVALID_DEVICE);
-    }
-    if (found->retains == 1) {
-        ashlar_soft_wait_device(found, 0);
-    }
-    if (found->retains == 0) {
-        return ashlar_soft_leave(CU_INVALID_CONTEXT);
-    }
-    if (--found->retains == 0) {
-        (void)ashlar_soft_slots_take(&ashlar_soft_state.contexts, SOFT_CONTEXT, found->context);
-        ashlar_soft_event_reset(found);
-        ashlar_soft_stream_reset(found);
-        ashlar_soft_alloc_reset(found);
-        ashlar_soft_peer_reset(found);
-    }
     return ashlar_soft_leave(CU_SUCCESS);
 }
 
@@ -137,18 +115,4 @@ cu_result ashlar_soft_ctx_pop_current(cu_context *context) {
         *context = (cu_context)context_stack.contexts[depth - 1];
     }
     return ashlar_soft_leave(CU_SUCCESS);
-}
-
-cu_result ashlar_soft_ctx_synchronize(void) {
-    soft_device *device = NULL;
-    cu_result result = ashlar_soft_enter_context(&device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    result = ashlar_soft_capture_admit_wait_all(device);
-    if (result != CU_SUCCESS) {
-        return ashlar_soft_leave(result);
-    }
-    ashlar_soft_wait_device(device, 0);
-    return ashlar_soft_leave(device->fault);
 }

@@ -4,18 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft.h"
 
 enum { DRIVER_VERSION = 13000 };
-
-_Atomic uint32_t ashlar_soft_latency_ns[ASHLAR_DRIVER_FN_COUNT];
-
-soft_state ashlar_soft_state = {
-    .lock = PTHREAD_MUTEX_INITIALIZER,
-    .op_finished = PTHREAD_COND_INITIALIZER,
-};
 
 /* ---- set-up ---- */
 
@@ -26,6 +20,7 @@ static void finish_device(soft_device *device) {
 
 /* Lock: not held; nobody knows these devices yet. */
 static ashlar_status build_devices(const soft_config *config, soft_device *devices) {
+    ASHLAR_CHECK2(config->device_count >= 1 && config->device_count <= SOFT_DEVICES_MAX);
     for (int i = 0; i < config->device_count; i++) {
         soft_device *device = &devices[i];
         device->ordinal = i;
@@ -47,6 +42,8 @@ static ashlar_status build_devices(const soft_config *config, soft_device *devic
 
 /* Mappings go before the memory they use, and that before the devices it lies on. */
 static void destroy_devices(soft_state *state) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(state->running_count == 0); /* no other thread is in a call */
     ashlar_soft_event_reset(NULL);
     ashlar_soft_capture_reset();
     ashlar_soft_graph_reset();
@@ -54,7 +51,9 @@ static void destroy_devices(soft_state *state) {
     while (state->first_stream != NULL) {
         ashlar_soft_stream_delete(state->first_stream);
     }
+    ASHLAR_CHECK2(state->last_stream == NULL && state->captures == NULL);
     ashlar_soft_alloc_reset(NULL);
+    ASHLAR_CHECK2(state->reservations.count == 0 && state->host_blocks.count == 0);
     for (size_t i = 0; i < state->memories.count; i++) {
         if (state->memories.slots[i].item != NULL) {
             ashlar_soft_memory_drop(state->memories.slots[i].item);
@@ -91,7 +90,7 @@ ashlar_status ashlar_soft_configure(const char *spec) {
         return status;
     }
     soft_state *state = &ashlar_soft_state;
-    pthread_mutex_lock(&state->lock);
+    ashlar_lock_acquire(&state->lock);
     destroy_devices(state);
     state->config = config;
     state->generation++;
@@ -103,18 +102,19 @@ ashlar_status ashlar_soft_configure(const char *spec) {
         state->devices[i] = devices[i];
         ashlar_soft_stream_join(devices[i].legacy, &state->devices[i], true);
     }
-    pthread_mutex_unlock(&state->lock);
+    ASHLAR_CHECK2(state->first_stream == state->devices[0].legacy);
+    ashlar_lock_release(&state->lock);
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar_soft_ensure(void) {
-    static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&setup_lock);
-    pthread_mutex_lock(&ashlar_soft_state.lock);
+    static ashlar_lock setup_lock = ASHLAR_LOCK(ASHLAR_RANK_SOFT_SETUP);
+    ashlar_lock_acquire(&setup_lock);
+    ashlar_lock_acquire(&ashlar_soft_state.lock);
     const bool is_set_up = ashlar_soft_state.generation != 0;
-    pthread_mutex_unlock(&ashlar_soft_state.lock);
+    ashlar_lock_release(&ashlar_soft_state.lock);
     const ashlar_status status = is_set_up ? ASHLAR_OK : ashlar_soft_configure(NULL);
-    pthread_mutex_unlock(&setup_lock);
+    ashlar_lock_release(&setup_lock);
     return status;
 }
 
@@ -123,7 +123,7 @@ ashlar_status ashlar_soft_ensure(void) {
  * is shared with the parent. Whoever held the lock at the fork is not in the child.
  */
 static void forbid_in_child(void) {
-    pthread_mutex_init(&ashlar_soft_state.lock, NULL);
+    ashlar_lock_init(&ashlar_soft_state.lock, ASHLAR_RANK_SOFT);
     pthread_cond_init(&ashlar_soft_state.op_finished, NULL);
     ashlar_soft_state.is_initialized = false;
     ashlar_soft_state.is_forked = true;
@@ -148,42 +148,39 @@ cu_result ashlar_soft_init(unsigned int flags) {
     if (ashlar_soft_ensure() != ASHLAR_OK) {
         return CU_NO_DEVICE;
     }
-    pthread_mutex_lock(&ashlar_soft_state.lock);
+    ashlar_lock_acquire(&ashlar_soft_state.lock);
     ashlar_soft_state.is_initialized = true;
-    pthread_mutex_unlock(&ashlar_soft_state.lock);
+    ashlar_lock_release(&ashlar_soft_state.lock);
     return CU_SUCCESS;
 }
 
-/* ---- what every call begins and ends with ---- */
-
-cu_result ashlar_soft_enter(void) {
-    if (ashlar_soft_in_host_fn) {
-        return CU_NOT_PERMITTED;
-    }
-    pthread_mutex_lock(&ashlar_soft_state.lock);
-    return ashlar_soft_state.is_initialized ? CU_SUCCESS : ashlar_soft_leave(CU_NOT_INITIALIZED);
-}
-
-cu_result ashlar_soft_enter_vmm(void) {
-    cu_result result = ashlar_soft_enter();
+/* The last release takes everything with it that belongs to the context, as CUDA's does. */
+cu_result ashlar_soft_primary_ctx_release(cu_device device) {
+    const cu_result result = ashlar_soft_enter();
     if (result != CU_SUCCESS) {
         return result;
     }
-    result =
-        ashlar_soft_state.config.has_vmm ? ashlar_soft_capture_admit_unsafe() : CU_NOT_SUPPORTED;
-    return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_leave(result);
+    soft_device *found = ashlar_soft_device_at(device);
+    if (found == NULL) {
+        return ashlar_soft_leave(CU_INVALID_DEVICE);
+    }
+    if (found->retains == 1) {
+        ashlar_soft_wait_device(found, 0);
+    }
+    if (found->retains == 0) {
+        return ashlar_soft_leave(CU_INVALID_CONTEXT);
+    }
+    if (--found->retains == 0) {
+        (void)ashlar_soft_slots_take(&ashlar_soft_state.contexts, SOFT_CONTEXT, found->context);
+        ashlar_soft_event_reset(found);
+        ashlar_soft_stream_reset(found);
+        ashlar_soft_alloc_reset(found);
+        ashlar_soft_peer_reset(found);
+    }
+    return ashlar_soft_leave(CU_SUCCESS);
 }
 
-cu_result ashlar_soft_leave(cu_result result) {
-    pthread_mutex_unlock(&ashlar_soft_state.lock);
-    return result;
-}
-
-soft_device *ashlar_soft_device_at(cu_device ordinal) {
-    return ordinal >= 0 && ordinal < ashlar_soft_state.config.device_count
-               ? &ashlar_soft_state.devices[ordinal]
-               : NULL;
-}
+/* ---- questions ---- */
 
 /* As ashlar_soft_enter(), for calls that name a device and write one result through `out`. */
 static cu_result enter_device(cu_device ordinal, const void *out, soft_device **device) {
@@ -197,8 +194,6 @@ static cu_result enter_device(cu_device ordinal, const void *out, soft_device **
     }
     return CU_SUCCESS;
 }
-
-/* ---- questions ---- */
 
 cu_result ashlar_soft_driver_get_version(int *version) {
     if (version == NULL) {

@@ -23,6 +23,7 @@ static cu_result enter_event(cu_event handle, soft_device **device, soft_event *
         return result;
     }
     *event = find(handle);
+    ASHLAR_CHECK2(*event == NULL || (*event)->capture == 0 || (*event)->point == NULL);
     return *event == NULL ? ashlar_soft_leave(CU_INVALID_HANDLE) : CU_SUCCESS;
 }
 
@@ -94,6 +95,7 @@ cu_result ashlar_soft_event_destroy(cu_event event) {
 }
 
 void ashlar_soft_event_reset(const soft_device *device) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_slots *slots = &ashlar_soft_state.events;
     for (size_t i = 0; i < slots->count; i++) {
         soft_event *event = slots->slots[i].item;
@@ -106,6 +108,8 @@ void ashlar_soft_event_reset(const soft_device *device) {
 
 /* No work: the event stands for the nodes so far. */
 static cu_result record_captured(soft_event *event, const soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(stream->capture != NULL && stream->capture->id != 0);
     soft_clock captured = {0};
     if (!ashlar_soft_clock_join(&captured, &stream->captured)) {
         return CU_OUT_OF_MEMORY;
@@ -119,6 +123,7 @@ static cu_result record_captured(soft_event *event, const soft_stream *stream) {
 }
 
 static cu_result record(soft_event *found, soft_stream *queue) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_point *point = ashlar_soft_point_new();
     if (point == NULL) {
         return CU_OUT_OF_MEMORY;
@@ -186,6 +191,7 @@ cu_result ashlar_soft_stream_wait_event(cu_stream stream, cu_event event, unsign
 
 /* Ends a query or a wait that held on to `point`. */
 static cu_result leave_point(const soft_device *device, soft_point *point) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     const cu_result result = !point->is_done ? CU_NOT_READY : device->fault;
     if (result == CU_SUCCESS) {
         ashlar_soft_oracle_see(&point->clock);

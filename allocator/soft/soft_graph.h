@@ -51,6 +51,12 @@ typedef struct soft_capture {
 
 /* ---- capture (soft_capture.c) ---- */
 
+/* How the calling thread takes the captures of other threads; a thread begins with GLOBAL. */
+extern _Thread_local unsigned int ashlar_soft_capture_mode;
+
+/* The calling thread's number; its address would not do, as it may be used again. */
+uint64_t ashlar_soft_capture_thread(void);
+
 /* The capture under way with this id; NULL: it has ended. */
 soft_capture *ashlar_soft_capture_find(uint64_t id);
 
@@ -62,6 +68,9 @@ cu_result ashlar_soft_capture_join(soft_stream *stream, uint64_t id, const soft_
 
 /* Spoil the capture, if there is one, and pass `result` through. */
 cu_result ashlar_soft_capture_spoil(soft_capture *capture, cu_result result);
+
+/* Let all its streams go and forget it, with its graph unless that has been taken (NULL). */
+void ashlar_soft_capture_finish(soft_capture *capture);
 
 /* The stream goes away: so does a capture that began there; another one is spoilt. */
 void ashlar_soft_capture_leave(soft_stream *stream);
@@ -91,6 +100,7 @@ cu_result ashlar_soft_capture_admit_unsafe(void);
 /* A new graph with one user; NULL: no host memory. */
 soft_graph *ashlar_soft_graph_new(uint64_t lane);
 void ashlar_soft_graph_drop(soft_graph *graph); /* NULL is allowed */
+void ashlar_soft_exec_delete(soft_exec *exec);
 /* Drop the graphs and executable copies that handles name. */
 void ashlar_soft_graph_reset(void);
 

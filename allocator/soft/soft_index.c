@@ -23,9 +23,11 @@ static void *grow(void *items, size_t count, size_t *capacity, size_t bytes) {
 }
 
 bool ashlar_soft_slots_put(soft_slots *slots, soft_kind kind, void *item, uintptr_t *handle) {
+    ASHLAR_CHECK2(item != NULL && (int)kind < (int)HANDLE_STEP);
     size_t idx;
     if (slots->first_free != 0) {
         idx = slots->first_free - 1;
+        ASHLAR_CHECK2(idx < slots->count && slots->slots[idx].item == NULL);
         slots->first_free = slots->slots[idx].next_free;
     } else {
         soft_slot *grown = grow(slots->slots, slots->count, &slots->capacity, sizeof *slots->slots);
@@ -37,6 +39,8 @@ bool ashlar_soft_slots_put(soft_slots *slots, soft_kind kind, void *item, uintpt
     }
     slots->slots[idx] = (soft_slot){.item = item};
     *handle = (uintptr_t)(idx + 1) * HANDLE_STEP + kind;
+    ASHLAR_CHECK2(slots->count <= slots->capacity);
+    ASHLAR_CHECK2(ashlar_soft_slots_get(slots, kind, *handle) == item);
     return true;
 }
 
@@ -49,6 +53,7 @@ void *ashlar_soft_slots_get(const soft_slots *slots, soft_kind kind, uintptr_t h
 }
 
 void ashlar_soft_slots_drop(soft_slots *slots, size_t idx) {
+    ASHLAR_CHECK2(idx < slots->count && slots->slots[idx].item != NULL);
     slots->slots[idx] = (soft_slot){.next_free = slots->first_free};
     slots->first_free = idx + 1;
 }
@@ -66,17 +71,30 @@ void ashlar_soft_slots_clear(soft_slots *slots) {
     *slots = (soft_slots){0};
 }
 
+static uintptr_t end_of(const soft_range *range) {
+    return range->base + range->bytes;
+}
+
+static bool is_in_order(const soft_ranges *ranges) {
+    bool in_order = ranges->count <= ranges->capacity;
+    for (size_t i = 1; i < ranges->count && in_order; i++) {
+        in_order = end_of(ranges->items[i - 1]) <= ranges->items[i]->base;
+    }
+    return in_order;
+}
+
 size_t ashlar_soft_ranges_find(const soft_ranges *ranges, uintptr_t address) {
     size_t low = 0, high = ranges->count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const soft_range *range = ranges->items[middle];
-        if (range->base + range->bytes > address) {
+        if (end_of(ranges->items[middle]) > address) {
             high = middle;
         } else {
             low = middle + 1;
         }
     }
+    ASHLAR_CHECK2(low == 0 || end_of(ranges->items[low - 1]) <= address);
+    ASHLAR_CHECK2(low == ranges->count || end_of(ranges->items[low]) > address);
     return low;
 }
 
@@ -90,15 +108,17 @@ void *ashlar_soft_ranges_at(const soft_ranges *ranges, uintptr_t address, size_t
 }
 
 void *ashlar_soft_ranges_over(const soft_ranges *ranges, uintptr_t address, size_t bytes) {
+    ASHLAR_CHECK2(bytes > 0);
     const size_t idx = ashlar_soft_ranges_find(ranges, address);
     if (idx == ranges->count || ranges->items[idx]->base > address) {
         return NULL;
     }
     const soft_range *range = ranges->items[idx];
-    return bytes <= range->base + range->bytes - address ? ranges->items[idx] : NULL;
+    return bytes <= end_of(range) - address ? ranges->items[idx] : NULL;
 }
 
 bool ashlar_soft_ranges_insert(soft_ranges *ranges, soft_range *item) {
+    ASHLAR_CHECK2(end_of(item) > item->base); /* not empty, and does not wrap */
     soft_range **grown =
         grow(ranges->items, ranges->count, &ranges->capacity, sizeof *ranges->items);
     if (grown == NULL) {
@@ -106,10 +126,11 @@ bool ashlar_soft_ranges_insert(soft_ranges *ranges, soft_range *item) {
     }
     ranges->items = grown;
     const size_t idx = ashlar_soft_ranges_find(ranges, item->base);
-    ASHLAR_ASSERT(idx == ranges->count || item->base + item->bytes <= grown[idx]->base);
+    ASHLAR_ASSERT(idx == ranges->count || end_of(item) <= grown[idx]->base);
     memmove(grown + idx + 1, grown + idx, (ranges->count - idx) * sizeof *grown);
     grown[idx] = item;
     ranges->count++;
+    ASHLAR_CHECK3(is_in_order(ranges));
     return true;
 }
 
@@ -121,6 +142,7 @@ void ashlar_soft_ranges_remove(soft_ranges *ranges, size_t idx, size_t count) {
     memmove(ranges->items + idx, ranges->items + idx + count,
             (ranges->count - idx - count) * sizeof *ranges->items);
     ranges->count -= count;
+    ASHLAR_CHECK3(is_in_order(ranges));
 }
 
 void ashlar_soft_ranges_clear(soft_ranges *ranges) {

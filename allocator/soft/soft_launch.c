@@ -1,6 +1,7 @@
-/* soft_launch.c - launching a graph: its lanes become streams, its edges in-stream waits. */
+/* soft_launch.c - launches of graphs: lanes become streams and edges in-stream waits. */
 #include "allocator/soft/soft_graph.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
@@ -87,10 +88,12 @@ static soft_lane *need_lane(soft_launch *launch, const soft_node *node) {
 }
 
 static void add_node(soft_launch *launch, const soft_node *node) {
+    ASHLAR_CHECK2(node == &launch->graph->nodes[node->op.number - 1]);
     soft_lane *lane = need_lane(launch, node);
     soft_stream *stream = lane == NULL ? launch->target : lane->stream;
     for (size_t i = 0; i < node->after.count; i++) {
         const struct soft_time *time = &node->after.times[i];
+        ASHLAR_CHECK2(time->number < node->op.number); /* so that its point is made */
         if (time->serial != node->lane) {
             add_wait(launch, stream, launch->points[time->number - 1]);
         }
@@ -126,6 +129,7 @@ static void build(soft_launch *launch, soft_point *before) {
 
 /* Lanes take no part in the order with the legacy stream: the target does, for all of them. */
 static void queue(soft_launch *launch) {
+    ASHLAR_CHECK2(!launch->has_failed && launch->first != NULL);
     for (size_t i = 0; i < launch->lane_count; i++) {
         ashlar_soft_stream_join(launch->lanes[i].stream, launch->lanes[i].device, false);
         launch->lanes[i].stream->is_destroyed = true; /* gone once its work has run */
@@ -157,6 +161,7 @@ static void finish(soft_launch *launch) {
 }
 
 static cu_result launch_now(const soft_graph *graph, soft_stream *target, soft_point **last) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_launch launch = {.graph = graph, .target = target};
     build(&launch, *last);
     if (!launch.has_failed) {
@@ -174,11 +179,38 @@ static cu_result launch_now(const soft_graph *graph, soft_stream *target, soft_p
 
 /* Its nodes, one behind the other. */
 static cu_result capture_launch(const soft_graph *graph, soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     cu_result result = CU_SUCCESS;
     for (size_t i = 0; i < graph->count && result == CU_SUCCESS; i++) {
         result = ashlar_soft_capture_op(stream, &graph->nodes[i].op);
     }
     return result == CU_SUCCESS ? CU_SUCCESS : ashlar_soft_capture_spoil(stream->capture, result);
+}
+
+/* ---- the calls on graphs ---- */
+
+cu_result ashlar_soft_graph_instantiate(cu_graph_exec *exec, cu_graph graph,
+                                        unsigned long long flags) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_graph *found =
+        ashlar_soft_slots_get(&ashlar_soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
+    if (exec == NULL || found == NULL || flags != 0) {
+        return ashlar_soft_leave(flags != 0 ? CU_NOT_SUPPORTED : CU_INVALID_VALUE);
+    }
+    uintptr_t handle;
+    soft_exec *created = ashlar_host_calloc(1, sizeof *created);
+    if (created == NULL ||
+        !ashlar_soft_slots_put(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, created, &handle)) {
+        ashlar_host_free(created);
+        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
+    }
+    created->graph = found;
+    found->user_count++;
+    *exec = (cu_graph_exec)handle;
+    return ashlar_soft_leave(CU_SUCCESS);
 }
 
 cu_result ashlar_soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
@@ -195,4 +227,33 @@ cu_result ashlar_soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
     return ashlar_soft_leave(found->capture != NULL
                                  ? capture_launch(launched->graph, found)
                                  : launch_now(launched->graph, found, &launched->last));
+}
+
+/* Launches of it that are queued still run. */
+cu_result ashlar_soft_graph_exec_destroy(cu_graph_exec exec) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_exec *found =
+        ashlar_soft_slots_take(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
+    if (found == NULL) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    ashlar_soft_exec_delete(found);
+    return ashlar_soft_leave(CU_SUCCESS);
+}
+
+cu_result ashlar_soft_graph_destroy(cu_graph graph) {
+    const cu_result result = ashlar_soft_enter();
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    soft_graph *found =
+        ashlar_soft_slots_take(&ashlar_soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
+    if (found == NULL) {
+        return ashlar_soft_leave(CU_INVALID_VALUE);
+    }
+    ashlar_soft_graph_drop(found);
+    return ashlar_soft_leave(CU_SUCCESS);
 }

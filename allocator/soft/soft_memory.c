@@ -14,16 +14,9 @@ static void *as_pointer(uintptr_t address) {
     return (void *)address;
 }
 
-static soft_mapping *mapping_at(const soft_reservation *reservation, size_t idx) {
-    return (soft_mapping *)reservation->mappings.items[idx];
-}
-
-static bool is_page_multiple(uintptr_t number) {
-    return number % SOFT_PAGE_BYTES == 0;
-}
-
 /* Addresses without memory; 0 on failure. `align` is a power of two >= SOFT_PAGE_BYTES. */
 static uintptr_t reserve_addresses(size_t bytes, size_t align, uintptr_t hint) {
+    ASHLAR_CHECK2(align >= SOFT_PAGE_BYTES && (align & (align - 1)) == 0);
     if (hint != 0 && hint % align == 0) {
         void *wanted =
             mmap(as_pointer(hint), bytes, PROT_NONE, RESERVE_FLAGS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -51,6 +44,7 @@ static uintptr_t reserve_addresses(size_t bytes, size_t align, uintptr_t hint) {
 }
 
 cu_result ashlar_soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_reservation **out) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_reservation *reservation = ashlar_host_calloc(1, sizeof *reservation);
     if (reservation == NULL) {
         return CU_OUT_OF_MEMORY;
@@ -60,6 +54,7 @@ cu_result ashlar_soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_r
         ashlar_host_free(reservation);
         return CU_OUT_OF_MEMORY;
     }
+    ASHLAR_CHECK2(base % align == 0);
     reservation->range = (soft_range){base, bytes};
     if (!ashlar_soft_ranges_insert(&ashlar_soft_state.reservations, &reservation->range)) {
         munmap(as_pointer(base), bytes);
@@ -72,7 +67,8 @@ cu_result ashlar_soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_r
 
 static void forget_mappings(soft_reservation *reservation, size_t first, size_t count) {
     for (size_t i = first; i < first + count; i++) {
-        soft_mapping *mapping = mapping_at(reservation, i);
+        soft_mapping *mapping = soft_mapping_at(reservation, i);
+        ASHLAR_CHECK2(mapping->memory->user_count > 0);
         ashlar_soft_memory_drop(mapping->memory);
         ashlar_host_free(mapping);
     }
@@ -80,6 +76,7 @@ static void forget_mappings(soft_reservation *reservation, size_t first, size_t 
 }
 
 void ashlar_soft_unreserve(soft_reservation *reservation) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     size_t idx;
     const soft_reservation *found =
         ashlar_soft_ranges_at(&ashlar_soft_state.reservations, reservation->range.base, &idx);
@@ -116,6 +113,11 @@ static bool show(uintptr_t base, size_t bytes, const soft_memory *memory) {
 
 cu_result ashlar_soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
                           soft_memory *memory) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(base >= reservation->range.base &&
+                  bytes <= reservation->range.base + reservation->range.bytes - base);
+    ASHLAR_CHECK2(bytes % SOFT_PAGE_BYTES == 0 && bytes / SOFT_PAGE_BYTES <= memory->page_count);
+    ASHLAR_CHECK2(memory->user_count > 0);
     soft_mapping *mapping = ashlar_host_calloc(1, sizeof *mapping);
     if (mapping == NULL) {
         return CU_OUT_OF_MEMORY;
@@ -135,48 +137,40 @@ cu_result ashlar_soft_map(soft_reservation *reservation, uintptr_t base, size_t 
     return CU_SUCCESS;
 }
 
+/* What `count` > 0 mappings, contiguous from the `first` on, cover, from *base on. */
+static size_t mapped_bytes(const soft_reservation *reservation, size_t first, size_t count,
+                           uintptr_t *base) {
+    ASHLAR_CHECK2(count > 0 && first + count <= reservation->mappings.count);
+    const soft_mapping *last = soft_mapping_at(reservation, first + count - 1);
+    *base = soft_mapping_at(reservation, first)->range.base;
+    ASHLAR_CHECK2(last->range.base - *base >= (count - 1) * SOFT_PAGE_BYTES);
+    return last->range.base + last->range.bytes - *base;
+}
+
 cu_result ashlar_soft_allow(soft_reservation *reservation, size_t first, size_t count,
                             uint32_t devices) {
-    const soft_mapping *last = mapping_at(reservation, first + count - 1);
-    const uintptr_t base = mapping_at(reservation, first)->range.base;
-    const size_t bytes = last->range.base + last->range.bytes - base;
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(devices != 0);
+    uintptr_t base;
+    const size_t bytes = mapped_bytes(reservation, first, count, &base);
     if (mprotect(as_pointer(base), bytes, PROT_READ | PROT_WRITE) != 0) {
         return CU_OUT_OF_MEMORY;
     }
     for (size_t i = first; i < first + count; i++) {
-        mapping_at(reservation, i)->access |= devices;
+        soft_mapping_at(reservation, i)->access |= devices;
     }
     return CU_SUCCESS;
 }
 
-/*
- * The reservation whose mappings, `count` from the `first` on, are exactly [base, base + bytes):
- * no gap, no part of a mapping. NULL if there is none, or it belongs to cuMemAlloc.
- */
-static soft_reservation *whole_mappings(uintptr_t base, size_t bytes, size_t *first,
-                                        size_t *count) {
-    soft_reservation *reservation =
-        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, base, bytes);
-    if (bytes == 0 || reservation == NULL || reservation->plain_device != NULL) {
-        return NULL;
+cu_result ashlar_soft_unmap(soft_reservation *reservation, size_t first, size_t count) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    uintptr_t base;
+    const size_t bytes = mapped_bytes(reservation, first, count, &base);
+    if (!hide(base, bytes)) {
+        return CU_OUT_OF_MEMORY;
     }
-    const size_t start = ashlar_soft_ranges_find(&reservation->mappings, base);
-    size_t idx = start;
-    size_t covered = 0;
-    while (covered < bytes && idx < reservation->mappings.count) {
-        const soft_range *range = reservation->mappings.items[idx];
-        if (range->base != base + covered) {
-            return NULL;
-        }
-        covered += range->bytes;
-        idx++;
-    }
-    if (covered != bytes) {
-        return NULL;
-    }
-    *first = start;
-    *count = idx - start;
-    return reservation;
+    forget_mappings(reservation, first, count);
+    return CU_SUCCESS;
 }
 
 /* Every byte is in a mapping that one of `devices` (bits) may use. */
@@ -187,7 +181,7 @@ static bool is_covered(const soft_reservation *reservation, uintptr_t base, uint
         if (i == reservation->mappings.count) {
             return false;
         }
-        const soft_mapping *mapping = mapping_at(reservation, i);
+        const soft_mapping *mapping = soft_mapping_at(reservation, i);
         if (mapping->range.base > base || (mapping->access & devices) == 0) {
             return false;
         }
@@ -203,6 +197,7 @@ bool ashlar_soft_is_accessible(uintptr_t base, size_t bytes) {
 }
 
 bool ashlar_soft_may_access(const soft_device *device, uintptr_t base, size_t bytes) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     const soft_reservation *reservation =
         ashlar_soft_ranges_over(&ashlar_soft_state.reservations, base, bytes);
     if (reservation == NULL) {
@@ -213,129 +208,4 @@ bool ashlar_soft_may_access(const soft_device *device, uintptr_t base, size_t by
         devices |= device->peers;
     }
     return is_covered(reservation, base, base + bytes, devices);
-}
-
-cu_result ashlar_soft_mem_address_reserve(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hint,
-                                          unsigned long long flags) {
-    cu_result result = ashlar_soft_enter_vmm();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    if (ptr == NULL || bytes == 0 || !is_page_multiple(bytes) || (align & (align - 1)) != 0 ||
-        flags != 0) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    soft_reservation *reservation;
-    result = ashlar_soft_reserve(bytes, align < SOFT_PAGE_BYTES ? SOFT_PAGE_BYTES : align,
-                                 (uintptr_t)hint, &reservation);
-    if (result == CU_SUCCESS) {
-        *ptr = reservation->range.base;
-    }
-    return ashlar_soft_leave(result);
-}
-
-cu_result ashlar_soft_mem_address_free(cu_ptr ptr, size_t bytes) {
-    const cu_result result = ashlar_soft_enter_vmm();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    size_t idx;
-    soft_reservation *reservation =
-        ashlar_soft_ranges_at(&ashlar_soft_state.reservations, (uintptr_t)ptr, &idx);
-    if (reservation == NULL || reservation->range.bytes != bytes ||
-        reservation->mappings.count != 0) { /* as in a plain allocation, always */
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    ashlar_soft_unreserve(reservation);
-    return ashlar_soft_leave(CU_SUCCESS);
-}
-
-/* CUDA: "offset: currently must be zero". Allowing more here would hide what fails on a GPU. */
-cu_result ashlar_soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_handle handle,
-                              unsigned long long flags) {
-    const cu_result result = ashlar_soft_enter_vmm();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    soft_memory *memory =
-        ashlar_soft_slots_get(&ashlar_soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
-    if (memory == NULL || offset != 0 || flags != 0 || bytes == 0 || !is_page_multiple(bytes) ||
-        !is_page_multiple((uintptr_t)ptr) || bytes / SOFT_PAGE_BYTES > memory->page_count) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    const uintptr_t base = (uintptr_t)ptr;
-    soft_reservation *reservation =
-        ashlar_soft_ranges_over(&ashlar_soft_state.reservations, base, bytes);
-    if (reservation == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    const soft_ranges *mappings = &reservation->mappings;
-    const size_t next = ashlar_soft_ranges_find(mappings, base);
-    if (next < mappings->count && mappings->items[next]->base < base + bytes) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    return ashlar_soft_leave(ashlar_soft_map(reservation, base, bytes, memory));
-}
-
-cu_result ashlar_soft_mem_unmap(cu_ptr ptr, size_t bytes) {
-    const cu_result result = ashlar_soft_enter_vmm();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    size_t first, count;
-    soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes, &first, &count);
-    if (reservation == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    if (!hide((uintptr_t)ptr, bytes)) {
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
-    }
-    forget_mappings(reservation, first, count);
-    return ashlar_soft_leave(CU_SUCCESS);
-}
-
-/* A device may be given access to its own memory, and to another's where there are peers. */
-static cu_result check_access(const soft_reservation *reservation, size_t first, size_t count,
-                              const cu_mem_access *access) {
-    if (access->location.type != CU_LOCATION_DEVICE) {
-        return CU_INVALID_VALUE;
-    }
-    const soft_device *device = ashlar_soft_device_at(access->location.id);
-    if (device == NULL) {
-        return CU_INVALID_DEVICE;
-    }
-    if (access->flags != CU_ACCESS_READWRITE) {
-        return CU_NOT_SUPPORTED;
-    }
-    for (size_t i = first; i < first + count; i++) {
-        if (mapping_at(reservation, i)->memory->device != device &&
-            !ashlar_soft_state.config.has_peers) {
-            return CU_NOT_SUPPORTED;
-        }
-    }
-    return CU_SUCCESS;
-}
-
-cu_result ashlar_soft_mem_set_access(cu_ptr ptr, size_t bytes, const cu_mem_access *access,
-                                     size_t count) {
-    cu_result result = ashlar_soft_enter_vmm();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    size_t first, mapping_count;
-    soft_reservation *reservation = whole_mappings((uintptr_t)ptr, bytes, &first, &mapping_count);
-    if (reservation == NULL || access == NULL || count == 0) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    uint32_t devices = 0;
-    for (size_t i = 0; i < count && result == CU_SUCCESS; i++) {
-        result = check_access(reservation, first, mapping_count, &access[i]);
-        if (result == CU_SUCCESS) {
-            devices |= (uint32_t)1 << access[i].location.id;
-        }
-    }
-    if (result == CU_SUCCESS) {
-        result = ashlar_soft_allow(reservation, first, mapping_count, devices);
-    }
-    return ashlar_soft_leave(result);
 }

@@ -41,12 +41,18 @@ typedef struct soft_reservation {
     soft_device *plain_device; /* of a cuMemAlloc allocation; else NULL */
 } soft_reservation;
 
+static inline soft_mapping *soft_mapping_at(const soft_reservation *reservation, size_t idx) {
+    return (soft_mapping *)reservation->mappings.items[idx];
+}
+
 cu_result ashlar_soft_reserve(size_t bytes, size_t align, uintptr_t hint, soft_reservation **out);
 /* Unmap whatever is mapped, and give the addresses back. */
 void ashlar_soft_unreserve(soft_reservation *reservation);
 /* Map the first `bytes` of `memory`, inaccessible; the mapping becomes one of its users. */
 cu_result ashlar_soft_map(soft_reservation *reservation, uintptr_t base, size_t bytes,
                           soft_memory *memory);
+/* Unmap `count` mappings, contiguous from the `first` on. */
+cu_result ashlar_soft_unmap(soft_reservation *reservation, size_t first, size_t count);
 /* Make `count` mappings, contiguous from the `first` on, accessible to `devices` (bits) too. */
 cu_result ashlar_soft_allow(soft_reservation *reservation, size_t first, size_t count,
                             uint32_t devices);

@@ -1,11 +1,8 @@
 /* soft_oracle.c - clocks=on: which work is proven to come before which, and the oracle on it. */
 #include "allocator/soft/soft_oracle.h"
 
-#include <string.h>
-
-#include "allocator/base/error.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
-#include "allocator/soft/soft.h"
 #include "allocator/soft/soft_state.h"
 
 static bool is_watching(void) {
@@ -53,6 +50,7 @@ static void join_legacy_order(soft_clock *clock, const soft_stream *stream) {
 }
 
 void ashlar_soft_oracle_submit(soft_stream *stream, const soft_op *op) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (!is_watching()) {
         return;
     }
@@ -72,6 +70,7 @@ void ashlar_soft_oracle_submit(soft_stream *stream, const soft_op *op) {
 }
 
 void ashlar_soft_oracle_end(const soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (is_watching()) {
         soft_clock *ended = &stream->device->ended[stream->is_ordered];
         join_or_lose(ended, &stream->clock);
@@ -80,12 +79,14 @@ void ashlar_soft_oracle_end(const soft_stream *stream) {
 }
 
 void ashlar_soft_oracle_see(const soft_clock *clock) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (is_watching()) {
         join_or_lose(&ashlar_soft_state.oracle.seen, clock);
     }
 }
 
 void ashlar_soft_oracle_snapshot(const soft_device *device, uint64_t serial, soft_clock *out) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (!is_watching()) {
         return;
     }
@@ -100,7 +101,14 @@ void ashlar_soft_oracle_snapshot(const soft_device *device, uint64_t serial, sof
     }
 }
 
+void ashlar_soft_oracle_next(const soft_stream *stream, soft_clock *after) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    join_or_lose(after, &stream->clock);
+    join_legacy_order(after, stream);
+}
+
 void ashlar_soft_oracle_reset(void) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_oracle *oracle = &ashlar_soft_state.oracle;
     ashlar_soft_clock_clear(&oracle->seen);
     ashlar_host_free(oracle->uses);
@@ -113,9 +121,9 @@ static bool is_seen(const soft_use *use) {
     return ashlar_soft_clock_covers(&ashlar_soft_state.oracle.seen, use->serial, use->number);
 }
 
-/* Put a use in, in place of those that it makes needless to know: seen ones, and earlier ones of
- * its stream within its bytes. */
-static bool put_use(const soft_use *use) {
+bool ashlar_soft_oracle_put_use(const soft_use *use) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(use->base < use->end && use->number <= ashlar_soft_state.submitted);
     soft_oracle *oracle = &ashlar_soft_state.oracle;
     size_t kept = 0;
     for (size_t i = 0; i < oracle->use_count; i++) {
@@ -137,11 +145,12 @@ static bool put_use(const soft_use *use) {
         oracle->use_capacity = more;
     }
     oracle->uses[oracle->use_count++] = *use;
+    ASHLAR_CHECK2(oracle->use_count <= oracle->use_capacity);
     return true;
 }
 
-/* `after`: what the work in question comes after, uses of its own stream included. */
-static bool is_ordered_before(uintptr_t base, uintptr_t end, const soft_clock *after) {
+bool ashlar_soft_oracle_is_ordered(uintptr_t base, uintptr_t end, const soft_clock *after) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     const soft_oracle *oracle = &ashlar_soft_state.oracle;
     for (size_t i = 0; i < oracle->use_count; i++) {
         const soft_use *use = &oracle->uses[i];
@@ -151,88 +160,4 @@ static bool is_ordered_before(uintptr_t base, uintptr_t end, const soft_clock *a
         }
     }
     return true;
-}
-
-/* ---- the oracle ---- */
-
-static ashlar_status lost(const char *what) {
-    return ashlar_fail(ASHLAR_EHOSTMEM,
-                       "%s: host memory ran out, so that the order is no longer known; give the "
-                       "process more memory, and the devices a new configuration",
-                       what);
-}
-
-/* Begin a call of the oracle: the lock is held if it succeeds. */
-static ashlar_status enter_oracle(const char *what, cu_ptr ptr, size_t bytes, cu_stream handle,
-                                  soft_stream **stream) {
-    if (bytes == 0 || bytes > UINTPTR_MAX - (uintptr_t)ptr) {
-        return ashlar_fail(ASHLAR_EINVAL,
-                           "%s: %zu bytes at %#llx; give a range that is not empty "
-                           "and does not wrap",
-                           what, bytes, ptr);
-    }
-    const cu_result result = ashlar_soft_enter_stream(handle, stream);
-    if (result == CU_OUT_OF_MEMORY) {
-        return lost(what);
-    }
-    if (result != CU_SUCCESS) {
-        return ashlar_fail(ASHLAR_EINVAL,
-                           "%s: CUDA error %u; make a context current that has no "
-                           "fault, and give a live stream",
-                           what, result);
-    }
-    ashlar_status status = ASHLAR_OK;
-    if (!ashlar_soft_state.config.has_clocks) {
-        status = ashlar_fail(ASHLAR_EINVAL, "%s: put clocks=on into ASHLAR_SOFT", what);
-    } else if ((*stream)->capture != NULL) {
-        status = ashlar_fail(ASHLAR_EINVAL,
-                             "%s: the stream is capturing; what is captured is not "
-                             "queued",
-                             what);
-    } else if (ashlar_soft_state.oracle.is_lost) {
-        status = lost(what);
-    }
-    if (status != ASHLAR_OK) {
-        (void)ashlar_soft_leave(CU_SUCCESS);
-    }
-    return status;
-}
-
-ashlar_status ashlar_soft_clock_use(cu_ptr ptr, size_t bytes, cu_stream stream) {
-    static const char what[] = "ashlar_soft_clock_use";
-    soft_stream *found = NULL;
-    ashlar_status status = enter_oracle(what, ptr, bytes, stream, &found);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    soft_oracle *oracle = &ashlar_soft_state.oracle;
-    const soft_op op = {.number = ++ashlar_soft_state.submitted};
-    const soft_use use = {(uintptr_t)ptr, (uintptr_t)ptr + bytes, found->serial, op.number};
-    ashlar_soft_oracle_submit(found, &op);
-    oracle->is_lost |= !put_use(&use);
-    if (oracle->is_lost) {
-        status = lost(what);
-    }
-    (void)ashlar_soft_leave(CU_SUCCESS);
-    return status;
-}
-
-ashlar_status ashlar_soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream, bool *is_ordered) {
-    static const char what[] = "ashlar_soft_clock_own";
-    soft_stream *found = NULL;
-    ashlar_status status = enter_oracle(what, ptr, bytes, stream, &found);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
-    soft_clock after = {0};
-    join_or_lose(&after, &found->clock);
-    join_legacy_order(&after, found);
-    if (ashlar_soft_state.oracle.is_lost) {
-        status = lost(what);
-    } else {
-        *is_ordered = is_ordered_before((uintptr_t)ptr, (uintptr_t)ptr + bytes, &after);
-    }
-    ashlar_soft_clock_clear(&after);
-    (void)ashlar_soft_leave(CU_SUCCESS);
-    return status;
 }

@@ -38,6 +38,16 @@ void ashlar_soft_oracle_see(const soft_clock *clock);
  * before the wait, as other threads may queue more meanwhile. */
 void ashlar_soft_oracle_snapshot(const soft_device *device, uint64_t serial, soft_clock *out);
 
+/* Add what the next op of the stream will come after, but for what the host has seen. */
+void ashlar_soft_oracle_next(const soft_stream *stream, soft_clock *after);
+
+/* Note a use, in place of those that nobody needs to know any more: those seen finished, and
+ * earlier ones of its stream within its bytes. False: no host memory. */
+bool ashlar_soft_oracle_put_use(const soft_use *use);
+
+/* Each use of [base, end) comes before work that comes after `after`. */
+bool ashlar_soft_oracle_is_ordered(uintptr_t base, uintptr_t end, const soft_clock *after);
+
 void ashlar_soft_oracle_reset(void);
 
 #endif /* ASHLAR_SOFT_ORACLE_H */

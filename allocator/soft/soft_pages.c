@@ -30,6 +30,7 @@ static int create_memory(void) {
 }
 
 ashlar_status ashlar_soft_pages_init(soft_device *device, size_t bytes) {
+    ASHLAR_CHECK2(bytes > 0 && bytes % SOFT_PAGE_BYTES == 0);
     const size_t page_count = bytes / SOFT_PAGE_BYTES;
     uint64_t *bits =
         ashlar_host_calloc((page_count + WORD_BITS - 1) / WORD_BITS, sizeof *device->page_bits);
@@ -57,6 +58,7 @@ ashlar_status ashlar_soft_pages_init(soft_device *device, size_t bytes) {
 }
 
 void ashlar_soft_pages_finish(soft_device *device) {
+    ASHLAR_CHECK2(device->pages_used == 0);
     ashlar_host_free(device->page_bits);
     close(device->memory_fd);
     device->page_bits = NULL;
@@ -83,6 +85,7 @@ static uint32_t take_page(soft_device *device) {
 }
 
 static void return_page(soft_device *device, uint32_t page) {
+    ASHLAR_CHECK2(page < device->page_count && device->pages_used > 0);
     const size_t word = page / WORD_BITS;
     const uint64_t mask = (uint64_t)1 << page % WORD_BITS;
     ASHLAR_ASSERT((device->page_bits[word] & mask) != 0);
@@ -97,8 +100,25 @@ static void return_page(soft_device *device, uint32_t page) {
                     (off_t)((size_t)page * SOFT_PAGE_BYTES), (off_t)SOFT_PAGE_BYTES);
 }
 
+/* pages_used and first_free_word agree with page_bits. */
+static bool is_page_table_sound(const soft_device *device) {
+    size_t used = 0;
+    bool sound = true;
+    for (size_t word = 0; word * WORD_BITS < device->page_count; word++) {
+        const uint64_t bits = device->page_bits[word];
+        sound = sound && (word >= device->first_free_word || bits == UINT64_MAX);
+        for (uint64_t left = bits; left != 0; left &= left - 1) {
+            used++;
+        }
+    }
+    return sound && used == device->pages_used;
+}
+
 cu_result ashlar_soft_memory_create(soft_device *device, size_t bytes, soft_memory **out) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     const size_t page_count = bytes / SOFT_PAGE_BYTES;
+    ASHLAR_CHECK2(bytes > 0 && bytes % SOFT_PAGE_BYTES == 0);
+    ASHLAR_CHECK2(device->pages_used <= device->page_count);
     if (page_count > device->page_count - device->pages_used) {
         return CU_OUT_OF_MEMORY;
     }
@@ -113,11 +133,13 @@ cu_result ashlar_soft_memory_create(soft_device *device, size_t bytes, soft_memo
     for (size_t i = 0; i < page_count; i++) {
         memory->pages[i] = take_page(device);
     }
+    ASHLAR_CHECK3(is_page_table_sound(device));
     *out = memory;
     return CU_SUCCESS;
 }
 
 void ashlar_soft_memory_drop(soft_memory *memory) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     ASHLAR_ASSERT(memory->user_count > 0);
     if (--memory->user_count > 0) {
         return;
@@ -125,95 +147,6 @@ void ashlar_soft_memory_drop(soft_memory *memory) {
     for (size_t i = 0; i < memory->page_count; i++) {
         return_page(memory->device, memory->pages[i]);
     }
+    ASHLAR_CHECK3(is_page_table_sound(memory->device));
     ashlar_host_free(memory);
-}
-
-/* What both calls that take a description of memory check. */
-static cu_result check_prop(const cu_mem_prop *prop, soft_device **device) {
-    if (prop == NULL || prop->type != CU_ALLOCATION_PINNED ||
-        prop->location.type != CU_LOCATION_DEVICE) {
-        return CU_INVALID_VALUE;
-    }
-    if (prop->handle_types != 0) {
-        return CU_NOT_SUPPORTED;
-    }
-    *device = ashlar_soft_device_at(prop->location.id);
-    return *device == NULL ? CU_INVALID_DEVICE : CU_SUCCESS;
-}
-
-cu_result ashlar_soft_mem_get_allocation_granularity(size_t *bytes, const cu_mem_prop *prop,
-                                                     unsigned int option) {
-    cu_result result = ashlar_soft_enter();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    if (!ashlar_soft_state.config.has_vmm) {
-        return ashlar_soft_leave(CU_NOT_SUPPORTED);
-    }
-    soft_device *device;
-    result = check_prop(prop, &device);
-    if (result == CU_SUCCESS && (bytes == NULL || (option != CU_GRANULARITY_MINIMUM &&
-                                                   option != CU_GRANULARITY_RECOMMENDED))) {
-        result = CU_INVALID_VALUE;
-    }
-    if (result == CU_SUCCESS) {
-        *bytes = SOFT_PAGE_BYTES;
-    }
-    return ashlar_soft_leave(result);
-}
-
-cu_result ashlar_soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_mem_prop *prop,
-                                 unsigned long long flags) {
-    cu_result result = ashlar_soft_enter_vmm();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    soft_device *device;
-    soft_memory *memory;
-    result = check_prop(prop, &device);
-    if (result == CU_SUCCESS &&
-        (handle == NULL || flags != 0 || bytes == 0 || bytes % SOFT_PAGE_BYTES != 0)) {
-        result = CU_INVALID_VALUE;
-    }
-    if (result == CU_SUCCESS) {
-        result = ashlar_soft_memory_create(device, bytes, &memory);
-    }
-    if (result != CU_SUCCESS) {
-        return ashlar_soft_leave(result);
-    }
-    uintptr_t number;
-    if (!ashlar_soft_slots_put(&ashlar_soft_state.memories, SOFT_MEMORY, memory, &number)) {
-        ashlar_soft_memory_drop(memory);
-        return ashlar_soft_leave(CU_OUT_OF_MEMORY);
-    }
-    *handle = number;
-    return ashlar_soft_leave(CU_SUCCESS);
-}
-
-cu_result ashlar_soft_mem_release(cu_mem_handle handle) {
-    const cu_result result = ashlar_soft_enter_vmm();
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    soft_memory *memory =
-        ashlar_soft_slots_take(&ashlar_soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
-    if (memory == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    ashlar_soft_memory_drop(memory);
-    return ashlar_soft_leave(CU_SUCCESS);
-}
-
-cu_result ashlar_soft_mem_get_info(size_t *free_bytes, size_t *total_bytes) {
-    soft_device *device;
-    const cu_result result = ashlar_soft_enter_context(&device);
-    if (result != CU_SUCCESS) {
-        return result;
-    }
-    if (free_bytes == NULL || total_bytes == NULL) {
-        return ashlar_soft_leave(CU_INVALID_VALUE);
-    }
-    *free_bytes = (device->page_count - device->pages_used) * SOFT_PAGE_BYTES;
-    *total_bytes = device->page_count * SOFT_PAGE_BYTES;
-    return ashlar_soft_leave(CU_SUCCESS);
 }

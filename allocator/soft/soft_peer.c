@@ -1,6 +1,8 @@
 /* soft_peer.c - one device's access to the plain memory of another. */
 #include "allocator/soft/soft_state.h"
 
+#include "allocator/base/check_level.h"
+
 cu_result ashlar_soft_device_can_access_peer(int *can_access, cu_device device, cu_device peer) {
     const cu_result result = ashlar_soft_enter();
     if (result != CU_SUCCESS) {
@@ -33,10 +35,12 @@ cu_result ashlar_soft_ctx_enable_peer_access(cu_context peer, unsigned int flags
         return ashlar_soft_leave(CU_PEER_ACCESS_ALREADY_ENABLED);
     }
     device->peers |= (uint32_t)1 << other->ordinal;
+    ASHLAR_CHECK2((device->peers >> device->ordinal & 1) == 0);
     return ashlar_soft_leave(CU_SUCCESS);
 }
 
 void ashlar_soft_peer_reset(const soft_device *device) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     for (int i = 0; i < ashlar_soft_state.config.device_count; i++) {
         ashlar_soft_state.devices[i].peers &= ~((uint32_t)1 << device->ordinal);
     }

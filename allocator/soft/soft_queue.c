@@ -7,22 +7,36 @@
 #include "allocator/base/host.h"
 #include "allocator/base/random.h"
 
-_Thread_local bool ashlar_soft_in_host_fn;
-
 enum { POLLS_PER_OP = 4 }; /* adversarial: a poll runs an op once in so many, on average */
 
+/* The list of streams is whole, and each knows its first and last op. */
+static bool is_list_sound(void) {
+    const soft_stream *before = NULL;
+    bool sound = true;
+    for (const soft_stream *s = ashlar_soft_state.first_stream; s != NULL && sound; s = s->next) {
+        sound = s->prev == before && (s->head == NULL) == (s->tail == NULL) &&
+                (s->head == NULL || s->head->number <= s->tail->number);
+        before = s;
+    }
+    return sound && before == ashlar_soft_state.last_stream;
+}
+
 void ashlar_soft_stream_join(soft_stream *stream, soft_device *device, bool is_ordered) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     static uint64_t serials; /* Lock: the state's; goes on through new configurations */
     soft_state *state = &ashlar_soft_state;
+    ASHLAR_CHECK2(stream->serial == 0 && stream->head == NULL); /* else it is in the list */
     stream->device = device;
     stream->is_ordered = is_ordered;
     stream->serial = ++serials;
     stream->prev = state->last_stream;
     *(stream->prev != NULL ? &stream->prev->next : &state->first_stream) = stream;
     state->last_stream = stream;
+    ASHLAR_CHECK3(is_list_sound());
 }
 
 void ashlar_soft_op_free(soft_op *op) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     ashlar_soft_point_drop(op->point);
     ashlar_soft_point_drop(op->awaits);
     ashlar_host_free(op->staged);
@@ -33,19 +47,23 @@ static soft_op *pop_head(soft_stream *stream) {
     soft_op *op = stream->head;
     stream->head = op->next;
     if (stream->head == NULL) {
+        ASHLAR_CHECK2(stream->tail == op);
         stream->tail = NULL;
     }
     return op;
 }
 
 void ashlar_soft_stream_delete(soft_stream *stream) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_state *state = &ashlar_soft_state;
     ASHLAR_ASSERT(!stream->is_busy);
+    ASHLAR_CHECK2(stream->capture == NULL);
     while (stream->head != NULL) {
         ashlar_soft_op_free(pop_head(stream));
     }
     *(stream->prev != NULL ? &stream->prev->next : &state->first_stream) = stream->next;
     *(stream->next != NULL ? &stream->next->prev : &state->last_stream) = stream->prev;
+    ASHLAR_CHECK3(is_list_sound());
     ashlar_soft_clock_clear(&stream->clock);
     ashlar_soft_clock_clear(&stream->captured);
     ashlar_host_free(stream);
@@ -60,6 +78,8 @@ soft_point *ashlar_soft_point_new(void) {
 }
 
 void ashlar_soft_point_drop(soft_point *point) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(point == NULL || point->user_count > 0);
     if (point != NULL && --point->user_count == 0) {
         ashlar_soft_clock_clear(&point->clock);
         ashlar_host_free(point);
@@ -93,6 +113,8 @@ static bool is_ready(const soft_stream *stream) {
 }
 
 uint64_t ashlar_soft_draw(uint64_t below) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(below > 0);
     return ashlar_random_step_below(&ashlar_soft_state.random, below);
 }
 
@@ -113,7 +135,8 @@ static soft_stream *pick_drawn(bool any) {
     soft_stream *picked = NULL;
     uint64_t ready_count = 0;
     for (soft_stream *s = ashlar_soft_state.first_stream; s != NULL; s = s->next) {
-        if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) && ashlar_soft_draw(++ready_count) == 0) {
+        if ((any || has_work_up_to(s, s->wanted)) && is_ready(s) &&
+            ashlar_soft_draw(++ready_count) == 0) {
             picked = s; /* so each of n is picked with probability 1/n */
         }
     }
@@ -157,6 +180,7 @@ static bool may_touch(const soft_op *op) {
 
 /* Lock: not held. */
 static void run_body(const soft_op *op) {
+    ASHLAR_CHECK2(!ashlar_lock_is_held(&ashlar_soft_state.lock));
     switch (op->kind) {
     case SOFT_OP_HOST_FN:
         ashlar_soft_in_host_fn = true;
@@ -179,6 +203,7 @@ static void run_body(const soft_op *op) {
 static void run_head(soft_stream *stream) {
     soft_state *state = &ashlar_soft_state;
     soft_op *op = stream->head;
+    ASHLAR_CHECK2(is_ready(stream));
     if (stream->device->fault == CU_SUCCESS && !may_touch(op)) {
         stream->device->fault = CU_ILLEGAL_ADDRESS;
     }
@@ -186,13 +211,15 @@ static void run_head(soft_stream *stream) {
         op->kind != SOFT_OP_WAIT) {
         stream->is_busy = true;
         state->running_count++;
-        pthread_mutex_unlock(&state->lock);
+        ashlar_lock_release(&state->lock);
         run_body(op);
-        pthread_mutex_lock(&state->lock);
+        ashlar_lock_acquire(&state->lock);
+        ASHLAR_CHECK2(stream->is_busy && stream->head == op && state->running_count > 0);
         state->running_count--;
         stream->is_busy = false;
     }
     if (op->point != NULL) {
+        ASHLAR_CHECK2(op->point->number == op->number && !op->point->is_done);
         op->point->is_done = true;
     }
     ashlar_soft_op_free(pop_head(stream));
@@ -215,9 +242,13 @@ soft_op *ashlar_soft_op_new(const soft_op *model) {
 }
 
 void ashlar_soft_enqueue(soft_stream *stream, soft_op *op) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(stream->capture == NULL);
     op->next = NULL;
     op->number = ++ashlar_soft_state.submitted;
+    ASHLAR_CHECK2(stream->tail == NULL || stream->tail->number < op->number);
     if (op->point != NULL) {
+        ASHLAR_CHECK2(op->point->stream == NULL && !op->point->is_done);
         op->point->stream = stream;
         op->point->number = op->number;
     }
@@ -231,6 +262,7 @@ void ashlar_soft_enqueue(soft_stream *stream, soft_op *op) {
 }
 
 void ashlar_soft_run_ready(void) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (ashlar_soft_state.config.mode == SOFT_EAGER) {
         for (soft_stream *next = pick_oldest(); next != NULL; next = pick_oldest()) {
             run_head(next);
@@ -239,6 +271,7 @@ void ashlar_soft_run_ready(void) {
 }
 
 cu_result ashlar_soft_submit(soft_stream *stream, const soft_op *model) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_op *op = ashlar_soft_op_new(model);
     if (op == NULL) {
         return CU_OUT_OF_MEMORY;
@@ -296,11 +329,13 @@ static void make_progress(void) {
         run_head(next);
     } else {
         ASHLAR_ASSERT(ashlar_soft_state.running_count > 0);
-        pthread_cond_wait(&ashlar_soft_state.op_finished, &ashlar_soft_state.lock);
+        ashlar_lock_wait(&ashlar_soft_state.lock, &ashlar_soft_state.op_finished);
     }
 }
 
 void ashlar_soft_wait_point(const soft_point *point) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(point->user_count > 0 && (point->is_done || point->stream != NULL));
     if (!point->is_done) {
         want(point->stream, point->number);
     }
@@ -322,6 +357,7 @@ static soft_stream *find_pending(const soft_device *device, uint64_t serial, uin
 }
 
 void ashlar_soft_wait_device(const soft_device *device, uint64_t serial) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     const uint64_t number = ashlar_soft_state.submitted;
     soft_clock seen = {0};
     ashlar_soft_oracle_snapshot(device, serial, &seen);
@@ -338,6 +374,7 @@ void ashlar_soft_wait_device(const soft_device *device, uint64_t serial) {
 }
 
 void ashlar_soft_poll(void) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     if (ashlar_soft_state.config.mode == SOFT_ADVERSARIAL && ashlar_soft_draw(POLLS_PER_OP) == 0) {
         soft_stream *stream = pick_drawn(true);
         if (stream != NULL) {

@@ -1,15 +1,19 @@
 /*
  * soft_state.h - the software device's state, and what its files share (internal).
  *
+ *   soft_calls.c    the state, begin and end of calls
  *   soft_config.c   the ASHLAR_SOFT line              soft_index.c    handles, address ranges
  *   soft_device.c   devices, set-up                   soft_context.c  contexts
  *   soft_pages.c    physical memory                   soft_memory.c   reservations and mappings
+ *   soft_vmm.c      virtual memory management
  *   soft_alloc.c    plain and pinned memory           soft_peer.c     access to other devices
  *   soft_queue.c    the scheduler                     soft_stream.c   streams
  *   soft_work.c     copies, fills, host functions     soft_event.c    events
- *   soft_capture.c  stream capture                    soft_graph.c    graphs
+ *   soft_capture.c  stream capture, whose calls are in soft_capture_calls.c
+ *   soft_graph.c    graphs
  *   soft_launch.c   launches of graphs                soft_clock.c    vector clocks
- *   soft_oracle.c   clocks=on                         soft_module.c   kernels: there are none
+ *   soft_oracle.c   clocks=on, whose calls are in soft_oracle_calls.c
+ *   soft_module.c   kernels: there are none
  *   driver_soft.c   the driver table
  *
  * LOCK: one mutex, ashlar_soft_state.lock, guards all of it. Every function of these files
@@ -28,6 +32,7 @@
 
 #include <ashlar/status.h>
 
+#include "allocator/base/lock.h"
 #include "allocator/driver/driver.h"
 #include "allocator/soft/soft_clock.h"
 #include "allocator/soft/soft_config.h"
@@ -54,7 +59,7 @@ struct soft_device {
 _Static_assert(SOFT_DEVICES_MAX <= 32, "a set of devices is 32 bits");
 
 typedef struct soft_state {
-    pthread_mutex_t lock;
+    ashlar_lock lock;
     pthread_cond_t op_finished;
     bool is_initialized; /* cuInit has been called; survives a new configuration */
     bool is_forked;      /* a child of a process that had it called: no device here */

@@ -26,7 +26,9 @@ static soft_stream *make_stream(soft_device *device, bool is_ordered, uintptr_t 
 
 /* Nothing more is queued on it; its work still runs, and takes the stream with it. */
 static void orphan(soft_stream *stream) {
+    ASHLAR_CHECK2(!stream->is_destroyed);
     ashlar_soft_capture_leave(stream);
+    ASHLAR_CHECK2(stream->capture == NULL);
     ashlar_soft_oracle_end(stream);
     if (stream->head == NULL) {
         ashlar_soft_stream_delete(stream);
@@ -48,7 +50,7 @@ static bool has_thread_end_key;
 /* Lock: not held. */
 static void end_thread(void *unused) {
     (void)unused;
-    pthread_mutex_lock(&ashlar_soft_state.lock);
+    ashlar_lock_acquire(&ashlar_soft_state.lock);
     for (int i = 0; i < SOFT_DEVICES_MAX && !ashlar_soft_state.is_forked; i++) {
         soft_stream *stream = thread_stream(i);
         if (stream != NULL) {
@@ -57,7 +59,7 @@ static void end_thread(void *unused) {
             orphan(stream);
         }
     }
-    pthread_mutex_unlock(&ashlar_soft_state.lock);
+    ashlar_lock_release(&ashlar_soft_state.lock);
 }
 
 static void make_thread_end_key(void) {
@@ -84,6 +86,7 @@ static soft_stream *need_thread_stream(soft_device *device) {
 }
 
 cu_result ashlar_soft_stream_find(soft_device *current, cu_stream handle, soft_stream **out) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     const uintptr_t number = (uintptr_t)handle;
     soft_stream *stream;
     if (number == CU_STREAM_PER_THREAD) {
@@ -99,6 +102,7 @@ cu_result ashlar_soft_stream_find(soft_device *current, cu_stream handle, soft_s
     if (stream == NULL) {
         return CU_INVALID_HANDLE;
     }
+    ASHLAR_CHECK2(stream->device != NULL && !stream->is_destroyed);
     *out = stream;
     return CU_SUCCESS;
 }
@@ -176,6 +180,7 @@ cu_result ashlar_soft_stream_destroy(cu_stream stream) {
 }
 
 void ashlar_soft_stream_reset(const soft_device *device) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     soft_slots *slots = &ashlar_soft_state.streams;
     for (size_t i = 0; i < slots->count; i++) {
         soft_stream *stream = slots->slots[i].item;
@@ -198,5 +203,19 @@ cu_result ashlar_soft_stream_synchronize(cu_stream stream) {
     }
     const soft_device *device = found->device; /* outlives the stream */
     ashlar_soft_wait_device(device, found->serial);
+    return ashlar_soft_leave(device->fault);
+}
+
+cu_result ashlar_soft_ctx_synchronize(void) {
+    soft_device *device = NULL;
+    cu_result result = ashlar_soft_enter_context(&device);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = ashlar_soft_capture_admit_wait_all(device);
+    if (result != CU_SUCCESS) {
+        return ashlar_soft_leave(result);
+    }
+    ashlar_soft_wait_device(device, 0);
     return ashlar_soft_leave(device->fault);
 }

@@ -3,10 +3,12 @@
 
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/host.h"
 
 /* Queue *model, or where the stream captures make it a node: there it owns nothing. */
 static cu_result leave_with_work(soft_stream *stream, const soft_op *model) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
     return ashlar_soft_leave(stream->capture != NULL ? ashlar_soft_capture_op(stream, model)
                                                      : ashlar_soft_submit(stream, model));
 }
@@ -154,6 +156,8 @@ static void shuffle(soft_op **ops, size_t count) {
 /* All of the copies or, without host memory for them, none. */
 static cu_result submit_batch(soft_stream *stream, const cu_ptr *dsts, const cu_ptr *srcs,
                               const size_t *sizes, size_t count) {
+    ASHLAR_OWNS(&ashlar_soft_state.lock);
+    ASHLAR_CHECK2(count > 0 && stream->capture == NULL && stream != stream->device->legacy);
     soft_op **ops = ashlar_host_calloc(count, sizeof(soft_op *));
     size_t made = 0;
     while (ops != NULL && made < count) {

@@ -4,7 +4,7 @@
 #include "allocator/step/step.h"
 
 static ashlar_status build_all(ashlar_allocator *a, ashlar_cache *own) {
-    ashlar_status first = ashlar_planner_refuse_busy_locked(a);
+    ashlar_status first = ashlar_planner_refuse_busy_locked(&a->planner);
     for (ashlar_step_key *key = a->planner.keys; key != NULL && first == ASHLAR_OK;
          key = key->next) {
         if (key->step_count > 0 && (!key->is_current || key->plan == NULL) && !key->is_busy) {
@@ -24,14 +24,14 @@ ashlar_status ashlar_plan_build(ashlar_allocator *a) {
 
 ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
     pthread_mutex_lock(&a->lock);
-    const ashlar_status status = ashlar_planner_refuse_busy_locked(a);
+    const ashlar_status status = ashlar_planner_refuse_busy_locked(&a->planner);
     if (status == ASHLAR_OK) {
-        ashlar_planner_free_keys(a);
+        ashlar_planner_free_keys(&a->planner);
         for (ashlar_plan_region *region = a->planner.regions; region != NULL;
              region = region->next) {
             region->is_retired = true;
         }
-        ashlar_planner_tidy_locked(a);
+        ashlar_planner_tidy_locked(&a->planner, &a->heap);
     }
     pthread_mutex_unlock(&a->lock);
     return status;
@@ -39,7 +39,7 @@ ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
 
 ashlar_status ashlar_planner_forget_keys(ashlar_allocator *a, uint64_t first, uint64_t count) {
     pthread_mutex_lock(&a->lock);
-    const ashlar_status status = ashlar_planner_refuse_busy_locked(a);
+    const ashlar_status status = ashlar_planner_refuse_busy_locked(&a->planner);
     for (ashlar_step_key **link = &a->planner.keys; *link != NULL && status == ASHLAR_OK;) {
         ashlar_step_key *key = *link;
         if (key->key - first >= count) { /* also where it is below */
@@ -50,7 +50,7 @@ ashlar_status ashlar_planner_forget_keys(ashlar_allocator *a, uint64_t first, ui
         ashlar_planner_free_key(key);
     }
     if (status == ASHLAR_OK) {
-        ashlar_planner_retire_unused_locked(a);
+        ashlar_planner_retire_unused_locked(&a->planner, &a->heap);
     }
     pthread_mutex_unlock(&a->lock);
     return status;

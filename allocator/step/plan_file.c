@@ -7,6 +7,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/streams.h"
 #include "allocator/step/plan_image.h"
 #include "allocator/step/step.h"
 
@@ -127,7 +128,7 @@ ashlar_status ashlar_plan_save(ashlar_allocator *a, const char *path, const char
     }
     if (status == ASHLAR_OK) {
         pthread_mutex_lock(&a->lock);
-        status = ashlar_planner_refuse_busy_locked(a);
+        status = ashlar_planner_refuse_busy_locked(&a->planner);
         status = status == ASHLAR_OK ? copy_keys(a, &image) : status;
         pthread_mutex_unlock(&a->lock);
     }
@@ -240,7 +241,7 @@ static void fill_key(ashlar_image_key *from, const arrival *in, ashlar_step_key 
 static ashlar_status load_locked(ashlar_allocator *a, ashlar_cache *own,
                                  const ashlar_stream *streams, ashlar_plan_image *image,
                                  arrival *in) {
-    ashlar_status status = ashlar_planner_refuse_busy_locked(a);
+    ashlar_status status = ashlar_planner_refuse_busy_locked(&a->planner);
     if (status == ASHLAR_OK) {
         status = find_orders(a, streams, in);
     }

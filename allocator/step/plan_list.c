@@ -7,6 +7,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
+#include "allocator/core/streams.h"
 #include "allocator/step/step.h"
 
 /* ---- in ---- */

@@ -6,8 +6,9 @@
 #include "allocator/base/error.h"
 #include "allocator/base/file_buffer.h"
 #include "allocator/base/host.h"
-#include "allocator/trace/picture.h"
+#include "allocator/core/streams.h"
 #include "allocator/step/step.h"
+#include "allocator/trace/picture.h"
 
 /* The slots of one plan that are for one stream. */
 typedef struct slots {

@@ -6,18 +6,14 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "allocator/core/shared.h"
+#include "allocator/core/streams.h"
 
 /* ---- beginning ---- */
 
-/* Have every hit of every thread go by the lock, where a recording sees it; or no longer. */
-static void watch(ashlar_allocator *a, bool begins) {
-    a->planner.recording_count += begins ? 1 : (size_t)-1;
-    ashlar_caches_rewatch_locked(a);
-}
-
 static bool may_use(const ashlar_allocator *a, const ashlar_plan *plan) {
     for (uint32_t part = 0; part < plan->part_count; part++) {
-        const ashlar_plan_region *region = ashlar_planner_region(a, plan->parts[part].order);
+        const ashlar_plan_region *region =
+            ashlar_planner_region(&a->planner, plan->parts[part].order);
         if (region != NULL && region->is_busy) {
             return false;
         }
@@ -43,7 +39,7 @@ static ashlar_stream name_of(const ashlar_order *order) {
 static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *plan) {
     ashlar_run *run = own->run;
     for (uint32_t part = 0; part < plan->part_count; part++) {
-        ashlar_plan_region *region = ashlar_planner_region(a, plan->parts[part].order);
+        ashlar_plan_region *region = ashlar_planner_region(&a->planner, plan->parts[part].order);
         run->streams[part] = name_of(plan->parts[part].order);
         run->regions[part] = region;
         if (region != NULL) {
@@ -58,7 +54,9 @@ static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *pl
 static void begin_recording(ashlar_allocator *a, ashlar_run *run) {
     run->is_recorded = true;
     run->key->is_busy = true;
-    watch(a, true);
+    /* Every hit of every thread goes by the lock, where the recording sees it. */
+    a->planner.recording_count++;
+    ashlar_caches_rewatch_locked(a);
 }
 
 /* The step's way: recorded, replayed, or, where neither can be, the ordinary one. */
@@ -90,7 +88,7 @@ static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t
     }
     /* While a region is made its stream's plans must not change; nor may one wait in a capture. */
     if (!a->planner.is_installing && order->pool == NULL) {
-        ashlar_planner_forget_stream_locked(a, NULL);
+        ashlar_planner_forget_stream_locked(&a->planner, &a->heap, NULL);
         status = ashlar_step_key_of_locked(a, number, order, out);
     }
     return status == ASHLAR_OK ? ashlar_shared_return_seats_locked(a) : status;
@@ -104,7 +102,7 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_planner_tidy_locked(a);
+    ashlar_planner_tidy_locked(&a->planner, &a->heap);
     run->depth = 1;
     run->is_recorded = false;
     a->planner.run_count++;
@@ -139,56 +137,7 @@ ashlar_status ashlar_step_begin(ashlar_allocator *a, ashlar_stream stream, uint6
     return status;
 }
 
-/* ---- recording ---- */
-
-void ashlar_step_note_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
-    /* What a captured stream is given is its graph's, and never a plan's. */
-    if (own != NULL && own->run != NULL && own->run->is_recorded && !block->order->is_pool) {
-        ashlar_recording_add(&own->run->recording, requested, block->tag, block->order, block);
-    }
-}
-
-void ashlar_step_note_free_locked(ashlar_allocator *a, const ashlar_block *block, bool is_planned) {
-    if (a->planner.recording_count == 0 || ashlar_block_is_seat(block)) {
-        return;
-    }
-    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        if (cache->run != NULL && cache->run->is_recorded &&
-            ashlar_recording_end(&cache->run->recording, block, is_planned)) {
-            return;
-        }
-    }
-}
-
 /* ---- ending ---- */
-
-static void end_replay(ashlar_allocator *a, ashlar_cache *own) {
-    ashlar_run *run = own->run;
-    ashlar_plan_stats *stats = &a->planner.stats;
-    uint64_t misses = 0;
-    ashlar_run_count(own);
-    ashlar_cache_set_replay(own, &ashlar_no_run);
-    ashlar_run_stop(run);
-    for (uint32_t part = 0; part < run->plan->part_count; part++) {
-        if (run->regions[part] != NULL) {
-            run->regions[part]->is_busy = false;
-        }
-    }
-    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
-        stats->misses[i] += run->misses[i];
-        misses += run->misses[i];
-    }
-    stats->hits += own->counters.planned_count - run->hits_before;
-    stats->unplanned += run->unplanned;
-    stats->steps_replayed++;
-    ashlar_step_key *key = run->key;
-    key->replay_count--;
-    const uint32_t patience = a->planner.options.rerecord_after;
-    key->diverged = misses > 0 ? key->diverged + 1 : 0;
-    if (patience > 0 && key->diverged >= patience) {
-        key->is_stale = true;
-    }
-}
 
 /* Into the key, with what was recorded before. */
 static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
@@ -212,14 +161,9 @@ static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
     return status;
 }
 
-static void stop_recording(ashlar_allocator *a, ashlar_run *run) {
-    run->is_recorded = false;
-    run->key->is_busy = false;
-    watch(a, false);
-}
-
 static ashlar_status end_recording(ashlar_allocator *a, ashlar_run *run) {
-    stop_recording(a, run);
+    ashlar_run_stop_recording(run, &a->planner);
+    ashlar_caches_rewatch_locked(a);
     ashlar_recording_close(&run->recording);
     const ashlar_status status = keep(run->key, &run->recording);
     a->planner.stats.steps_recorded += status == ASHLAR_OK;
@@ -266,10 +210,10 @@ static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
     if (run->is_recorded) {
         status = end_recording(a, run);
     } else if (key != NULL) {
-        end_replay(a, own);
+        ashlar_cache_end_replay(own, &a->planner);
     }
     run->key = NULL;
-    ashlar_planner_tidy_locked(a);
+    ashlar_planner_tidy_locked(&a->planner, &a->heap);
     if (status == ASHLAR_OK && key != NULL && is_due(a, key)) {
         status = ashlar_planner_build_locked(a, own, key);
     }
@@ -290,33 +234,29 @@ ashlar_status ashlar_step_end(ashlar_allocator *a) {
     return status;
 }
 
-void ashlar_step_abandon_locked(ashlar_allocator *a, ashlar_cache *cache) {
-    ashlar_run *run = cache->run;
-    if (run == NULL) {
-        return;
+/* ---- rehearsals ---- */
+
+ashlar_status ashlar_rehearsal_begin(ashlar_allocator *a, ashlar_stream stream, uint64_t key) {
+    const ashlar_status status = ashlar_step_begin(a, stream, key);
+    ashlar_cache *own = ashlar_cache_get(a);
+    if (status == ASHLAR_OK && own != NULL) {
+        own->run->is_rehearsed = true;
     }
-    if (run->depth > 0) {
-        a->planner.run_count--;
-        if (run->is_recorded) {
-            stop_recording(a, run);
-        } else if (run->key != NULL) {
-            end_replay(a, cache);
-        }
-    }
-    ashlar_recording_finish(&run->recording);
-    ashlar_host_free(run);
-    cache->run = NULL;
+    return status;
 }
 
-void ashlar_step_forget_order(ashlar_cache *cache, const ashlar_order *order) {
-    ashlar_run *run = cache->run;
-    const uint32_t count = ashlar_cache_is_replaying(cache) ? run->plan->part_count : 0;
-    for (uint32_t part = 0; part < count; part++) {
-        if (run->plan->parts[part].order == order) {
-            run->streams[part] = ASHLAR_NO_STREAM;
-        }
+ashlar_status ashlar_rehearsal_end(ashlar_allocator *a) {
+    ashlar_cache *own = ashlar_cache_get(a);
+    uint32_t left_count = 0;
+    if (own != NULL && own->run != NULL) {
+        left_count = own->run->rehearsed_count;
+        own->run->is_rehearsed = false;
+        own->run->rehearsed_count = 0;
     }
-    if (count > 0) {
-        ashlar_plan_name_streams(run->plan, run->streams);
-    }
+    const ashlar_status status = ashlar_step_end(a);
+    return status != ASHLAR_OK || left_count == 0
+               ? status
+               : ashlar_fail(ASHLAR_EINVAL,
+                             "a rehearsal left %u of its blocks live; it must free what it takes",
+                             left_count);
 }

@@ -4,12 +4,7 @@
 #ifndef ASHLAR_STEP_H
 #define ASHLAR_STEP_H
 
-#include "allocator/plan/run.h"
-
-/* Note an allocation, or a free, of a step that is being recorded. Lock: held. */
-void ashlar_step_note_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block);
-void ashlar_step_note_free_locked(ashlar_allocator *allocator, const ashlar_block *block,
-                                  bool is_planned);
+#include "allocator/core/allocator_impl.h"
 
 /* The key of steps on `order`, or NULL. Lock: held. */
 ashlar_step_key *ashlar_step_key_find_locked(const ashlar_allocator *allocator, uint64_t number,
@@ -25,24 +20,6 @@ ashlar_step_key *ashlar_step_key_find_locked(const ashlar_allocator *allocator, 
 ASHLAR_MUST_CHECK ashlar_status ashlar_step_key_of_locked(ashlar_allocator *allocator,
                                                           uint64_t number, ashlar_order *order,
                                                           ashlar_step_key **out);
-
-/* A thread ends, perhaps within a step: that is over. Frees the run. Lock: held. */
-void ashlar_step_abandon_locked(ashlar_allocator *allocator, ashlar_cache *cache);
-
-/* No step under way serves `order`'s stream any more. Lock: held, caches claimed. */
-void ashlar_step_forget_order(ashlar_cache *cache, const ashlar_order *order);
-
-/* Mark the records that recordings and plans know as referenced. Lock: held. */
-void ashlar_planner_mark_referenced(const ashlar_allocator *allocator);
-
-/*
- * Forget the steps of a stream, or with NULL, of all threads' own streams that have ended: those
- * that are not busy. No step is replayed on a plan of theirs. Lock: held.
- */
-void ashlar_planner_forget_stream_locked(ashlar_allocator *allocator, const ashlar_order *order);
-
-/* The allocator ends. */
-void ashlar_planner_finish(ashlar_allocator *allocator);
 
 /*
  * Plan one key from its recording. `own`: the calling thread's cache. Lock: held; dropped while it
@@ -65,19 +42,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *al
                                                             ashlar_cache *own,
                                                             ashlar_step_key **keys, size_t count);
 
-/* Free every key. Lock: held, or the allocator ends. */
-void ashlar_planner_free_keys(ashlar_allocator *allocator);
-
-/* Retire the regions that no plan uses. Lock: held. */
-void ashlar_planner_retire_unused_locked(ashlar_allocator *allocator);
-
-/* Free a key that is in no list. NULL is allowed. */
-void ashlar_planner_free_key(ashlar_step_key *key);
-
-/* Errors: ASHLAR_EINVAL: a step is under way, or a plan is being made. Lock: held. */
-ASHLAR_MUST_CHECK ashlar_status
-ashlar_planner_refuse_busy_locked(const ashlar_allocator *allocator);
-
 /*
  * What came of a step that was recorded elsewhere: into the key, which is planned if that is due.
  * `recording` is finished, failed or not. `own`: the calling thread's cache. Lock: held; dropped
@@ -97,11 +61,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_step_keep_locked(ashlar_allocator *alloca
 ASHLAR_MUST_CHECK ashlar_status ashlar_planner_forget_keys(ashlar_allocator *allocator,
                                                            uint64_t first, uint64_t count);
 
-/* Give back the regions that no plan uses and nothing is live in. Lock: held. */
-void ashlar_planner_tidy_locked(ashlar_allocator *allocator);
-
-/* The region of the plans of a stream, or NULL. Lock: held. */
-ashlar_plan_region *ashlar_planner_region(const ashlar_allocator *allocator,
-                                          const ashlar_order *order);
+/*
+ * As ashlar_step_begin(), and where the step is recorded, have it recorded without memory; and as
+ * ashlar_step_end().
+ *
+ * Errors: also ASHLAR_EINVAL (end: not all that was taken was freed); the step has ended then.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_rehearsal_begin(ashlar_allocator *allocator,
+                                                       ashlar_stream stream, uint64_t key);
+ASHLAR_MUST_CHECK ashlar_status ashlar_rehearsal_end(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_STEP_H */

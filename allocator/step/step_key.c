@@ -34,7 +34,7 @@ static bool knows(const ashlar_step_key *key, const ashlar_order *order) {
 
 /* Whether steps that have to do with a stream are recorded, planned or replayed now. */
 static bool is_order_busy(const ashlar_allocator *a, const ashlar_order *order) {
-    const ashlar_plan_region *region = ashlar_planner_region(a, order);
+    const ashlar_plan_region *region = ashlar_planner_region(&a->planner, order);
     const ashlar_step_key *at = a->planner.keys;
     while (at != NULL && (!ashlar_step_key_is_in_use(at) || !knows(at, order))) {
         at = at->next;
@@ -48,7 +48,7 @@ static bool has_steps(const ashlar_allocator *a, const ashlar_order *order) {
     while (at != NULL && at->order != order) {
         at = at->next;
     }
-    return at != NULL || ashlar_planner_region(a, order) != NULL;
+    return at != NULL || ashlar_planner_region(&a->planner, order) != NULL;
 }
 
 static void replace_order(ashlar_order **at, const ashlar_order *from, ashlar_order *to) {
@@ -57,7 +57,7 @@ static void replace_order(ashlar_order **at, const ashlar_order *from, ashlar_or
 
 /* All plans of a stream that is gone are `to`'s: its work is put behind that stream's. */
 static ashlar_status rehome(ashlar_allocator *a, ashlar_order *from, ashlar_order *to) {
-    ashlar_plan_region *region = ashlar_planner_region(a, from);
+    ashlar_plan_region *region = ashlar_planner_region(&a->planner, from);
     if (region != NULL && !ashlar_order_is_past(from, ashlar_order_stamp(from))) {
         const ashlar_status status = ashlar_order_wait_on(from, &a->caller, to->stream);
         if (status != ASHLAR_OK) {
@@ -100,7 +100,7 @@ static ashlar_status adopt(ashlar_allocator *a, ashlar_step_key *orphan, ashlar_
     }
     if (has_steps(a, order)) {
         /* Two streams' plans cannot share a region: what was the old one's is recorded anew. */
-        ashlar_planner_forget_stream_locked(a, orphan->order);
+        ashlar_planner_forget_stream_locked(&a->planner, &a->heap, orphan->order);
         return new_key(a, number, order, out);
     }
     const ashlar_status status = rehome(a, orphan->order, order);

@@ -9,8 +9,8 @@
 
 #include <ashlar/plan_file.h>
 
-#include "allocator/core/allocator_impl.h"
 #include "allocator/base/error.h"
+#include "allocator/core/allocator_impl.h"
 #include "allocator/core/rehearsal.h"
 #include "allocator/step/step.h"
 

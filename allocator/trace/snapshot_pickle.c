@@ -53,11 +53,12 @@ _Static_assert((int)WORD_COUNT <= (int)ASHLAR_PICKLE_WORDS, "a word's index is o
 
 #define WORD_TEXT(name, text) text,
 #define ACTION_TEXT(name, pytorch, rmm) pytorch,
-static const char *const words[WORD_COUNT] = {
+static const char *const words[] = {
     WORD_MAP(WORD_TEXT)
     ASHLAR_TRACE_ACTION_MAP(ACTION_TEXT)
     ASHLAR_TAG_MAP(WORD_TEXT)
 };
+ASHLAR_TABLE_IS_FULL(words, WORD_COUNT);
 
 static void put(ashlar_pickle *p, word w) {
     ashlar_pickle_put_word(p, w, words[w]);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "arena/layout/arena_impl.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "arena/checkpoint/safetensors.h"
@@ -12,12 +13,15 @@ _Static_assert((int)ASHLAR_RANK_MAX <= (int)ASHLAR_SAFETENSORS_RANK_MAX,
                "every tensor can be written");
 
 const char *ashlar_checkpoint_prefix(ashlar_region region) {
-    static const char *const prefixes[ASHLAR_REGION_COUNT] = {
+    static const char *const prefixes[] = {
         [ASHLAR_REGION_PARAMETERS] = "",
+        [ASHLAR_REGION_GRADIENTS] = NULL, /* not saved */
         [ASHLAR_REGION_MOMENT1] = "optimizer.moment1.",
         [ASHLAR_REGION_MOMENT2] = "optimizer.moment2.",
         [ASHLAR_REGION_MASTER] = "optimizer.master.",
     };
+    ASHLAR_TABLE_IS_FULL(prefixes, ASHLAR_REGION_COUNT);
+    ASHLAR_CHECK2((unsigned)region < ASHLAR_REGION_COUNT);
     return prefixes[region];
 }
 
@@ -45,6 +49,7 @@ static unsigned saved_regions(const ashlar_arena *arena, unsigned flags) {
 /* Queue one region's copy to the host. */
 static ashlar_status read_region(saving *s, ashlar_region region, ashlar_stream stream) {
     const size_t bytes = ashlar_arena_region_bytes(s->arena, region);
+    ASHLAR_CHECK2(s->images[region] == NULL && bytes > 0);
     s->images[region] = ashlar_host_calloc(bytes, 1);
     if (s->images[region] == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "checkpoint: no host memory for the %zu bytes of %s",
@@ -63,14 +68,16 @@ static ashlar_status read_regions(saving *s, unsigned regions, ashlar_stream str
             status = read_region(s, (ashlar_region)i, stream);
         }
     }
-    /* Also after a failure: what is queued writes into images that are about to go. */
+    /* Wait after a failure too: queued copies write into images that are about to be freed. */
     const ashlar_status waited = ashlar_stream_synchronize(device, stream);
     return status == ASHLAR_OK ? waited : status;
 }
 
-/* Describe what one tensor has in one region. *name moves on behind the name that is written. */
+/* Describe a tensor's part of a region. Writes its name at *name, which moves behind it. */
 static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *info, char **name) {
     const char *prefix = ashlar_checkpoint_prefix(region);
+    ASHLAR_CHECK2(prefix != NULL && s->images[region] != NULL);
+    ASHLAR_CHECK2(s->count < ashlar_arena_tensor_count(s->arena) * ASHLAR_REGION_COUNT);
     ashlar_safetensors_entry *entry = &s->entries[s->count++];
     *entry = (ashlar_safetensors_entry){
         .name = *name,
@@ -84,11 +91,10 @@ static void describe(saving *s, ashlar_region region, const ashlar_tensor_info *
     *name += strlen(prefix) + strlen(info->name) + 1;
 }
 
-/* Take memory for the description of each tensor in each region, more than enough. */
+/* Take memory to describe every tensor in every region, which is more than a save needs. */
 static ashlar_status take_entries(saving *s) {
     const size_t count = ashlar_arena_tensor_count(s->arena);
-    size_t name_bytes = 0; /* the sums cannot wrap: all names are in memory already, more than 1 B
-                              for each */
+    size_t name_bytes = 0; /* cannot wrap: every name is in memory already */
     for (size_t i = 0; i < count; i++) {
         ashlar_tensor_info info;
         ashlar_arena_tensor(s->arena, i, &info);

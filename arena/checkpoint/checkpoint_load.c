@@ -6,6 +6,7 @@
 
 #include "arena/layout/arena_impl.h"
 #include "arena/compute/convert.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "arena/checkpoint/safetensors.h"
@@ -61,7 +62,7 @@ const char *ashlar_checkpoint_metadata(const ashlar_checkpoint *file, const char
 
 /* --- what the file's tensors are ------------------------------------------------------------ */
 
-/* Which tensor's part of which region has that name. A parameter's own name comes first. */
+/* The tensor and the region that a name in the file stands for. A parameter's name wins. */
 static bool resolve(const ashlar_arena *arena, const char *name, ashlar_region *region,
                     size_t *tensor) {
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
@@ -84,6 +85,7 @@ static void print_shape(ashlar_dtype dtype, size_t rank, const size_t *shape,
     for (size_t i = 0; i < rank; i++) {
         at += snprintf(text + at, (size_t)(SHAPE_BYTES - at), "%s%zu", i > 0 ? ", " : "", shape[i]);
     }
+    ASHLAR_CHECK2(at > 0 && at < SHAPE_BYTES);
     (void)snprintf(text + at, (size_t)(SHAPE_BYTES - at), "]");
 }
 
@@ -106,7 +108,7 @@ static ashlar_status check_entry(const loading *l, ashlar_region region,
                        l->file->path, entry->name, got, want);
 }
 
-/* Find the place of one tensor of the file. */
+/* Note where one tensor of the file belongs. */
 static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entry) {
     ashlar_region region = ASHLAR_REGION_PARAMETERS;
     size_t tensor = 0;
@@ -115,10 +117,12 @@ static ashlar_status take_entry(loading *l, const ashlar_safetensors_entry *entr
         return ashlar_fail(ASHLAR_EFORMAT, "%s: tensor '%s' is none of this model's", l->file->path,
                            entry->name);
     }
+    ASHLAR_CHECK2(tensor < l->count);
     ashlar_arena_tensor(l->arena, tensor, &info);
     const bool is_wanted = (l->regions & ASHLAR_REGION_BIT(region)) != 0 &&
                            ashlar_layout_has(ashlar_region_layout(region), info.dtype);
     if (is_wanted) {
+        ASHLAR_CHECK2(l->found[region * l->count + tensor] == NULL); /* names differ in a file */
         l->found[region * l->count + tensor] = entry;
         return check_entry(l, region, &info, entry);
     }
@@ -162,7 +166,7 @@ static ashlar_status check_tensors(loading *l) {
 
 /* --- filling -------------------------------------------------------------------------------- */
 
-/* Write the region as it is to be into `image`. */
+/* Build the region's new contents in `image`. */
 static void gather(const loading *l, ashlar_region region, char *image) {
     const ashlar_layout layout = ashlar_region_layout(region);
     memset(image, 0, ashlar_arena_region_bytes(l->arena, region)); /* the padding */
@@ -176,6 +180,10 @@ static void gather(const loading *l, ashlar_region region, char *image) {
         const ashlar_safetensors_entry *parameter =
             l->found[ASHLAR_REGION_PARAMETERS * l->count + i];
         const ashlar_safetensors_entry *from = entry != NULL ? entry : parameter; /* a master */
+        ASHLAR_CHECK2(from != NULL); /* check_complete() */
+        ASHLAR_CHECK2(entry != NULL || region == ASHLAR_REGION_MASTER);
+        ASHLAR_CHECK2(info.offset[layout] + ashlar_arena_tensor_bytes(l->arena, layout, i) <=
+                      ashlar_arena_region_bytes(l->arena, region));
         ashlar_convert(ashlar_layout_dtype(info.dtype, layout), image + info.offset[layout],
                        from->dtype, from->data, info.elements);
     }
@@ -188,7 +196,7 @@ static ashlar_status fill_region(const loading *l, ashlar_region region, char *i
     const ashlar_status status =
         ashlar_copy_to_device(device, ashlar_arena_region(l->arena, region), image,
                               ashlar_arena_region_bytes(l->arena, region), stream);
-    /* Also after a failure: the image is the next region's, or about to go. */
+    /* Wait after a failure too: the image is about to be reused or freed. */
     const ashlar_status waited = ashlar_stream_synchronize(device, stream);
     return status == ASHLAR_OK ? waited : status;
 }

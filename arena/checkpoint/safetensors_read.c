@@ -1,3 +1,4 @@
+/* safetensors_read.c - maps a file of the safetensors format, and checks all of it before use. */
 #include "arena/checkpoint/safetensors.h"
 
 #include <errno.h>
@@ -109,6 +110,7 @@ static bool parse_sizes(const ashlar_json *value, size_t min, size_t max, size_t
     size_t i = 0;
     for (const ashlar_json *item = value->item; item != NULL; item = item->next) {
         uint64_t size = 0;
+        ASHLAR_CHECK2(i < max);
         if (!ashlar_json_get_uint64(item, &size)) {
             return false;
         }
@@ -150,6 +152,7 @@ static ashlar_status parse_entry(const check *file, const ashlar_json *member,
     if (ashlar_safetensors_entry_bytes(entry, &bytes) != ASHLAR_OK || bytes != span[1] - span[0]) {
         return fail_format(file->path, name, "has a shape that does not match its data_offsets");
     }
+    ASHLAR_CHECK2(span[0] + bytes <= file->data_bytes);
     entry->data = file->data + span[0];
     return ASHLAR_OK;
 }
@@ -200,6 +203,7 @@ static ashlar_status check_cover(const check *checked, ashlar_safetensors *file)
             return fail_format(checked->path, entry->name, "does not begin where the last ended");
         }
         end += bytes;
+        ASHLAR_CHECK2(end <= checked->data_bytes); /* each entry lies in the data */
     }
     if (end != checked->data_bytes) {
         return ashlar_fail(ASHLAR_EFORMAT,
@@ -239,6 +243,7 @@ static ashlar_status parse_metadata(const check *checked, const ashlar_json *met
             !has_text_key(item)) {
             return fail_format(checked->path, item->key, "is metadata other than text");
         }
+        ASHLAR_CHECK2(file->metadata_count < metadata->count);
         file->metadata[file->metadata_count++] = (ashlar_safetensors_pair){item->key, item->text};
     }
     if (file->metadata_count > 1) {
@@ -264,6 +269,7 @@ static ashlar_status parse_members(const check *checked, ashlar_safetensors *fil
                            header->count);
     }
     for (const ashlar_json *member = header->item; member != NULL; member = member->next) {
+        ASHLAR_CHECK2(file->count < header->count);
         const bool is_metadata = has_text_key(member) && strcmp(member->key, "__metadata__") == 0;
         const ashlar_status status =
             is_metadata ? parse_metadata(checked, member, file)
@@ -278,6 +284,7 @@ static ashlar_status parse_members(const check *checked, ashlar_safetensors *fil
 
 static ashlar_status parse_file(ashlar_safetensors *file, const char *path) {
     uint64_t length = 0;
+    ASHLAR_CHECK2(file->map_bytes >= LENGTH_BYTES);
     for (int i = 0; i < LENGTH_BYTES; i++) {
         length |= (uint64_t)file->map[i] << (8 * i);
     }
@@ -347,6 +354,7 @@ const ashlar_safetensors_entry *ashlar_safetensors_find(const ashlar_safetensors
     const ashlar_safetensors_entry *key = &wanted;
     const ashlar_safetensors_entry **found =
         bsearch(&key, file->by_name, file->count, sizeof *file->by_name, compare_names);
+    ASHLAR_CHECK2(found == NULL || strcmp((*found)->name, name) == 0);
     return found == NULL ? NULL : *found;
 }
 

@@ -1,3 +1,6 @@
+/*
+ * safetensors_write.c - checks named tensors, and writes them as a file of the safetensors format.
+ */
 #include "arena/checkpoint/safetensors.h"
 
 #include <stdbool.h>
@@ -5,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/file.h"
@@ -113,7 +117,7 @@ static ashlar_status check_arguments(const ashlar_safetensors_entry *entries, si
 
 /* --- the order of the data ------------------------------------------------------------------ */
 
-/* Wider types first; as the data is contiguous, entries of one type have one address order. */
+/* Wider types first. Entries of one type keep the order that the caller's array has them in. */
 static int compare_entries(const void *a, const void *b) {
     const ashlar_safetensors_entry *x = *(const ashlar_safetensors_entry *const *)a;
     const ashlar_safetensors_entry *y = *(const ashlar_safetensors_entry *const *)b;
@@ -158,6 +162,7 @@ static ashlar_status put_entry(ashlar_json_writer *json, const ashlar_safetensor
     ashlar_json_put_uint64(json, end);
     ashlar_json_close_array(json);
     ashlar_json_close_object(json);
+    ASHLAR_CHECK2(*begin % ashlar_dtype_bytes(entry->dtype) == 0); /* wider types came first */
     *begin = end;
     return ASHLAR_OK;
 }
@@ -191,8 +196,10 @@ static ashlar_status build_header(ashlar_json_writer *json,
 
 static ashlar_status write_header(ashlar_file *file, const char *text, size_t bytes) {
     static const char padding[LENGTH_BYTES] = {' ', ' ', ' ', ' ', ' ', ' ', ' ', ' '};
+    ASHLAR_CHECK2(bytes > 0 && text[0] == '{');
     const size_t padding_bytes = (LENGTH_BYTES - bytes % LENGTH_BYTES) % LENGTH_BYTES;
     uint64_t length = bytes + padding_bytes;
+    ASHLAR_CHECK2(length % LENGTH_BYTES == 0); /* so that the data is aligned */
     if (length > ASHLAR_SAFETENSORS_HEADER_MAX) {
         return ashlar_fail(ASHLAR_EOVERFLOW, "a header of %zu bytes; use fewer tensors or metadata",
                            bytes);

@@ -1,3 +1,4 @@
+/* convert.c - values of one element type as values of another, one at a time, by way of double. */
 #include "arena/compute/convert.h"
 
 #include <string.h>
@@ -50,6 +51,8 @@ static void write_value(ashlar_dtype dtype, void *out, double value) {
 void ashlar_convert(ashlar_dtype to, void *out, ashlar_dtype from, const void *in, size_t count) {
     const size_t to_bytes = ashlar_dtype_bytes(to), from_bytes = ashlar_dtype_bytes(from);
     ASHLAR_ASSERT(to_bytes != 0 && from_bytes != 0);
+    ASHLAR_CHECK2((const char *)out >= (const char *)in + count * from_bytes ||
+                  (const char *)in >= (const char *)out + count * to_bytes || count == 0);
     if (to == from) {
         memcpy(out, in, count * to_bytes); /* a NaN too, which arithmetic would make quiet */
         return;

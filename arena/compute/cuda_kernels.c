@@ -1,3 +1,4 @@
+/* cuda_kernels.c - loads a compiled image into a device's context, and launches its kernels. */
 #include "arena/compute/cuda_kernels.h"
 
 #include <stdio.h>
@@ -11,6 +12,7 @@ static ashlar_status load(ashlar_device *device, const ashlar_cuda_image *image,
                           cu_function *kernels) {
     ashlar_driver *driver = device->driver;
     cu_module loaded;
+    ASHLAR_CHECK2(image->image != NULL && count > 0);
     cu_result result = ASHLAR_DRIVER_CALL(driver, module_load_data, (&loaded, image->image));
     if (result == CU_NO_BINARY_FOR_GPU || result == CU_UNSUPPORTED_PTX_VERSION ||
         result == CU_NOT_SUPPORTED) {
@@ -23,6 +25,7 @@ static ashlar_status load(ashlar_device *device, const ashlar_cuda_image *image,
         return ashlar_driver_error(driver, "cuModuleLoadData", result);
     }
     for (size_t i = 0; i < count; i++) {
+        ASHLAR_CHECK2(names[i] != NULL);
         result = ASHLAR_DRIVER_CALL(driver, module_get_function, (&kernels[i], loaded, names[i]));
         if (result != CU_SUCCESS) {
             (void)ASHLAR_DRIVER_CALL(driver, module_unload, (loaded));
@@ -36,6 +39,12 @@ static ashlar_status load(ashlar_device *device, const ashlar_cuda_image *image,
 ashlar_status ashlar_cuda_kernels_load(ashlar_device *device, const ashlar_cuda_image *image,
                                        const char *const *names, size_t count, cu_module *module,
                                        cu_function *kernels) {
+    if (image->image[0] == 0) {
+        return ashlar_fail(ASHLAR_ENOTSUP,
+                           "%s: this build has no CUDA kernels; build where nvcc is on the PATH, "
+                           "or use a software device",
+                           image->what);
+    }
     ashlar_status status = ashlar_device_enter(device);
     if (status == ASHLAR_OK) {
         status = load(device, image, names, count, module, kernels);
@@ -57,7 +66,8 @@ ashlar_status ashlar_cuda_kernels_launch(ashlar_device *device, cu_function kern
                                          const void *param, ashlar_stream stream) {
     ashlar_driver *driver = device->driver;
     void *params[] = {(void *)(uintptr_t)param};
-    ASHLAR_ASSERT(blocks <= INT32_MAX); /* CUDA's limit */
+    ASHLAR_ASSERT(blocks <= INT32_MAX); /* CUDA's limits */
+    ASHLAR_CHECK2(kernel != NULL && threads >= 1 && threads <= 1024);
     if (blocks == 0) {
         return ASHLAR_OK;
     }

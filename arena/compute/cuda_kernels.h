@@ -8,10 +8,10 @@
 
 #include "allocator/device/device_impl.h"
 
-/* An image and the names of the kernels that are wanted of it. All is static. */
+/* A compiled image, as long as the process lives. */
 typedef struct ashlar_cuda_image {
     const char *what; /* for messages: "optimizer" */
-    const unsigned long long *image;
+    const unsigned long long *image; /* begins with 0: the build had no compiler for it */
 } ashlar_cuda_image;
 
 /*
@@ -25,12 +25,14 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_cuda_kernels_load(ashlar_device *device,
                                                          const char *const *names, size_t count,
                                                          cu_module *module, cu_function *kernels);
 
-/* Waits for the device: kernels that are queued still need their code. */
+/* Waits for the device first: queued kernels still need their code. */
 void ashlar_cuda_kernels_unload(ashlar_device *device, cu_module module);
 
 /*
- * Queue a kernel whose one parameter is *param, which is read before the call returns; no block,
- * no launch. Inside the device's context. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, with its name.
+ * Queue a kernel whose one parameter is *param, which is read before the call returns. With 0
+ * blocks nothing is launched. Call it inside the device's context.
+ *
+ * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, with the kernel's name.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_cuda_kernels_launch(ashlar_device *device,
                                                            cu_function kernel, const char *name,

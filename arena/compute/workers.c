@@ -1,6 +1,6 @@
+/* workers.c - the threads that compute on the CPU together, and the one work they share. */
 #include "arena/compute/workers.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -9,14 +9,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/compiler.h"
 #include "allocator/base/error.h"
+#include "allocator/base/lock.h"
 #include "allocator/base/parse.h"
 
 enum { SPINS = 2000 /* turns of a few tens of nanoseconds */ };
 
 /*
- * One work at a time: whoever holds `owner`. Under `lock`:
+ * One work at a time, that of the thread that holds `owner`. Under `lock`:
  *
  *   fn, context, count are the work's while it is open; a thread joins only while room > 0, by
  *   room-- and users++
@@ -25,10 +27,10 @@ enum { SPINS = 2000 /* turns of a few tens of nanoseconds */ };
  *   generation grows with every work, so that a thread joins each at most once
  */
 static struct {
-    pthread_mutex_t owner;
-    size_t started;       /* by the owner: threads there are */
-    bool is_start_futile; /* by the owner: the system gave none */
-    pthread_mutex_t lock;
+    ashlar_lock owner;
+    size_t started;       /* threads there are; for the owner only */
+    bool is_start_futile; /* the system refused one; for the owner only */
+    ashlar_lock lock;
     pthread_cond_t has_work, has_ended;
     size_t room; /* threads that may still join */
     void (*fn)(void *context, size_t i);
@@ -38,8 +40,8 @@ static struct {
     atomic_size_t users;
     atomic_size_t generation;
 } pool = {
-    .owner = PTHREAD_MUTEX_INITIALIZER,
-    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .owner = ASHLAR_LOCK(ASHLAR_RANK_WORKERS_OWNER),
+    .lock = ASHLAR_LOCK(ASHLAR_RANK_WORKERS),
     .has_work = PTHREAD_COND_INITIALIZER,
     .has_ended = PTHREAD_COND_INITIALIZER,
 };
@@ -75,6 +77,7 @@ static void read_environment(void) {
         environment_count = 1;
         is_environment_bad = true;
     }
+    ASHLAR_CHECK2(environment_count >= 1 && environment_count <= ASHLAR_WORKERS_MAX);
 }
 
 ashlar_status ashlar_workers_check(void) {
@@ -93,6 +96,7 @@ size_t ashlar_workers_count(void) {
 }
 
 void ashlar_workers_set_count(size_t count) {
+    ASHLAR_CHECK2(count <= ASHLAR_WORKERS_MAX);
     atomic_store_explicit(&chosen, count, memory_order_relaxed);
 }
 
@@ -112,17 +116,17 @@ static void work(void (*fn)(void *context, size_t i), void *context, size_t coun
     }
 }
 
-/* Wait until there is another work than number `seen`, and return its number, with the lock. */
-static size_t wait_for_work_locked(size_t seen) {
+/* Wait until there is another work than number `seen`; take the lock and return its number. */
+static size_t wait_for_work_and_lock(size_t seen) {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&pool.generation, memory_order_relaxed) != seen) {
             break;
         }
         ASHLAR_PAUSE();
     }
-    pthread_mutex_lock(&pool.lock);
+    ashlar_lock_acquire(&pool.lock);
     while (atomic_load_explicit(&pool.generation, memory_order_relaxed) == seen) {
-        pthread_cond_wait(&pool.has_work, &pool.lock);
+        ashlar_lock_wait(&pool.lock, &pool.has_work);
     }
     return atomic_load_explicit(&pool.generation, memory_order_relaxed);
 }
@@ -131,23 +135,25 @@ static void *run_thread(void *unused) {
     size_t seen = 0;
     (void)unused;
     for (;;) {
-        seen = wait_for_work_locked(seen);
+        seen = wait_for_work_and_lock(seen);
         const bool joins = pool.room > 0;
         void (*const fn)(void *, size_t) = pool.fn;
         void *const context = pool.context;
         const size_t count = pool.count;
+        ASHLAR_CHECK2(pool.room < ASHLAR_WORKERS_MAX);
         if (joins) {
             pool.room--;
             atomic_fetch_add_explicit(&pool.users, 1, memory_order_relaxed);
         }
-        pthread_mutex_unlock(&pool.lock);
+        ashlar_lock_release(&pool.lock);
         if (joins) {
             work(fn, context, count);
-            pthread_mutex_lock(&pool.lock);
+            ashlar_lock_acquire(&pool.lock);
+            ASHLAR_CHECK2(atomic_load_explicit(&pool.users, memory_order_relaxed) > 0);
             if (atomic_fetch_sub_explicit(&pool.users, 1, memory_order_release) == 1) {
                 pthread_cond_signal(&pool.has_ended);
             }
-            pthread_mutex_unlock(&pool.lock);
+            ashlar_lock_release(&pool.lock);
         }
     }
     return NULL;
@@ -155,8 +161,8 @@ static void *run_thread(void *unused) {
 
 /* A child has only the thread that forked, which is in no work. */
 static void forget_in_child(void) {
-    pool.owner = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    pool.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    ashlar_lock_init(&pool.owner, ASHLAR_RANK_WORKERS_OWNER);
+    ashlar_lock_init(&pool.lock, ASHLAR_RANK_WORKERS);
     pool.has_work = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.has_ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.room = 0;
@@ -171,14 +177,14 @@ static void prepare(void) {
     may_start = pthread_atfork(NULL, NULL, forget_in_child) == 0;
 }
 
-/* Before any lock is taken: a child that does not forget would find it taken for ever. */
+/* Call it before taking a lock: a forked child without the handler would find it taken for ever. */
 static bool is_prepared(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, prepare);
     return may_start;
 }
 
-/* The program's signal handlers run on the program's threads. */
+/* With all signals blocked: the program's handlers run on the program's threads. */
 static bool start_thread(void) {
     pthread_t thread;
     sigset_t all, old;
@@ -195,12 +201,14 @@ static bool start_thread(void) {
     return is_started;
 }
 
-/* By the owner: as many threads as there are, up to `wanted`. */
+/* Start threads until there are `wanted`, or the system refuses. Returns how many can help. */
 static size_t start_threads(size_t wanted) {
+    ASHLAR_OWNS(&pool.owner);
     while (pool.started < wanted && !pool.is_start_futile) {
         pool.is_start_futile = atomic_load(&refuses_start) || !start_thread();
         pool.started += !pool.is_start_futile;
     }
+    ASHLAR_CHECK2(pool.started < ASHLAR_WORKERS_MAX); /* the caller's is one more */
     return pool.started < wanted ? pool.started : wanted;
 }
 
@@ -208,7 +216,10 @@ static size_t start_threads(size_t wanted) {
 
 static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void *context,
                       size_t count) {
-    pthread_mutex_lock(&pool.lock);
+    ASHLAR_OWNS(&pool.owner);
+    ashlar_lock_acquire(&pool.lock);
+    ASHLAR_CHECK2(pool.room == 0 && atomic_load(&pool.users) == 0); /* the last one is closed */
+    ASHLAR_CHECK2(helpers <= pool.started && helpers < count);
     pool.fn = fn;
     pool.context = context;
     pool.count = count;
@@ -218,37 +229,39 @@ static void open_work(size_t helpers, void (*fn)(void *context, size_t i), void 
     for (size_t i = 0; i < helpers; i++) {
         pthread_cond_signal(&pool.has_work);
     }
-    pthread_mutex_unlock(&pool.lock);
+    ashlar_lock_release(&pool.lock);
 }
 
-/* Nobody joins any more, and those who have are waited for. */
+/* Let nobody join any more, and wait for those who have. */
 static void close_work(void) {
-    pthread_mutex_lock(&pool.lock);
+    ASHLAR_OWNS(&pool.owner);
+    ashlar_lock_acquire(&pool.lock);
+    ASHLAR_CHECK2(atomic_load(&pool.next) >= pool.count); /* the owner took the last piece */
     pool.room = 0;
-    pthread_mutex_unlock(&pool.lock);
+    ashlar_lock_release(&pool.lock);
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&pool.users, memory_order_acquire) == 0) {
             return;
         }
         ASHLAR_PAUSE();
     }
-    pthread_mutex_lock(&pool.lock);
+    ashlar_lock_acquire(&pool.lock);
     while (atomic_load_explicit(&pool.users, memory_order_relaxed) != 0) {
-        pthread_cond_wait(&pool.has_ended, &pool.lock);
+        ashlar_lock_wait(&pool.lock, &pool.has_ended);
     }
-    pthread_mutex_unlock(&pool.lock);
+    ashlar_lock_release(&pool.lock);
 }
 
 void ashlar_workers_run(size_t count, void (*fn)(void *context, size_t i), void *context) {
     const size_t threads = count > 1 ? ashlar_workers_count() : 1;
-    if (threads > 1 && is_prepared() && pthread_mutex_trylock(&pool.owner) == 0) {
+    if (threads > 1 && is_prepared() && ashlar_lock_try_acquire(&pool.owner)) {
         const size_t helpers = start_threads((count < threads ? count : threads) - 1);
         if (helpers > 0) {
             open_work(helpers, fn, context, count);
             work(fn, context, count);
             close_work();
         }
-        pthread_mutex_unlock(&pool.owner);
+        ashlar_lock_release(&pool.owner);
         if (helpers > 0) {
             return;
         }

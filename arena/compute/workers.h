@@ -1,10 +1,10 @@
 /*
  * workers.h - the threads of this process that compute on the CPU together (internal).
  *
- * They are started by the first work that needs them, as many as the process may run on (its CPU
- * affinity), the caller's own included; the environment's ASHLAR_THREADS=N, N from 1 to
- * ASHLAR_WORKERS_MAX, says otherwise. Between works they spin for some microseconds, then sleep.
- * They are never joined: a process may end at any time. A child of fork() starts its own.
+ * The first work that needs them starts them. With the caller's own there are as many as CPUs that
+ * the process may run on (its affinity), or ASHLAR_THREADS=N of the environment, 1 to
+ * ASHLAR_WORKERS_MAX. Between works they spin for some microseconds, then sleep. They are never
+ * joined: a process may end at any time. A child of fork() starts its own.
  */
 #ifndef ASHLAR_WORKERS_H
 #define ASHLAR_WORKERS_H
@@ -28,20 +28,20 @@ enum { ASHLAR_WORKERS_MAX = 256 };
  */
 void ashlar_workers_run(size_t count, void (*fn)(void *context, size_t i), void *context);
 
-/* The threads that work is shared by, the caller included: at least 1. Threads: any. */
+/* How many threads share a work, the caller's included: at least 1. Threads: any. */
 size_t ashlar_workers_count(void);
 
 /*
- * Whether ASHLAR_THREADS is something: to be called by whoever makes an object that will use the
- * threads. With a bad value that nobody asked about every work is its caller's alone.
+ * Check ASHLAR_THREADS. Call it when creating an object that will use the threads: with a bad value
+ * every work stays on the thread that asks for it.
  *
  * Threads: any.  Errors: ASHLAR_EINVAL.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_workers_check(void);
 
 /*
- * Use this number of threads from now on, 1 to ASHLAR_WORKERS_MAX, whatever the environment says;
- * 0: as it says. Threads that are there already and not wanted sleep on.
+ * Use `count` threads from now on, 1 to ASHLAR_WORKERS_MAX, whatever the environment says; 0: as
+ * it says. Threads beyond that number stay asleep.
  */
 void ashlar_workers_set_count(size_t count);
 

@@ -1,5 +1,7 @@
+/* arena.c - an arena's life and its regions: one block of device memory for each. */
 #include "arena/layout/arena_impl.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -7,11 +9,12 @@
 static const struct {
     const char *text;
     ashlar_tag tag;
-} region_facts[ASHLAR_REGION_COUNT] = {
+} region_facts[] = {
 #define X(name, text, tag, layout) [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag},
     ASHLAR_REGION_MAP(X)
 #undef X
 };
+ASHLAR_TABLE_IS_FULL(region_facts, ASHLAR_REGION_COUNT);
 
 const char *ashlar_region_text(ashlar_region region) {
     return (unsigned)region < ASHLAR_REGION_COUNT ? region_facts[region].text : NULL;
@@ -32,7 +35,8 @@ void ashlar_arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigne
         if ((regions & ASHLAR_REGION_BIT(i)) == 0) {
             continue;
         }
-        /* If somebody freed a region behind our back, it is gone either way. */
+        ASHLAR_CHECK2(arena->regions[i] != NULL);
+        /* Fails only if somebody else freed the region, and then it is gone as well. */
         const ashlar_status status = ashlar_free(allocator, arena->regions[i]);
         (void)status;
         arena->regions[i] = NULL;
@@ -43,6 +47,7 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
     if (arena == NULL) {
         return;
     }
+    ASHLAR_CHECK2(arena->allocator != NULL || ashlar_arena_regions(arena) == 0);
     if (arena->allocator != NULL) {
         ashlar_arena_drop(arena, arena->allocator, ashlar_arena_regions(arena));
     }
@@ -64,10 +69,9 @@ size_t ashlar_arena_region_bytes(const ashlar_arena *arena, ashlar_region region
 }
 
 /*
- * Blocks of large regions are a little larger than their layout. Regions lie side by side; were
- * they of 2^n bytes, the places of one element that a step goes over would differ in one bit of
- * their address alone, and share banks of memory: an AdamW step over regions of 128 MiB took 2.3
- * times as long (bench/results, arena).
+ * Blocks of large regions are a little larger than their layout. Regions lie side by side; with
+ * sizes of 2^n bytes, an element's parameter, gradient and moments would lie in the same memory
+ * banks, and an AdamW step over regions of 128 MiB took 2.3 times as long (bench/results, arena).
  */
 enum { STAGGER_BYTES = 17 * ASHLAR_ARENA_ALIGN };
 static const size_t staggered_from = (size_t)64 << 20;
@@ -82,6 +86,8 @@ static ashlar_status block_bytes(size_t region_bytes, size_t *out) {
 ashlar_status ashlar_arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
                                 ashlar_stream stream, unsigned regions, unsigned *taken) {
     unsigned set = 0;
+    ASHLAR_CHECK2(arena->order != NULL); /* placed */
+    ASHLAR_CHECK2(arena->allocator == NULL || arena->allocator == allocator);
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const size_t bytes = ashlar_arena_region_bytes(arena, (ashlar_region)i);
         if ((regions & ASHLAR_REGION_BIT(i)) == 0 || arena->regions[i] != NULL || bytes == 0) {
@@ -138,6 +144,7 @@ ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocat
     status = take_zeroed(arena, allocator, stream, regions);
     if (status == ASHLAR_OK) {
         arena->allocator = allocator;
+        ASHLAR_CHECK3(ashlar_arena_check(arena) == ASHLAR_OK);
     } else {
         ashlar_arena_unplace(arena);
     }
@@ -187,6 +194,7 @@ ashlar_allocator *ashlar_arena_allocator(const ashlar_arena *arena) {
 }
 
 void ashlar_arena_tensor(const ashlar_arena *arena, size_t tensor, ashlar_tensor_info *info) {
+    ASHLAR_CHECK2(tensor < arena->tensor_count);
     *info = arena->tensors[tensor].info;
 }
 
@@ -195,6 +203,7 @@ size_t ashlar_arena_bucket_count(const ashlar_arena *arena) {
 }
 
 void ashlar_arena_bucket_read(const ashlar_arena *arena, size_t i, ashlar_arena_bucket *out) {
+    ASHLAR_CHECK2(i < arena->bucket_count);
     *out = arena->buckets[i];
 }
 
@@ -209,5 +218,7 @@ void *ashlar_arena_view(const ashlar_arena *arena, ashlar_region region, size_t 
     }
     const ashlar_tensor_info *info = &arena->tensors[tensor].info;
     const ashlar_layout layout = ashlar_region_layout(region);
+    ASHLAR_CHECK2(!ashlar_layout_has(layout, info->dtype) ||
+                  info->offset[layout] < arena->bytes[layout]);
     return ashlar_layout_has(layout, info->dtype) ? base + info->offset[layout] : NULL;
 }

@@ -85,8 +85,10 @@ static inline bool ashlar_layout_has(ashlar_layout layout, ashlar_dtype dtype) {
 size_t ashlar_arena_tensor_bytes(const ashlar_arena *arena, ashlar_layout layout, size_t tensor);
 
 /*
- * Take blocks for those of `regions` that are not there and can have a byte, whatever they hold:
- * all, or none. *taken gets their set. Requires a placed arena. Errors: those of ashlar_alloc().
+ * Take a block for each of `regions` that is missing and not empty: for all of them, or for none.
+ * Their contents are undefined. *taken: which they are. Requires a placed arena.
+ *
+ * Errors: those of ashlar_alloc().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_arena_take(ashlar_arena *arena, ashlar_allocator *allocator,
                                                   ashlar_stream stream, unsigned regions,
@@ -97,15 +99,15 @@ void ashlar_arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigne
 /* Make room for `extra` more bindings. False: no host memory. */
 bool ashlar_arena_make_binding_room(ashlar_arena *arena, size_t extra);
 
-/* Bind, in the place of what `pointer` was bound to before. Requires room, and a view. */
+/* Bind a pointer, in place of its earlier binding. Requires room, and a tensor of that region. */
 void ashlar_arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *binding);
 
-/* The binding of a pointer; NULL: there is none. */
+/* A pointer's binding, or NULL. */
 ashlar_arena_binding *ashlar_arena_find_binding(const ashlar_arena *arena, void *const *pointer);
 
 /*
- * Say in words what of the arena lies at [ptr, ptr + bytes): "40 bytes into tensor x (gradients)".
- * True: something does; else the text is "none of the arena's memory".
+ * Describe what of the arena lies at [ptr, ptr + bytes): "40 bytes into tensor x (gradients)".
+ * False: nothing does, and the text is "none of the arena's memory".
  */
 enum { ASHLAR_WHERE_BYTES = 256 };
 bool ashlar_arena_describe(const ashlar_arena *arena, const void *ptr, size_t bytes,

@@ -1,14 +1,17 @@
-/* Which pointers and views of the program are watched. */
+/* bind.c - the pointers and views of the program that an arena watches. */
 #include "arena/layout/arena_impl.h"
 
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Where `pointer` stands among the bindings, or would stand. Requires room. */
+/* The slot that holds `pointer`, or the free one where it belongs. Requires room. */
 static size_t *binding_slot(const ashlar_arena *arena, void *const *pointer) {
     const size_t mask = arena->binding_room - 1;
+    ASHLAR_CHECK2(arena->binding_room != 0 && (arena->binding_room & mask) == 0);
+    ASHLAR_CHECK2(arena->binding_count <= arena->binding_room / 2); /* so the search ends */
     /* Fibonacci hashing: the product's upper half depends on all bits of the address. */
     size_t i = ((uint64_t)(uintptr_t)pointer * 0x9e3779b97f4a7c15u >> 32) & mask;
     while (arena->binding_slots[i] != 0 &&
@@ -45,21 +48,26 @@ bool ashlar_arena_make_binding_room(ashlar_arena *arena, size_t extra) {
     arena->binding_slots = slots;
     arena->binding_room = room;
     fill_slots(arena);
+    ASHLAR_CHECK2(room / 2 - arena->binding_count >= extra);
     return true;
 }
 
 ashlar_arena_binding *ashlar_arena_find_binding(const ashlar_arena *arena, void *const *pointer) {
     const size_t found = arena->binding_room == 0 ? 0 : *binding_slot(arena, pointer);
+    ASHLAR_CHECK2(found <= arena->binding_count);
     return found == 0 ? NULL : &arena->bindings[found - 1];
 }
 
 void ashlar_arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *binding) {
     size_t *slot = binding_slot(arena, binding->pointer);
+    ASHLAR_CHECK2(binding->view == NULL || binding->pointer == &binding->view->data);
     if (*slot == 0) {
+        ASHLAR_CHECK2(arena->binding_count < arena->binding_room / 2);
         *slot = ++arena->binding_count;
     }
     arena->bindings[*slot - 1] = *binding;
     *binding->pointer = ashlar_arena_view(arena, binding->region, binding->tensor);
+    ASHLAR_CHECK2(*binding->pointer != NULL);
 }
 
 static ashlar_status bind_to(ashlar_arena *arena, const ashlar_arena_binding *binding) {
@@ -104,6 +112,7 @@ ashlar_status ashlar_arena_unbind(ashlar_arena *arena, void *const *pointer) {
     }
     const ashlar_arena_binding *end = arena->bindings + arena->binding_count--;
     memmove(binding, binding + 1, (size_t)(end - binding - 1) * sizeof *binding);
-    fill_slots(arena); /* to take one out would break the way to others */
+    fill_slots(arena); /* an empty slot would hide those probed past it */
+    ASHLAR_CHECK2(ashlar_arena_find_binding(arena, pointer) == NULL);
     return ASHLAR_OK;
 }

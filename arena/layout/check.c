@@ -1,14 +1,14 @@
-/* Whether all of an arena still lies where it was placed, and what lies somewhere instead. */
+/* check.c - whether an arena still lies where it was placed, and what lies at an address. */
 #include "arena/layout/arena_impl.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
 /* ---- what lies at an address ---- */
 
-/* One end of a tensor in a region. */
 static size_t begin_of(const ashlar_arena *arena, ashlar_layout layout, size_t tensor) {
     return arena->tensors[tensor].info.offset[layout];
 }
@@ -18,11 +18,12 @@ static size_t end_of(const ashlar_arena *arena, ashlar_layout layout, size_t ten
 }
 
 /*
- * The tensor that has a byte of [begin, end) and lies first, and the last one that ends at or
- * before `begin`; tensor_count where there is none.
+ * *on: the first tensor that has a byte in [begin, end). *before: the last one that ends at or
+ * before `begin`. tensor_count: there is none.
  */
 static void find_around(const ashlar_arena *arena, ashlar_layout layout, size_t begin, size_t end,
                         size_t *on, size_t *before) {
+    ASHLAR_CHECK2(arena->order != NULL && begin <= end);
     *on = *before = arena->tensor_count;
     for (size_t i = 0; i < arena->tensor_count && *on == arena->tensor_count; i++) {
         const size_t tensor = arena->order[i];
@@ -70,6 +71,7 @@ bool ashlar_arena_describe(const ashlar_arena *arena, const void *ptr, size_t by
         const uintptr_t base = (uintptr_t)arena->regions[i];
         const size_t size = ashlar_arena_region_bytes(arena, (ashlar_region)i);
         if (base != 0 && begin < base + size && base < end) {
+            ASHLAR_CHECK2(arena->allocator != NULL || arena->order != NULL);
             describe_inside(arena, (ashlar_region)i, begin > base ? begin - base : 0, end - base,
                             begin < base, text);
             return true;
@@ -104,7 +106,7 @@ static ashlar_status check_groups(const ashlar_arena *arena) {
     return ASHLAR_OK;
 }
 
-/* Its bytes are those of its shape, and fit its group. */
+/* Whether its size follows from its shape and fits its group. */
 static bool fits_group(const ashlar_arena_entry *tensor, const ashlar_arena_group *group) {
     const ashlar_tensor_info *info = &tensor->info;
     size_t elements = 1;
@@ -117,7 +119,7 @@ static bool fits_group(const ashlar_arena_entry *tensor, const ashlar_arena_grou
            info->bytes <= group->bytes - tensor->group_offset;
 }
 
-/* Where the layouts have it: at its offset of the group. */
+/* Whether every layout has it at its offset in the group. */
 static bool is_in_group(const ashlar_arena_entry *tensor, const ashlar_arena_group *group) {
     bool is_in = true;
     for (int i = 0; i < ASHLAR_LAYOUT_COUNT; i++) {
@@ -129,7 +131,7 @@ static bool is_in_group(const ashlar_arena_entry *tensor, const ashlar_arena_gro
     return is_in;
 }
 
-/* Each tensor stands in its group, and in front of the next one by address. */
+/* Every tensor lies in its group, and ends before the next one by address begins. */
 static ashlar_status check_tensors(const ashlar_arena *arena) {
     for (size_t i = 0; i < arena->tensor_count; i++) {
         const ashlar_arena_entry *tensor = &arena->tensors[i];
@@ -167,7 +169,7 @@ static ashlar_status check_buckets(const ashlar_arena *arena) {
                     : ashlar_fail(ASHLAR_EMOVED, "the last bucket begins at %zu, not at 0", end);
 }
 
-/* Each region is one live block that is large enough, as the allocator knows it. */
+/* The allocator still knows every region as a live block that is large enough. */
 static ashlar_status check_regions(const ashlar_arena *arena) {
     for (size_t i = 0; i < ASHLAR_REGION_COUNT; i++) {
         const char *text = ashlar_region_text((ashlar_region)i);
@@ -209,6 +211,7 @@ static ashlar_status report_pointer(const ashlar_arena *arena, const ashlar_aren
 static ashlar_status check_view(const ashlar_arena *arena, const ashlar_arena_binding *binding) {
     const ashlar_tensor_info *info = &arena->tensors[binding->tensor].info;
     const ashlar_tensor_view *view = binding->view;
+    ASHLAR_CHECK2(binding->pointer == &view->data);
     const char *text = ashlar_region_text(binding->region);
     const ashlar_dtype dtype =
         ashlar_layout_dtype(info->dtype, ashlar_region_layout(binding->region));
@@ -237,6 +240,7 @@ static ashlar_status check_bindings(const ashlar_arena *arena) {
     for (size_t i = 0; i < arena->binding_count && status == ASHLAR_OK; i++) {
         const ashlar_arena_binding *binding = &arena->bindings[i];
         const void *want = ashlar_arena_view(arena, binding->region, binding->tensor);
+        ASHLAR_CHECK2(want != NULL); /* regions stay until the arena goes */
         if (*binding->pointer != want) {
             return report_pointer(arena, binding, want);
         }

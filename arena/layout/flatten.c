@@ -1,4 +1,4 @@
-/* Gathering scattered tensors into a region. */
+/* flatten.c - gathers tensors that lie scattered in memory into a region. */
 #include <ashlar/flatten.h>
 
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include <ashlar/trace.h>
 
 #include "arena/layout/arena_impl.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -29,7 +30,7 @@ typedef struct gather {
     ashlar_snapshot *snapshot; /* of the owner; NULL: there is none */
     void **freed;              /* [freed_count] blocks to be freed */
     size_t freed_count;
-    bool is_unmarked; /* their use on the stream is told when they are freed */
+    bool is_unmarked; /* name their stream when freeing them */
     ashlar_flatten_stats stats;
 } gather;
 
@@ -48,6 +49,7 @@ static ashlar_status read_item(const gather *g, const ashlar_flatten_item *item,
     *out = (piece){.bytes = ashlar_arena_tensor_bytes(g->arena, layout, item->tensor),
                    .tensor = item->tensor,
                    .dst = dst};
+    ASHLAR_CHECK2(out->bytes > 0);
     if (item->pointer == NULL || *item->pointer == NULL) {
         return ashlar_fail(ASHLAR_EINVAL, "flatten: the pointer to tensor %s is NULL",
                            name_of(g, out));
@@ -71,7 +73,7 @@ static int compare_sources(const void *x, const void *y) {
     return (a->src > b->src) - (a->src < b->src);
 }
 
-/* Leave one piece for each tensor. */
+/* Keep one piece for each tensor. */
 static ashlar_status unite_tied(gather *g) {
     size_t count = 0;
     qsort(g->pieces, g->count, sizeof *g->pieces, compare_tensors);
@@ -91,7 +93,7 @@ static ashlar_status unite_tied(gather *g) {
     return ASHLAR_OK;
 }
 
-/* Leave those that do not lie in their place. */
+/* Drop the pieces that lie in their place already. */
 static void drop_in_place(gather *g) {
     size_t count = 0;
     for (size_t i = 0; i < g->count; i++) {
@@ -103,11 +105,12 @@ static void drop_in_place(gather *g) {
     g->count = count;
 }
 
-/* Refuse memories that are one another's in part or whole, or the arena's. */
+/* Refuse memory that overlaps another tensor's or the arena's. Requires order by address. */
 static ashlar_status check_apart(const gather *g) {
     char place[ASHLAR_WHERE_BYTES];
     for (size_t i = 0; i < g->count; i++) {
         const piece *p = &g->pieces[i], *next = i + 1 < g->count ? p + 1 : NULL;
+        ASHLAR_CHECK2(next == NULL || p->src <= next->src);
         if (ashlar_arena_describe(g->arena, (const void *)p->src, p->bytes, place)) {
             return ashlar_fail(ASHLAR_EINVAL,
                                "flatten: the pointer to tensor %s is %p, that is %s; let it point "
@@ -160,6 +163,7 @@ static void merge_copies(gather *g) {
         }
         g->stats.copied_bytes += p->bytes;
     }
+    ASHLAR_CHECK2(g->span_count <= g->count);
     g->stats.copies = g->span_count;
     g->stats.merged = g->count - g->span_count;
 }
@@ -168,7 +172,7 @@ static void merge_copies(gather *g) {
 
 /* The block that `address` lies in, or the last one before it; requires one. */
 static size_t find_block(const ashlar_snapshot *snapshot, uint64_t address) {
-    size_t low = 0, high = snapshot->block_count; /* low's begins at or before, high's behind */
+    size_t low = 0, high = snapshot->block_count; /* low begins at or before it, high after it */
     while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
         if (snapshot->blocks[middle].address <= address) {
@@ -177,6 +181,7 @@ static size_t find_block(const ashlar_snapshot *snapshot, uint64_t address) {
             high = middle;
         }
     }
+    ASHLAR_CHECK2(high == snapshot->block_count || address < snapshot->blocks[high].address);
     return low;
 }
 
@@ -204,13 +209,14 @@ static ashlar_status find_blocks(gather *g) {
     return ASHLAR_OK;
 }
 
-/* Pieces do not overlap: a block is gathered whole if they are as many bytes as it has. */
+/* Pieces do not overlap: if those of a block have as many bytes as it, all of it is gathered. */
 static void choose_freed(gather *g) {
     for (size_t i = 0, end; i < g->count; i = end) {
         size_t bytes = 0;
         for (end = i; end < g->count && g->pieces[end].block == g->pieces[i].block; end++) {
             bytes += g->pieces[end].bytes;
         }
+        ASHLAR_CHECK2(bytes <= g->snapshot->blocks[g->pieces[i].block].bytes);
         if (bytes == g->snapshot->blocks[g->pieces[i].block].requested_bytes) {
             g->freed[g->freed_count++] = (void *)g->pieces[i].src;
         } else {
@@ -218,9 +224,10 @@ static void choose_freed(gather *g) {
         }
     }
     g->stats.freed_blocks = g->freed_count;
+    ASHLAR_CHECK2(g->freed_count + g->stats.kept_blocks <= g->count);
 }
 
-/* Choose blocks, and have what is queued on `stream` come before their next use. */
+/* Choose the blocks to free. Their next use waits for what is queued on `stream`. */
 static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_stream stream) {
     ashlar_status status = ashlar_snapshot_take(owner, &g->snapshot);
     if (status == ASHLAR_OK) {
@@ -232,16 +239,17 @@ static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_s
     for (size_t i = 0; i < g->freed_count && status == ASHLAR_OK && !g->is_unmarked; i++) {
         status = ashlar_record_stream(owner, g->freed[i], stream);
         if (status == ASHLAR_EPOINTER) {
-            g->is_unmarked = true; /* it is live: guard=unmap, where a block has one stream */
+            g->is_unmarked = true; /* guard=unmap: a block has one stream */
             status = ASHLAR_OK;
         }
     }
     return status;
 }
 
-/* Free them all; the first failure is told. */
+/* Free them all, and return the first failure. */
 static ashlar_status free_blocks(const gather *g, ashlar_allocator *owner, ashlar_stream stream) {
     ashlar_status first = ASHLAR_OK;
+    ASHLAR_CHECK2(owner != NULL || g->freed_count == 0);
     for (size_t i = 0; i < g->freed_count; i++) {
         const ashlar_status status = g->is_unmarked ? ashlar_free_on(owner, g->freed[i], stream)
                                                     : ashlar_free(owner, g->freed[i]);
@@ -263,7 +271,7 @@ static void repoint(const gather *g, const ashlar_flatten_item *item) {
     ashlar_arena_put_binding(g->arena, &binding);
 }
 
-/* Everything that can fail; nothing of the caller's is changed. */
+/* Everything that can fail. What the caller has stays as it is. */
 static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, size_t count,
                                 ashlar_allocator *owner, ashlar_stream stream) {
     g->pieces = ashlar_host_calloc(count, sizeof *g->pieces);

@@ -1,15 +1,17 @@
-/* Declaring tensors: names, shapes, groups and options. */
+/* layout.c - declares tensors: their names, shapes, groups and options. */
 #include "arena/layout/arena_impl.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 /* Make room for `extra` items behind the `count` that `array` holds. */
 static bool make_room(void **array, size_t count, size_t extra, size_t *room, size_t item_bytes) {
+    ASHLAR_CHECK2(count <= *room);
     if (*room - count >= extra) {
         return true;
     }
@@ -38,9 +40,11 @@ static size_t hash_of(const char *name) {
     return hash;
 }
 
-/* Where `name` stands among the names, or would stand. Requires room. */
+/* The slot that holds `name`, or the free one where it belongs. Requires room. */
 static size_t *name_slot(const ashlar_arena *arena, const char *name) {
     const size_t mask = arena->name_room - 1;
+    ASHLAR_CHECK2(arena->name_room != 0 && (arena->name_room & mask) == 0);
+    ASHLAR_CHECK2(arena->tensor_count < arena->name_room); /* so the search ends */
     size_t i = hash_of(name) & mask;
     while (arena->names[i] != 0 &&
            strcmp(arena->tensors[arena->names[i] - 1].name, name) != 0) {
@@ -66,7 +70,9 @@ static bool make_name_room(ashlar_arena *arena, size_t extra) {
     arena->names = names;
     arena->name_room = room;
     for (size_t i = 0; i < arena->tensor_count; i++) {
-        *name_slot(arena, arena->tensors[i].name) = i + 1;
+        size_t *slot = name_slot(arena, arena->tensors[i].name);
+        ASHLAR_CHECK2(*slot == 0); /* no two tensors have one name */
+        *slot = i + 1;
     }
     return true;
 }
@@ -76,6 +82,7 @@ ashlar_status ashlar_arena_find(const ashlar_arena *arena, const char *name, siz
     if (found == 0) {
         return ashlar_fail(ASHLAR_EINVAL, "the arena has no tensor %s", name);
     }
+    ASHLAR_CHECK2(found <= arena->tensor_count);
     *tensor = found - 1;
     return ASHLAR_OK;
 }
@@ -114,7 +121,7 @@ static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, s
                : ashlar_fail(ASHLAR_EOVERFLOW, "tensor %s: too many bytes", spec->name);
 }
 
-/* That spec number `at` lies inside its group, aligned, and apart from the ones before it. */
+/* Check that spec `at` is aligned, inside its group, and clear of the specs before it. */
 static ashlar_status check_place(const ashlar_tensor_spec *specs, size_t at, size_t group_bytes) {
     size_t elements, bytes, end;
     ashlar_status status = measure(&specs[at], &elements, &bytes);
@@ -183,6 +190,8 @@ static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec)
     }
     memcpy(name, spec->name, length);
     info.name = name;
+    ASHLAR_CHECK2(arena->tensor_count < arena->tensor_room);
+    ASHLAR_CHECK2(info.bytes > 0 && info.bytes / ashlar_dtype_bytes(info.dtype) == info.elements);
     arena->tensors[arena->tensor_count++] =
         (ashlar_arena_entry){.name = name,
                              .info = info,
@@ -197,8 +206,10 @@ static bool make_all_room(ashlar_arena *arena, size_t count) {
                                     sizeof *arena->tensors) &&
                           make_room(&groups, arena->group_count, 1, &arena->group_room,
                                     sizeof *arena->groups);
-    arena->tensors = tensors; /* the larger array holds the old contents either way */
+    arena->tensors = tensors; /* one may have grown, even if the other could not */
     arena->groups = groups;
+    ASHLAR_CHECK2(!has_room || (arena->group_count < arena->group_room &&
+                                arena->tensor_room - arena->tensor_count >= count));
     return has_room && make_name_room(arena, count);
 }
 
@@ -222,10 +233,13 @@ ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
         return status;
     }
     for (size_t i = before; i < arena->tensor_count; i++) {
-        *name_slot(arena, arena->tensors[i].name) = i + 1;
+        size_t *slot = name_slot(arena, arena->tensors[i].name);
+        ASHLAR_CHECK2(*slot == 0);
+        *slot = i + 1;
     }
     arena->groups[arena->group_count++] =
         (ashlar_arena_group){.bytes = bytes, .dtype = specs[0].dtype};
+    ASHLAR_CHECK2(arena->tensors[before].group == arena->group_count - 1);
     if (first != NULL) {
         *first = before;
     }

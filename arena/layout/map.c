@@ -1,12 +1,13 @@
-/* The printed map of an arena. */
+/* map.c - the printed map of an arena: its regions, buckets and tensors. */
 #include "arena/layout/arena_impl.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 
-/* Text that is counted whole and kept as far as it fits. */
+/* Text that is counted in full and kept as far as there is room. */
 typedef struct text {
     char *buffer;
     size_t room, used;
@@ -36,6 +37,7 @@ static void put_buckets(const ashlar_arena *arena, text *t) {
     put(t, "\n%-6s %14s %14s  %-4s %8s\n", "bucket", "offset", "bytes", "type", "tensors");
     for (size_t i = 0; i < arena->bucket_count; i++) {
         const ashlar_arena_bucket *bucket = &arena->buckets[i];
+        ASHLAR_CHECK2(bucket->tensor_count > 0 && bucket->bytes > 0);
         put(t, "%-6zu %14zu %14zu  %-4s %8zu\n", i, bucket->offset, bucket->bytes,
             ashlar_dtype_text(bucket->dtype), bucket->tensor_count);
     }
@@ -65,6 +67,7 @@ static size_t padding_behind(const ashlar_arena *arena, size_t i) {
     const size_t next = i + 1 < arena->tensor_count
                             ? arena->tensors[arena->order[i + 1]].info.offset[ASHLAR_LAYOUT_STORAGE]
                             : arena->bytes[ASHLAR_LAYOUT_STORAGE];
+    ASHLAR_CHECK2(next - info->offset[ASHLAR_LAYOUT_STORAGE] >= info->bytes);
     return next - info->offset[ASHLAR_LAYOUT_STORAGE] - info->bytes;
 }
 

@@ -1,6 +1,10 @@
-/* The bytes between an arena's tensors, which are zero as long as nothing writes there. */
+/*
+ * padding.c - whether the padding between tensors is still zero; if not, something wrote past a
+ * tensor.
+ */
 #include "arena/layout/arena_impl.h"
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -21,6 +25,7 @@ typedef struct gaps {
 } gaps;
 
 static void add_gap(gaps *g, ashlar_region region, size_t begin, size_t end, size_t before) {
+    ASHLAR_CHECK2(begin <= end); /* tensors do not overlap */
     if (begin < end) {
         g->list[g->count++] = (gap){begin, end - begin, before, region};
         g->bytes += end - begin;
@@ -31,6 +36,7 @@ static void find_gaps(gaps *g, ashlar_region region) {
     const ashlar_arena *arena = g->arena;
     const ashlar_layout layout = ashlar_region_layout(region);
     size_t end = 0, before = arena->tensor_count;
+    ASHLAR_CHECK2(arena->regions[region] != NULL);
     for (size_t i = 0; i < arena->tensor_count; i++) {
         const size_t tensor = arena->order[i];
         const ashlar_tensor_info *info = &arena->tensors[tensor].info;
@@ -43,7 +49,7 @@ static void find_gaps(gaps *g, ashlar_region region) {
     add_gap(g, region, end, arena->bytes[layout], before);
 }
 
-/* Where the byte lies, for people. */
+/* Tell which byte it is, and which tensor lies before it. */
 static ashlar_status report(const gaps *g, const gap *at, size_t i, unsigned char value) {
     const ashlar_arena *arena = g->arena;
     const char *base = arena->regions[at->region];
@@ -68,7 +74,7 @@ static ashlar_status compare(const gaps *g, const unsigned char *bytes) {
     return ASHLAR_OK;
 }
 
-/* Have every gap copied to `block`, side by side, and from there to `host`. */
+/* Pack every gap into `block` on the device, and copy that to `host`. */
 static ashlar_status fetch(const gaps *g, char *block, unsigned char *host, ashlar_stream stream) {
     ashlar_device *device = ashlar_allocator_device(g->arena->allocator);
     size_t at = 0;
@@ -78,6 +84,7 @@ static ashlar_status fetch(const gaps *g, char *block, unsigned char *host, ashl
         g->spans[i] = (ashlar_copy_span){block + at, base + from->offset, from->bytes};
         at += from->bytes;
     }
+    ASHLAR_CHECK2(at == g->bytes);
     ashlar_status status = ashlar_copy_batch(device, g->spans, g->count, stream);
     if (status == ASHLAR_OK) {
         status = ashlar_copy_to_host(device, host, block, g->bytes, stream);
@@ -122,6 +129,7 @@ ashlar_status ashlar_arena_check_padding(const ashlar_arena *arena, ashlar_strea
             find_gaps(&g, (ashlar_region)i);
         }
     }
+    ASHLAR_CHECK2(g.count <= room);
     if (status == ASHLAR_OK && g.count > 0) {
         status = fetch_and_compare(&g, stream);
     }

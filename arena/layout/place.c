@@ -1,25 +1,31 @@
-/* Placing groups, tensors and buckets, and the runs over them: the arithmetic of the layouts. */
+/*
+ * place.c - places groups, tensors and buckets, and finds the runs: the arithmetic of the layouts.
+ */
 #include "arena/layout/arena_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-static const ashlar_layout region_layouts[ASHLAR_REGION_COUNT] = {
+static const ashlar_layout region_layouts[] = {
 #define X(name, text, tag, layout) [ASHLAR_REGION_##name] = ASHLAR_LAYOUT_##layout,
     ASHLAR_REGION_MAP(X)
 #undef X
 };
+ASHLAR_TABLE_IS_FULL(region_layouts, ASHLAR_REGION_COUNT);
 
 ashlar_layout ashlar_region_layout(ashlar_region region) {
+    ASHLAR_CHECK2((unsigned)region < ASHLAR_REGION_COUNT);
     return region_layouts[region];
 }
 
 size_t ashlar_layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layout layout) {
     const bool is_narrow = ashlar_dtype_is_narrow(dtype);
+    ASHLAR_CHECK2(storage_bytes % ashlar_dtype_bytes(dtype) == 0);
     if (layout == ASHLAR_LAYOUT_STORAGE || (layout == ASHLAR_LAYOUT_STATE && !is_narrow)) {
         return storage_bytes;
     }
@@ -32,11 +38,12 @@ size_t ashlar_layout_bytes(ashlar_dtype dtype, size_t storage_bytes, ashlar_layo
 }
 
 const char *ashlar_dtype_text(ashlar_dtype dtype) {
-    static const char *const texts[ASHLAR_DTYPE_COUNT] = {
+    static const char *const texts[] = {
 #define X(name, bytes, text) [ASHLAR_##name] = text,
         ASHLAR_DTYPE_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(texts, ASHLAR_DTYPE_COUNT);
     return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? texts[dtype] : "unknown";
 }
 
@@ -55,7 +62,7 @@ static ashlar_status too_large(void) {
 
 /* ---- groups and buckets ---- */
 
-/* Pad every group to whole lines, and see that the sum of all fits. */
+/* Pad every group to whole lines. Fails if the sum of all does not fit. */
 static ashlar_status pad_groups(ashlar_arena *arena) {
     size_t sum = 0;
     for (size_t i = 0; i < arena->group_count; i++) {
@@ -64,11 +71,12 @@ static ashlar_status pad_groups(ashlar_arena *arena) {
             !ashlar_add(sum, group->padded, &sum)) {
             return too_large();
         }
+        ASHLAR_CHECK2(group->bytes <= group->padded);
     }
     return ASHLAR_OK;
 }
 
-/* Divide the groups into buckets from the end; each stretch of `bucket_bytes` or of one type. */
+/* From the last group on: a bucket ends when it has bucket_bytes, or where the type changes. */
 static void choose_buckets(ashlar_arena *arena) {
     size_t bytes = 0, bucket = 0;
     for (size_t i = arena->group_count; i-- > 0;) {
@@ -81,9 +89,10 @@ static void choose_buckets(ashlar_arena *arena) {
         bytes += group->padded;
     }
     arena->bucket_count = bucket + 1;
+    ASHLAR_CHECK2(arena->bucket_count <= arena->group_count);
 }
 
-/* Pad the last group of every bucket so that the bucket is equal shards of whole lines. */
+/* Pad every bucket's last group, so that each rank's shard of the bucket is whole lines. */
 static ashlar_status pad_buckets(ashlar_arena *arena) {
     size_t step = 0, bytes = 0;
     if (!ashlar_mul(arena->world_size, ASHLAR_ARENA_ALIGN, &step)) {
@@ -99,6 +108,7 @@ static ashlar_status pad_buckets(ashlar_arena *arena) {
         if (over != 0 && !ashlar_add(group->padded, step - over, &group->padded)) {
             return too_large();
         }
+        ASHLAR_CHECK2(group->padded % ASHLAR_ARENA_ALIGN == 0 && group->padded >= group->bytes);
         bytes = 0;
     }
     return ASHLAR_OK;
@@ -111,6 +121,7 @@ static ashlar_status place_groups(ashlar_arena *arena, size_t total[static ASHLA
             const size_t bytes =
                 ashlar_layout_bytes(group->dtype, group->padded, (ashlar_layout)layout);
             group->offset[layout] = total[layout];
+            ASHLAR_CHECK2(group->offset[layout] % ASHLAR_ARENA_ALIGN == 0);
             if (bytes == SIZE_MAX || !ashlar_add(total[layout], bytes, &total[layout])) {
                 return too_large();
             }
@@ -127,6 +138,8 @@ static void describe_buckets(ashlar_arena *arena) {
             bucket->offset = group->offset[ASHLAR_LAYOUT_STORAGE];
             bucket->dtype = group->dtype;
         }
+        ASHLAR_CHECK2(group->bucket < arena->bucket_count && bucket->dtype == group->dtype);
+        ASHLAR_CHECK2(bucket->offset + bucket->bytes == group->offset[ASHLAR_LAYOUT_STORAGE]);
         bucket->bytes += group->padded;
     }
     for (size_t i = arena->tensor_count; i-- > 0;) {
@@ -143,6 +156,8 @@ static void place_tensors(ashlar_arena *arena) {
     for (size_t i = 0; i < arena->tensor_count; i++) {
         ashlar_arena_entry *tensor = &arena->tensors[i];
         const ashlar_arena_group *group = &arena->groups[tensor->group];
+        ASHLAR_CHECK2(tensor->group < arena->group_count && tensor->info.dtype == group->dtype);
+        ASHLAR_CHECK2(tensor->group_offset + tensor->info.bytes <= group->bytes);
         for (int layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
             const bool is_there = ashlar_layout_has((ashlar_layout)layout, group->dtype);
             const size_t inside =
@@ -185,6 +200,7 @@ static uint64_t hash_layout(const ashlar_arena *arena) {
 }
 
 static ashlar_status take_tables(ashlar_arena *arena, place **places) {
+    ASHLAR_CHECK2(arena->order == NULL && arena->buckets == NULL);
     arena->order = ashlar_host_calloc(arena->tensor_count, sizeof *arena->order);
     arena->buckets = ashlar_host_calloc(arena->bucket_count, sizeof *arena->buckets);
     *places = ashlar_host_calloc(arena->tensor_count, sizeof **places);
@@ -201,12 +217,14 @@ static void sort_tensors(ashlar_arena *arena, place *places) {
     qsort(places, arena->tensor_count, sizeof *places, compare_places);
     for (size_t i = 0; i < arena->tensor_count; i++) {
         arena->order[i] = places[i].tensor;
+        ASHLAR_CHECK2(i == 0 || places[i - 1].offset < places[i].offset);
     }
 }
 
 ashlar_status ashlar_arena_place(ashlar_arena *arena) {
     size_t total[ASHLAR_LAYOUT_COUNT] = {0};
     place *places = NULL;
+    ASHLAR_CHECK2(arena->tensor_count > 0);
     ashlar_status status = pad_groups(arena);
     if (status == ASHLAR_OK) {
         choose_buckets(arena);
@@ -235,6 +253,7 @@ void ashlar_arena_unplace(ashlar_arena *arena) {
     ashlar_host_free(arena->order);
     ashlar_host_free(arena->buckets);
     arena->order = NULL;
+    ASHLAR_CHECK2(arena->allocator == NULL && ashlar_arena_regions(arena) == 0);
     arena->buckets = NULL;
     arena->bucket_count = 0;
     memset(arena->bytes, 0, sizeof arena->bytes);
@@ -255,7 +274,7 @@ static bool continues(const ashlar_arena_run *run, const ashlar_tensor_info *inf
            run->options.rate_scale == rate_scale(&info->options);
 }
 
-/* The run that begins with tensor order[at]: at its group's start, if it is the group's first. */
+/* A run from tensor order[at] on; from its group's start if it is the group's first tensor. */
 static ashlar_arena_run begin_run(const ashlar_arena *arena, size_t at) {
     const ashlar_arena_entry *tensor = &arena->tensors[arena->order[at]];
     const ashlar_arena_group *group = &arena->groups[tensor->group];
@@ -271,6 +290,7 @@ static ashlar_arena_run begin_run(const ashlar_arena *arena, size_t at) {
 
 /* Close a run that ends at `end`, in the storage layout. */
 static void end_run(ashlar_arena_run *run, size_t end, size_t tensor_end) {
+    ASHLAR_CHECK2(run->offset[ASHLAR_LAYOUT_STORAGE] < end && run->first < tensor_end);
     run->elements = (end - run->offset[ASHLAR_LAYOUT_STORAGE]) / ashlar_dtype_bytes(run->dtype);
     run->count = tensor_end - run->first;
 }
@@ -287,6 +307,7 @@ size_t ashlar_arena_runs(const ashlar_arena *arena, ashlar_arena_run *runs) {
         }
         count++;
     }
+    ASHLAR_CHECK2(count > 0 && count <= arena->tensor_count);
     end_run(&runs[count - 1], arena->bytes[ASHLAR_LAYOUT_STORAGE], arena->tensor_count);
     return count;
 }

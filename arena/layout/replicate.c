@@ -1,16 +1,18 @@
-/* Arenas of one layout on several devices. */
+/* replicate.c - copies an arena to another device, and keeps such replicas up to date. */
 #include <ashlar/replica.h>
 
 #include "arena/layout/arena_impl.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
 /* ---- the same declarations ---- */
 
-/* Declare a group of `source` whose first tensor is `first` in `copy`. Returns its tensors. */
+/* Describe a group's tensors, from tensor `first` on, in `specs`. Returns how many they are. */
 static size_t read_group(const ashlar_arena *source, size_t group, size_t first,
                          ashlar_tensor_spec *specs) {
     size_t count = 0;
+    ASHLAR_CHECK2(first < source->tensor_count && source->tensors[first].group == group);
     for (size_t i = first; i < source->tensor_count && source->tensors[i].group == group; i++) {
         const ashlar_arena_entry *tensor = &source->tensors[i];
         ashlar_tensor_spec *spec = &specs[count++];
@@ -34,6 +36,7 @@ static ashlar_status declare_groups(ashlar_arena *copy, const ashlar_arena *sour
         status = ashlar_arena_add_group(copy, source->groups[i].bytes, specs, count, NULL);
         first += count;
     }
+    ASHLAR_CHECK2(status != ASHLAR_OK || first == source->tensor_count);
     return status;
 }
 
@@ -51,7 +54,11 @@ static ashlar_status declare_like(ashlar_arena *copy, const ashlar_arena *source
     }
     copy->bucket_bytes = source->bucket_bytes;
     copy->world_size = source->world_size;
-    return status == ASHLAR_OK ? ashlar_arena_place(copy) : status;
+    if (status == ASHLAR_OK) {
+        status = ashlar_arena_place(copy);
+    }
+    ASHLAR_CHECK2(status != ASHLAR_OK || copy->layout_hash == source->layout_hash);
+    return status;
 }
 
 /* ---- ordered copies ---- */
@@ -62,7 +69,7 @@ typedef struct side {
     ashlar_stream stream;
 } side;
 
-/* Hold back what is queued on `later` from now on until all that is queued on `earlier` has run. */
+/* Make what `later` gets from now on wait for all that is queued on `earlier`. */
 static ashlar_status order(side earlier, ashlar_event event, side later) {
     const ashlar_status status = ashlar_event_record(earlier.device, event, earlier.stream);
     return status == ASHLAR_OK ? ashlar_stream_wait(later.device, later.stream, event) : status;
@@ -73,6 +80,7 @@ static ashlar_status copy_regions(const ashlar_arena *to, side dst, const ashlar
     ashlar_status status = ASHLAR_OK;
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT && status == ASHLAR_OK; i++) {
         if ((regions & ASHLAR_REGION_BIT(i)) != 0) {
+            ASHLAR_CHECK2(to->regions[i] != NULL && from->regions[i] != NULL);
             status =
                 ashlar_copy_peer(dst.device, to->regions[i], src.device, from->regions[i],
                                  ashlar_arena_region_bytes(from, (ashlar_region)i), dst.stream);
@@ -81,7 +89,7 @@ static ashlar_status copy_regions(const ashlar_arena *to, side dst, const ashlar
     return status;
 }
 
-/* Copy behind the source's stream and in front of what it gets later. */
+/* Copy after what is queued on the source's stream, and before what it gets later. */
 static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashlar_arena *from,
                                    side src, unsigned regions) {
     ashlar_event before = NULL, after = NULL; /* before all copies; after them */
@@ -99,7 +107,7 @@ static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashla
         status = order(dst, after, src);
     }
     if (status != ASHLAR_OK) {
-        /* Of copies that are queued the source's stream knows nothing. */
+        /* The source's stream does not wait for copies that are queued already: wait here. */
         const ashlar_status waited = ashlar_stream_synchronize(dst.device, dst.stream);
         (void)waited;
     }
@@ -110,7 +118,7 @@ static ashlar_status copy_in_order(const ashlar_arena *to, side dst, const ashla
 
 /* ---- replicas ---- */
 
-/* That `regions` is a set that `source` has; *wanted gets those that have a byte. */
+/* Check that `source` has all of `regions`. *wanted: those that are not empty. */
 static ashlar_status check_regions(const ashlar_arena *source, unsigned regions, unsigned *wanted) {
     if (source->allocator == NULL || (regions & ASHLAR_REGIONS_INFERENCE) == 0 ||
         regions > ASHLAR_REGIONS_ALL) {
@@ -164,6 +172,7 @@ ashlar_status ashlar_arena_replicate(const ashlar_arena *source, ashlar_stream s
         ashlar_arena_destroy(copy);
         return status;
     }
+    ASHLAR_CHECK3(ashlar_arena_check(copy) == ASHLAR_OK);
     *out = copy;
     return ASHLAR_OK;
 }
@@ -189,10 +198,11 @@ void *ashlar_arena_rebase(const ashlar_arena *from, const ashlar_arena *to, cons
         return NULL;
     }
     for (unsigned i = 0; i < ASHLAR_REGION_COUNT; i++) {
-        /* Unsigned: what lies before the region is far behind it. */
+        /* Unsigned: an address below the region gives a huge offset. */
         const size_t offset = (uintptr_t)pointer - (uintptr_t)from->regions[i];
         if (from->regions[i] != NULL &&
             offset < ashlar_arena_region_bytes(from, (ashlar_region)i)) {
+            ASHLAR_CHECK2(offset < ashlar_arena_region_bytes(to, (ashlar_region)i));
             return to->regions[i] != NULL ? (char *)to->regions[i] + offset : NULL;
         }
     }

@@ -1,8 +1,9 @@
-/* The optimizer of an arena: its device memory, and the launches. */
+/* optimizer.c - the optimizer of an arena: its device memory, its checks and its launches. */
 #include <float.h>
 #include <math.h>
 
 #include "arena/layout/arena_impl.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
@@ -67,11 +68,13 @@ static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
         o->cell = block;
         o->runs = (ashlar_optimizer_run *)(void *)((char *)block + sizeof *o->cell);
         o->partials = (double *)(void *)((char *)o->runs + run_bytes);
+        ASHLAR_CHECK2((uintptr_t)o->runs % _Alignof(ashlar_optimizer_run) == 0);
+        ASHLAR_CHECK2((uintptr_t)o->partials % _Alignof(double) == 0);
     }
     return status;
 }
 
-/* A state before the first step. */
+/* Write the state before the first step, and the table of runs. */
 static ashlar_status fill_block(ashlar_optimizer *o, ashlar_stream stream) {
     ashlar_optimizer_cell cell = {.factor = 1, .bias1 = 1, .bias2 = 1};
     cell.state.loss_scale = is_scaled(o) ? o->rule.config.loss_scale : 1;
@@ -85,6 +88,7 @@ static ashlar_status fill_block(ashlar_optimizer *o, ashlar_stream stream) {
 
 static ashlar_status open_device(ashlar_optimizer *o) {
     ashlar_device_info info;
+    ASHLAR_CHECK2(o->cuda == NULL);
     ashlar_device_info_read(o->device, &info);
     return info.kind == ASHLAR_DEVICE_CUDA ? ashlar_optimizer_cuda_open(o->device, &o->cuda)
                                            : ASHLAR_OK;
@@ -118,6 +122,7 @@ ashlar_status ashlar_optimizer_create(ashlar_arena *arena, const ashlar_optimize
         ashlar_optimizer_destroy(o);
         return status;
     }
+    ASHLAR_CHECK2(o->rule.algorithm < ASHLAR_ALGORITHM_COUNT);
     *out = o;
     return ASHLAR_OK;
 }
@@ -127,7 +132,7 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
         return;
     }
     if (o->cell != NULL) {
-        /* If somebody freed the block behind our back, it is gone either way. */
+        /* Fails only if somebody else freed the block, and then it is gone as well. */
         const ashlar_status status = ashlar_free(ashlar_arena_allocator(o->arena), o->cell);
         (void)status;
     }
@@ -139,6 +144,7 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
 /* ---- launches ---- */
 
 static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned parts) {
+    ASHLAR_CHECK2(o->cell != NULL);
     return (ashlar_optimizer_job){.rule = o->rule,
                                   .parts = parts,
                                   .cell = o->cell,
@@ -148,12 +154,13 @@ static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned parts)
 
 static ashlar_status launch(const ashlar_optimizer *o, const ashlar_optimizer_job *job,
                             ashlar_stream stream) {
+    ASHLAR_CHECK2(job->first_chunk <= job->end_chunk && job->end_chunk <= o->table.chunk_count);
     return o->cuda != NULL
                ? ashlar_optimizer_cuda_run(o->cuda, job, stream)
                : ashlar_launch(o->device, stream, ashlar_optimizer_cpu_run, job, sizeof *job);
 }
 
-/* The factors of every step must be finite in fp32: padding would not stay 0 with another. */
+/* A step's factors must be finite in fp32: 0 times anything else is not 0, and padding stays 0. */
 static ashlar_status check_rate(const ashlar_optimizer *o, double learning_rate) {
     const ashlar_optimizer_config *config = &o->rule.config;
     const double most = learning_rate * o->table.largest_scale;

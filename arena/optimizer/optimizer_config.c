@@ -1,15 +1,17 @@
-/* What an optimizer may be: kinds, defaults, ranges. */
+/* optimizer_config.c - the kinds of optimizer, their defaults, and the ranges of their values. */
 #include <float.h>
 #include <math.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "arena/optimizer/optimizer_impl.h"
 
-static const char *const names[ASHLAR_OPTIMIZER_COUNT] = {
+static const char *const names[] = {
 #define X(name, text) [ASHLAR_OPTIMIZER_##name] = text,
     ASHLAR_OPTIMIZER_MAP(X)
 #undef X
 };
+ASHLAR_TABLE_IS_FULL(names, ASHLAR_OPTIMIZER_COUNT);
 
 const char *ashlar_optimizer_name(ashlar_optimizer_kind kind) {
     return (unsigned)kind < ASHLAR_OPTIMIZER_COUNT ? names[kind] : "unknown";
@@ -52,13 +54,14 @@ ashlar_algorithm ashlar_optimizer_algorithm(const ashlar_optimizer_config *confi
 }
 
 unsigned ashlar_optimizer_regions(const ashlar_optimizer_config *config) {
-    static const unsigned moments[ASHLAR_ALGORITHM_COUNT] = {
+    static const unsigned moments[] = {
 #define X(name, function, moment1, moment2)                                                  \
     [ASHLAR_ALGORITHM_##name] = ((moment1) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT1) : 0) | \
                                 ((moment2) ? ASHLAR_REGION_BIT(ASHLAR_REGION_MOMENT2) : 0),
         ASHLAR_ALGORITHM_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(moments, ASHLAR_ALGORITHM_COUNT);
     return ASHLAR_REGION_BIT(ASHLAR_REGION_PARAMETERS) |
            ASHLAR_REGION_BIT(ASHLAR_REGION_GRADIENTS) | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER) |
            moments[ashlar_optimizer_algorithm(config)];
@@ -76,6 +79,7 @@ typedef struct limit {
 
 static ashlar_status check_limits(const ashlar_optimizer_config *config, const limit *limits,
                                   size_t count) {
+    ASHLAR_CHECK2((unsigned)config->kind < ASHLAR_OPTIMIZER_COUNT);
     for (size_t i = 0; i < count; i++) {
         if (!limits[i].is_fine) {
             return ashlar_fail(ASHLAR_EINVAL, "optimizer %s: %s %g; give %s", names[config->kind],
@@ -85,7 +89,7 @@ static ashlar_status check_limits(const ashlar_optimizer_config *config, const l
     return ASHLAR_OK;
 }
 
-/* A double that is a positive and finite fp32 too: padding would not stay 0 with another. */
+/* Positive and finite in fp32 too: with any other epsilon or rate padding would not stay 0. */
 static bool is_positive(double value) {
     return value > 0 && (float)value > 0 && value <= (double)FLT_MAX;
 }

@@ -1,4 +1,5 @@
-/* A job on the CPU: its chunks, shared by the workers. */
+/* optimizer_cpu.c - runs a job on the CPU: its chunks, shared by the workers. */
+#include "allocator/base/check_level.h"
 #include "arena/optimizer/optimizer_formula.h"
 #include "arena/optimizer/optimizer_kernels.h"
 #include "arena/compute/workers.h"
@@ -12,13 +13,13 @@ typedef struct share {
     size_t pieces;
 } share;
 
-/* What of one chunk counts. */
+/* The elements of one chunk that the job covers. */
 typedef struct part {
     const ashlar_optimizer_run *run;
     size_t first, count; /* elements of the run */
 } part;
 
-/* Chunk number `chunk`, which belongs to the run number *run or a later one, clipped to the job. */
+/* What the job covers of `chunk`. *run, its run or one before, is moved to its run. */
 static part find_part(const ashlar_optimizer_job *job, size_t chunk, size_t *run) {
     while (*run + 1 < job->run_count && job->runs[*run + 1].first_chunk <= chunk) {
         ++*run;
@@ -30,6 +31,7 @@ static part find_part(const ashlar_optimizer_job *job, size_t chunk, size_t *run
     const size_t high = *run + 1 == job->run_count ? job->end : r->elements;
     first = first > low ? first : low;
     end = end < high ? end : high;
+    ASHLAR_CHECK2(r->first_chunk <= chunk && first < end && end <= r->elements);
     return (part){.run = r, .first = first, .count = end - first};
 }
 
@@ -39,6 +41,8 @@ static void cut_piece(const share *s, size_t i, size_t *first, size_t *end) {
     const size_t whole = chunks / s->pieces, more = chunks % s->pieces;
     *first = s->job->first_chunk + i * whole + (i < more ? i : more);
     *end = *first + whole + (i < more);
+    ASHLAR_CHECK2(*first < *end && *end <= s->job->end_chunk);
+    ASHLAR_CHECK2(i + 1 < s->pieces || *end == s->job->end_chunk);
 }
 
 static void *at(const void *array, size_t first, size_t width) {
@@ -58,6 +62,7 @@ static void sum_piece(void *context, size_t i) {
 
 static void update_part(const share *s, const part *p, const ashlar_optimizer_factors *factors) {
     const size_t width = ashlar_dtype_bytes(p->run->dtype);
+    ASHLAR_CHECK2(p->run->parameters != NULL && p->run->gradients != NULL);
     const size_t state_width = p->run->dtype == ASHLAR_F64 ? sizeof(double) : sizeof(float);
     ashlar_optimizer_run piece = *p->run;
     piece.parameters = at(piece.parameters, p->first, width);
@@ -66,13 +71,13 @@ static void update_part(const share *s, const part *p, const ashlar_optimizer_fa
     piece.moment2 = at(piece.moment2, p->first, state_width);
     piece.master = at(piece.master, p->first, sizeof(float));
     piece.elements = p->count;
-    s->kernels->update[s->job->rule.algorithm][piece.dtype](factors, &piece);
+    (*s->kernels->update[piece.dtype])[s->job->rule.algorithm](factors, &piece);
 }
 
 static void update_piece(void *context, size_t i) {
     const share *s = context;
     const ashlar_optimizer_job *job = s->job;
-    const ashlar_optimizer_run *known = NULL; /* whose factors they are */
+    const ashlar_optimizer_run *known = NULL; /* whose factors are at hand */
     ashlar_optimizer_factors factors;
     size_t chunk, end;
     cut_piece(s, i, &chunk, &end);
@@ -97,6 +102,8 @@ static void add_partials(const ashlar_optimizer_job *job) {
 void ashlar_optimizer_cpu_run_with(const ashlar_optimizer_job *job,
                                    const ashlar_optimizer_kernels *kernels) {
     const size_t chunks = job->end_chunk - job->first_chunk;
+    ASHLAR_CHECK2(job->parts != 0 && job->first_chunk <= job->end_chunk);
+    ASHLAR_CHECK2((job->run_count == 0) == (chunks == 0));
     const size_t pieces = job->elements / PIECE_ELEMENTS + 1;
     share s = {.job = job, .kernels = kernels, .pieces = pieces < chunks ? pieces : chunks};
     if ((job->parts & ASHLAR_OPTIMIZER_SUM) != 0) {

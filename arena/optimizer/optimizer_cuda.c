@@ -2,6 +2,7 @@
 #include "arena/optimizer/optimizer_cuda.h"
 
 #include "arena/compute/cuda_kernels.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -14,7 +15,7 @@ enum {
     KERNEL_COUNT = KERNEL_UPDATE + ASHLAR_ALGORITHM_COUNT,
 };
 
-static const char *const kernel_names[KERNEL_COUNT] = {
+static const char *const kernel_names[] = {
     [KERNEL_SUM] = "ashlar_kernel_sum",
     [KERNEL_DECIDE] = "ashlar_kernel_decide",
 #define X(name, function, has1, has2) \
@@ -22,6 +23,7 @@ static const char *const kernel_names[KERNEL_COUNT] = {
     ASHLAR_ALGORITHM_MAP(X)
 #undef X
 };
+ASHLAR_TABLE_IS_FULL(kernel_names, KERNEL_COUNT);
 
 static const ashlar_cuda_image image = {.what = "optimizer", .image = ashlar_optimizer_image};
 
@@ -60,6 +62,7 @@ void ashlar_optimizer_cuda_close(ashlar_optimizer_cuda *cuda) {
 static ashlar_status launch(ashlar_optimizer_cuda *cuda, int kernel, size_t blocks,
                             unsigned int threads, const ashlar_optimizer_job *job,
                             ashlar_stream stream) {
+    ASHLAR_CHECK2(kernel < KERNEL_COUNT && cuda->kernels[kernel] != NULL);
     return ashlar_cuda_kernels_launch(cuda->device, cuda->kernels[kernel], kernel_names[kernel],
                                       blocks, threads, job, stream);
 }

@@ -5,25 +5,13 @@
  *
  * Kept to what C and C++ have in common: tests compile this file for the CPU as well.
  */
-#include "arena/compute/half.h"
+#include "arena/compute/element.h"
 #include "arena/optimizer/optimizer_cuda.h"
-#include "arena/optimizer/optimizer_formula.h"
 
-enum { LANES = 16 }; /* interleaved partial sums of a chunk, as in optimizer_kernels.c */
+enum { LANES = 16 }; /* interleaved partial sums of a chunk, as in optimizer_sum.c */
 
-/* What one block works on: elements of one run that lie in one chunk. */
-typedef struct piece {
-    ashlar_optimizer_run run;
-    size_t first; /* element of the run */
-    unsigned count;
-    ashlar_optimizer_factors factors; /* of UPDATE */
-} piece;
-
-static __device__ bool is_aligned(const void *array, size_t bytes) {
-    return (uintptr_t)array % bytes == 0;
-}
-
-static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk, piece *p) {
+static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
+                                  ashlar_optimizer_piece *p) {
     const size_t run = ashlar_formula_find_run(job, chunk);
     p->run = job->runs[run];
     const size_t begin = (chunk - p->run.first_chunk) * ASHLAR_OPTIMIZER_CHUNK;
@@ -37,41 +25,23 @@ static __device__ void find_piece(const ashlar_optimizer_job *job, size_t chunk,
 
 /* ---- element types ---- */
 
-#define ASHLAR_STORED float
-#define ASHLAR_REAL float
-#define ASHLAR_NAME(name) name##_f32
-#define ASHLAR_FORMULA(name) name##_f32
-#define ASHLAR_WIDEN(stored) (stored)
-#define ASHLAR_NARROW(real) (real)
-#define ASHLAR_HAS_MASTER false
-#include "arena/optimizer/optimizer_cuda_template.h"
+#undef ASHLAR_TYPE
+#define ASHLAR_TYPE f32
+#include "arena/optimizer/optimizer_update.h"
+#include "arena/optimizer/optimizer_cuda_piece.cuh"
 
-#define ASHLAR_STORED double
-#define ASHLAR_REAL double
-#define ASHLAR_NAME(name) name##_f64
-#define ASHLAR_FORMULA(name) name##_f64
-#define ASHLAR_WIDEN(stored) (stored)
-#define ASHLAR_NARROW(real) (real)
-#define ASHLAR_HAS_MASTER false
-#include "arena/optimizer/optimizer_cuda_template.h"
+#undef ASHLAR_TYPE
+#define ASHLAR_TYPE f64
+#include "arena/optimizer/optimizer_update.h"
+#include "arena/optimizer/optimizer_cuda_piece.cuh"
 
-#define ASHLAR_STORED uint16_t
-#define ASHLAR_REAL float
-#define ASHLAR_NAME(name) name##_f16
-#define ASHLAR_FORMULA(name) name##_f32
-#define ASHLAR_WIDEN(stored) ashlar_float_from_f16(stored)
-#define ASHLAR_NARROW(real) ashlar_f16_from_float(real)
-#define ASHLAR_HAS_MASTER true
-#include "arena/optimizer/optimizer_cuda_template.h"
+#undef ASHLAR_TYPE
+#define ASHLAR_TYPE f16
+#include "arena/optimizer/optimizer_cuda_piece.cuh"
 
-#define ASHLAR_STORED uint16_t
-#define ASHLAR_REAL float
-#define ASHLAR_NAME(name) name##_bf16
-#define ASHLAR_FORMULA(name) name##_f32
-#define ASHLAR_WIDEN(stored) ashlar_float_from_bf16(stored)
-#define ASHLAR_NARROW(real) ashlar_bf16_from_float(real)
-#define ASHLAR_HAS_MASTER true
-#include "arena/optimizer/optimizer_cuda_template.h"
+#undef ASHLAR_TYPE
+#define ASHLAR_TYPE bf16
+#include "arena/optimizer/optimizer_cuda_piece.cuh"
 
 /* Call `function` of a dtype's loops. */
 #define FOR_DTYPE(dtype, function, args) \
@@ -96,7 +66,7 @@ ASHLAR_BEGIN_DECLS
 
 __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
     ashlar_kernel_sum(const __grid_constant__ ashlar_optimizer_job job) {
-    __shared__ piece p;
+    __shared__ ashlar_optimizer_piece p;
     __shared__ double squares[ASHLAR_OPTIMIZER_CHUNK];
     __shared__ double lanes[LANES];
     const size_t chunk = job.first_chunk + blockIdx.x;
@@ -151,7 +121,7 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
 #define UPDATE_KERNEL(name, function, has1, has2)                                       \
     __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)                             \
         ashlar_kernel_##function(const __grid_constant__ ashlar_optimizer_job job) {    \
-        __shared__ piece p;                                                             \
+        __shared__ ashlar_optimizer_piece p;                                            \
         if (job.cell->state.is_skipped != 0) {                                          \
             return;                                                                     \
         }                                                                               \

@@ -1,9 +1,9 @@
 /*
- * optimizer_formula.h - what an optimizer computes, per step and per element, as all back ends do
- * it (internal; C and CUDA C).
+ * optimizer_formula.h - what an optimizer computes once per step and once per run, on every back
+ * end (internal; C and CUDA C). What it does to an element stands in optimizer_update.h.
  *
- * No operation here may be contracted into another (-ffp-contract=off, nvcc -fmad=false), so that
- * every back end gets the same bits.
+ * No operation here or there may be contracted into another (-ffp-contract=off, nvcc -fmad=false),
+ * so that every back end gets the same bits.
  *
  * Sources: torch.optim's documentation of SGD, Adam, AdamW, Adagrad and RMSprop and of
  * torch.amp.GradScaler (PyTorch 2); clipping as in Pascanu et al. 2013.
@@ -125,15 +125,5 @@ ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar_formula_factors(const ashlar_op
     }
     return f;
 }
-
-#define ASHLAR_REAL float
-#define ASHLAR_REAL_NAME(name) name##_f32
-#define ASHLAR_REAL_ROOT sqrtf
-#include "arena/optimizer/optimizer_formula_template.h"
-
-#define ASHLAR_REAL double
-#define ASHLAR_REAL_NAME(name) name##_f64
-#define ASHLAR_REAL_ROOT sqrt
-#include "arena/optimizer/optimizer_formula_template.h"
 
 #endif /* ASHLAR_OPTIMIZER_FORMULA_H */

@@ -25,7 +25,7 @@
 enum { ASHLAR_OPTIMIZER_CHUNK = 4096 /* elements */ };
 
 /*
- * What is done to an element: name, function in optimizer_formula_template.h, whether it has the
+ * What is done to an element: name, function in optimizer_update.h, whether it has the
  * first and the second moment.
  */
 #define ASHLAR_ALGORITHM_MAP(X)                    \
@@ -121,7 +121,7 @@ ashlar_algorithm ashlar_optimizer_algorithm(const ashlar_optimizer_config *confi
 void ashlar_optimizer_cpu_run(void *job);
 
 /*
- * ---- CUDA devices (optimizer_cuda.c; optimizer_cuda_none.c where it is not built) ----
+ * ---- CUDA devices (optimizer_cuda.c) ----
  *
  * open loads the kernels into the device's context; several optimizers of one device may share
  * that. run queues a job; the values of *job are read before it returns.

@@ -1,4 +1,5 @@
-/* The parts of a job that are the same on every back end: its runs and chunks. */
+/* optimizer_job.c - the runs and chunks of a job, the same on every back end. */
+#include "allocator/base/check_level.h"
 #include "arena/optimizer/optimizer_impl.h"
 
 static size_t count_chunks(size_t elements) {
@@ -24,6 +25,8 @@ void ashlar_optimizer_cover(ashlar_optimizer_job *job, const ashlar_optimizer_ru
     job->end_chunk = 0;
     job->elements = 0;
     for (size_t i = 0; i < count; i++) {
+        ASHLAR_CHECK2(i == 0 || runs[i].first_chunk == runs[i - 1].first_chunk +
+                                                           count_chunks(runs[i - 1].elements));
         job->elements += runs[i].elements;
     }
     if (count > 0) {

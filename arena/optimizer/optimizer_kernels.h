@@ -5,24 +5,40 @@
 #ifndef ASHLAR_OPTIMIZER_KERNELS_H
 #define ASHLAR_OPTIMIZER_KERNELS_H
 
+#include "allocator/base/check_level.h"
 #include "arena/optimizer/optimizer_formula.h"
 
-typedef struct ashlar_optimizer_kernels {
-    /*
-     * The sum of squares of values[count], in double, over 16 interleaved partial sums: the same
-     * order of additions whatever the compiler vectorises.
-     */
-    double (*sum[ASHLAR_DTYPE_COUNT])(const void *values, size_t count);
+/* Update every element of `part`, a piece of a run whose arrays begin with the piece. */
+typedef void ashlar_optimizer_update_fn(const ashlar_optimizer_factors *factors,
+                                        const ashlar_optimizer_run *part);
 
-    /* Update every element of `part`, a piece of a run whose arrays begin with the piece. */
-    void (*update[ASHLAR_ALGORITHM_COUNT][ASHLAR_DTYPE_COUNT])(
-        const ashlar_optimizer_factors *factors, const ashlar_optimizer_run *part);
+typedef ashlar_optimizer_update_fn *ashlar_optimizer_updates[ASHLAR_ALGORITHM_COUNT];
+
+/*
+ * The sum of squares of values[count], in double, over 16 interleaved partial sums: the same order
+ * of additions whatever the compiler vectorises.
+ */
+typedef double ashlar_optimizer_sum_fn(const void *values, size_t count);
+
+/* The loops of one instruction set. */
+typedef struct ashlar_optimizer_kernels {
+    ashlar_optimizer_sum_fn *sum[ASHLAR_DTYPE_COUNT];
+    const ashlar_optimizer_updates *update[ASHLAR_DTYPE_COUNT];
 } ashlar_optimizer_kernels;
 
-extern const ashlar_optimizer_kernels ashlar_optimizer_kernels_baseline;
-extern const ashlar_optimizer_kernels ashlar_optimizer_kernels_avx2;
+#define ASHLAR_DECLARE_LOOPS(type, set)                          \
+    ashlar_optimizer_sum_fn ashlar_optimizer_sum_##type##_##set; \
+    extern const ashlar_optimizer_updates ashlar_optimizer_updates_##type##_##set;
+#define ASHLAR_DECLARE_SET(set)                                           \
+    extern const ashlar_optimizer_kernels ashlar_optimizer_kernels_##set; \
+    ASHLAR_DECLARE_LOOPS(f32, set)                                        \
+    ASHLAR_DECLARE_LOOPS(f64, set)                                        \
+    ASHLAR_DECLARE_LOOPS(f16, set)                                        \
+    ASHLAR_DECLARE_LOOPS(bf16, set)
+ASHLAR_DECLARE_SET(baseline)
+ASHLAR_DECLARE_SET(avx2)
 
-/* The best that this processor runs (optimizer_kernels_x86.c or optimizer_kernels_any.c). */
+/* The best that this processor runs. */
 const ashlar_optimizer_kernels *ashlar_optimizer_kernels_best(void);
 
 /* ashlar_optimizer_cpu_run() with kernels of one's choice. */

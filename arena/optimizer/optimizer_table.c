@@ -1,6 +1,11 @@
+/*
+ * optimizer_table.c - the runs of an arena that an optimizer goes over, and the cut of a range from
+ * them.
+ */
 #include "arena/optimizer/optimizer_table.h"
 
 #include "arena/layout/arena_impl.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -15,6 +20,7 @@ static void *address(const ashlar_arena *arena, const ashlar_arena_run *run, ash
 static ashlar_optimizer_run describe(const ashlar_arena *arena, const ashlar_arena_run *run,
                                      unsigned regions) {
     const bool is_narrow = ashlar_dtype_is_narrow(run->dtype);
+    ASHLAR_CHECK2(run->options.rate_scale > 0); /* 0 stood for 1 and was replaced */
     return (ashlar_optimizer_run){
         .parameters = address(arena, run, ASHLAR_REGION_PARAMETERS, regions),
         .gradients = address(arena, run, ASHLAR_REGION_GRADIENTS, regions),
@@ -37,6 +43,8 @@ static void fill(ashlar_optimizer_table *table, const ashlar_arena *arena,
             continue;
         }
         const size_t begin = run->offset[ASHLAR_LAYOUT_STORAGE];
+        ASHLAR_CHECK2(run->elements > 0);
+        ASHLAR_CHECK2(table->count == 0 || table->places[table->count - 1].end <= begin);
         table->runs[table->count] = describe(arena, run, regions);
         table->places[table->count] =
             (ashlar_optimizer_place){.begin = begin,
@@ -78,7 +86,7 @@ void ashlar_optimizer_table_finish(ashlar_optimizer_table *table) {
     *table = (ashlar_optimizer_table){0};
 }
 
-/* The first run that ends behind `offset`; count if none does. */
+/* The first run that ends after `offset`; count: none does. */
 static size_t find(const ashlar_optimizer_table *table, size_t offset) {
     size_t low = 0, high = table->count;
     while (low < high) {
@@ -89,6 +97,7 @@ static size_t find(const ashlar_optimizer_table *table, size_t offset) {
             low = middle + 1;
         }
     }
+    ASHLAR_CHECK2(low == table->count || offset < table->places[low].end);
     return low;
 }
 
@@ -99,6 +108,7 @@ static size_t elements_before(const ashlar_optimizer_table *table, size_t i, siz
         return 0;
     }
     const size_t end = offset < place->end ? offset : place->end;
+    ASHLAR_CHECK2((end - place->begin) % ashlar_dtype_bytes(table->runs[i].dtype) == 0);
     return (end - place->begin) / ashlar_dtype_bytes(table->runs[i].dtype);
 }
 
@@ -107,6 +117,7 @@ void ashlar_optimizer_table_cut(const ashlar_optimizer_table *table,
                                 ashlar_optimizer_job *job) {
     const size_t chunk = ASHLAR_OPTIMIZER_CHUNK, stop = offset + bytes;
     const size_t first = find(table, offset);
+    ASHLAR_CHECK2(offset <= stop); /* no wrap */
     size_t end = find(table, stop);
     end += end < table->count && table->places[end].begin < stop;
     ashlar_optimizer_cover(job, NULL, 0);
@@ -122,4 +133,7 @@ void ashlar_optimizer_table_cut(const ashlar_optimizer_table *table,
     job->end_chunk = table->runs[last].first_chunk + (job->end + chunk - 1) / chunk;
     job->elements = table->places[last].elements_before + job->end -
                     table->places[first].elements_before - job->first;
+    ASHLAR_CHECK2(job->elements > 0 && job->first < table->runs[first].elements);
+    ASHLAR_CHECK2(job->end <= table->runs[last].elements);
+    ASHLAR_CHECK2(job->first_chunk < job->end_chunk && job->end_chunk <= table->chunk_count);
 }

@@ -31,8 +31,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_table_init(ashlar_optimizer_tab
 void ashlar_optimizer_table_finish(ashlar_optimizer_table *table);
 
 /*
- * Make `job` go over what of [offset, offset + bytes) belongs to runs. `runs` is the device's copy
- * of the table.
+ * Make `job` go over the elements of runs in [offset, offset + bytes). `runs`: the device's copy of
+ * the table.
  */
 void ashlar_optimizer_table_cut(const ashlar_optimizer_table *table,
                                 const ashlar_optimizer_run *runs, size_t offset, size_t bytes,

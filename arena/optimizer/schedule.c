@@ -1,17 +1,20 @@
+/* schedule.c - learning rates by step: constant, with warm-up, cosine, or in steps. */
 #include <ashlar/schedule.h>
 
 #include <math.h>
 #include <stdbool.h>
 
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "arena/optimizer/power.h"
 
 const char *ashlar_schedule_name(ashlar_schedule_kind kind) {
-    static const char *const names[ASHLAR_SCHEDULE_COUNT] = {
+    static const char *const names[] = {
 #define X(name, text) [ASHLAR_SCHEDULE_##name] = text,
         ASHLAR_SCHEDULE_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_SCHEDULE_COUNT);
     return (unsigned)kind < (unsigned)ASHLAR_SCHEDULE_COUNT ? names[kind] : "unknown";
 }
 
@@ -48,6 +51,7 @@ ashlar_status ashlar_schedule_check(const ashlar_schedule *s) {
 static double cosine(const ashlar_schedule *s, uint64_t step) {
     const double pi = 3.14159265358979323846;
     const uint64_t start = s->warmup_steps > 0 ? s->warmup_steps : 1;
+    ASHLAR_CHECK2(step >= start && is_cosine_fine(s));
     if (step == start) {
         return s->rate;
     }
@@ -60,6 +64,7 @@ static double cosine(const ashlar_schedule *s, uint64_t step) {
 
 double ashlar_schedule_rate(const ashlar_schedule *s, uint64_t step) {
     step = step > 0 ? step : 1;
+    ASHLAR_CHECK2((unsigned)s->kind < (unsigned)ASHLAR_SCHEDULE_COUNT && s->rate > 0);
     if (step < s->warmup_steps) {
         return s->rate * ((double)step / (double)s->warmup_steps);
     }

@@ -1,9 +1,10 @@
-/* Sending buckets to collectives, in their order, as gradients become final. */
+/* reduce.c - sends buckets to collectives, in their order, as gradients become final. */
 #include <ashlar/reduce.h>
 
 #include <string.h>
 
 #include "arena/layout/arena_impl.h"
+#include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
@@ -38,6 +39,18 @@ struct ashlar_reducer {
     size_t stream_count;
 };
 
+/* The invariants above, by a walk. */
+static bool is_consistent(const ashlar_reducer *r) {
+    bool is_so = r->next <= r->arena->bucket_count && r->stream_count <= ASHLAR_REDUCER_STREAMS;
+    for (size_t i = 0; i < r->arena->bucket_count; i++) {
+        const bucket *b = &r->buckets[i];
+        is_so = is_so && b->missing <= b->tensors && (i >= r->next || b->missing == 0) &&
+                (r->stream_count == ASHLAR_REDUCER_STREAMS || b->streams >> r->stream_count == 0);
+    }
+    return is_so && (r->failure != ASHLAR_OK || r->next == r->arena->bucket_count ||
+                     r->buckets[r->next].missing > 0);
+}
+
 /* ---- life ---- */
 
 static ashlar_status check_arguments(const ashlar_arena *arena, const ashlar_collectives *c,
@@ -62,6 +75,7 @@ static ashlar_status check_arguments(const ashlar_arena *arena, const ashlar_col
 static void count_tensors(ashlar_reducer *r) {
     for (size_t i = 0; i < r->arena->tensor_count; i++) {
         const ashlar_arena_entry *tensor = &r->arena->tensors[i];
+        ASHLAR_CHECK2(r->arena->groups[tensor->group].bucket < r->arena->bucket_count);
         r->is_frozen[i] = tensor->info.options.is_frozen;
         r->buckets[r->arena->groups[tensor->group].bucket].tensors += !r->is_frozen[i];
     }
@@ -113,7 +127,7 @@ void ashlar_reducer_destroy(ashlar_reducer *r) {
 
 /* ---- sending ---- */
 
-/* Hold back what is queued on `later` from now on until all that is queued on `earlier` has run. */
+/* Make what `later` gets from now on wait for all that is queued on `earlier`. */
 static ashlar_status order(const ashlar_reducer *r, ashlar_stream earlier, ashlar_stream later) {
     if (earlier == later) {
         return ASHLAR_OK;
@@ -126,12 +140,15 @@ static ashlar_status order(const ashlar_reducer *r, ashlar_stream earlier, ashla
 static ashlar_status send_range(const ashlar_reducer *r, ashlar_collective_fn collective,
                                 ashlar_region region, size_t i) {
     const ashlar_arena_bucket *range = &r->arena->buckets[i];
+    ASHLAR_CHECK2(r->arena->regions[region] != NULL);
+    ASHLAR_CHECK2(range->offset + range->bytes <= ashlar_arena_region_bytes(r->arena, region));
     return collective(r->collectives.context, (char *)r->arena->regions[region] + range->offset,
                       range->bytes / ashlar_dtype_bytes(range->dtype), range->dtype, r->stream);
 }
 
-/* Send a bucket's gradients, behind the streams on which they became final. */
+/* Send a bucket's gradients, after the work that made them on each stream. */
 static ashlar_status send_bucket(const ashlar_reducer *r, size_t i) {
+    ASHLAR_CHECK2(i == r->next && r->buckets[i].missing == 0 && r->buckets[i].streams != 0);
     for (size_t s = 0; s < r->stream_count; s++) {
         if ((r->buckets[i].streams >> s & 1) != 0) {
             const ashlar_status status = order(r, r->streams[s], r->stream);
@@ -148,6 +165,7 @@ static ashlar_status send_bucket(const ashlar_reducer *r, size_t i) {
 
 /* Send what is complete, in order. */
 static ashlar_status send_ready(ashlar_reducer *r) {
+    ASHLAR_CHECK2(r->is_open && r->failure == ASHLAR_OK);
     for (; r->next < r->arena->bucket_count && r->buckets[r->next].missing == 0; r->next++) {
         if (r->buckets[r->next].tensors > 0) {
             r->failure = send_bucket(r, r->next);
@@ -156,6 +174,7 @@ static ashlar_status send_ready(ashlar_reducer *r) {
             }
         }
     }
+    ASHLAR_CHECK3(is_consistent(r));
     return ASHLAR_OK;
 }
 
@@ -216,6 +235,7 @@ static ashlar_status number_stream(ashlar_reducer *r, ashlar_stream stream, uint
     if (i == r->stream_count) {
         r->streams[r->stream_count++] = stream;
     }
+    ASHLAR_CHECK2(r->streams[i] == stream && i < r->stream_count);
     *bit = (uint64_t)1 << i;
     return ASHLAR_OK;
 }
@@ -230,6 +250,7 @@ ashlar_status ashlar_reducer_final(ashlar_reducer *r, size_t tensor, ashlar_stre
         return status;
     }
     bucket *of = &r->buckets[r->arena->groups[r->arena->tensors[tensor].group].bucket];
+    ASHLAR_CHECK2(of->missing > 0 && of >= &r->buckets[r->next]);
     r->is_final[tensor] = true;
     of->missing--;
     of->streams |= bit;
@@ -240,9 +261,11 @@ ashlar_status ashlar_reducer_final(ashlar_reducer *r, size_t tensor, ashlar_stre
 static ashlar_status name_missing(const ashlar_reducer *r) {
     const ashlar_arena_bucket *range = &r->arena->buckets[r->next];
     size_t tensor = range->first_tensor;
+    ASHLAR_CHECK2(r->buckets[r->next].missing > 0); /* so the search ends in this bucket */
     while (r->is_final[tensor] || r->is_frozen[tensor]) {
         tensor++;
     }
+    ASHLAR_CHECK2(tensor < range->first_tensor + range->tensor_count);
     return ashlar_fail(ASHLAR_EINVAL,
                        "finish: tensor %s is not final, so that bucket %zu and those behind it "
                        "were not sent; report every tensor, or freeze it",
@@ -264,7 +287,7 @@ ashlar_status ashlar_reducer_finish(ashlar_reducer *r, ashlar_stream stream) {
 
 /* ---- parameters ---- */
 
-/* Broadcast stretches of one type, from the lowest address: from the last bucket on. */
+/* Broadcast neighbours of one type together, from the lowest address, which the last bucket has. */
 static ashlar_status send_parameters(const ashlar_reducer *r, size_t root) {
     const ashlar_arena_bucket *buckets = r->arena->buckets;
     ashlar_status status = ASHLAR_OK;
@@ -272,6 +295,7 @@ static ashlar_status send_parameters(const ashlar_reducer *r, size_t root) {
         const ashlar_arena_bucket *first = &buckets[--end];
         size_t bytes = first->bytes;
         while (end > 0 && buckets[end - 1].dtype == first->dtype) {
+            ASHLAR_CHECK2(first->offset + bytes == buckets[end - 1].offset);
             bytes += buckets[--end].bytes;
         }
         status = r->collectives.broadcast(

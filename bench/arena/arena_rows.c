@@ -14,12 +14,14 @@ const char *ashlar_arena_operation_name(ashlar_arena_operation operation) {
         ASHLAR_ARENA_OPERATION_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_ARENA_OPERATION_COUNT);
     return names[operation];
 }
 
 const char *ashlar_arena_subject_name(size_t subject) {
-    static const char *const names[ASHLAR_ARENA_SUBJECT_COUNT] = {
+    static const char *const names[] = {
         [ARENA] = "arena", [PER_TENSOR] = "per_tensor", "lists_of_36"};
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_ARENA_SUBJECT_COUNT);
     return names[subject];
 }
 

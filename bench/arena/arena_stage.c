@@ -26,12 +26,13 @@ enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
 static const struct {
     size_t accesses, arrays;
     bool is_shared;
-} operations[ASHLAR_ARENA_OPERATION_COUNT] = {
+} operations[] = {
 #define X(name, text, accesses, arrays, shared) \
     [ASHLAR_ARENA_OPERATION_##name] = {accesses, arrays, shared},
     ASHLAR_ARENA_OPERATION_MAP(X)
 #undef X
 };
+ASHLAR_TABLE_IS_FULL(operations, ASHLAR_ARENA_OPERATION_COUNT);
 
 /* ---- set-up ---- */
 

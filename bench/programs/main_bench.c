@@ -39,7 +39,7 @@ typedef struct command {
 enum { OPTION_COUNT = 12, PACKING_TRIES = 5 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
-    const ashlar_option all[OPTION_COUNT] = {
+    const ashlar_option all[] = {
         {"smoke", NULL, ASHLAR_OPTION_FLAG, &c->config.is_smoke, 0, 0,
          "a few short rounds, to see it run"},
         {"instructions", NULL, ASHLAR_OPTION_FLAG, &c->counts_instructions, 0, 0,
@@ -61,6 +61,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"seconds", "N", ASHLAR_OPTION_COUNT, &c->seconds, 0, 1e6, "to search for each"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
+    ASHLAR_TABLE_IS_FULL(all, OPTION_COUNT);
     memcpy(options, all, sizeof all);
 }
 

@@ -33,7 +33,7 @@ typedef struct command {
 enum { OPTION_COUNT = 10 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
-    const ashlar_option all[OPTION_COUNT] = {
+    const ashlar_option all[] = {
         {"memory", "SIZE", ASHLAR_OPTION_TEXT, &c->memory, 0, 0, "of the device: B, KiB ... TiB"},
         {"find-capacity", NULL, ASHLAR_OPTION_FLAG, &c->finds_capacity, 0, 0,
          "find the smallest device on which it passes"},
@@ -48,6 +48,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"svg", "FILE", ASHLAR_OPTION_TEXT, &c->svg, 0, 0, "draw where the blocks of one FILE lay"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
+    ASHLAR_TABLE_IS_FULL(all, OPTION_COUNT);
     memcpy(options, all, sizeof all);
 }
 

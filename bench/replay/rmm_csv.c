@@ -11,8 +11,8 @@
 
 typedef enum column { THREAD, ACTION, POINTER, SIZE, STREAM, COLUMN_COUNT } column;
 
-static const char *const column_names[COLUMN_COUNT] = {"Thread", "Action", "Pointer", "Size",
-                                                       "Stream"};
+static const char *const column_names[] = {"Thread", "Action", "Pointer", "Size", "Stream"};
+ASHLAR_TABLE_IS_FULL(column_names, COLUMN_COUNT);
 
 enum { DEFAULT_STREAM = 0, LEGACY_STREAM = 1, PER_THREAD_STREAM = 2 }; /* CUDA's own handles */
 

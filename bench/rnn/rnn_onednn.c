@@ -16,7 +16,7 @@
 
 #include "allocator/base/host.h"
 
-const int ashlar_onednn_ends[REORDER_COUNT][2] = {
+const int ashlar_onednn_ends[][2] = {
     [W_IN] = {W_USER, W},
     [R_IN] = {R_USER, R},
     [W_BACK_IN] = {W_USER, W_BACK},
@@ -24,6 +24,7 @@ const int ashlar_onednn_ends[REORDER_COUNT][2] = {
     [DIFF_W_OUT] = {DIFF_W, DIFF_W_USER},
     [DIFF_R_OUT] = {DIFF_R, DIFF_R_USER},
 };
+ASHLAR_TABLE_IS_FULL(ashlar_onednn_ends, REORDER_COUNT);
 
 bool ashlar_onednn_has(const ashlar_rnn_layout *layout) {
     const ashlar_rnn_config *c = &layout->config;

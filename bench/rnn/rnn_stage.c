@@ -17,6 +17,7 @@ const char *ashlar_rnn_subject_name(ashlar_rnn_subject subject) {
         ASHLAR_RNN_SUBJECT_MAP(X)
 #undef X
     };
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_RNN_SUBJECT_COUNT);
     return names[subject];
 }
 

@@ -4,6 +4,7 @@
 #ifndef ASHLAR_DTYPE_H
 #define ASHLAR_DTYPE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -24,17 +25,19 @@ typedef enum ashlar_dtype {
 
 /* Bytes of one element; 0 for a value that is no type. Threads: any. */
 static inline size_t ashlar_dtype_bytes(ashlar_dtype dtype) {
-    static const size_t table[ASHLAR_DTYPE_COUNT] = {
+    static const size_t table[] = {
         ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_BYTES)
     };
+    static_assert(sizeof table / sizeof table[0] == ASHLAR_DTYPE_COUNT, "a size for each type");
     return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? table[dtype] : 0;
 }
 
 /* "F32" and so on; NULL for a value that is no type. Threads: any. */
 static inline const char *ashlar_dtype_name(ashlar_dtype dtype) {
-    static const char *const table[ASHLAR_DTYPE_COUNT] = {
+    static const char *const table[] = {
         ASHLAR_DTYPE_MAP(ASHLAR_DTYPE_TEXT)
     };
+    static_assert(sizeof table / sizeof table[0] == ASHLAR_DTYPE_COUNT, "a name for each type");
     return (unsigned)dtype < (unsigned)ASHLAR_DTYPE_COUNT ? table[dtype] : NULL;
 }
 

@@ -12,6 +12,7 @@ typedef enum ashlar_rnn_pass {
     ASHLAR_RNN_FORWARD,
     ASHLAR_RNN_BACKWARD_DATA,
     ASHLAR_RNN_BACKWARD_WEIGHTS,
+    ASHLAR_RNN_PASS_COUNT
 } ashlar_rnn_pass;
 
 typedef struct ashlar_rnn_backend {

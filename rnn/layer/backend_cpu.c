@@ -39,6 +39,7 @@ static ashlar_rnn_cpu_pass *pass_function(ashlar_dtype dtype, ashlar_rnn_pass pa
         [ASHLAR_RNN_BACKWARD_DATA] = passes->backward_data,
         [ASHLAR_RNN_BACKWARD_WEIGHTS] = passes->backward_weights,
     };
+    ASHLAR_TABLE_IS_FULL(functions, ASHLAR_RNN_PASS_COUNT);
     return functions[pass];
 }
 

@@ -293,6 +293,7 @@ static ashlar_status run(call *c, ashlar_rnn_pass pass) {
         [ASHLAR_RNN_BACKWARD_DATA] = backward_data,
         [ASHLAR_RNN_BACKWARD_WEIGHTS] = backward_weights,
     };
+    ASHLAR_TABLE_IS_FULL(passes, ASHLAR_RNN_PASS_COUNT);
     const ashlar_rnn_batch *batch = c->batch;
     const bool training = c->b->reserve != NULL;
     ASHLAR_CUDNN_TRY(c->state->cudnn, set_stream, cudnnSetStream,

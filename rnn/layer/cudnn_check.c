@@ -16,10 +16,11 @@ typedef struct place {
 
 static ashlar_status differs(const place *p, ashlar_rnn_tensor tensor, const char *what,
                              size_t cudnn, size_t ours) {
-    static const char *const names[ASHLAR_RNN_TENSOR_COUNT] = {
+    static const char *const names[] = {
         [ASHLAR_RNN_W] = "W",   [ASHLAR_RNN_R] = "R",   [ASHLAR_RNN_BW] = "bW",
         [ASHLAR_RNN_BR] = "bR", [ASHLAR_RNN_WP] = "Wp",
     };
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_RNN_TENSOR_COUNT);
     const size_t directions = p->layout->config.directions;
     return ashlar_fail(ASHLAR_ENOTSUP,
                        "rnn: %s of layer %zu%s, gate %zu: %s is %zu for this cuDNN, %zu for "

@@ -5,12 +5,13 @@
 #include "allocator/base/host.h"
 
 cudnnDataType_t ashlar_cudnn_type(ashlar_dtype dtype) {
-    static const cudnnDataType_t types[ASHLAR_DTYPE_COUNT] = {
+    static const cudnnDataType_t types[] = {
         [ASHLAR_F32] = CUDNN_DATA_FLOAT,
         [ASHLAR_F64] = CUDNN_DATA_DOUBLE,
         [ASHLAR_F16] = CUDNN_DATA_HALF,
         [ASHLAR_BF16] = CUDNN_DATA_BFLOAT16,
     };
+    ASHLAR_TABLE_IS_FULL(types, ASHLAR_DTYPE_COUNT);
     return types[dtype];
 }
 
@@ -24,24 +25,27 @@ static cudnnMathType_t math_type(const ashlar_rnn_config *c) {
 
 /* cuDNN's name for no projection is one as wide as hidden. Sizes fit: the layout is below 2^31. */
 static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_state *s) {
-    static const cudnnRNNMode_t cells[ASHLAR_RNN_CELL_COUNT] = {
+    static const cudnnRNNMode_t cells[] = {
         [ASHLAR_RNN_LSTM] = CUDNN_LSTM,
         [ASHLAR_RNN_GRU] = CUDNN_GRU,
         [ASHLAR_RNN_TANH] = CUDNN_RNN_TANH,
         [ASHLAR_RNN_RELU] = CUDNN_RNN_RELU,
     };
-    static const cudnnRNNBiasMode_t biases[ASHLAR_RNN_BIAS_COUNT] = {
+    ASHLAR_TABLE_IS_FULL(cells, ASHLAR_RNN_CELL_COUNT);
+    static const cudnnRNNBiasMode_t biases[] = {
         [ASHLAR_RNN_BIAS_DOUBLE] = CUDNN_RNN_DOUBLE_BIAS,
         [ASHLAR_RNN_BIAS_NONE] = CUDNN_RNN_NO_BIAS,
         [ASHLAR_RNN_BIAS_INPUT] = CUDNN_RNN_SINGLE_INP_BIAS,
         [ASHLAR_RNN_BIAS_RECURRENT] = CUDNN_RNN_SINGLE_REC_BIAS,
     };
-    static const cudnnRNNAlgo_t algorithms[ASHLAR_RNN_ALGORITHM_COUNT] = {
+    ASHLAR_TABLE_IS_FULL(biases, ASHLAR_RNN_BIAS_COUNT);
+    static const cudnnRNNAlgo_t algorithms[] = {
         [ASHLAR_RNN_STANDARD] = CUDNN_RNN_ALGO_STANDARD,
         [ASHLAR_RNN_PERSIST_STATIC] = CUDNN_RNN_ALGO_PERSIST_STATIC,
         [ASHLAR_RNN_PERSIST_DYNAMIC] = CUDNN_RNN_ALGO_PERSIST_DYNAMIC,
         [ASHLAR_RNN_PERSIST_SMALL] = CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H,
     };
+    ASHLAR_TABLE_IS_FULL(algorithms, ASHLAR_RNN_ALGORITHM_COUNT);
     const ashlar_rnn_config *c = &rnn->layout.config;
     const cudnnDataType_t type = ashlar_cudnn_type(c->dtype);
     ASHLAR_CUDNN_TRY(s->cudnn, set_rnn, cudnnSetRNNDescriptor_v8,

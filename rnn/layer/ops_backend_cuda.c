@@ -25,12 +25,13 @@ enum {
 #define X_F64(function, kind) "ashlar_kernel_" #function "_f64",
 #define X_F16(function, kind) "ashlar_kernel_" #function "_f16",
 #define X_BF16(function, kind) "ashlar_kernel_" #function "_bf16",
-static const char *const kernel_names[ASHLAR_DTYPE_COUNT][KERNEL_COUNT] = {
+static const char *const kernel_names[][KERNEL_COUNT] = {
     [ASHLAR_F32] = {ASHLAR_OPS_KERNEL_MAP(X_F32) "ashlar_kernel_loss_sum"},
     [ASHLAR_F64] = {ASHLAR_OPS_KERNEL_MAP(X_F64) "ashlar_kernel_loss_sum"},
     [ASHLAR_F16] = {ASHLAR_OPS_KERNEL_MAP(X_F16) "ashlar_kernel_loss_sum"},
     [ASHLAR_BF16] = {ASHLAR_OPS_KERNEL_MAP(X_BF16) "ashlar_kernel_loss_sum"},
 };
+ASHLAR_TABLE_IS_FULL(kernel_names, ASHLAR_DTYPE_COUNT);
 
 typedef struct cuda_ops {
     cu_module module;
@@ -196,16 +197,17 @@ typedef struct factor {
  */
 static ashlar_status multiply(const ashlar_ops *ops, size_t m, size_t n, size_t k, const factor *a,
                               const factor *b, bool adds, void *out) {
-    static const cudaDataType_t types[ASHLAR_DTYPE_COUNT] = {[ASHLAR_F32] = CUDA_R_32F,
-                                                             [ASHLAR_F64] = CUDA_R_64F,
-                                                             [ASHLAR_F16] = CUDA_R_16F,
-                                                             [ASHLAR_BF16] = CUDA_R_16BF};
+    static const cudaDataType_t types[] = {[ASHLAR_F32] = CUDA_R_32F,
+                                           [ASHLAR_F64] = CUDA_R_64F,
+                                           [ASHLAR_F16] = CUDA_R_16F,
+                                           [ASHLAR_BF16] = CUDA_R_16BF};
+    ASHLAR_TABLE_IS_FULL(types, ASHLAR_DTYPE_COUNT);
     /* PEDANTIC: in fp32 and not in TF32, whatever the environment says. */
-    static const cublasComputeType_t computes[ASHLAR_DTYPE_COUNT] = {
-        [ASHLAR_F32] = CUBLAS_COMPUTE_32F_PEDANTIC,
-        [ASHLAR_F64] = CUBLAS_COMPUTE_64F,
-        [ASHLAR_F16] = CUBLAS_COMPUTE_32F,
-        [ASHLAR_BF16] = CUBLAS_COMPUTE_32F};
+    static const cublasComputeType_t computes[] = {[ASHLAR_F32] = CUBLAS_COMPUTE_32F_PEDANTIC,
+                                                   [ASHLAR_F64] = CUBLAS_COMPUTE_64F,
+                                                   [ASHLAR_F16] = CUBLAS_COMPUTE_32F,
+                                                   [ASHLAR_BF16] = CUBLAS_COMPUTE_32F};
+    ASHLAR_TABLE_IS_FULL(computes, ASHLAR_DTYPE_COUNT);
     static const float one32 = 1, zero32 = 0;
     static const double one64 = 1, zero64 = 0;
     const cuda_ops *c = ops->state;

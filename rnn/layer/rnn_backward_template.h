@@ -7,12 +7,13 @@
 
 #include "rnn/layer/rnn_forward_template.h"
 
-static cell_function *const backward_cells[ASHLAR_RNN_CELL_COUNT] = {
+static cell_function *const backward_cells[] = {
     [ASHLAR_RNN_LSTM] = lstm_backward,
     [ASHLAR_RNN_GRU] = gru_backward,
     [ASHLAR_RNN_TANH] = tanh_backward,
     [ASHLAR_RNN_RELU] = relu_backward,
 };
+ASHLAR_TABLE_IS_FULL(backward_cells, ASHLAR_RNN_CELL_COUNT);
 
 /* ---- to the data ---- */
 

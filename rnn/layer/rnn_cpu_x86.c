@@ -4,8 +4,14 @@
 
 const ashlar_rnn_cpu_passes *ashlar_rnn_cpu_passes_of(ashlar_dtype dtype) {
     static const ashlar_rnn_cpu_passes *const passes[2][ASHLAR_DTYPE_COUNT] = {
-        {[ASHLAR_F32] = &ashlar_rnn_cpu_f32_baseline, [ASHLAR_F64] = &ashlar_rnn_cpu_f64_baseline},
-        {[ASHLAR_F32] = &ashlar_rnn_cpu_f32_avx2, [ASHLAR_F64] = &ashlar_rnn_cpu_f64_avx2},
+        {[ASHLAR_F32] = &ashlar_rnn_cpu_f32_baseline,
+         [ASHLAR_F64] = &ashlar_rnn_cpu_f64_baseline,
+         [ASHLAR_F16] = NULL,
+         [ASHLAR_BF16] = NULL},
+        {[ASHLAR_F32] = &ashlar_rnn_cpu_f32_avx2,
+         [ASHLAR_F64] = &ashlar_rnn_cpu_f64_avx2,
+         [ASHLAR_F16] = NULL,
+         [ASHLAR_BF16] = NULL},
     };
     return passes[ashlar_cpu_has_avx2()][dtype];
 }

@@ -13,12 +13,13 @@
 #include "allocator/base/check_level.h"
 #include "rnn/layer/rnn_rows_template.h"
 
-static cell_function *const forward_cells[ASHLAR_RNN_CELL_COUNT] = {
+static cell_function *const forward_cells[] = {
     [ASHLAR_RNN_LSTM] = lstm_forward,
     [ASHLAR_RNN_GRU] = gru_forward,
     [ASHLAR_RNN_TANH] = tanh_forward,
     [ASHLAR_RNN_RELU] = relu_forward,
 };
+ASHLAR_TABLE_IS_FULL(forward_cells, ASHLAR_RNN_CELL_COUNT);
 
 /* Where a row of R's products, or a row of R's biases, has its column of gates. */
 static size_t recurrent_column(const ashlar_rnn_rows *batch, size_t row) {

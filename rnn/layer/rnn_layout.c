@@ -15,8 +15,10 @@ static const size_t ELEMENT_LIMIT = (size_t)1 << 31;
 #define CELL_GATES(name, gates, text) gates,
 #define CELL_TEXT(name, gates, text) text,
 #define CELL_LIST(name, gates, text) " " text
-static const size_t cell_gates[ASHLAR_RNN_CELL_COUNT] = {ASHLAR_RNN_CELL_MAP(CELL_GATES)};
-static const char *const cell_texts[ASHLAR_RNN_CELL_COUNT] = {ASHLAR_RNN_CELL_MAP(CELL_TEXT)};
+static const size_t cell_gates[] = {ASHLAR_RNN_CELL_MAP(CELL_GATES)};
+ASHLAR_TABLE_IS_FULL(cell_gates, ASHLAR_RNN_CELL_COUNT);
+static const char *const cell_texts[] = {ASHLAR_RNN_CELL_MAP(CELL_TEXT)};
+ASHLAR_TABLE_IS_FULL(cell_texts, ASHLAR_RNN_CELL_COUNT);
 
 const char *ashlar_rnn_cell_name(ashlar_rnn_cell cell) {
     return (unsigned)cell < ASHLAR_RNN_CELL_COUNT ? cell_texts[cell] : NULL;

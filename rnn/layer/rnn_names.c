@@ -10,13 +10,14 @@
 
 enum { NAME_BYTES = 128 };
 
-static const char *const kinds[ASHLAR_RNN_TENSOR_COUNT] = {
+static const char *const kinds[] = {
     [ASHLAR_RNN_W] = "weight_ih",
     [ASHLAR_RNN_R] = "weight_hh",
     [ASHLAR_RNN_BW] = "bias_ih",
     [ASHLAR_RNN_BR] = "bias_hh",
     [ASHLAR_RNN_WP] = "weight_hr",
 };
+ASHLAR_TABLE_IS_FULL(kinds, ASHLAR_RNN_TENSOR_COUNT);
 
 /* Fill in the spec of one tensor; `name` keeps its text. */
 static ashlar_status describe(const ashlar_rnn_layout *layout, const char *prefix, size_t part,

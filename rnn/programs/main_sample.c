@@ -37,7 +37,7 @@ enum { OPTION_COUNT = 11 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
     ashlar_choice_config *choice = &c->text.sampler.choice;
-    const ashlar_option all[OPTION_COUNT] = {
+    const ashlar_option all[] = {
         {"model", "FILE", ASHLAR_OPTION_TEXT, &c->model, 0, 0,
          "weights saved by ashlar-train --save"},
         {"bytes", "N", ASHLAR_OPTION_COUNT, &c->text.bytes, 1, 1e12, "how much to write"},
@@ -56,6 +56,7 @@ static void list_options(command *c, ashlar_option options[static OPTION_COUNT])
         {"json", "FILE", ASHLAR_OPTION_TEXT, &c->json, 0, 0, "write speed and memory there"},
         {"help", NULL, ASHLAR_OPTION_FLAG, &c->wants_help, 0, 0, "print this"},
     };
+    ASHLAR_TABLE_IS_FULL(all, OPTION_COUNT);
     memcpy(options, all, sizeof all);
 }
 

@@ -21,7 +21,7 @@ void ashlar_tags_set_defaults(ashlar_train_config *train, ashlar_tags_options *o
 void ashlar_tags_list_options(ashlar_tags_options *o,
                               ashlar_option list[static ASHLAR_TAGS_OPTION_COUNT]) {
     const ashlar_option_kind count = ASHLAR_OPTION_COUNT, flag = ASHLAR_OPTION_FLAG;
-    const ashlar_option all[ASHLAR_TAGS_OPTION_COUNT] = {
+    const ashlar_option all[] = {
         {"bidirectional", NULL, flag, &o->is_two_way, 0, 0, "tagger: read both ways, as it does"},
         {"unidirectional", NULL, flag, &o->tags.is_one_way, 0, 0, "tagger: read forward only"},
         {"char-embedding", "N", count, &o->tags.character_embedding, 1, 16384,
@@ -38,6 +38,7 @@ void ashlar_tags_list_options(ashlar_tags_options *o,
         {"held-out", "N", count, &o->corpus.held_out, 0, 1e9,
          "tagger: test on every Nth sentence, 0: on none"},
     };
+    ASHLAR_TABLE_IS_FULL(all, ASHLAR_TAGS_OPTION_COUNT);
     memcpy(list, all, sizeof all);
 }
 

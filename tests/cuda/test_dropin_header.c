@@ -30,7 +30,7 @@ static bool is_in_segments(void) {
     return conf != NULL && strcmp(conf, "vmm=off") == 0;
 }
 
-static void steps_take_nothing_from_the_driver_after_the_first(void) {
+CASE(steps_take_nothing_from_the_driver_after_the_first) {
     unsigned long long after_first = 0;
     cudaStream_t stream;
     REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
@@ -52,7 +52,7 @@ static void steps_take_nothing_from_the_driver_after_the_first(void) {
 }
 
 /* The device has 64 MiB, and runs work as late as it may. */
-static void memory_freed_under_a_streams_work_is_safe(void) {
+CASE(memory_freed_under_a_streams_work_is_safe) {
     cudaStream_t slow, fast;
     REQUIRE(cudaStreamCreateWithFlags(&slow, cudaStreamNonBlocking) == cudaSuccess);
     REQUIRE(cudaStreamCreateWithFlags(&fast, cudaStreamNonBlocking) == cudaSuccess);
@@ -71,7 +71,7 @@ static void memory_freed_under_a_streams_work_is_safe(void) {
     CHECK(cudaStreamDestroy(slow) == cudaSuccess && cudaStreamDestroy(fast) == cudaSuccess);
 }
 
-static void page_locked_memory_is_kept_and_safe(void) {
+CASE(page_locked_memory_is_kept_and_safe) {
     unsigned long long after_first = 0;
     void *on_device = NULL;
     cudaStream_t slow;
@@ -94,7 +94,7 @@ static void page_locked_memory_is_kept_and_safe(void) {
     CHECK(cudaStreamDestroy(slow) == cudaSuccess && cudaFree(on_device) == cudaSuccess);
 }
 
-static void page_locked_memory_that_is_not_ours_goes_to_cuda(void) {
+CASE(page_locked_memory_that_is_not_ours_goes_to_cuda) {
     void *ours = NULL, *theirs = NULL, *on_device = NULL, *none = NULL;
     REQUIRE(cudaMallocHost(&ours, 1000) == cudaSuccess);
     REQUIRE(cudaHostAlloc(&theirs, 1000, cudaHostAllocMapped) == cudaSuccess);
@@ -116,7 +116,7 @@ static void page_locked_memory_that_is_not_ours_goes_to_cuda(void) {
     (void)cudaGetLastError();
 }
 
-static void errors_are_cudas_and_remembered(void) {
+CASE(errors_are_cudas_and_remembered) {
     void *ptr = NULL;
     CHECK(cudaMalloc(&ptr, 1000 * MIB) == cudaErrorMemoryAllocation && ptr == NULL);
     CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
@@ -136,7 +136,7 @@ static void errors_are_cudas_and_remembered(void) {
     CHECK(cudaMalloc(&ptr, 0) == cudaSuccess);
 }
 
-static void what_is_not_ours_goes_to_cuda(void) {
+CASE(what_is_not_ours_goes_to_cuda) {
     void *plain = NULL, *ours = NULL, *captured = NULL;
     cudaStream_t stream;
     cudaGraph_t graph;
@@ -158,7 +158,7 @@ static void what_is_not_ours_goes_to_cuda(void) {
     (void)cudaGetLastError();
 }
 
-static void what_is_free_counts_what_is_kept(void) {
+CASE(what_is_free_counts_what_is_kept) {
     size_t before = 0, while_used = 0, after = 0, total = 0;
     void *ptr = NULL;
     CHECK(cudaMemGetInfo(&before, &total) == cudaSuccess);
@@ -168,18 +168,8 @@ static void what_is_free_counts_what_is_kept(void) {
     CHECK(cudaMemGetInfo(&after, &total) == cudaSuccess && after == before && after <= total);
 }
 
-static void templates_take_pointers_of_any_type(void) {
+CASE(templates_take_pointers_of_any_type) {
     CHECK(templates_hold());
 }
 
-int main(void) {
-    RUN(steps_take_nothing_from_the_driver_after_the_first);
-    RUN(memory_freed_under_a_streams_work_is_safe);
-    RUN(page_locked_memory_is_kept_and_safe);
-    RUN(page_locked_memory_that_is_not_ours_goes_to_cuda);
-    RUN(errors_are_cudas_and_remembered);
-    RUN(what_is_not_ours_goes_to_cuda);
-    RUN(what_is_free_counts_what_is_kept);
-    RUN(templates_take_pointers_of_any_type);
-    return check_report();
-}
+RUN_CASES()

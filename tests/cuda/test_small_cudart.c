@@ -12,7 +12,7 @@
 
 enum { BYTES = 4096 };
 
-static void copies_and_fills_arrive(void) {
+CASE(copies_and_fills_arrive) {
     unsigned char out[BYTES], in[BYTES];
     void *a = NULL, *b = NULL, *pinned = NULL;
     memset(in, 7, sizeof in);
@@ -31,7 +31,7 @@ static void copies_and_fills_arrive(void) {
           cudaFree(NULL) == cudaSuccess);
 }
 
-static void rows_lie_apart_and_arrive(void) {
+CASE(rows_lie_apart_and_arrive) {
     enum { WIDTH = 100, HEIGHT = 5 };
     unsigned char in[HEIGHT][WIDTH], out[HEIGHT][WIDTH];
     const struct cudaExtent extent = {WIDTH, HEIGHT, 3};
@@ -57,7 +57,7 @@ static void rows_lie_apart_and_arrive(void) {
     (void)cudaGetLastError();
 }
 
-static void managed_memory_is_the_hosts_too(void) {
+CASE(managed_memory_is_the_hosts_too) {
     unsigned char *ptr = NULL;
     void *pinned = NULL, *same = NULL;
     REQUIRE(cudaMallocManaged((void **)&ptr, BYTES, cudaMemAttachGlobal) == cudaSuccess);
@@ -71,7 +71,7 @@ static void managed_memory_is_the_hosts_too(void) {
     (void)cudaGetLastError();
 }
 
-static void an_error_is_remembered_until_it_is_asked_for(void) {
+CASE(an_error_is_remembered_until_it_is_asked_for) {
     void *ptr = NULL;
     CHECK(cudaMalloc(&ptr, (size_t)1 << 50) == cudaErrorMemoryAllocation);
     CHECK(ptr == NULL);
@@ -88,7 +88,7 @@ static void note(void *user) {
     atomic_store((_Atomic int *)user, 1);
 }
 
-static void streams_run_in_order_and_events_tell(void) {
+CASE(streams_run_in_order_and_events_tell) {
     _Atomic int ran = 0;
     cudaStream_t streams[2];
     cudaEvent_t event;
@@ -110,7 +110,7 @@ static void streams_run_in_order_and_events_tell(void) {
     (void)cudaGetLastError();
 }
 
-static void a_device_says_what_it_is(void) {
+CASE(a_device_says_what_it_is) {
     struct cudaDeviceProp prop;
     struct cudaPointerAttributes attributes;
     size_t free_bytes = 0, total_bytes = 0;
@@ -138,7 +138,7 @@ static unsigned long long memory_calls(void) {
     return calls();
 }
 
-static void pool_memory_is_kept_and_reused(void) {
+CASE(pool_memory_is_kept_and_reused) {
     cudaStream_t stream;
     cudaMemPool_t pool;
     void *first = NULL, *second = NULL;
@@ -162,7 +162,7 @@ static uint64_t pool_value(cudaMemPool_t pool, enum cudaMemPoolAttr attribute) {
     return value;
 }
 
-static void a_pool_counts_and_keeps_what_its_threshold_says(void) {
+CASE(a_pool_counts_and_keeps_what_its_threshold_says) {
     uint64_t all = UINT64_MAX, none = 0;
     cudaMemPool_t pool;
     void *a = NULL, *b = NULL;
@@ -188,7 +188,7 @@ static void a_pool_counts_and_keeps_what_its_threshold_says(void) {
     (void)cudaGetLastError();
 }
 
-static void a_program_has_pools_of_its_own(void) {
+CASE(a_program_has_pools_of_its_own) {
     const struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
                                            .location = {cudaMemLocationTypeDevice, 0}};
     cudaMemPool_t first, mine, now;
@@ -207,7 +207,7 @@ static void a_program_has_pools_of_its_own(void) {
     (void)cudaGetLastError();
 }
 
-static void streams_say_what_they_are(void) {
+CASE(streams_say_what_they_are) {
     cudaStream_t stream;
     unsigned int flags = 7;
     int priority = 7, least = 7, greatest = 7;
@@ -219,7 +219,7 @@ static void streams_say_what_they_are(void) {
     CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
-static void a_graph_is_captured_and_launched(void) {
+CASE(a_graph_is_captured_and_launched) {
     cudaStream_t stream;
     cudaGraph_t graph;
     cudaGraphExec_t exec;
@@ -243,7 +243,7 @@ static void a_graph_is_captured_and_launched(void) {
 cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t *graph);
 
-static void per_thread_default_streams_have_names_of_their_own(void) {
+CASE(per_thread_default_streams_have_names_of_their_own) {
     cudaGraph_t graph;
     CHECK(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeRelaxed) != cudaSuccess);
     CHECK(cudaStreamBeginCapture_ptsz(NULL, cudaStreamCaptureModeRelaxed) == cudaSuccess);
@@ -252,7 +252,7 @@ static void per_thread_default_streams_have_names_of_their_own(void) {
     (void)cudaGetLastError();
 }
 
-static void the_driver_is_found_by_its_names_too(void) {
+CASE(the_driver_is_found_by_its_names_too) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     REQUIRE(library != NULL);
     unsigned int (*get_count)(int *) = NULL;
@@ -270,7 +270,7 @@ static void the_driver_is_found_by_its_names_too(void) {
 }
 
 /* Last: nothing of before is there any more. */
-static void a_reset_takes_everything_and_the_next_call_begins_anew(void) {
+CASE(a_reset_takes_everything_and_the_next_call_begins_anew) {
     void *ptr = NULL;
     REQUIRE(cudaMalloc(&ptr, BYTES) == cudaSuccess);
     CHECK(cudaDeviceReset() == cudaSuccess);
@@ -278,20 +278,4 @@ static void a_reset_takes_everything_and_the_next_call_begins_anew(void) {
     CHECK(cudaMalloc(&ptr, BYTES) == cudaSuccess && cudaFree(ptr) == cudaSuccess);
 }
 
-int main(void) {
-    RUN(copies_and_fills_arrive);
-    RUN(rows_lie_apart_and_arrive);
-    RUN(managed_memory_is_the_hosts_too);
-    RUN(an_error_is_remembered_until_it_is_asked_for);
-    RUN(streams_run_in_order_and_events_tell);
-    RUN(a_device_says_what_it_is);
-    RUN(pool_memory_is_kept_and_reused);
-    RUN(a_pool_counts_and_keeps_what_its_threshold_says);
-    RUN(a_program_has_pools_of_its_own);
-    RUN(streams_say_what_they_are);
-    RUN(a_graph_is_captured_and_launched);
-    RUN(per_thread_default_streams_have_names_of_their_own);
-    RUN(the_driver_is_found_by_its_names_too);
-    RUN(a_reset_takes_everything_and_the_next_call_begins_anew);
-    return check_report();
-}
+RUN_CASES()

@@ -2,7 +2,7 @@
  * fuzz.h - what a fuzz target is made of.
  *
  * A target is one file, fuzz_<what>.c, with the three names declared here. It is linked twice:
- * with libFuzzer's main(), which explores (./run fuzz), and with replay_main.c, which tries some
+ * with libFuzzer's main(), which explores (./run test fuzz), and with replay_main.c, which tries some
  * thousand inputs in every test run and replays what libFuzzer has found.
  */
 #ifndef ASHLAR_FUZZ_H

@@ -11,6 +11,8 @@ bin=$scratch/bin
 shelf=$scratch/shelf           # what is not installed
 asked=$scratch/asked           # what apt-get and sudo were asked for
 configured=$scratch/configured # a line for each time that Meson configured
+tested=$scratch/tested         # a line for each time that Meson tested
+built=$scratch/built           # a line for each time that ninja built
 python=$(python3 -c 'import sys; print(sys.executable)')
 mkdir "$tree"
 
@@ -33,6 +35,19 @@ printf '<%s>' all "$program" "$@"
 END
 chmod +x "$scratch/all"
 
+# Of a build of three tests: what Meson tells of them.
+mkdir "$scratch/info"
+echo '{"directories": {"build": "/b"}}' >"$scratch/info/meson-info.json"
+cat >"$scratch/info/intro-targets.json" <<'END'
+[{"id": "1", "filename": ["/b/tests/test_slab"]}, {"id": "2", "filename": ["/b/tests/test_race"]},
+ {"id": "3", "filename": ["/b/tests/test_long"]}, {"id": "4", "filename": ["/b/libcuda.so.1"]}]
+END
+cat >"$scratch/info/intro-tests.json" <<'END'
+[{"suite": ["ashlar:unit"], "depends": ["1"]},
+ {"suite": ["ashlar:unit", "ashlar:threads"], "depends": ["2", "4"]},
+ {"suite": ["ashlar:unit", "ashlar:stress"], "depends": ["3"]}]
+END
+
 stand_in() { # NAME SCRIPT
     rm -f "$bin/$1"
     printf '#!/bin/sh\n%s\n' "$2" >"$bin/$1"
@@ -45,9 +60,12 @@ machine() { # USER-NUMBER
     mkdir "$bin" "$shelf"
     : >"$asked"
     : >"$configured"
+    : >"$tested"
+    : >"$built"
     cp "$ASHLAR_SOURCE/run" "$tree/run"
     mkdir -p "$tree/bench" "$tree/tests" && cp "$scratch/all" "$tree/bench/all.sh"
-    cp "$ASHLAR_SOURCE/tests/count_cases.py" "$tree/tests"
+    cp "$ASHLAR_SOURCE/tests/count_cases.py" "$ASHLAR_SOURCE/tests/test_targets.py" "$tree/tests"
+    cp -R "$ASHLAR_SOURCE/tests/native" "$tree/tests"
     for tool in sh awk cat chmod cp dirname env find flock grep head mkdir nproc readlink rm; do
         ln -s "$(command -v $tool)" "$bin/$tool"
     done
@@ -62,13 +80,16 @@ machine() { # USER-NUMBER
         --version) echo 1.0.1 ;;
         setup)
             echo \"CC=\$CC \$*\" >>'$configured'
-            for word; do case \$word in */build/*)
-                mkdir -p \$word/rnn \$word/bench \$word/meson-logs && : >\$word/build.ninja ;; esac; done ;;
+            for word; do case \$word in */build/* | */build-run/*)
+                mkdir -p \$word/rnn \$word/bench \$word/meson-logs && : >\$word/build.ninja
+                mkdir -p \$word/meson-info && cp '$scratch'/info/* \$word/meson-info ;; esac; done ;;
         test)
+            echo \"all=\${ASHLAR_TEST_ALL-} \$*\" >>'$tested'
             cp '$scratch/testlog.json' \$3/meson-logs
             exit \$(cat '$scratch/status') ;;
         esac"
-    stand_in ninja "cp '$scratch/program' \$2/rnn/ashlar-train
+    stand_in ninja "echo \"\$*\" >>'$built'
+        cp '$scratch/program' \$2/rnn/ashlar-train
         cp '$scratch/program' \$2/bench/ashlar-bench"
 }
 
@@ -156,6 +177,7 @@ mends_interrupted_configuration() {
     machine 1000
     mkdir -p "$tree/build/release" && : >"$tree/build/release/build.ninja"
     : >"$tree/build/release/half-written"
+    : >"$tree/build/release/configured" # which tells that it is ours, not yet that it is whole
     runs 0 train --data x && [ ! -e "$tree/build/release/half-written" ] || return
     rm "$tree/build/release/build.ninja"
     runs 0 train --data x && [ -e "$tree/build/release/build.ninja" ]
@@ -170,10 +192,36 @@ forgets_failed_configuration() {
     runs 0 train --data x
 }
 
+# A folder that somebody else configured stays as it is; ours is beside it.
+leaves_a_folder_of_another() {
+    machine 1000
+    mkdir -p "$tree/build/release/rnn" && : >"$tree/build/release/build.ninja"
+    runs 0 train --data x && [ "$(find "$tree/build/release" | wc -l)" -eq 3 ] &&
+        [ -e "$tree/build/run-release/rnn/ashlar-train" ] || return
+    rm "$tree/build/run-release/configured"
+    runs 1 train --data x && says stderr 'run-release was not made by ./run: move it away'
+}
+
+# So does build/ where that itself is one.
+leaves_a_build_of_another() {
+    machine 1000
+    mkdir -p "$tree/build/meson-private"
+    runs 0 train --data x && [ "$(find "$tree/build" | wc -l)" -eq 2 ] &&
+        [ -e "$tree/build-run/release/rnn/ashlar-train" ]
+    status=$?
+    rm -rf "$tree/build-run"
+    return "$status"
+}
+
 configures_again_for() { # COMMAND...
     machine 1000
     runs 0 train --data x && "$@" && runs 0 train --data x || return
     [ "$(wc -l <"$configured")" -eq 2 ]
+}
+
+configures_again_with_settings() {
+    tests_with strict && echo '# more' >>"$tree/tests/native/strict.ini" && runs 0 test strict &&
+        [ "$(wc -l <"$configured")" -eq 2 ]
 }
 
 upgrade_meson() {
@@ -236,6 +284,17 @@ names_what_a_user_cannot_install() {
     lacks ninja cc
     runs 1 train --data x || return
     says stderr 'gcc libc6-dev' ninja-build 'apt-get install' && [ ! -s "$asked" ]
+}
+
+refuses_to_install() {
+    machine 0
+    lacks ninja
+    runs 1 --no-install train --data x && says stderr ninja-build --no-install || return
+    runs 1 --no-install test && says stderr ninja-build && [ ! -s "$asked" ] || return
+    machine 0
+    # shellcheck disable=SC2016 # the stand-in's own $2
+    stand_in pkg-config 'case $2 in zlib) exit 1 ;; esac'
+    runs 0 --no-install train --data x && says stderr 'without: zlib1g-dev' && [ ! -s "$asked" ]
 }
 
 names_tools_without_apt_get() {
@@ -305,9 +364,49 @@ tests_every_build() {
     done
 }
 
-# Of the last case's builds, the one in FOLDER was configured with OPTION.
-configured_with() { # FOLDER OPTION
-    grep -e "/$1 " "$configured" | grep -e "$2"
+# Of the last case's builds, NAME was configured with its own settings, which have WORDS.
+configured_with() { # NAME WORDS
+    grep -e "/build/$1 " "$configured" | grep -e "--native-file $tree/tests/native/$1.ini" &&
+        grep -xF -e "$2" "$tree/tests/native/$1.ini"
+}
+
+# The last case's build was told to make these: none are all.
+built_of() { # NAME TARGET...
+    name=$1
+    shift
+    grep -x -e "-C $tree/build/$name -j [0-9]*${*:+ $*}" "$built" || complain "$(cat "$built")"
+}
+
+tests_quickly() {
+    tests_with quick || return
+    configured_with builtin "auto_features = 'disabled'" &&
+        built_of builtin libcuda.so.1 tests/test_race tests/test_slab &&
+        [ "$(wc -l <"$configured")" -eq 1 ]
+}
+
+# What is slow says by itself that it was not run, but for this.
+tests_all() {
+    tests_with all && says tested 'all=1 test' && ! grep 'all= ' "$tested" || return
+    tests_with '' && says tested 'all= test' && ! grep 'all=1' "$tested"
+}
+
+installs_more_for_all() {
+    machine 0
+    ran OK 0 'ok 1 - a' 1..1 >"$scratch/testlog.json"
+    echo 0 >"$scratch/status"
+    runs 0 test all && says asked valgrind cmake
+}
+
+# Every build passes, on a machine with everything, but for what Python says.
+tests_with() { # WORD
+    machine 1000
+    for tool in clang c++ cmake groff valgrind; do
+        stand_in $tool 'exit 0'
+    done
+    ran OK 0 'ok 1 - a' 1..1 >"$scratch/testlog.json"
+    echo 0 >"$scratch/status"
+    # shellcheck disable=SC2086 # or none
+    runs 0 test $1
 }
 
 refuses_unknown_build() {
@@ -347,30 +446,30 @@ fuzz_machine() { # USER-NUMBER FUZZER
 fuzzes_each_target() {
     # shellcheck disable=SC2016 # the stand-in's own
     fuzz_machine 1000 'echo "<$*>"; echo stat::number_of_executed_units: 12'
-    runs 0 fuzz 3 && says stdout 'stone' '12 inputs tried, no defect' || return
+    runs 0 test fuzz 3 && says stdout 'stone' '12 inputs tried, no defect' || return
     file=$tree/build/fuzz/stone.log
     grep -F -e '-max_total_time=3 ' "$file" && grep -F 'fuzz/corpus/stone>' "$file" || return
     [ -e "$tree/build/fuzz/corpus/stone/sample-0" ] || complain 'no corpus' || return
-    configured_with fuzz/build '^CC=clang .*-Db_sanitize=address,undefined.*fuzzer-no-link'
+    grep -e '/fuzz/build ' "$configured" | grep -e '^CC=clang .*native/asan.ini.*fuzzer-no-link'
 }
 
 tells_the_input_that_crashed() {
     fuzz_machine 1000 'echo "no gap; Test unit written to /quarry/crash-1"; exit 77'
-    runs 1 fuzz && says stdout 'no gap' 'the input: /quarry/crash-1' 'replay_stone /quarry/crash-1'
+    runs 1 test fuzz && says stdout 'no gap' 'the input: /quarry/crash-1' 'replay_stone /quarry/crash-1'
 }
 
 installs_a_fuzzer() {
     fuzz_machine 0 'exit 0'
     lacks clang
-    runs 0 fuzz 1 && says asked 'install --no-install-recommends clang libclang-rt-dev' || return
+    runs 0 test fuzz 1 && says asked 'install --no-install-recommends clang libclang-rt-dev' || return
     fuzz_machine 1000 'exit 0'
     stand_in clang 'exit 1' # without its run-time libraries
-    runs 1 fuzz 1 && says stderr 'clang libclang-rt-dev' 'apt-get install'
+    runs 1 test fuzz 1 && says stderr 'clang libclang-rt-dev' 'apt-get install'
 }
 
 refuses_bad_seconds() {
     fuzz_machine 1000 'exit 0'
-    runs 2 fuzz 1m && says stderr 1m && runs 2 fuzz 0 && [ ! -e "$tree/build/fuzz" ]
+    runs 2 test fuzz 1m && says stderr 1m && runs 2 test fuzz 0 && [ ! -e "$tree/build/fuzz" ]
 }
 
 machine 1000
@@ -381,6 +480,8 @@ check 'bench_measures_everything' benches_everything
 check 'bench_measures_what_it_is_told' benches_one_group
 check 'a_second_call_configures_nothing_and_says_nothing' configures_once
 check 'an_interrupted_configuration_is_made_anew' mends_interrupted_configuration
+check 'a_folder_that_another_made_is_left_alone' leaves_a_folder_of_another
+check 'a_build_that_another_made_is_left_alone' leaves_a_build_of_another
 check 'a_failed_configuration_is_made_anew' forgets_failed_configuration
 check 'another_meson_configures_anew' configures_again_for upgrade_meson
 check 'other_libraries_configure_anew' configures_again_for lose_zlib
@@ -391,6 +492,7 @@ check 'a_user_installs_by_sudo' installs_by_sudo
 check 'package_lists_are_renewed_when_they_do_not_serve' renews_old_lists
 check 'a_failing_installation_is_shown' says_that_installing_failed
 check 'a_user_without_sudo_is_told_what_to_install' names_what_a_user_cannot_install
+check 'no_install_refuses_to_install' refuses_to_install
 check 'without_apt_get_the_missing_tools_are_named' names_tools_without_apt_get
 check 'without_apt_get_libraries_are_left_out' goes_on_without_libraries
 check 'a_CC_that_does_not_work_is_named' stops_at_a_bad_compiler
@@ -422,12 +524,21 @@ check 'a_build_that_does_not_compile_has_failed' counts_failing_build
 check 'a_compiler_that_is_not_there_is_skipped' counts_absent_clang
 check 'an_unknown_build_is_usage' refuses_unknown_build
 check 'test_makes_every_build_and_counts_afresh' tests_every_build
-check 'warnings_are_errors_in_strict' configured_with strict -Dwerror=true
-check 'asan_has_both_sanitizers' configured_with asan -Db_sanitize=address,undefined
-check 'asan_stops_at_undefined_behaviour' configured_with asan -fno-sanitize-recover=all
-check 'tsan_has_its_sanitizer' configured_with tsan -Db_sanitize=thread
-check 'clang_is_built_by_clang' configured_with clang '^CC=clang '
-check 'builtin_has_no_optional_library' configured_with builtin -Dauto_features=disabled
+check 'warnings_are_errors_in_strict' configured_with strict 'werror = true'
+check 'strict_makes_everything' built_of strict
+check 'asan_has_both_sanitizers' configured_with asan "b_sanitize = 'address,undefined'"
+check 'asan_stops_at_undefined_behaviour' \
+    grep -F "add_project_arguments('-fno-sanitize-recover=all'" "$ASHLAR_SOURCE/meson.build"
+check 'asan_makes_what_it_runs' \
+    built_of asan libcuda.so.1 tests/test_long tests/test_race tests/test_slab
+check 'tsan_has_its_sanitizer' configured_with tsan "b_sanitize = 'thread'"
+check 'tsan_makes_what_it_runs' built_of tsan libcuda.so.1 tests/test_race
+check 'clang_is_built_by_clang' configured_with clang "c = 'clang'"
+check 'builtin_has_no_optional_library' configured_with builtin "auto_features = 'disabled'"
+check 'quick_is_one_build_of_unit_tests' tests_quickly
+check 'all_runs_what_is_slow' tests_all
+check 'all_installs_what_else_is_of_use' installs_more_for_all
+check 'other_settings_configure_anew' configures_again_with_settings
 check 'fuzz_explores_each_target_with_a_corpus_of_its_own' fuzzes_each_target
 check 'fuzz_tells_the_input_that_found_a_defect' tells_the_input_that_crashed
 check 'fuzz_installs_what_it_needs' installs_a_fuzzer

@@ -57,4 +57,14 @@ static inline int names_in_folder(void) {
     return count - 2; /* "." and ".." */
 }
 
+#define RUN_CASES_IN_FOLDER()  \
+    int main(void) {           \
+        if (!make_folder()) {  \
+            return 99;         \
+        }                      \
+        check_run_cases();     \
+        remove_folder();       \
+        return check_report(); \
+    }
+
 #endif /* ASHLAR_FILE_FIXTURE_H */

@@ -17,7 +17,7 @@ static ashlar_file_buffer *begin(void) {
     return buffer;
 }
 
-static void small_writes_arrive_in_order(void) {
+CASE(small_writes_arrive_in_order) {
     ashlar_file_buffer *buffer = begin();
     REQUIRE(buffer != NULL);
     for (int i = 0; i < LINES; i++) {
@@ -40,7 +40,7 @@ static void small_writes_arrive_in_order(void) {
     CHECK(names_in_folder() == 1);
 }
 
-static void a_write_longer_than_the_buffer_arrives(void) {
+CASE(a_write_longer_than_the_buffer_arrives) {
     static char text[300000];
     static char got[sizeof text + 3];
     for (size_t i = 0; i < sizeof text; i++) {
@@ -61,7 +61,7 @@ static void a_write_longer_than_the_buffer_arrives(void) {
     (void)fclose(file);
 }
 
-static void nothing_and_the_longest_line_are_written(void) {
+CASE(nothing_and_the_longest_line_are_written) {
     unsigned char bytes[FILE_MAX_BYTES];
     ashlar_file_buffer *buffer = begin();
     REQUIRE(buffer != NULL);
@@ -74,7 +74,7 @@ static void nothing_and_the_longest_line_are_written(void) {
     CHECK(bytes[ASHLAR_FILE_BUFFER_PRINT_BYTES - 2] == '7');
 }
 
-static void a_disk_that_fills_is_told_by_the_commit(void) {
+CASE(a_disk_that_fills_is_told_by_the_commit) {
     unsigned char bytes[FILE_MAX_BYTES];
     struct rlimit before;
     write_bytes("old", 3);
@@ -101,7 +101,7 @@ static void a_disk_that_fills_is_told_by_the_commit(void) {
 }
 
 /* Only the first of two writes fails, which a later one must not hide. */
-static void the_first_failure_is_not_forgotten(void) {
+CASE(the_first_failure_is_not_forgotten) {
     struct rlimit before;
     static const char text[1 << 17];
     CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
@@ -117,7 +117,7 @@ static void the_first_failure_is_not_forgotten(void) {
     CHECK(ashlar_file_buffer_commit(buffer) == ASHLAR_EIO);
 }
 
-static void an_abort_leaves_the_old_file(void) {
+CASE(an_abort_leaves_the_old_file) {
     unsigned char bytes[FILE_MAX_BYTES];
     write_bytes("old", 3);
     ashlar_file_buffer *buffer = begin();
@@ -128,7 +128,7 @@ static void an_abort_leaves_the_old_file(void) {
     CHECK(read_bytes(bytes) == 3 && names_in_folder() == 1);
 }
 
-static void no_host_memory_or_no_folder_is_a_failure(void) {
+CASE(no_host_memory_or_no_folder_is_a_failure) {
     ashlar_file_buffer *buffer = NULL;
     for (unsigned long n = 1; n <= 2; n++) {
         ashlar_host_fail_at(n);
@@ -141,17 +141,4 @@ static void no_host_memory_or_no_folder_is_a_failure(void) {
     CHECK(buffer == NULL);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(small_writes_arrive_in_order);
-    RUN(a_write_longer_than_the_buffer_arrives);
-    RUN(nothing_and_the_longest_line_are_written);
-    RUN(a_disk_that_fills_is_told_by_the_commit);
-    RUN(the_first_failure_is_not_forgotten);
-    RUN(an_abort_leaves_the_old_file);
-    RUN(no_host_memory_or_no_folder_is_a_failure);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

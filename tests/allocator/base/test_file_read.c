@@ -13,7 +13,7 @@
 static char *text;
 static size_t bytes;
 
-static void a_file_is_read_whole_and_ended_by_0(void) {
+CASE(a_file_is_read_whole_and_ended_by_0) {
     static const char all[] = "a\0b\n\xff";
     write_bytes(all, sizeof all - 1);
     REQUIRE(ashlar_file_read(path, &text, &bytes) == ASHLAR_OK);
@@ -25,7 +25,7 @@ static void a_file_is_read_whole_and_ended_by_0(void) {
     ashlar_host_free(text);
 }
 
-static void what_is_no_file_is_named(void) {
+CASE(what_is_no_file_is_named) {
     text = NULL;
     bytes = 7;
     (void)unlink(path);
@@ -40,7 +40,7 @@ static void what_is_no_file_is_named(void) {
     (void)unlink(path);
 }
 
-static void no_host_memory_is_a_failure(void) {
+CASE(no_host_memory_is_a_failure) {
     write_bytes("abc", 3);
     text = NULL;
     ashlar_host_fail_at(1);
@@ -50,13 +50,4 @@ static void no_host_memory_is_a_failure(void) {
     CHECK(text == NULL);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(a_file_is_read_whole_and_ended_by_0);
-    RUN(what_is_no_file_is_named);
-    RUN(no_host_memory_is_a_failure);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

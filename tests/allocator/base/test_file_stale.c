@@ -57,7 +57,7 @@ static void discard(const char *suffix) {
     CHECK(unlink(name) == 0);
 }
 
-static void each_writer_removes_what_killed_ones_left(void) {
+CASE(each_writer_removes_what_killed_ones_left) {
     ashlar_file *file;
     write_bytes("old", 3);
     for (int i = 0; i < 3; i++) {
@@ -70,7 +70,7 @@ static void each_writer_removes_what_killed_ones_left(void) {
     CHECK_ZU((size_t)names_in_folder(), 1);
 }
 
-static void a_writer_at_work_keeps_its_temporary(void) {
+CASE(a_writer_at_work_keeps_its_temporary) {
     unsigned char bytes[FILE_MAX_BYTES];
     ashlar_file *one, *two;
     write_bytes("old", 3);
@@ -84,7 +84,7 @@ static void a_writer_at_work_keeps_its_temporary(void) {
     CHECK_ZU((size_t)names_in_folder(), 1);
 }
 
-static void only_names_of_temporaries_of_that_file_are_removed(void) {
+CASE(only_names_of_temporaries_of_that_file_are_removed) {
     static const char *const others[] = {".1.2.tmp.old", ".1.tmp",     ".1.x.tmp",  ".x.1.tmp",
                                          "1.2.tmp",      ".1.2.tmpx",  "..1.tmp",   ".1..tmp",
                                          ".1.2",         ".1.2.3.tmp", "x.1.2.tmp", ".1.2x.tmp"};
@@ -102,7 +102,7 @@ static void only_names_of_temporaries_of_that_file_are_removed(void) {
     }
 }
 
-static void what_is_no_file_or_locked_stays(void) {
+CASE(what_is_no_file_or_locked_stays) {
     char name[128];
     (void)snprintf(name, sizeof name, "%s.1.2.tmp", path);
     CHECK(mkdir(name, 0700) == 0);
@@ -124,7 +124,7 @@ static void what_is_no_file_or_locked_stays(void) {
     CHECK(!is_there(".1.2.tmp"));
 }
 
-static void a_path_without_folder_is_of_the_current_one(void) {
+CASE(a_path_without_folder_is_of_the_current_one) {
     char before[4096];
     REQUIRE(getcwd(before, sizeof before) != NULL && chdir(folder) == 0);
     make(".1.2.tmp");
@@ -139,7 +139,7 @@ static void a_path_without_folder_is_of_the_current_one(void) {
 }
 
 /* A remover may come between a temporary's creation and its lock. */
-static void a_lock_on_a_file_without_a_name_or_with_an_owner_is_refused(void) {
+CASE(a_lock_on_a_file_without_a_name_or_with_an_owner_is_refused) {
     write_bytes("x", 1);
     const int fd = open(path, O_RDONLY | O_CLOEXEC), other = open(path, O_RDONLY | O_CLOEXEC);
     REQUIRE(fd >= 0 && other >= 0);
@@ -153,16 +153,4 @@ static void a_lock_on_a_file_without_a_name_or_with_an_owner_is_refused(void) {
     CHECK(close(other) == 0);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(each_writer_removes_what_killed_ones_left);
-    RUN(a_writer_at_work_keeps_its_temporary);
-    RUN(only_names_of_temporaries_of_that_file_are_removed);
-    RUN(what_is_no_file_or_locked_stays);
-    RUN(a_path_without_folder_is_of_the_current_one);
-    RUN(a_lock_on_a_file_without_a_name_or_with_an_owner_is_refused);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

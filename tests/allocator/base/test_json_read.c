@@ -16,7 +16,7 @@ static ashlar_status parse(const char *text, size_t bytes, ashlar_json **out) {
     return status;
 }
 
-static void a_document_becomes_a_tree(void) {
+CASE(a_document_becomes_a_tree) {
     static const char text[] = " { \"a\" : [ 1 , -2.5e1 , \"x\\u00e4\\n\" ] ,\t\"b\":{} ,\r\n"
                                "\"c\":null,\"d\":true,\"e\":false,\"\":\"\" } ";
     ashlar_json *json = NULL;
@@ -42,7 +42,7 @@ static void a_document_becomes_a_tree(void) {
     ashlar_json_free(json);
 }
 
-static void escapes_are_decoded(void) {
+CASE(escapes_are_decoded) {
     static const char text[] =
         "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u007f\\u0080"
         "\\u07FF\\u0800\\uFFFF\\uD83d\\uDE00\\u0000.\"";
@@ -55,7 +55,7 @@ static void escapes_are_decoded(void) {
     ashlar_json_free(json);
 }
 
-static void integers_are_exact(void) {
+CASE(integers_are_exact) {
     static const struct {
         const char *text;
         bool is_unsigned, is_signed;
@@ -115,7 +115,7 @@ static const struct {
     {"\"\\ud800\\ue000\"", 3},            {"\"\\ud800xx0041\"", 3},
 };
 
-static void what_the_grammar_lacks_is_refused_at_its_byte(void) {
+CASE(what_the_grammar_lacks_is_refused_at_its_byte) {
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         ashlar_json *json = NULL;
         char byte[32];
@@ -130,7 +130,7 @@ static void what_the_grammar_lacks_is_refused_at_its_byte(void) {
     CHECK(parse("\"\\\0\"", 4, &json) == ASHLAR_EFORMAT);
 }
 
-static void nesting_has_a_limit(void) {
+CASE(nesting_has_a_limit) {
     char text[4 * ASHLAR_JSON_DEPTH];
     for (size_t depth = ASHLAR_JSON_DEPTH; depth <= ASHLAR_JSON_DEPTH + 1; depth++) {
         ashlar_json *json = NULL;
@@ -153,7 +153,7 @@ static void nesting_has_a_limit(void) {
 }
 
 /* Every damage of one byte and every length: no crash, no read outside (under a sanitizer). */
-static void damage_never_crashes_the_reader(void) {
+CASE(damage_never_crashes_the_reader) {
     static const char text[] = "{\"a\":[1,-2.5e1,\"x\\u00e4\\ud83d\\ude00\"],\"b\":{},\"c\":null}";
     char copy[sizeof text];
     int accepted = 0;
@@ -172,7 +172,7 @@ static void damage_never_crashes_the_reader(void) {
     CHECK(accepted > 0);
 }
 
-static void a_writer_and_a_reader_agree_on_every_text(void) {
+CASE(a_writer_and_a_reader_agree_on_every_text) {
     char text[128];
     for (size_t i = 0; i < sizeof text; i++) {
         text[i] = (char)i;
@@ -191,13 +191,4 @@ static void a_writer_and_a_reader_agree_on_every_text(void) {
     ashlar_json_writer_finish(&writer);
 }
 
-int main(void) {
-    RUN(a_document_becomes_a_tree);
-    RUN(escapes_are_decoded);
-    RUN(integers_are_exact);
-    RUN(what_the_grammar_lacks_is_refused_at_its_byte);
-    RUN(nesting_has_a_limit);
-    RUN(damage_never_crashes_the_reader);
-    RUN(a_writer_and_a_reader_agree_on_every_text);
-    return check_report();
-}
+RUN_CASES()

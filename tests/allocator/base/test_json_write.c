@@ -47,7 +47,7 @@ static void write_sample(ashlar_json_writer *writer) {
     ashlar_json_close_object(writer);
 }
 
-static void objects_and_arrays_nest(void) {
+CASE(objects_and_arrays_nest) {
     ashlar_json_writer writer;
     ashlar_json_writer_init(&writer, 0);
     write_sample(&writer);
@@ -55,7 +55,7 @@ static void objects_and_arrays_nest(void) {
                         "\"c\":false,\"d\\\"\":null}");
 }
 
-static void an_indented_document_has_one_item_a_line(void) {
+CASE(an_indented_document_has_one_item_a_line) {
     ashlar_json_writer writer;
     ashlar_json_writer_init(&writer, 2);
     write_sample(&writer);
@@ -64,7 +64,7 @@ static void an_indented_document_has_one_item_a_line(void) {
                         "  \"d\\\"\": null\n}");
 }
 
-static void strings_are_escaped(void) {
+CASE(strings_are_escaped) {
     ashlar_json_writer writer;
     ashlar_json_writer_init(&writer, 0);
     ashlar_json_put_text(&writer, "\"\\/\b\f\n\r\t\x01\x1f\0\x7f\xc3\xa4\xf0\x9f\x98\x80", 18);
@@ -74,7 +74,7 @@ static void strings_are_escaped(void) {
 
 #define FFFD "\xef\xbf\xbd"
 
-static void bytes_that_are_not_utf8_are_replaced(void) {
+CASE(bytes_that_are_not_utf8_are_replaced) {
     ashlar_json_writer writer;
     ashlar_json_writer_init(&writer, 0);
     ashlar_json_open_array(&writer);
@@ -88,7 +88,7 @@ static void bytes_that_are_not_utf8_are_replaced(void) {
                         "\",\"" FFFD FFFD "\",\"" FFFD FFFD FFFD FFFD "\"]");
 }
 
-static void utf8_is_measured_at_its_borders(void) {
+CASE(utf8_is_measured_at_its_borders) {
     static const struct {
         const char *text;
         size_t left;
@@ -136,7 +136,7 @@ static void check_double(double value, const char *want) {
     ashlar_json_writer_finish(&writer);
 }
 
-static void doubles_are_short_and_survive(void) {
+CASE(doubles_are_short_and_survive) {
     check_double(0.1, "0.1");
     check_double(-0.0, "-0");
     check_double(3, "3");
@@ -156,7 +156,7 @@ static void doubles_are_short_and_survive(void) {
     }
 }
 
-static void what_is_not_finite_is_null(void) {
+CASE(what_is_not_finite_is_null) {
     ashlar_json_writer writer;
     ashlar_json_writer_init(&writer, 0);
     ashlar_json_open_array(&writer);
@@ -167,7 +167,7 @@ static void what_is_not_finite_is_null(void) {
     check_text(&writer, "[null,null,null]");
 }
 
-static void a_decimal_comma_of_the_locale_does_not_matter(void) {
+CASE(a_decimal_comma_of_the_locale_does_not_matter) {
     if (setlocale(LC_NUMERIC, "de_DE.UTF-8") == NULL) {
         SKIP("the locale de_DE.UTF-8 is not installed");
     }
@@ -253,7 +253,7 @@ static bool aborts(void (*misuse)(ashlar_json_writer *writer)) {
     return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status);
 }
 
-static void misuse_is_an_assertion(void) {
+CASE(misuse_is_an_assertion) {
     CHECK(!aborts(no_misuse));
     if (ASHLAR_DEBUG < 1) {
         SKIP("built without assertions");
@@ -273,7 +273,7 @@ static void misuse_is_an_assertion(void) {
 
 /* --- host memory ---------------------------------------------------------------------------- */
 
-static void no_host_memory_at_any_call_leaks_nothing(void) {
+CASE(no_host_memory_at_any_call_leaks_nothing) {
     unsigned long n = 0;
     ashlar_status status = ASHLAR_EHOSTMEM;
     while (status == ASHLAR_EHOSTMEM && n < 100) {
@@ -301,16 +301,4 @@ static void no_host_memory_at_any_call_leaks_nothing(void) {
     CHECK(n > 3);
 }
 
-int main(void) {
-    RUN(objects_and_arrays_nest);
-    RUN(an_indented_document_has_one_item_a_line);
-    RUN(strings_are_escaped);
-    RUN(bytes_that_are_not_utf8_are_replaced);
-    RUN(utf8_is_measured_at_its_borders);
-    RUN(doubles_are_short_and_survive);
-    RUN(what_is_not_finite_is_null);
-    RUN(a_decimal_comma_of_the_locale_does_not_matter);
-    RUN(misuse_is_an_assertion);
-    RUN(no_host_memory_at_any_call_leaks_nothing);
-    return check_report();
-}
+RUN_CASES()

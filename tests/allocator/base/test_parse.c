@@ -16,7 +16,7 @@ static uint64_t draw(uint64_t *state) {
     return ashlar_random_step(state);
 }
 
-static void a_piece_is_cut_at_the_first_mark(void) {
+CASE(a_piece_is_cut_at_the_first_mark) {
     const char text[] = "one=two=three";
     ashlar_piece rest = of(text);
     CHECK_ZU(rest.bytes, 13);
@@ -31,20 +31,20 @@ static void a_piece_is_cut_at_the_first_mark(void) {
     CHECK(ashlar_piece_is(ashlar_piece_cut(&rest, '='), "") && ashlar_piece_is(rest, "b"));
 }
 
-static void a_piece_is_trimmed_on_both_sides(void) {
+CASE(a_piece_is_trimmed_on_both_sides) {
     CHECK(ashlar_piece_is(ashlar_piece_trim(of(" \t a b\r")), "a b"));
     CHECK(ashlar_piece_is(ashlar_piece_trim(of("ab")), "ab"));
     CHECK(ashlar_piece_is(ashlar_piece_trim(of("\r \t")), ""));
     CHECK(ashlar_piece_is(ashlar_piece_trim(of("\na")), "\na"));
 }
 
-static void a_piece_is_compared_as_a_whole(void) {
+CASE(a_piece_is_compared_as_a_whole) {
     CHECK(ashlar_piece_is(of("auto"), "auto"));
     CHECK(!ashlar_piece_is(of("auto"), "aut") && !ashlar_piece_is(of("aut"), "auto"));
     CHECK(!ashlar_piece_is(of("Auto"), "auto") && !ashlar_piece_is(of(""), "auto"));
 }
 
-static void what_is_shown_is_short_and_printable(void) {
+CASE(what_is_shown_is_short_and_printable) {
     char shown[ASHLAR_SHOWN_BYTES + 1];
     memset(shown, '#', sizeof shown);
     CHECK(ashlar_piece_show(of("a\x1b[2J\x80 ~\x7f"), shown) == shown);
@@ -56,7 +56,7 @@ static void what_is_shown_is_short_and_printable(void) {
     CHECK_ZU(strlen(shown), 39);
 }
 
-static void counts_are_digits_of_64_bits(void) {
+CASE(counts_are_digits_of_64_bits) {
     static const char *const bad[] = {"",
                                       "-1",
                                       "+1",
@@ -83,7 +83,7 @@ static void counts_are_digits_of_64_bits(void) {
     }
 }
 
-static void bytes_have_a_unit_and_64_bits(void) {
+CASE(bytes_have_a_unit_and_64_bits) {
     static const struct {
         const char *text;
         uint64_t bytes;
@@ -127,7 +127,7 @@ static void bytes_have_a_unit_and_64_bits(void) {
     }
 }
 
-static void written_bytes_have_the_largest_unit_and_are_read_back(void) {
+CASE(written_bytes_have_the_largest_unit_and_are_read_back) {
     static const struct {
         uint64_t bytes;
         const char *text;
@@ -159,7 +159,7 @@ static void written_bytes_have_the_largest_unit_and_are_read_back(void) {
     }
 }
 
-static void reals_are_decimal_and_finite(void) {
+CASE(reals_are_decimal_and_finite) {
     static const struct {
         const char *text;
         double value;
@@ -184,7 +184,7 @@ static void reals_are_decimal_and_finite(void) {
     }
 }
 
-static void a_real_has_at_most_60_characters(void) {
+CASE(a_real_has_at_most_60_characters) {
     char text[62] = {0};
     double value = -1;
     memset(text, '0', 61);
@@ -193,7 +193,7 @@ static void a_real_has_at_most_60_characters(void) {
     CHECK(ashlar_parse_real(of(text), &value) && value == 0);
 }
 
-static void written_reals_are_short_and_read_back(void) {
+CASE(written_reals_are_short_and_read_back) {
     static const struct {
         double value;
         const char *text;
@@ -214,7 +214,7 @@ static void written_reals_are_short_and_read_back(void) {
     }
 }
 
-static void a_decimal_comma_of_the_locale_does_not_matter(void) {
+CASE(a_decimal_comma_of_the_locale_does_not_matter) {
     if (!enter_comma_locale()) {
         SKIP("localedef makes no locale here");
     }
@@ -231,17 +231,4 @@ static void a_decimal_comma_of_the_locale_does_not_matter(void) {
     CHECK(strcmp(own, "1,5") == 0); /* the program's locale is as it was */
 }
 
-int main(void) {
-    RUN(a_piece_is_cut_at_the_first_mark);
-    RUN(a_piece_is_trimmed_on_both_sides);
-    RUN(a_piece_is_compared_as_a_whole);
-    RUN(what_is_shown_is_short_and_printable);
-    RUN(counts_are_digits_of_64_bits);
-    RUN(bytes_have_a_unit_and_64_bits);
-    RUN(written_bytes_have_the_largest_unit_and_are_read_back);
-    RUN(reals_are_decimal_and_finite);
-    RUN(a_real_has_at_most_60_characters);
-    RUN(written_reals_are_short_and_read_back);
-    RUN(a_decimal_comma_of_the_locale_does_not_matter);
-    return check_report();
-}
+RUN_CASES()

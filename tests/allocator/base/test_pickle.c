@@ -41,7 +41,7 @@ static void put_number(uint64_t value) {
     }
 }
 
-static void a_number_has_the_shortest_form(void) {
+CASE(a_number_has_the_shortest_form) {
     put_number(0);
     CHECK(IS("K\x00"));
     put_number(255);
@@ -57,7 +57,7 @@ static void a_number_has_the_shortest_form(void) {
 }
 
 /* Their highest bit is a sign, so some need a zero byte above. */
-static void a_number_of_more_than_31_bits_is_not_negative(void) {
+CASE(a_number_of_more_than_31_bits_is_not_negative) {
     put_number(UINT64_C(0x80000000));
     CHECK(IS("\x8a\x05\x00\x00\x00\x80\x00"));
     put_number(UINT64_C(0xffffffff));
@@ -76,7 +76,7 @@ static void a_number_of_more_than_31_bits_is_not_negative(void) {
     CHECK(IS("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00"));
 }
 
-static void other_values_have_their_opcodes(void) {
+CASE(other_values_have_their_opcodes) {
     REQUIRE(begin());
     ashlar_pickle_put_int32(&pickle, -2);
     finish();
@@ -107,7 +107,7 @@ static void other_values_have_their_opcodes(void) {
     CHECK(IS("X\x00\x00\x00\x00"));
 }
 
-static void a_word_is_written_once(void) {
+CASE(a_word_is_written_once) {
     REQUIRE(begin());
     ashlar_pickle_open_list(&pickle);
     ashlar_pickle_put_word(&pickle, 0, "ab");
@@ -127,7 +127,7 @@ static void a_word_is_written_once(void) {
              "efq\x00"));
 }
 
-static void lists_and_dictionaries_nest(void) {
+CASE(lists_and_dictionaries_nest) {
     REQUIRE(begin());
     ashlar_pickle_open_dict(&pickle);
     ashlar_pickle_put_uint64(&pickle, 1);
@@ -147,7 +147,7 @@ static void lists_and_dictionaries_nest(void) {
              "eK\x03K\x04u"));
 }
 
-static void the_deepest_nesting_is_allowed(void) {
+CASE(the_deepest_nesting_is_allowed) {
     REQUIRE(begin());
     for (int i = 0; i < ASHLAR_PICKLE_DEPTH; i++) {
         ashlar_pickle_open_list(&pickle);
@@ -159,7 +159,7 @@ static void the_deepest_nesting_is_allowed(void) {
     CHECK(IS("](](](](](](](]eeeeeee"));
 }
 
-static void a_long_list_is_appended_to_in_batches(void) {
+CASE(a_long_list_is_appended_to_in_batches) {
     static const struct {
         unsigned items, batches;
     } lists[] = {{0, 0},
@@ -188,17 +188,4 @@ static void a_long_list_is_appended_to_in_batches(void) {
     }
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(a_number_has_the_shortest_form);
-    RUN(a_number_of_more_than_31_bits_is_not_negative);
-    RUN(other_values_have_their_opcodes);
-    RUN(a_word_is_written_once);
-    RUN(lists_and_dictionaries_nest);
-    RUN(the_deepest_nesting_is_allowed);
-    RUN(a_long_list_is_appended_to_in_batches);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

@@ -6,7 +6,7 @@
 #include "tests/check.h"
 
 /* The values that the generators' authors' reference programs print. */
-static void the_generator_gives_the_published_numbers(void) {
+CASE(the_generator_gives_the_published_numbers) {
     ashlar_random random = {{1, 2, 3, 4}};
     CHECK(ashlar_random_next(&random) == 11520);
     CHECK(ashlar_random_next(&random) == 0);
@@ -19,7 +19,7 @@ static void the_generator_gives_the_published_numbers(void) {
     CHECK(random.s[3] == UINT64_C(4593380528125082431));
 }
 
-static void bounded_numbers_are_bounded_and_even(void) {
+CASE(bounded_numbers_are_bounded_and_even) {
     enum { BOUND = 7, DRAWS = 70000 };
     ashlar_random random;
     ashlar_random_init(&random, 0);
@@ -45,7 +45,7 @@ static void bounded_numbers_are_bounded_and_even(void) {
 }
 
 /* 3 * 2^62: a plain remainder would give the lowest third twice as often as the others. */
-static void a_large_bound_is_without_bias(void) {
+CASE(a_large_bound_is_without_bias) {
     const uint64_t bound = UINT64_C(3) << 62;
     ashlar_random random;
     ashlar_random_init(&random, 5);
@@ -62,7 +62,7 @@ static void a_large_bound_is_without_bias(void) {
     }
 }
 
-static void a_copy_continues_like_the_original(void) {
+CASE(a_copy_continues_like_the_original) {
     ashlar_random one;
     ashlar_random_init(&one, 9);
     (void)ashlar_random_next(&one);
@@ -72,10 +72,4 @@ static void a_copy_continues_like_the_original(void) {
     CHECK(ashlar_random_next(&one) != ashlar_random_next(&two));
 }
 
-int main(void) {
-    RUN(the_generator_gives_the_published_numbers);
-    RUN(bounded_numbers_are_bounded_and_even);
-    RUN(a_large_bound_is_without_bias);
-    RUN(a_copy_continues_like_the_original);
-    return check_report();
-}
+RUN_CASES()

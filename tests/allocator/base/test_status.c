@@ -9,11 +9,11 @@
 
 #include "allocator/base/error.h"
 
-static void the_detail_is_empty_before_the_first_failure(void) {
+CASE(the_detail_is_empty_before_the_first_failure) {
     CHECK(strcmp(ashlar_error_detail(), "") == 0);
 }
 
-static void every_status_has_its_own_name_and_sentence(void) {
+CASE(every_status_has_its_own_name_and_sentence) {
     static const struct {
         ashlar_status status;
         const char *name, *text;
@@ -33,7 +33,7 @@ static void every_status_has_its_own_name_and_sentence(void) {
     CHECK(strcmp(ashlar_status_text(ASHLAR_ENOMEM), "no device memory left") == 0);
 }
 
-static void a_value_that_is_no_status_is_called_unknown(void) {
+CASE(a_value_that_is_no_status_is_called_unknown) {
     const int values[] = {ASHLAR_STATUS_COUNT, ASHLAR_STATUS_COUNT + 1, -1};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         CHECK(strcmp(ashlar_status_name((ashlar_status)values[i]), "ASHLAR_UNKNOWN") == 0);
@@ -41,25 +41,25 @@ static void a_value_that_is_no_status_is_called_unknown(void) {
     }
 }
 
-static void a_failure_returns_its_status_and_leaves_its_text(void) {
+CASE(a_failure_returns_its_status_and_leaves_its_text) {
     CHECK(ashlar_fail(ASHLAR_EIO, "%s:%d", "file", 7) == ASHLAR_EIO);
     CHECK(strcmp(ashlar_error_detail(), "file:7") == 0);
     CHECK(ashlar_fail(ASHLAR_EFORMAT, "x") == ASHLAR_EFORMAT);
     CHECK(strcmp(ashlar_error_detail(), "x") == 0);
 }
 
-static void other_libraries_set_the_detail_as_it_is(void) {
+CASE(other_libraries_set_the_detail_as_it_is) {
     CHECK(ashlar_error_set(ASHLAR_EIO, "100%s of it") == ASHLAR_EIO);
     CHECK(strcmp(ashlar_error_detail(), "100%s of it") == 0);
 }
 
-static void the_old_detail_may_be_an_argument_of_the_new(void) {
+CASE(the_old_detail_may_be_an_argument_of_the_new) {
     (void)ashlar_fail(ASHLAR_EIO, "inner");
     (void)ashlar_fail(ASHLAR_EIO, "outer, because %s", ashlar_error_detail());
     CHECK(strcmp(ashlar_error_detail(), "outer, because inner") == 0);
 }
 
-static void a_long_detail_is_cut_and_terminated(void) {
+CASE(a_long_detail_is_cut_and_terminated) {
     char text[3 * ASHLAR_DETAIL_BYTES];
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = '\0';
@@ -75,7 +75,7 @@ static void *fail_elsewhere(void *is_empty_at_first) {
     return NULL;
 }
 
-static void each_thread_has_its_own_detail(void) {
+CASE(each_thread_has_its_own_detail) {
     pthread_t thread;
     bool is_empty_at_first = false;
     (void)ashlar_fail(ASHLAR_EIO, "here");
@@ -85,14 +85,4 @@ static void each_thread_has_its_own_detail(void) {
     CHECK(strcmp(ashlar_error_detail(), "here") == 0);
 }
 
-int main(void) {
-    RUN(the_detail_is_empty_before_the_first_failure);
-    RUN(every_status_has_its_own_name_and_sentence);
-    RUN(a_value_that_is_no_status_is_called_unknown);
-    RUN(a_failure_returns_its_status_and_leaves_its_text);
-    RUN(other_libraries_set_the_detail_as_it_is);
-    RUN(the_old_detail_may_be_an_argument_of_the_new);
-    RUN(a_long_detail_is_cut_and_terminated);
-    RUN(each_thread_has_its_own_detail);
-    return check_report();
-}
+RUN_CASES()

@@ -56,13 +56,6 @@ static inline void check_filled(unsigned char *ptr, size_t bytes, unsigned char 
     CHECK(atomic_load(&payload_bad_count) == 0);
 }
 
-#define RUN_BOTH(test)                       \
-    do {                                     \
-        use_vmm = true;                      \
-        check_run(test, #test);              \
-        use_vmm = false;                     \
-        check_run(test, #test "_segmented"); \
-        use_vmm = true;                      \
-    } while (0)
+#define CASE_BOTH(test) CASE_TWICE(test, test##_segmented, &use_vmm)
 
 #endif /* ASHLAR_LIMITS_FIXTURE_H */

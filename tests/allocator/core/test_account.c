@@ -23,7 +23,7 @@ static void check_published(const ashlar_stats *s, uint64_t live) {
     CHECK_ZU(at_peak, s->live_peak_bytes);
 }
 
-static void a_publication_adds_the_changes_and_begins_again(void) {
+CASE(a_publication_adds_the_changes_and_begins_again) {
     ashlar_stats s = {0};
     ashlar_counters c = {0};
     c.hit_count = 2;
@@ -48,7 +48,7 @@ static void a_publication_adds_the_changes_and_begins_again(void) {
 }
 
 /* After a publication only what exceeds the published peak is a peak. */
-static void a_peak_below_an_earlier_one_is_none(void) {
+CASE(a_peak_below_an_earlier_one_is_none) {
     ashlar_stats s = {0};
     ashlar_counters c = {0};
     ashlar_count_alloc(&c, 100, tag_x);
@@ -70,7 +70,7 @@ static void a_peak_below_an_earlier_one_is_none(void) {
 }
 
 /* Of several peaks since the last publication, the largest one's tags are kept. */
-static void the_tags_are_those_of_the_highest_peak(void) {
+CASE(the_tags_are_those_of_the_highest_peak) {
     ashlar_stats s = {0};
     ashlar_counters c = {0};
     ashlar_count_alloc(&c, 50, tag_x);
@@ -89,7 +89,7 @@ static void the_tags_are_those_of_the_highest_peak(void) {
 }
 
 /* What one thread takes and another one frees may be published in either order. */
-static void a_free_may_be_published_before_its_allocation(void) {
+CASE(a_free_may_be_published_before_its_allocation) {
     ashlar_stats s = {0};
     ashlar_counters taker = {0}, freer = {0};
     ashlar_count_alloc(&taker, 100, tag_x);
@@ -102,7 +102,7 @@ static void a_free_may_be_published_before_its_allocation(void) {
 }
 
 /* A peak whose thread has freed what another one's unpublished allocation took. */
-static void a_peak_may_be_published_before_what_it_stands_on(void) {
+CASE(a_peak_may_be_published_before_what_it_stands_on) {
     ashlar_stats s = {0};
     ashlar_counters taker = {0}, freer = {0};
     ashlar_count_alloc(&taker, 100, tag_x);
@@ -118,7 +118,7 @@ static void a_peak_may_be_published_before_what_it_stands_on(void) {
 }
 
 /* A sum that is a peak, though no thread alone saw one. */
-static void changes_of_two_threads_make_a_peak_together(void) {
+CASE(changes_of_two_threads_make_a_peak_together) {
     ashlar_stats s = {0};
     ashlar_counters a = {0}, b = {0};
     ashlar_count_alloc(&a, 100, tag_x);
@@ -137,7 +137,7 @@ static void changes_of_two_threads_make_a_peak_together(void) {
 }
 
 /* Three threads that publish in any order: a peak is off by what they held back, and no more. */
-static void random_orders_keep_the_equations(void) {
+CASE(random_orders_keep_the_equations) {
     enum { OPERATIONS = 20000, THREADS = 3, BLOCKS = 6 };
     uint64_t state = 88172645463325252u, live = 0, peak = 0, held_back_max = 0;
     uint64_t held_back[THREADS] = {0}; /* bytes taken and given back since the publication */
@@ -178,13 +178,4 @@ static void random_orders_keep_the_equations(void) {
     }
 }
 
-int main(void) {
-    RUN(a_publication_adds_the_changes_and_begins_again);
-    RUN(a_peak_below_an_earlier_one_is_none);
-    RUN(the_tags_are_those_of_the_highest_peak);
-    RUN(a_free_may_be_published_before_its_allocation);
-    RUN(a_peak_may_be_published_before_what_it_stands_on);
-    RUN(changes_of_two_threads_make_a_peak_together);
-    RUN(random_orders_keep_the_equations);
-    return check_report();
-}
+RUN_CASES()

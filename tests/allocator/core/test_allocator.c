@@ -10,7 +10,7 @@ static uint64_t memory_calls(void) {
     return ashlar_driver_calls(driver, ASHLAR_DRIVER_MEMORY);
 }
 
-static void a_new_allocator_has_taken_no_memory(void) {
+CASE(a_new_allocator_has_taken_no_memory) {
     REQUIRE(set_up("memory=16MiB"));
     ashlar_stats expected = {.driver_calls = 3}; /* attribute, granularity, reservation */
     const ashlar_stats stats = stats_now();
@@ -21,7 +21,7 @@ static void a_new_allocator_has_taken_no_memory(void) {
     tear_down();
 }
 
-static void every_size_gets_its_block_size_and_alignment(void) {
+CASE(every_size_gets_its_block_size_and_alignment) {
     static const size_t sizes[] = {1,       2,       511,     512,     513,    4096,    4097,
                                    4608,    5000,    65536,   65537,   1048575, 1048576, 1048577,
                                    3000000, 8388608};
@@ -42,7 +42,7 @@ static void every_size_gets_its_block_size_and_alignment(void) {
     tear_down();
 }
 
-static void blocks_that_are_live_together_do_not_overlap(void) {
+CASE(blocks_that_are_live_together_do_not_overlap) {
     enum { COUNT = 200 };
     unsigned char *ptrs[COUNT];
     REQUIRE(set_up("memory=32MiB"));
@@ -61,7 +61,7 @@ static void blocks_that_are_live_together_do_not_overlap(void) {
     tear_down();
 }
 
-static void everything_freed_becomes_one_block_again(void) {
+CASE(everything_freed_becomes_one_block_again) {
     enum { COUNT = 64 };
     unsigned char *ptrs[COUNT];
     REQUIRE(set_up("memory=16MiB"));
@@ -82,7 +82,7 @@ static void everything_freed_becomes_one_block_again(void) {
     tear_down();
 }
 
-static void no_more_is_reserved_than_the_peak_needs(void) {
+CASE(no_more_is_reserved_than_the_peak_needs) {
     REQUIRE(set_up("memory=64MiB"));
     unsigned char *a = take(3 * MIB, streams[0]); /* 4 MiB in granules of 2 */
     CHECK_ZU(stats_now().reserved_bytes, 4 * MIB);
@@ -107,7 +107,7 @@ static void no_more_is_reserved_than_the_peak_needs(void) {
     tear_down();
 }
 
-static void the_smallest_hole_that_fits_is_used(void) {
+CASE(the_smallest_hole_that_fits_is_used) {
     REQUIRE(set_up("memory=64MiB"));
     unsigned char *large = take(6 * MIB, streams[0]), *wall = take(2 * MIB, streams[0]);
     unsigned char *small = take(4 * MIB, streams[0]), *top = take(2 * MIB, streams[0]);
@@ -122,7 +122,7 @@ static void the_smallest_hole_that_fits_is_used(void) {
     tear_down();
 }
 
-static void counters_say_what_happened(void) {
+CASE(counters_say_what_happened) {
     REQUIRE(set_up("memory=16MiB"));
     unsigned char *a = take(1000, streams[0]);
     ashlar_stats s = stats_now();
@@ -158,7 +158,7 @@ static void *take_tagged(size_t bytes, ashlar_tag tag) {
     return ptr;
 }
 
-static void each_tag_has_its_own_account(void) {
+CASE(each_tag_has_its_own_account) {
     void *ptrs[ASHLAR_TAG_COUNT];
     REQUIRE(set_up("memory=16MiB"));
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -179,7 +179,7 @@ static void each_tag_has_its_own_account(void) {
     tear_down();
 }
 
-static void tags_at_peak_are_those_of_the_highest_moment(void) {
+CASE(tags_at_peak_are_those_of_the_highest_moment) {
     REQUIRE(set_up("memory=16MiB"));
     void *weights = take_tagged(5000, ASHLAR_TAG_WEIGHTS);
     CHECK_ZU(stats_now().tags[ASHLAR_TAG_WEIGHTS].at_peak_bytes, 5000);
@@ -209,7 +209,7 @@ static void tags_at_peak_are_those_of_the_highest_moment(void) {
     tear_down();
 }
 
-static void the_usable_bytes_are_the_blocks(void) {
+CASE(the_usable_bytes_are_the_blocks) {
     size_t bytes = 77;
     REQUIRE(set_up("memory=16MiB"));
     unsigned char *ptr = take(4097, streams[0]);
@@ -226,7 +226,7 @@ static void the_usable_bytes_are_the_blocks(void) {
     tear_down();
 }
 
-static void every_tag_has_a_name(void) {
+CASE(every_tag_has_a_name) {
     static const char *const names[] = {
 #define X(name, text) text,
         ASHLAR_TAG_MAP(X)
@@ -240,7 +240,7 @@ static void every_tag_has_a_name(void) {
     CHECK(strcmp(ashlar_tag_name((ashlar_tag)-1), "unknown") == 0);
 }
 
-static void the_seal_counts_driver_calls_from_then_on(void) {
+CASE(the_seal_counts_driver_calls_from_then_on) {
     REQUIRE(set_up("memory=16MiB"));
     unsigned char *a = take(1000, streams[0]);
     CHECK(stats_now().driver_calls_sealed == 0);
@@ -259,7 +259,7 @@ static void the_seal_counts_driver_calls_from_then_on(void) {
     tear_down();
 }
 
-static void destroying_returns_live_blocks_too(void) {
+CASE(destroying_returns_live_blocks_too) {
     REQUIRE(set_up("memory=16MiB"));
     (void)take(5 * MIB, streams[0]);
     (void)take(1000, streams[1]);
@@ -274,7 +274,7 @@ static void count_run(void *unused) {
     atomic_fetch_add(&run_count, 1);
 }
 
-static void destroying_waits_for_the_device(void) {
+CASE(destroying_waits_for_the_device) {
     REQUIRE(set_up("memory=16MiB,mode=adversarial"));
     for (int i = 0; i < STREAMS; i++) {
         unsigned char *ptr = take(1000, streams[i]);
@@ -286,7 +286,7 @@ static void destroying_waits_for_the_device(void) {
     CHECK(atomic_load(&run_count) == STREAMS);
 }
 
-static void two_allocators_on_one_device_keep_apart(void) {
+CASE(two_allocators_on_one_device_keep_apart) {
     REQUIRE(set_up("memory=16MiB"));
     ashlar_allocator *other = NULL;
     void *ptr = NULL;
@@ -304,21 +304,4 @@ static void two_allocators_on_one_device_keep_apart(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(a_new_allocator_has_taken_no_memory);
-    RUN(every_size_gets_its_block_size_and_alignment);
-    RUN(blocks_that_are_live_together_do_not_overlap);
-    RUN(everything_freed_becomes_one_block_again);
-    RUN(no_more_is_reserved_than_the_peak_needs);
-    RUN(the_smallest_hole_that_fits_is_used);
-    RUN(counters_say_what_happened);
-    RUN(each_tag_has_its_own_account);
-    RUN(tags_at_peak_are_those_of_the_highest_moment);
-    RUN(the_usable_bytes_are_the_blocks);
-    RUN(every_tag_has_a_name);
-    RUN(the_seal_counts_driver_calls_from_then_on);
-    RUN(destroying_returns_live_blocks_too);
-    RUN(destroying_waits_for_the_device);
-    RUN(two_allocators_on_one_device_keep_apart);
-    return check_report();
-}
+RUN_CASES()

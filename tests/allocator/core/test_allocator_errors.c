@@ -18,7 +18,7 @@ static void check_refused(void *ptr, const char *part) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-static void a_foreign_pointer_is_refused(void) {
+CASE(a_foreign_pointer_is_refused) {
     static char elsewhere[16];
     char text[64];
     REQUIRE(set_up("memory=16MiB"));
@@ -37,7 +37,7 @@ static void a_foreign_pointer_is_refused(void) {
     tear_down();
 }
 
-static void a_pointer_inside_a_block_is_refused_with_its_distance(void) {
+CASE(a_pointer_inside_a_block_is_refused_with_its_distance) {
     REQUIRE(set_up("memory=16MiB"));
     unsigned char *low = take(512, streams[0]), *ptr = take(4 * MIB, streams[0]);
     check_refused(ptr + 1, ": 1 bytes inside a block; use the block's own address");
@@ -50,7 +50,7 @@ static void a_pointer_inside_a_block_is_refused_with_its_distance(void) {
     tear_down();
 }
 
-static void a_pointer_freed_twice_is_refused(void) {
+CASE(a_pointer_freed_twice_is_refused) {
     REQUIRE(set_up("memory=16MiB"));
     unsigned char *low = take(512, streams[0]), *ptr = take(512, streams[0]);
     unsigned char *high = take(512, streams[0]);
@@ -65,7 +65,7 @@ static void a_pointer_freed_twice_is_refused(void) {
     tear_down();
 }
 
-static void an_argument_outside_its_range_is_named(void) {
+CASE(an_argument_outside_its_range_is_named) {
     void *out = &out;
     REQUIRE(set_up("memory=16MiB"));
     CHECK(ashlar_alloc(allocator, 0, streams[0], &out) == ASHLAR_EINVAL);
@@ -79,7 +79,7 @@ static void an_argument_outside_its_range_is_named(void) {
     tear_down();
 }
 
-static void a_full_device_is_reported_with_its_numbers(void) {
+CASE(a_full_device_is_reported_with_its_numbers) {
     void *out = &out;
     REQUIRE(set_up("memory=16MiB"));
     unsigned char *a = take(3 * MIB, streams[0]), *b = take(9 * MIB, streams[1]);
@@ -103,7 +103,7 @@ static void a_full_device_is_reported_with_its_numbers(void) {
     tear_down();
 }
 
-static void the_advice_fits_what_the_block_is_for(void) {
+CASE(the_advice_fits_what_the_block_is_for) {
     void *out = NULL;
     REQUIRE(set_up("memory=16MiB"));
     for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
@@ -117,7 +117,7 @@ static void the_advice_fits_what_the_block_is_for(void) {
     tear_down();
 }
 
-static void a_request_beyond_the_device_is_refused_without_a_call(void) {
+CASE(a_request_beyond_the_device_is_refused_without_a_call) {
     static const size_t sizes[] = {16777217, SIZE_MAX, SIZE_MAX - 511};
     REQUIRE(set_up("memory=16MiB"));
     void *out = &out;
@@ -134,7 +134,7 @@ static void a_request_beyond_the_device_is_refused_without_a_call(void) {
     tear_down();
 }
 
-static void the_largest_hole_may_be_any_streams(void) {
+CASE(the_largest_hole_may_be_any_streams) {
     void *out;
     REQUIRE(set_up("memory=16MiB,mode=adversarial"));
     unsigned char *blocks[4];
@@ -156,7 +156,7 @@ static void the_largest_hole_may_be_any_streams(void) {
     tear_down();
 }
 
-static void creation_without_host_memory_leaves_nothing(void) {
+CASE(creation_without_host_memory_leaves_nothing) {
     REQUIRE(set_up_device("memory=16MiB"));
     allocator = NULL;
     ashlar_host_fail_at(1);
@@ -196,7 +196,7 @@ static void check_counter(uint64_t *counter, uint64_t by, const char *part) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-static void the_walker_compares_the_counters_with_the_blocks(void) {
+CASE(the_walker_compares_the_counters_with_the_blocks) {
     REQUIRE(set_up("memory=16MiB"));
     unsigned char *ptr = take(1000, streams[0]), *other = take(2000, streams[0]);
     ashlar_stats *stats = &allocator->stats;
@@ -231,7 +231,7 @@ static void the_walker_compares_the_counters_with_the_blocks(void) {
     tear_down();
 }
 
-static void the_walker_compares_the_counters_with_each_other(void) {
+CASE(the_walker_compares_the_counters_with_each_other) {
     REQUIRE(set_up("memory=16MiB"));
     ashlar_stats *stats = &allocator->stats;
     unsigned char *ptr = take(1000, streams[0]), *other = take(2000, streams[0]);
@@ -259,7 +259,7 @@ static void the_walker_compares_the_counters_with_each_other(void) {
     tear_down();
 }
 
-static void a_blocks_size_can_be_asked_for(void) {
+CASE(a_blocks_size_can_be_asked_for) {
     REQUIRE(set_up("memory=16MiB"));
     unsigned char *ptr = take(4097, streams[0]);
     size_t bytes = 7;
@@ -273,7 +273,7 @@ static void a_blocks_size_can_be_asked_for(void) {
     tear_down();
 }
 
-static void a_handle_that_names_no_stream_is_refused(void) {
+CASE(a_handle_that_names_no_stream_is_refused) {
     REQUIRE(set_up("memory=16MiB"));
     const ashlar_stream nothing = (ashlar_stream)(uintptr_t)0x7777;
     void *out = &out;
@@ -287,19 +287,4 @@ static void a_handle_that_names_no_stream_is_refused(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(a_foreign_pointer_is_refused);
-    RUN(a_pointer_inside_a_block_is_refused_with_its_distance);
-    RUN(a_pointer_freed_twice_is_refused);
-    RUN(an_argument_outside_its_range_is_named);
-    RUN(a_full_device_is_reported_with_its_numbers);
-    RUN(the_advice_fits_what_the_block_is_for);
-    RUN(a_request_beyond_the_device_is_refused_without_a_call);
-    RUN(the_largest_hole_may_be_any_streams);
-    RUN(creation_without_host_memory_leaves_nothing);
-    RUN(the_walker_compares_the_counters_with_the_blocks);
-    RUN(the_walker_compares_the_counters_with_each_other);
-    RUN(a_blocks_size_can_be_asked_for);
-    RUN(a_handle_that_names_no_stream_is_refused);
-    return check_report();
-}
+RUN_CASES()

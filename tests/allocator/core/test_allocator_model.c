@@ -59,7 +59,7 @@ static void check_ladder(const ashlar_stats *s, bool is_cached, bool is_adversar
     CHECK(!is_adversarial || (s->served_waited > 0 && s->served_after_sync > 0));
 }
 
-static void without_caches_in_adversarial_mode(void) {
+CASE(without_caches_in_adversarial_mode) {
     const scene s = {.name = "no caches",
                      .device = ADVERSARIAL,
                      .virtual_memory = true,
@@ -69,7 +69,7 @@ static void without_caches_in_adversarial_mode(void) {
     check_ladder(&sums, false, true);
 }
 
-static void with_small_caches_of_three_threads(void) {
+CASE(with_small_caches_of_three_threads) {
     const scene s = {.name = "small caches",
                      .device = ADVERSARIAL,
                      .cache_bytes = 256 * KIB,
@@ -80,7 +80,7 @@ static void with_small_caches_of_three_threads(void) {
     check_ladder(&sums, true, true);
 }
 
-static void with_caches_chosen_and_statistics_read_seldom(void) {
+CASE(with_caches_chosen_and_statistics_read_seldom) {
     const scene s = {.name = "auto caches",
                      .device = ADVERSARIAL,
                      .cache_bytes = ASHLAR_CACHE_AUTO,
@@ -91,7 +91,7 @@ static void with_caches_chosen_and_statistics_read_seldom(void) {
     check_ladder(&sums, true, true);
 }
 
-static void with_one_thread_whose_peaks_are_exact(void) {
+CASE(with_one_thread_whose_peaks_are_exact) {
     const scene s = {.name = "one thread",
                      .device = EAGER,
                      .cache_bytes = 4 * MIB,
@@ -102,7 +102,7 @@ static void with_one_thread_whose_peaks_are_exact(void) {
     check_ladder(&sums, true, false);
 }
 
-static void with_segments_and_caches(void) {
+CASE(with_segments_and_caches) {
     const scene s = {.name = "segments",
                      .device = ADVERSARIAL,
                      .cache_bytes = ASHLAR_CACHE_AUTO,
@@ -112,13 +112,13 @@ static void with_segments_and_caches(void) {
     check_ladder(&sums, true, true);
 }
 
-static void with_segments_in_eager_mode(void) {
+CASE(with_segments_in_eager_mode) {
     const scene s = {.name = "segments, eager", .device = EAGER, .threads = 2, .read_every = 1};
     const ashlar_stats sums = play_scene(&s);
     check_ladder(&sums, false, false);
 }
 
-static void with_a_callback_that_frees_blocks(void) {
+CASE(with_a_callback_that_frees_blocks) {
     const scene s = {.name = "reclaim",
                      .device = ADVERSARIAL,
                      .cache_bytes = 1 * MIB,
@@ -130,20 +130,10 @@ static void with_a_callback_that_frees_blocks(void) {
     check_ladder(&sums, true, true);
 }
 
-static void rare_things_happened_somewhere(void) {
+CASE(rare_things_happened_somewhere) {
     const bool is_one_episode = number_from_env("ASHLAR_SEED", 0) != 0;
     CHECK(is_one_episode || (rare.drained > 0 && rare.gathered > 0 && rare.reclaimed > 0));
     CHECK(is_one_episode || (rare.refused > 0 && rare.warned > 0));
 }
 
-int main(void) {
-    RUN(without_caches_in_adversarial_mode);
-    RUN(with_small_caches_of_three_threads);
-    RUN(with_caches_chosen_and_statistics_read_seldom);
-    RUN(with_one_thread_whose_peaks_are_exact);
-    RUN(with_segments_and_caches);
-    RUN(with_segments_in_eager_mode);
-    RUN(with_a_callback_that_frees_blocks);
-    RUN(rare_things_happened_somewhere);
-    return check_report();
-}
+RUN_CASES()

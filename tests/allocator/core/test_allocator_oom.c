@@ -180,7 +180,7 @@ static bool set_up_script(void) {
     return set_up_device("mode=adversarial,seed=5,memory=32MiB");
 }
 
-static void the_workload_climbs_every_step_of_the_ladder(void) {
+CASE(the_workload_climbs_every_step_of_the_ladder) {
     ashlar_stats s;
     REQUIRE(set_up_script());
     run_script(&s);
@@ -219,7 +219,7 @@ static bool run_with_failing_call(int fn, uint64_t n, cu_result result) {
     return has_fired;
 }
 
-static void every_driver_call_may_fail(void) {
+CASE(every_driver_call_may_fail) {
     static const cu_result results[] = {CU_OUT_OF_MEMORY, CU_UNKNOWN};
     static const ashlar_driver_fn must_come[] = {
         ASHLAR_DRIVER_FN_mem_address_reserve, ASHLAR_DRIVER_FN_mem_create,
@@ -242,7 +242,7 @@ static void every_driver_call_may_fail(void) {
     }
 }
 
-static void every_host_allocation_may_fail(void) {
+CASE(every_host_allocation_may_fail) {
     bool is_over = false;
     unsigned long n = 0, seen = 0;
     while (!is_over) {
@@ -261,7 +261,7 @@ static void every_host_allocation_may_fail(void) {
 }
 
 /* A block of 8 MiB fits, and the rest of the device is too little for what the script wants. */
-static void the_workload_uses_the_cache(void) {
+CASE(the_workload_uses_the_cache) {
     ashlar_stats s;
     cache_bytes = 16 * MIB;
     REQUIRE(set_up_script());
@@ -272,22 +272,14 @@ static void the_workload_uses_the_cache(void) {
     tear_down_device();
 }
 
-static void every_driver_call_may_fail_beside_caches(void) {
+CASE(every_driver_call_may_fail_beside_caches) {
     cache_bytes = 16 * MIB;
     every_driver_call_may_fail();
 }
 
-static void every_host_allocation_may_fail_beside_caches(void) {
+CASE(every_host_allocation_may_fail_beside_caches) {
     cache_bytes = 16 * MIB;
     every_host_allocation_may_fail();
 }
 
-int main(void) {
-    RUN(the_workload_climbs_every_step_of_the_ladder);
-    RUN(every_driver_call_may_fail);
-    RUN(every_host_allocation_may_fail);
-    RUN(the_workload_uses_the_cache);
-    RUN(every_driver_call_may_fail_beside_caches);
-    RUN(every_host_allocation_may_fail_beside_caches);
-    return check_report();
-}
+RUN_CASES()

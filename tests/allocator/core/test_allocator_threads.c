@@ -145,19 +145,19 @@ static void work_on(const char *spec, uint64_t seed) {
 }
 
 /* Where the lock is dropped for a wait, and other threads go on. */
-static void threads_share_a_device_that_is_full_now_and_then(void) {
+CASE(threads_share_a_device_that_is_full_now_and_then) {
     may_be_full = true;
     work_on("memory=2MiB,mode=adversarial,seed=5", 5);
     work_on("memory=2MiB,mode=adversarial,seed=6", 6);
     may_be_full = false;
 }
 
-static void threads_share_an_allocator_on_an_eager_device(void) {
+CASE(threads_share_an_allocator_on_an_eager_device) {
     work_on("memory=32MiB", 1);
     work_on("memory=32MiB", 2);
 }
 
-static void threads_share_an_allocator_on_an_adversarial_device(void) {
+CASE(threads_share_an_allocator_on_an_adversarial_device) {
     work_on("memory=32MiB,mode=adversarial,seed=3", 3);
     work_on("memory=32MiB,mode=adversarial,seed=4", 4);
 }
@@ -178,7 +178,7 @@ static void *churn(void *unused) {
     return NULL;
 }
 
-static void no_call_of_any_thread_is_lost_from_the_counts(void) {
+CASE(no_call_of_any_thread_is_lost_from_the_counts) {
     pthread_t threads[THREADS];
     REQUIRE(set_up("memory=32MiB"));
     REQUIRE(pthread_barrier_init(&start, NULL, THREADS) == 0);
@@ -198,10 +198,4 @@ static void no_call_of_any_thread_is_lost_from_the_counts(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(threads_share_an_allocator_on_an_eager_device);
-    RUN(threads_share_an_allocator_on_an_adversarial_device);
-    RUN(threads_share_a_device_that_is_full_now_and_then);
-    RUN(no_call_of_any_thread_is_lost_from_the_counts);
-    return check_report();
-}
+RUN_CASES()

@@ -82,7 +82,7 @@ static void *take_in_thread(void *unused) {
                                                                                            : NULL;
 }
 
-static void a_known_sequence_is_recorded_event_by_event(void) {
+CASE(a_known_sequence_is_recorded_event_by_event) {
     void *none = NULL;
     void *other = NULL;
     pthread_t thread;
@@ -150,7 +150,7 @@ static void a_known_sequence_is_recorded_event_by_event(void) {
     tear_down();
 }
 
-static void what_a_thread_s_cache_serves_is_recorded_too(void) {
+CASE(what_a_thread_s_cache_serves_is_recorded_too) {
     REQUIRE(set_up_clocked("memory=8MiB", 4 * MIB, 100));
     unsigned char *ptr = take_tagged(1000, ASHLAR_TAG_USER, (ashlar_stream)CU_STREAM_LEGACY);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
@@ -166,7 +166,7 @@ static void what_a_thread_s_cache_serves_is_recorded_too(void) {
     tear_down();
 }
 
-static void a_call_that_is_refused_as_wrong_leaves_no_event(void) {
+CASE(a_call_that_is_refused_as_wrong_leaves_no_event) {
     void *none = NULL;
     int local = 0;
     REQUIRE(set_up_clocked("memory=8MiB", 0, 100));
@@ -212,7 +212,7 @@ static void check_trace_is_true(bool was_refused) {
 
 enum { FAILING_CALLS = 60 }; /* more than there are */
 
-static void whatever_call_of_the_driver_fails_the_trace_is_true(void) {
+CASE(whatever_call_of_the_driver_fails_the_trace_is_true) {
     size_t failed = 0;
     for (unsigned long n = 1; n <= FAILING_CALLS; n++) {
         REQUIRE(set_up_clocked("memory=16MiB", 0, 100));
@@ -229,7 +229,7 @@ static void whatever_call_of_the_driver_fails_the_trace_is_true(void) {
     CHECK(failed > 5 && failed < FAILING_CALLS);
 }
 
-static void wherever_host_memory_is_out_the_trace_is_true(void) {
+CASE(wherever_host_memory_is_out_the_trace_is_true) {
     size_t failed = 0;
     for (unsigned long n = 1; n <= FAILING_CALLS; n++) {
         REQUIRE(set_up_clocked("memory=16MiB", 0, 100));
@@ -243,7 +243,7 @@ static void wherever_host_memory_is_out_the_trace_is_true(void) {
     CHECK(failed > 3 && failed < FAILING_CALLS);
 }
 
-static void an_allocator_that_cannot_have_its_trace_is_not_made(void) {
+CASE(an_allocator_that_cannot_have_its_trace_is_not_made) {
     ashlar_config config;
     ashlar_allocator *const none = NULL;
     ashlar_config_init(&config);
@@ -269,7 +269,7 @@ static void an_allocator_that_cannot_have_its_trace_is_not_made(void) {
 
 /* ---- more events than there is room for ---- */
 
-static void the_oldest_events_go_where_the_ring_is_full(void) {
+CASE(the_oldest_events_go_where_the_ring_is_full) {
     uint64_t missing = 0;
     REQUIRE(set_up_clocked("memory=8MiB", 0, 5)); /* rounded up to 8 */
     unsigned char *ptr = NULL;
@@ -352,7 +352,7 @@ static void play_events(void) {
     CHECK(wrong == 0 && live_count == 0);
 }
 
-static void threads_are_recorded_in_the_order_of_what_they_did(void) {
+CASE(threads_are_recorded_in_the_order_of_what_they_did) {
     pthread_t threads[THREADS];
     REQUIRE(set_up_traced("memory=64MiB", 1 * MIB, EVENTS_MAX));
     atomic_store(&running, THREADS);
@@ -376,18 +376,4 @@ static void threads_are_recorded_in_the_order_of_what_they_did(void) {
     tear_down();
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(a_known_sequence_is_recorded_event_by_event);
-    RUN(what_a_thread_s_cache_serves_is_recorded_too);
-    RUN(a_call_that_is_refused_as_wrong_leaves_no_event);
-    RUN(whatever_call_of_the_driver_fails_the_trace_is_true);
-    RUN(wherever_host_memory_is_out_the_trace_is_true);
-    RUN(an_allocator_that_cannot_have_its_trace_is_not_made);
-    RUN(the_oldest_events_go_where_the_ring_is_full);
-    RUN(threads_are_recorded_in_the_order_of_what_they_did);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

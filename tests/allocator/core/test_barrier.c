@@ -35,7 +35,7 @@ static void *own(void *unused) {
     return NULL;
 }
 
-static void of_owner_and_claimer_one_sees_the_other(void) {
+CASE(of_owner_and_claimer_one_sees_the_other) {
     pthread_t owner;
     int both_missed = 0;
     if (!ashlar_barrier_init()) {
@@ -65,7 +65,7 @@ static void *take_and_give(void *unused) {
                : NULL;
 }
 
-static void without_a_barrier_there_are_no_caches_and_all_works(void) {
+CASE(without_a_barrier_there_are_no_caches_and_all_works) {
     pthread_t other;
     void *worked = NULL;
     ashlar_barrier_pretend(false);
@@ -87,7 +87,7 @@ static void without_a_barrier_there_are_no_caches_and_all_works(void) {
     ashlar_barrier_pretend(true);
 }
 
-static void the_first_allocation_after_that_makes_a_cache_again(void) {
+CASE(the_first_allocation_after_that_makes_a_cache_again) {
     REQUIRE(set_up_cached("memory=16MiB", MIB));
     if (!ashlar_barrier_init()) {
         tear_down();
@@ -100,9 +100,4 @@ static void the_first_allocation_after_that_makes_a_cache_again(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(of_owner_and_claimer_one_sees_the_other);
-    RUN(without_a_barrier_there_are_no_caches_and_all_works);
-    RUN(the_first_allocation_after_that_makes_a_cache_again);
-    return check_report();
-}
+RUN_CASES()

@@ -41,7 +41,7 @@ static ashlar_block *pop(size_t bytes) {
 
 /* ---- lists and limits ---- */
 
-static void a_list_gives_the_newest_block_of_its_class(void) {
+CASE(a_list_gives_the_newest_block_of_its_class) {
     set_up_alone(MIB, 0);
     CHECK(push(0, 4096) && push(1, 4096) && push(2, 512));
     CHECK_ZU(cache.weight[0], 2 * ashlar_cache_weight(4096) + ashlar_cache_weight(512));
@@ -56,7 +56,7 @@ static void a_list_gives_the_newest_block_of_its_class(void) {
     CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
 }
 
-static void each_class_has_a_list_of_its_own(void) {
+CASE(each_class_has_a_list_of_its_own) {
     set_up_alone(4 * MIB, 0);
     for (uint16_t i = 0; i < ASHLAR_SC_COUNT; i++) {
         const size_t bytes = ashlar_sc_bytes((ashlar_sc){i});
@@ -68,7 +68,7 @@ static void each_class_has_a_list_of_its_own(void) {
     }
 }
 
-static void a_size_that_there_is_not_finds_nothing(void) {
+CASE(a_size_that_there_is_not_finds_nothing) {
     set_up_alone(MIB, MIB);
     CHECK(push(0, 512));
     CHECK(pop(0) == NULL);
@@ -76,7 +76,7 @@ static void a_size_that_there_is_not_finds_nothing(void) {
     CHECK_ZU(cache.weight[0], ashlar_cache_weight(512));
 }
 
-static void the_limits_bind_to_the_byte(void) {
+CASE(the_limits_bind_to_the_byte) {
     const size_t most = ASHLAR_SC_MAX_BYTES;
     set_up_alone(ashlar_cache_weight(512) + ashlar_cache_weight(most),
                  ashlar_cache_weight(2 * MIB));
@@ -92,7 +92,7 @@ static void the_limits_bind_to_the_byte(void) {
     CHECK(push(2, 512));
 }
 
-static void one_large_block_is_kept_for_its_own_size(void) {
+CASE(one_large_block_is_kept_for_its_own_size) {
     set_up_alone(0, 64 * MIB);
     CHECK(push(0, 2 * MIB));
     CHECK(!push(1, 2 * MIB) && !push(1, 3 * MIB)); /* of any stream, one at most */
@@ -104,7 +104,7 @@ static void one_large_block_is_kept_for_its_own_size(void) {
     CHECK(push(1, 3 * MIB) && pop(3 * MIB) == &blocks[1]);
 }
 
-static void a_few_blocks_wait_beside_a_full_cache(void) {
+CASE(a_few_blocks_wait_beside_a_full_cache) {
     set_up_alone(0, 0);
     cache.limit[1] = ASHLAR_CACHE_PENDING_MAX * (size_t)512;
     for (size_t i = 0; i < ASHLAR_CACHE_PENDING_MAX; i++) {
@@ -122,7 +122,7 @@ static void a_few_blocks_wait_beside_a_full_cache(void) {
     CHECK_ZU(cache.pending_bytes, 2048);
 }
 
-static void the_bytes_are_those_of_all_streams_and_of_the_waiting(void) {
+CASE(the_bytes_are_those_of_all_streams_and_of_the_waiting) {
     static ashlar_magazines second;
     set_up_alone(MIB, 4 * MIB);
     second = (ashlar_magazines){.order = &order};
@@ -141,7 +141,7 @@ static void check_broken(const char *part) {
     CHECK_HAS(ashlar_error_detail(), part);
 }
 
-static void the_walker_finds_what_is_broken(void) {
+CASE(the_walker_finds_what_is_broken) {
     ashlar_order other = {0};
     set_up_alone(MIB, MIB);
     CHECK(push(0, 4096));
@@ -207,7 +207,7 @@ static void flush(void (*how)(ashlar_cache *)) {
     pthread_mutex_unlock(&allocator->lock);
 }
 
-static void a_flush_gives_all_blocks_to_the_heap(void) {
+CASE(a_flush_gives_all_blocks_to_the_heap) {
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     fill_own();
     CHECK_ZU(own_stats().cached_bytes, 2 * 4096 + 2 * MIB + 1024);
@@ -221,7 +221,7 @@ static void a_flush_gives_all_blocks_to_the_heap(void) {
 }
 
 /* It would keep memory of a size that hardly any request has from all others. */
-static void a_miss_gives_up_the_large_block_alone(void) {
+CASE(a_miss_gives_up_the_large_block_alone) {
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     unsigned char *rest = take(4 * MIB, streams[0]); /* nothing like the end of a step */
     unsigned char *small = take(4096, streams[0]), *large = take(2 * MIB, streams[0]);
@@ -236,7 +236,7 @@ static void a_miss_gives_up_the_large_block_alone(void) {
 }
 
 /* A block in each list, then in each but one: none may be overlooked. */
-static void a_flush_finds_the_blocks_of_every_class(void) {
+CASE(a_flush_finds_the_blocks_of_every_class) {
     REQUIRE(set_up_cached("memory=256MiB", 512 * MIB));
     unsigned char *ptrs[ASHLAR_SC_COUNT];
     for (size_t without = ASHLAR_SC_COUNT; without > 0; without = without < 5 ? 0 : without - 5) {
@@ -271,7 +271,7 @@ static ashlar_order *order_of(ashlar_stream stream) {
 }
 
 /* Where an event was to be recorded, and the stream was not there any more. */
-static void a_miss_does_not_take_a_stream_that_is_gone_for_its_own(void) {
+CASE(a_miss_does_not_take_a_stream_that_is_gone_for_its_own) {
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     for (int i = 0; i < 2; i++) { /* the second time it is the recent stream */
         give(take(4096, streams[0]));
@@ -289,7 +289,7 @@ static void a_miss_does_not_take_a_stream_that_is_gone_for_its_own(void) {
 }
 
 /* An event recorded while a block was in a cache need not come after its last use. */
-static void a_flushed_block_is_stamped_with_the_present_tick(void) {
+CASE(a_flushed_block_is_stamped_with_the_present_tick) {
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     give(take(4096, streams[0]));
     ashlar_order *of_first = order_of(streams[0]);
@@ -312,7 +312,7 @@ static void a_flushed_block_is_stamped_with_the_present_tick(void) {
 }
 
 /* What a hit writes, on lines where no other thread's hit writes. */
-static void nothing_that_a_hit_writes_shares_a_line(void) {
+CASE(nothing_that_a_hit_writes_shares_a_line) {
     enum { LINE = ASHLAR_CACHE_LINE };
     CHECK(offsetof(ashlar_cache, is_busy) >= LINE);
     CHECK(sizeof(ashlar_cache) - offsetof(ashlar_cache, thread) > LINE);
@@ -329,7 +329,7 @@ static void nothing_that_a_hit_writes_shares_a_line(void) {
     tear_down();
 }
 
-static void one_streams_blocks_may_be_forgotten_alone(void) {
+CASE(one_streams_blocks_may_be_forgotten_alone) {
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     fill_own();
     unsigned char *held = take(4096, streams[0]); /* makes that stream the recent one */
@@ -350,7 +350,7 @@ static void one_streams_blocks_may_be_forgotten_alone(void) {
     tear_down();
 }
 
-static void a_thread_keeps_one_cache_of_each_allocator(void) {
+CASE(a_thread_keeps_one_cache_of_each_allocator) {
     ashlar_allocator *second = NULL;
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     REQUIRE(ashlar_allocator_create(device, &second) == ASHLAR_OK);
@@ -376,7 +376,7 @@ static void a_thread_keeps_one_cache_of_each_allocator(void) {
     tear_down();
 }
 
-static void an_allocator_without_caches_gives_none(void) {
+CASE(an_allocator_without_caches_gives_none) {
     REQUIRE(set_up("memory=32MiB"));
     CHECK(ashlar_cache_get(allocator) == NULL);
     give(take(4096, streams[0]));
@@ -388,7 +388,7 @@ static void an_allocator_without_caches_gives_none(void) {
 }
 
 /* Without host memory for a cache, or for a stream's magazines, all works as without caches. */
-static void no_host_memory_means_no_cache(void) {
+CASE(no_host_memory_means_no_cache) {
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     ashlar_host_fail_at(1);
     CHECK(ashlar_cache_get(allocator) == NULL);
@@ -405,7 +405,7 @@ static void no_host_memory_means_no_cache(void) {
 
 /* ---- shutting out ---- */
 
-static void an_owner_that_is_shut_out_may_not_enter(void) {
+CASE(an_owner_that_is_shut_out_may_not_enter) {
     set_up_alone(MIB, MIB);
     CHECK(ashlar_cache_enter(&cache));
     CHECK(atomic_load(&cache.is_busy) == 1);
@@ -451,7 +451,7 @@ static void *stay_inside(void *unused) {
     return ashlar_cache_enter(mine) ? mine : NULL;
 }
 
-static void a_claim_waits_for_an_owner_that_is_inside(void) {
+CASE(a_claim_waits_for_an_owner_that_is_inside) {
     pthread_t owner;
     void *entered = NULL;
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
@@ -482,26 +482,4 @@ static void a_claim_waits_for_an_owner_that_is_inside(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(a_list_gives_the_newest_block_of_its_class);
-    RUN(each_class_has_a_list_of_its_own);
-    RUN(a_size_that_there_is_not_finds_nothing);
-    RUN(the_limits_bind_to_the_byte);
-    RUN(one_large_block_is_kept_for_its_own_size);
-    RUN(a_few_blocks_wait_beside_a_full_cache);
-    RUN(the_bytes_are_those_of_all_streams_and_of_the_waiting);
-    RUN(the_walker_finds_what_is_broken);
-    RUN(a_flush_gives_all_blocks_to_the_heap);
-    RUN(a_miss_gives_up_the_large_block_alone);
-    RUN(a_flush_finds_the_blocks_of_every_class);
-    RUN(a_miss_does_not_take_a_stream_that_is_gone_for_its_own);
-    RUN(a_flushed_block_is_stamped_with_the_present_tick);
-    RUN(nothing_that_a_hit_writes_shares_a_line);
-    RUN(one_streams_blocks_may_be_forgotten_alone);
-    RUN(a_thread_keeps_one_cache_of_each_allocator);
-    RUN(an_allocator_without_caches_gives_none);
-    RUN(no_host_memory_means_no_cache);
-    RUN(an_owner_that_is_shut_out_may_not_enter);
-    RUN(a_claim_waits_for_an_owner_that_is_inside);
-    return check_report();
-}
+RUN_CASES()

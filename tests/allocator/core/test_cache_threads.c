@@ -237,28 +237,23 @@ static void work_on(const char *spec, size_t cache_bytes, uint64_t seed) {
     tear_down();
 }
 
-static void threads_with_caches_come_and_go(void) {
+CASE(threads_with_caches_come_and_go) {
     sizes_max = 6 * KIB;
     work_on("memory=64MiB", 4 * MIB, 1);
     work_on("memory=64MiB,mode=adversarial,seed=2", 4 * MIB, 2);
 }
 
-static void caches_that_are_nearly_always_full_lose_nothing(void) {
+CASE(caches_that_are_nearly_always_full_lose_nothing) {
     sizes_max = 40 * KIB;
     work_on("memory=64MiB,mode=adversarial,seed=3", 128 * KIB, 3);
 }
 
 /* Four threads of ten blocks and the mail need more than there is; the passing one's 2 MiB too. */
-static void threads_drain_each_other_where_memory_is_out(void) {
+CASE(threads_drain_each_other_where_memory_is_out) {
     sizes_max = 600 * KIB;
     may_be_full = true;
     work_on("memory=16MiB,mode=adversarial,seed=4", 4 * MIB, 4);
     may_be_full = false;
 }
 
-int main(void) {
-    RUN(threads_with_caches_come_and_go);
-    RUN(caches_that_are_nearly_always_full_lose_nothing);
-    RUN(threads_drain_each_other_where_memory_is_out);
-    return check_report();
-}
+RUN_CASES()

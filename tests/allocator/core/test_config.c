@@ -34,7 +34,7 @@ static const ashlar_config other = {
     .report_leaks = true,
 };
 
-static void the_defaults_change_nothing_that_was_not_asked_for(void) {
+CASE(the_defaults_change_nothing_that_was_not_asked_for) {
     ashlar_config config = other;
     ashlar_config_init(&config);
     CHECK(config.limit_bytes == 0 && config.limit_fraction == 1 && config.reserve_bytes == 0);
@@ -44,7 +44,7 @@ static void the_defaults_change_nothing_that_was_not_asked_for(void) {
     CHECK(ashlar_config_check(&config) == ASHLAR_OK);
 }
 
-static void every_key_sets_its_field_and_no_other(void) {
+CASE(every_key_sets_its_field_and_no_other) {
     static const char *const texts[] = {"limit=3GiB",    "fraction=0.75", "reserve=5120MiB",
                                         "cache=7168KiB", "trace=11",      "seal=warn",
                                         "guard=fill",    "vmm=off",       "leaks=on"};
@@ -70,7 +70,7 @@ static void every_key_sets_its_field_and_no_other(void) {
     }
 }
 
-static void what_the_line_does_not_name_stays(void) {
+CASE(what_the_line_does_not_name_stays) {
     ashlar_config config = other, want = other;
     CHECK(ashlar_config_parse(&config, "", "a test") == ASHLAR_OK);
     CHECK(is_same(&config, &other));
@@ -83,7 +83,7 @@ static void what_the_line_does_not_name_stays(void) {
     CHECK(is_same(&config, &want));
 }
 
-static void both_ends_of_every_range_are_in_it(void) {
+CASE(both_ends_of_every_range_are_in_it) {
     static const char *const good[] = {
         "limit=0",       "limit=0B",       "limit=2MiB",      "limit=2097152B", "limit=64TiB",
         "fraction=1",    "fraction=1.0",   "fraction=1e-300", "reserve=0",      "reserve=1B",
@@ -98,7 +98,7 @@ static void both_ends_of_every_range_are_in_it(void) {
     }
 }
 
-static void mistakes_name_the_source_the_key_the_value_and_what_is_allowed(void) {
+CASE(mistakes_name_the_source_the_key_the_value_and_what_is_allowed) {
     static const struct {
         const char *text, *pair, *allowed;
     } bad[] = {
@@ -161,13 +161,13 @@ static void mistakes_name_the_source_the_key_the_value_and_what_is_allowed(void)
     }
 }
 
-static void a_mistake_behind_good_options_changes_nothing(void) {
+CASE(a_mistake_behind_good_options_changes_nothing) {
     ashlar_config config = other;
     CHECK(ashlar_config_parse(&config, DEFAULT_LINE ",speed=1", "a test") == ASHLAR_EINVAL);
     CHECK(is_same(&config, &other));
 }
 
-static void a_message_shows_no_control_characters_and_little_of_a_long_value(void) {
+CASE(a_message_shows_no_control_characters_and_little_of_a_long_value) {
     ashlar_config config = other;
     char text[2000];
     CHECK(ashlar_config_parse(&config, "seal=\x1b[2J\x80", "a test") == ASHLAR_EINVAL);
@@ -181,7 +181,7 @@ static void a_message_shows_no_control_characters_and_little_of_a_long_value(voi
     CHECK_HAS(ashlar_error_detail(), "count|warn|error");
 }
 
-static void the_environment_comes_over_what_is_there(void) {
+CASE(the_environment_comes_over_what_is_there) {
     ashlar_config config = other, want = other;
     unsetenv("ASHLAR_CONF");
     CHECK(ashlar_config_read_env(&config) == ASHLAR_OK && is_same(&config, &other));
@@ -199,7 +199,7 @@ static void the_environment_comes_over_what_is_there(void) {
 
 /* ---- writing ---- */
 
-static void all_options_are_written_in_one_line(void) {
+CASE(all_options_are_written_in_one_line) {
     char line[LINE_BYTES];
     size_t needed = 0;
     ashlar_config config;
@@ -212,7 +212,7 @@ static void all_options_are_written_in_one_line(void) {
                        "guard=fill,vmm=off,leaks=on") == 0);
 }
 
-static void the_buffer_is_never_overrun_and_its_size_can_be_asked_for(void) {
+CASE(the_buffer_is_never_overrun_and_its_size_can_be_asked_for) {
     char line[sizeof DEFAULT_LINE + 1];
     size_t needed = 0;
     ashlar_config config;
@@ -282,7 +282,7 @@ static bool is_read_back(const ashlar_config *config) {
            is_same(&got_over_other, config);
 }
 
-static void every_configuration_is_read_back_from_its_line(void) {
+CASE(every_configuration_is_read_back_from_its_line) {
     CHECK(is_read_back(&other));
     for (int i = 0; i < 20000; i++) {
         const ashlar_config config = draw_config();
@@ -290,7 +290,7 @@ static void every_configuration_is_read_back_from_its_line(void) {
     }
 }
 
-static void a_decimal_comma_of_the_locale_does_not_matter(void) {
+CASE(a_decimal_comma_of_the_locale_does_not_matter) {
     if (!enter_comma_locale()) {
         SKIP("localedef makes no locale here");
     }
@@ -301,7 +301,7 @@ static void a_decimal_comma_of_the_locale_does_not_matter(void) {
 
 /* ---- fields that a program has filled in ---- */
 
-static void fields_outside_their_range_are_named(void) {
+CASE(fields_outside_their_range_are_named) {
     struct {
         ashlar_config config;
         const char *field, *allowed;
@@ -341,7 +341,7 @@ static void fields_outside_their_range_are_named(void) {
 
 /* ---- help ---- */
 
-static void every_option_is_described_by_what_it_takes(void) {
+CASE(every_option_is_described_by_what_it_takes) {
     static const struct {
         const char *key, *initial, *allowed;
     } want[] = {
@@ -369,20 +369,4 @@ static void every_option_is_described_by_what_it_takes(void) {
     CHECK(strcmp(option.key, "leaks") == 0);
 }
 
-int main(void) {
-    RUN(the_defaults_change_nothing_that_was_not_asked_for);
-    RUN(every_key_sets_its_field_and_no_other);
-    RUN(what_the_line_does_not_name_stays);
-    RUN(both_ends_of_every_range_are_in_it);
-    RUN(mistakes_name_the_source_the_key_the_value_and_what_is_allowed);
-    RUN(a_mistake_behind_good_options_changes_nothing);
-    RUN(a_message_shows_no_control_characters_and_little_of_a_long_value);
-    RUN(the_environment_comes_over_what_is_there);
-    RUN(all_options_are_written_in_one_line);
-    RUN(the_buffer_is_never_overrun_and_its_size_can_be_asked_for);
-    RUN(every_configuration_is_read_back_from_its_line);
-    RUN(a_decimal_comma_of_the_locale_does_not_matter);
-    RUN(fields_outside_their_range_are_named);
-    RUN(every_option_is_described_by_what_it_takes);
-    return check_report();
-}
+RUN_CASES()

@@ -32,7 +32,7 @@ static ashlar_status push_out_quarantine(void) {
     return status;
 }
 
-static void what_stays_inside_its_block_is_not_reported(void) {
+CASE(what_stays_inside_its_block_is_not_reported) {
     static const size_t sizes[] = {1, 511, 512, 513, 4096, 5000, 300000, 2 * MIB};
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     for (int round = 0; round < 40; round++) {
@@ -47,7 +47,7 @@ static void what_stays_inside_its_block_is_not_reported(void) {
     CHECK(report_count == 0);
 }
 
-static void a_write_behind_the_end_is_told_with_its_place(void) {
+CASE(a_write_behind_the_end_is_told_with_its_place) {
     static const size_t offsets[] = {0, 1, 511, 535};
     char text[256];
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
@@ -69,7 +69,7 @@ static void a_write_behind_the_end_is_told_with_its_place(void) {
     CHECK(report_count == 4);
 }
 
-static void of_several_damaged_bytes_the_first_is_told(void) {
+CASE(of_several_damaged_bytes_the_first_is_told) {
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     unsigned char *ptr = take(600, streams[0]);
     poke(streams[0], ptr + 900, 0);
@@ -79,7 +79,7 @@ static void of_several_damaged_bytes_the_first_is_told(void) {
     tear_down();
 }
 
-static void damage_is_told_when_the_streams_work_has_run(void) {
+CASE(damage_is_told_when_the_streams_work_has_run) {
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
     unsigned char *one = take(600, streams[0]), *two = take(700, streams[1]);
     unsigned char *three = take(1, streams[2]);
@@ -97,7 +97,7 @@ static void damage_is_told_when_the_streams_work_has_run(void) {
     tear_down();
 }
 
-static void several_findings_are_told_one_by_one_in_their_order(void) {
+CASE(several_findings_are_told_one_by_one_in_their_order) {
     unsigned char *blocks[3], *other;
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
     other = take(1, streams[1]);
@@ -117,7 +117,7 @@ static void several_findings_are_told_one_by_one_in_their_order(void) {
     tear_down();
 }
 
-static void the_host_never_waits(void) {
+CASE(the_host_never_waits) {
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
     const size_t waits = CALLS(stream_synchronize) + CALLS(ctx_synchronize) +
                          CALLS(event_synchronize) + CALLS(event_query);
@@ -136,7 +136,7 @@ static void the_host_never_waits(void) {
     tear_down();
 }
 
-static void the_last_use_on_another_stream_is_waited_for_in_order(void) {
+CASE(the_last_use_on_another_stream_is_waited_for_in_order) {
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
     unsigned char *ptr = take(600, streams[0]);
     wait_for(streams[0]);
@@ -149,7 +149,7 @@ static void the_last_use_on_another_stream_is_waited_for_in_order(void) {
     tear_down();
 }
 
-static void freed_memory_is_compared_on_the_stream_of_the_free(void) {
+CASE(freed_memory_is_compared_on_the_stream_of_the_free) {
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
     unsigned char *ptr = take(600, streams[0]);
     wait_for(streams[0]);
@@ -161,7 +161,7 @@ static void freed_memory_is_compared_on_the_stream_of_the_free(void) {
     tear_down();
 }
 
-static void freed_memory_is_filled_whole(void) {
+CASE(freed_memory_is_filled_whole) {
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     unsigned char *ptr = take(600, streams[0]);
     queue_write(streams[0], ptr, 600, 0x22);
@@ -174,7 +174,7 @@ static void freed_memory_is_filled_whole(void) {
     tear_down();
 }
 
-static void a_write_after_the_free_is_told_with_the_place_of_the_free(void) {
+CASE(a_write_after_the_free_is_told_with_the_place_of_the_free) {
     char text[256];
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     void *ptr = NULL;
@@ -192,7 +192,7 @@ static void a_write_after_the_free_is_told_with_the_place_of_the_free(void) {
 }
 
 /* The red zone's bytes too, and pieces behind the first. */
-static void every_byte_of_freed_memory_is_compared(void) {
+CASE(every_byte_of_freed_memory_is_compared) {
     static const size_t offsets[] = {0, 299999, 300000, 300543, 262143, 262144};
     REQUIRE(set_up_guarded("memory=64MiB", ASHLAR_GUARD_FILL));
     for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
@@ -212,7 +212,7 @@ static void every_byte_of_freed_memory_is_compared(void) {
     tear_down();
 }
 
-static void the_quarantine_is_bounded_in_blocks_and_bytes(void) {
+CASE(the_quarantine_is_bounded_in_blocks_and_bytes) {
     unsigned char *blocks[ASHLAR_QUARANTINE_BLOCKS + 1];
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     for (int i = 0; i <= ASHLAR_QUARANTINE_BLOCKS; i++) {
@@ -235,7 +235,7 @@ static void the_quarantine_is_bounded_in_blocks_and_bytes(void) {
     tear_down();
 }
 
-static void memory_that_is_out_comes_from_the_quarantine(void) {
+CASE(memory_that_is_out_comes_from_the_quarantine) {
     unsigned char *blocks[32];
     void *out = NULL;
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
@@ -251,7 +251,7 @@ static void memory_that_is_out_comes_from_the_quarantine(void) {
     tear_down();
 }
 
-static void a_request_whose_red_zone_does_not_fit_is_refused(void) {
+CASE(a_request_whose_red_zone_does_not_fit_is_refused) {
     void *out = NULL;
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     CHECK(ashlar_alloc(allocator, 16 * MIB, streams[0], &out) == ASHLAR_ENOMEM);
@@ -260,7 +260,7 @@ static void a_request_whose_red_zone_does_not_fit_is_refused(void) {
     tear_down();
 }
 
-static void the_end_compares_live_blocks_and_the_quarantine(void) {
+CASE(the_end_compares_live_blocks_and_the_quarantine) {
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_FILL));
     unsigned char *live = take(600, streams[0]), *freed = take(700, streams[1]);
     poke(streams[0], live + 611, 0);
@@ -274,7 +274,7 @@ static void the_end_compares_live_blocks_and_the_quarantine(void) {
     tear_down_device();
 }
 
-static void without_a_callback_findings_are_returned_all_the_same(void) {
+CASE(without_a_callback_findings_are_returned_all_the_same) {
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     ashlar_allocator_on_report(allocator, NULL, NULL);
     unsigned char *ptr = take(600, streams[0]);
@@ -284,7 +284,7 @@ static void without_a_callback_findings_are_returned_all_the_same(void) {
     tear_down();
 }
 
-static void a_block_has_the_bytes_asked_for(void) {
+CASE(a_block_has_the_bytes_asked_for) {
     size_t bytes = 0;
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     unsigned char *ptr = take(4097, streams[0]);
@@ -298,7 +298,7 @@ static void a_block_has_the_bytes_asked_for(void) {
 }
 
 /* Random work on four streams, whole blocks written and verified, memory out now and then. */
-static void random_work_is_never_reported(void) {
+CASE(random_work_is_never_reported) {
     enum { SLOTS = 24, OPS = 3000 };
     unsigned char *slots[SLOTS] = {NULL};
     size_t bytes[SLOTS];
@@ -331,42 +331,21 @@ static void random_work_is_never_reported(void) {
     CHECK(report_count == 0);
 }
 
-static void the_walker_knows_the_quarantine(void) {
+CASE(the_walker_knows_the_quarantine) {
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     give(take(600, streams[0]));
     unsigned char *live = take(600, streams[0]);
     CHECK(take(600, streams[0]) != NULL);
-    allocator->fill->bytes += 512;
+    allocator->guards.fill->bytes += 512;
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
-    allocator->fill->bytes -= 512;
-    ashlar_block *freed = allocator->fill->quarantine[0].block;
-    allocator->fill->quarantine[0].block = freed->next;
+    allocator->guards.fill->bytes -= 512;
+    ashlar_block *freed = allocator->guards.fill->quarantine[0].block;
+    allocator->guards.fill->quarantine[0].block = freed->next;
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "a block in quarantine is in use");
-    allocator->fill->quarantine[0].block = freed;
+    allocator->guards.fill->quarantine[0].block = freed;
     give(live);
     tear_down();
 }
 
-int main(void) {
-    RUN(what_stays_inside_its_block_is_not_reported);
-    RUN(a_write_behind_the_end_is_told_with_its_place);
-    RUN(of_several_damaged_bytes_the_first_is_told);
-    RUN(damage_is_told_when_the_streams_work_has_run);
-    RUN(several_findings_are_told_one_by_one_in_their_order);
-    RUN(the_host_never_waits);
-    RUN(the_last_use_on_another_stream_is_waited_for_in_order);
-    RUN(freed_memory_is_compared_on_the_stream_of_the_free);
-    RUN(freed_memory_is_filled_whole);
-    RUN(a_write_after_the_free_is_told_with_the_place_of_the_free);
-    RUN(every_byte_of_freed_memory_is_compared);
-    RUN(the_quarantine_is_bounded_in_blocks_and_bytes);
-    RUN(memory_that_is_out_comes_from_the_quarantine);
-    RUN(a_request_whose_red_zone_does_not_fit_is_refused);
-    RUN(the_end_compares_live_blocks_and_the_quarantine);
-    RUN(without_a_callback_findings_are_returned_all_the_same);
-    RUN(a_block_has_the_bytes_asked_for);
-    RUN(random_work_is_never_reported);
-    RUN(the_walker_knows_the_quarantine);
-    return check_report();
-}
+RUN_CASES()

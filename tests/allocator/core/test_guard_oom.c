@@ -124,7 +124,7 @@ static bool run_with_failing_call(const workload *w, int fn, uint64_t n, cu_resu
     return has_fired;
 }
 
-static void every_driver_call_may_fail(void) {
+CASE(every_driver_call_may_fail) {
     static const cu_result results[] = {CU_OUT_OF_MEMORY, CU_UNKNOWN};
     static const ashlar_driver_fn must_come[2][4] = {
         {ASHLAR_DRIVER_FN_memset_d8_async, ASHLAR_DRIVER_FN_memcpy_dtoh_async,
@@ -149,7 +149,7 @@ static void every_driver_call_may_fail(void) {
     }
 }
 
-static void every_host_allocation_may_fail(void) {
+CASE(every_host_allocation_may_fail) {
     for (size_t g = 0; g < 2; g++) {
         unsigned long n = 0, seen = 0;
         for (bool is_over = false; !is_over;) {
@@ -165,8 +165,4 @@ static void every_host_allocation_may_fail(void) {
     }
 }
 
-int main(void) {
-    RUN(every_driver_call_may_fail);
-    RUN(every_host_allocation_may_fail);
-    return check_report();
-}
+RUN_CASES()

@@ -46,7 +46,7 @@ static void check_place(const char *words, void (*function)(void *)) {
     }
 }
 
-static void a_double_free_tells_both_places(void) {
+CASE(a_double_free_tells_both_places) {
     for (size_t i = 0; i < 2; i++) {
         REQUIRE(set_up_guarded(DEVICE, guards[i]));
         void *ptr = take(1000, streams[0]);
@@ -68,7 +68,7 @@ static void a_double_free_tells_both_places(void) {
     }
 }
 
-static void a_foreign_free_tells_its_own_place(void) {
+CASE(a_foreign_free_tells_its_own_place) {
     static char elsewhere[16];
     for (size_t i = 0; i < 2; i++) {
         REQUIRE(set_up_guarded(DEVICE, guards[i]));
@@ -87,7 +87,7 @@ static void *free_in_thread(void *ptr) {
     return (void *)(uintptr_t)ashlar_thread_number();
 }
 
-static void the_thread_of_the_free_before_is_told(void) {
+CASE(the_thread_of_the_free_before_is_told) {
     for (size_t i = 0; i < 2; i++) {
         char text[64];
         void *number = NULL;
@@ -105,10 +105,10 @@ static void the_thread_of_the_free_before_is_told(void) {
     }
 }
 
-static void the_newest_free_of_an_address_is_the_one_told(void) {
+CASE(the_newest_free_of_an_address_is_the_one_told) {
     REQUIRE(set_up_guarded(DEVICE, ASHLAR_GUARD_FILL));
     void *ptr = take(2 * MIB, streams[0]);
-    allocator->fill->limit_bytes = 0; /* no quarantine: the address comes back at once */
+    allocator->guards.fill->limit_bytes = 0; /* no quarantine: the address comes back at once */
     free_second(ptr);
     CHECK(take(2 * MIB, streams[0]) == ptr);
     free_first(ptr);
@@ -118,7 +118,7 @@ static void the_newest_free_of_an_address_is_the_one_told(void) {
     tear_down();
 }
 
-static void the_log_holds_the_last_1024_frees(void) {
+CASE(the_log_holds_the_last_1024_frees) {
     static ashlar_free_log log; /* as the header of the allocator promises */
     CHECK_ZU(ASHLAR_FREE_LOG_ENTRIES, 1024);
     CHECK(ashlar_free_log_find(&log, 0) == NULL);
@@ -130,7 +130,7 @@ static void the_log_holds_the_last_1024_frees(void) {
     }
 }
 
-static void a_place_is_written_as_far_as_it_is_known(void) {
+CASE(a_place_is_written_as_far_as_it_is_known) {
     char text[ASHLAR_PLACE_BYTES];
     ashlar_place_write((ashlar_place){(const void *)(uintptr_t)16, 7}, text);
     CHECK(strcmp(text, "thread 7 at 0x10") == 0);
@@ -144,7 +144,7 @@ static void a_place_is_written_as_far_as_it_is_known(void) {
     CHECK(strchr(text, '/') == NULL); /* of the file, its name alone */
 }
 
-static void without_a_guard_nothing_is_added(void) {
+CASE(without_a_guard_nothing_is_added) {
     static char elsewhere[16];
     REQUIRE(set_up(DEVICE));
     free_second(elsewhere);
@@ -153,13 +153,4 @@ static void without_a_guard_nothing_is_added(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(a_double_free_tells_both_places);
-    RUN(a_foreign_free_tells_its_own_place);
-    RUN(the_thread_of_the_free_before_is_told);
-    RUN(the_newest_free_of_an_address_is_the_one_told);
-    RUN(the_log_holds_the_last_1024_frees);
-    RUN(a_place_is_written_as_far_as_it_is_known);
-    RUN(without_a_guard_nothing_is_added);
-    return check_report();
-}
+RUN_CASES()

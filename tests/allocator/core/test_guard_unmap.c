@@ -28,7 +28,7 @@ static bool faults(volatile unsigned char *at) {
     return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void a_freed_block_faults_and_a_live_one_does_not(void) {
+CASE(a_freed_block_faults_and_a_live_one_does_not) {
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
     unsigned char *low = take(1000, streams[0]), *ptr = take(1000, streams[0]);
     CHECK(!faults(ptr) && !faults(ptr + 999));
@@ -40,7 +40,7 @@ static void a_freed_block_faults_and_a_live_one_does_not(void) {
     tear_down();
 }
 
-static void an_access_behind_the_end_faults(void) {
+CASE(an_access_behind_the_end_faults) {
     static const size_t sizes[] = {1, 512, 513, PAGE - 1, PAGE, PAGE + 1};
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -52,7 +52,7 @@ static void an_access_behind_the_end_faults(void) {
     tear_down();
 }
 
-static void queued_work_may_still_use_a_freed_block(void) {
+CASE(queued_work_may_still_use_a_freed_block) {
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     atomic_store(&payload_bad_count, 0);
     unsigned char *ptr = take(1000, streams[0]), *other = take(1, streams[1]);
@@ -72,7 +72,7 @@ static void queued_work_may_still_use_a_freed_block(void) {
     tear_down();
 }
 
-static void the_last_use_is_that_of_the_stream_named_at_the_free(void) {
+CASE(the_last_use_is_that_of_the_stream_named_at_the_free) {
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     atomic_store(&payload_bad_count, 0);
     unsigned char *ptr = take(1000, streams[0]);
@@ -87,7 +87,7 @@ static void the_last_use_is_that_of_the_stream_named_at_the_free(void) {
     tear_down();
 }
 
-static void work_that_comes_too_late_is_the_devices_error(void) {
+CASE(work_that_comes_too_late_is_the_devices_error) {
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     unsigned char *ptr = take(1000, streams[0]);
     CHECK(ashlar_fill(device, ptr, 1, 1000, streams[1]) == ASHLAR_OK); /* on no proven order */
@@ -100,7 +100,7 @@ static void work_that_comes_too_late_is_the_devices_error(void) {
     ashlar_device_close(device);
 }
 
-static void addresses_are_used_again_after_the_whole_range_only(void) {
+CASE(addresses_are_used_again_after_the_whole_range_only) {
     enum { LAP = 16 * 16 / 4, LAPS = 3 }; /* MiB reserved, over a block's page and the one behind */
     unsigned char *seen[LAP * LAPS];
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
@@ -120,7 +120,7 @@ static void addresses_are_used_again_after_the_whole_range_only(void) {
     tear_down();
 }
 
-static void blocks_of_any_size_never_overlap(void) {
+CASE(blocks_of_any_size_never_overlap) {
     enum { SLOTS = 6 };
     unsigned char *slots[SLOTS] = {NULL};
     size_t bytes[SLOTS] = {0};
@@ -138,7 +138,7 @@ static void blocks_of_any_size_never_overlap(void) {
         }
         void *ptr = NULL;
         bytes[i] = 1 + (size_t)(random >> 40) % (7 * MIB);
-        allocator->unmap->next_offset *= op % 3 == 0; /* as after a lap: into the holes */
+        allocator->guards.unmap->next_offset *= op % 3 == 0; /* as after a lap: into the holes */
         if (ashlar_alloc(allocator, bytes[i], streams[i % STREAMS], &ptr) == ASHLAR_OK) {
             slots[i] = ptr;
             for (size_t at = 0; at < bytes[i]; at += 4096) {
@@ -150,7 +150,7 @@ static void blocks_of_any_size_never_overlap(void) {
     tear_down();
 }
 
-static void the_quarantine_is_bounded_in_bytes(void) {
+CASE(the_quarantine_is_bounded_in_bytes) {
     unsigned char *blocks[4];
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     for (int i = 0; i < 4; i++) {
@@ -178,7 +178,7 @@ static cu_result never_ready(cu_event event) {
     return CU_NOT_READY;
 }
 
-static void the_quarantine_is_bounded_in_blocks(void) {
+CASE(the_quarantine_is_bounded_in_blocks) {
     enum { BLOCKS = ASHLAR_UNMAP_QUARANTINE_BLOCKS + 2 };
     static void *blocks[BLOCKS];
     void *out = NULL;
@@ -191,14 +191,14 @@ static void the_quarantine_is_bounded_in_blocks(void) {
     for (int i = 0; i < BLOCKS; i++) {
         CHECK(ashlar_free(allocator, blocks[i]) == ASHLAR_OK);
     }
-    CHECK_ZU(allocator->unmap->quarantine_count, BLOCKS);
+    CHECK_ZU(allocator->guards.unmap->quarantine_count, BLOCKS);
     CHECK(ashlar_alloc(allocator, 1, streams[1], &out) == ASHLAR_OK);
-    CHECK_ZU(allocator->unmap->quarantine_count, ASHLAR_UNMAP_QUARANTINE_BLOCKS);
+    CHECK_ZU(allocator->guards.unmap->quarantine_count, ASHLAR_UNMAP_QUARANTINE_BLOCKS);
     driver->table.event_query = query;
     tear_down();
 }
 
-static void memory_that_is_out_is_waited_for(void) {
+CASE(memory_that_is_out_is_waited_for) {
     unsigned char *blocks[8];
     void *out = NULL;
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
@@ -225,7 +225,7 @@ static void memory_that_is_out_is_waited_for(void) {
     tear_down();
 }
 
-static void a_wrong_pointer_is_told_from_a_freed_one(void) {
+CASE(a_wrong_pointer_is_told_from_a_freed_one) {
     static unsigned char elsewhere[16];
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
     unsigned char *ptr = take(1000, streams[0]);
@@ -249,19 +249,19 @@ static void a_wrong_pointer_is_told_from_a_freed_one(void) {
     tear_down();
 }
 
-static void a_block_in_quarantine_is_known_as_freed(void) {
+CASE(a_block_in_quarantine_is_known_as_freed) {
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     unsigned char *ptr = take(1000, streams[0]);
     queue_write(streams[0], ptr, 1000, 1);
     ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_event_query, 1, CU_NOT_READY);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
-    CHECK_ZU(allocator->unmap->quarantine_count, 1);
+    CHECK_ZU(allocator->guards.unmap->quarantine_count, 1);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
     CHECK_HAS(ashlar_error_detail(), ": freed before; this free");
     tear_down();
 }
 
-static void statistics_are_the_sum_over_the_snapshot(void) {
+CASE(statistics_are_the_sum_over_the_snapshot) {
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     unsigned char *a = take(1000, streams[0]), *b = take(3 * MIB, streams[1]);
     queue_write(streams[0], a, 1, 1);
@@ -289,10 +289,10 @@ static void statistics_are_the_sum_over_the_snapshot(void) {
     tear_down();
 }
 
-static void the_walker_knows_the_pages(void) {
+CASE(the_walker_knows_the_pages) {
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_UNMAP));
     unsigned char *a = take(1, streams[0]), *b = take(1, streams[0]);
-    ashlar_guard_unmap *unmap = allocator->unmap;
+    ashlar_guard_unmap *unmap = allocator->guards.unmap;
     size_t *const counts[] = {&unmap->mapped_bytes, &unmap->live_bytes, &unmap->quarantine_count,
                               &unmap->blocks[1]->offset, &unmap->blocks[0]->bytes};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -330,7 +330,7 @@ static void *take_and_give(void *stream) {
     return NULL;
 }
 
-static void threads_wait_for_each_others_memory(void) {
+CASE(threads_wait_for_each_others_memory) {
     pthread_t threads[3];
     REQUIRE(set_up_guarded(LATE, ASHLAR_GUARD_UNMAP));
     atomic_store(&payload_bad_count, 0);
@@ -347,21 +347,4 @@ static void threads_wait_for_each_others_memory(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(a_freed_block_faults_and_a_live_one_does_not);
-    RUN(an_access_behind_the_end_faults);
-    RUN(queued_work_may_still_use_a_freed_block);
-    RUN(the_last_use_is_that_of_the_stream_named_at_the_free);
-    RUN(work_that_comes_too_late_is_the_devices_error);
-    RUN(addresses_are_used_again_after_the_whole_range_only);
-    RUN(blocks_of_any_size_never_overlap);
-    RUN(the_quarantine_is_bounded_in_bytes);
-    RUN(the_quarantine_is_bounded_in_blocks);
-    RUN(memory_that_is_out_is_waited_for);
-    RUN(a_wrong_pointer_is_told_from_a_freed_one);
-    RUN(a_block_in_quarantine_is_known_as_freed);
-    RUN(statistics_are_the_sum_over_the_snapshot);
-    RUN(the_walker_knows_the_pages);
-    RUN(threads_wait_for_each_others_memory);
-    return check_report();
-}
+RUN_CASES()

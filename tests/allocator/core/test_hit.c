@@ -11,7 +11,7 @@ static uint64_t all_calls(void) {
     return calls;
 }
 
-static void a_freed_block_is_handed_out_again_without_a_driver_call(void) {
+CASE(a_freed_block_is_handed_out_again_without_a_driver_call) {
     SET_UP("memory=32MiB", ROOM);
     unsigned char *small = take(5000, streams[0]), *large = take(3 * MIB, streams[0]);
     give_only(small);
@@ -34,7 +34,7 @@ static void a_freed_block_is_handed_out_again_without_a_driver_call(void) {
     tear_down();
 }
 
-static void each_stream_gets_its_own_blocks_back(void) {
+CASE(each_stream_gets_its_own_blocks_back) {
     unsigned char *ptrs[STREAMS];
     SET_UP("memory=32MiB", ROOM);
     for (int i = 0; i < STREAMS; i++) {
@@ -56,7 +56,7 @@ static void each_stream_gets_its_own_blocks_back(void) {
     tear_down();
 }
 
-static void the_legacy_stream_is_the_default_stream(void) {
+CASE(the_legacy_stream_is_the_default_stream) {
     const ashlar_stream legacy = (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY;
     SET_UP("memory=32MiB", ROOM);
     unsigned char *ptr = take(4096, NULL);
@@ -69,7 +69,7 @@ static void the_legacy_stream_is_the_default_stream(void) {
     tear_down();
 }
 
-static void a_block_freed_on_another_stream_is_that_streams(void) {
+CASE(a_block_freed_on_another_stream_is_that_streams) {
     SET_UP("memory=32MiB", ROOM);
     unsigned char *ptr = take(4096, streams[0]);
     wait_for(streams[0]);
@@ -87,7 +87,7 @@ static void a_block_freed_on_another_stream_is_that_streams(void) {
 }
 
 /* Several bad calls, each with a block's twin in the cache that it might damage. */
-static void a_wrong_call_is_refused_and_changes_nothing(void) {
+CASE(a_wrong_call_is_refused_and_changes_nothing) {
     void *out = &out;
     size_t bytes = 7;
     SET_UP("memory=32MiB", ROOM);
@@ -118,7 +118,7 @@ static void a_wrong_call_is_refused_and_changes_nothing(void) {
     tear_down();
 }
 
-static void a_block_that_waits_for_the_heap_cannot_be_freed_again(void) {
+CASE(a_block_that_waits_for_the_heap_cannot_be_freed_again) {
     SET_UP("memory=32MiB", 64 * KIB); /* room for a block of 4 KiB twice */
     unsigned char *ptrs[4];
     for (int i = 0; i < 4; i++) {
@@ -135,7 +135,7 @@ static void a_block_that_waits_for_the_heap_cannot_be_freed_again(void) {
     tear_down();
 }
 
-static void what_a_cache_holds_is_bounded(void) {
+CASE(what_a_cache_holds_is_bounded) {
     enum { COUNT = 100 };
     const size_t room = 256 * KIB;
     unsigned char *ptrs[COUNT];
@@ -156,7 +156,7 @@ static void what_a_cache_holds_is_bounded(void) {
     tear_down();
 }
 
-static void a_bigger_request_gets_what_many_small_ones_left(void) {
+CASE(a_bigger_request_gets_what_many_small_ones_left) {
     enum { COUNT = 100 };
     unsigned char *ptrs[COUNT];
     SET_UP("memory=8MiB", ROOM);
@@ -177,7 +177,7 @@ static void a_bigger_request_gets_what_many_small_ones_left(void) {
 }
 
 /* Not even where no other memory is left: then only after a wait queued on the other stream. */
-static void another_stream_gets_cached_memory_only_in_order(void) {
+CASE(another_stream_gets_cached_memory_only_in_order) {
     SET_UP("memory=2MiB,mode=adversarial,seed=3", 4 * MIB);
     unsigned char *first = take(2 * MIB, streams[0]);
     queue_write(streams[0], first, 2 * MIB, 1);
@@ -198,7 +198,7 @@ static void another_stream_gets_cached_memory_only_in_order(void) {
 }
 
 /* A cache of the one never serves the other, whichever was used last. */
-static void allocators_do_not_mix(void) {
+CASE(allocators_do_not_mix) {
     ashlar_allocator *second = NULL;
     void *theirs = NULL, *again = NULL;
     SET_UP("memory=32MiB", ROOM);
@@ -221,16 +221,4 @@ static void allocators_do_not_mix(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(a_freed_block_is_handed_out_again_without_a_driver_call);
-    RUN(each_stream_gets_its_own_blocks_back);
-    RUN(the_legacy_stream_is_the_default_stream);
-    RUN(a_block_freed_on_another_stream_is_that_streams);
-    RUN(a_wrong_call_is_refused_and_changes_nothing);
-    RUN(a_block_that_waits_for_the_heap_cannot_be_freed_again);
-    RUN(what_a_cache_holds_is_bounded);
-    RUN(a_bigger_request_gets_what_many_small_ones_left);
-    RUN(another_stream_gets_cached_memory_only_in_order);
-    RUN(allocators_do_not_mix);
-    return check_report();
-}
+RUN_CASES()

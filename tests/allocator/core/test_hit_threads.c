@@ -26,7 +26,7 @@ static void helper_hits(void) {
     }
 }
 
-static void hits_go_on_while_another_thread_holds_the_lock(void) {
+CASE(hits_go_on_while_another_thread_holds_the_lock) {
     SET_UP("memory=32MiB", ROOM);
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_takes_two) && helper_do(helper_gives_both));
@@ -54,7 +54,7 @@ static void helper_uses_many_streams(void) {
     }
 }
 
-static void hits_on_any_stream_need_no_lock(void) {
+CASE(hits_on_any_stream_need_no_lock) {
     SET_UP("memory=32MiB", ROOM);
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_uses_many_streams));
@@ -80,7 +80,7 @@ static void helper_uses_two_allocators(void) {
     }
 }
 
-static void hits_of_two_allocators_in_turn_need_no_lock(void) {
+CASE(hits_of_two_allocators_in_turn_need_no_lock) {
     SET_UP("memory=32MiB", ROOM);
     REQUIRE(ashlar_allocator_create(device, &second) == ASHLAR_OK);
     REQUIRE(helper_start());
@@ -112,7 +112,7 @@ static void helper_gives_many(void) {
 }
 
 /* They wait, and the next miss gives them to the heap together. */
-static void frees_into_a_full_cache_need_no_lock_each(void) {
+CASE(frees_into_a_full_cache_need_no_lock_each) {
     SET_UP("memory=32MiB", 64 * KIB);
     unsigned char *ballast = take(MIB, streams[1]); /* so that no step seems to end */
     REQUIRE(helper_start());
@@ -132,7 +132,7 @@ static void frees_into_a_full_cache_need_no_lock_each(void) {
     tear_down();
 }
 
-static void threads_on_one_stream_keep_their_own_blocks(void) {
+CASE(threads_on_one_stream_keep_their_own_blocks) {
     SET_UP("memory=32MiB", ROOM);
     unsigned char *mine = take(4096, streams[0]);
     give(mine);
@@ -149,7 +149,7 @@ static void threads_on_one_stream_keep_their_own_blocks(void) {
     tear_down();
 }
 
-static void a_block_goes_to_the_cache_of_the_thread_that_frees_it(void) {
+CASE(a_block_goes_to_the_cache_of_the_thread_that_frees_it) {
     SET_UP("memory=32MiB", ROOM);
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_takes_two));
@@ -171,7 +171,7 @@ static void helper_takes_and_gives_a_large_one(void) {
     give_only(helpers[0]);
 }
 
-static void a_full_device_gets_what_idle_threads_hold(void) {
+CASE(a_full_device_gets_what_idle_threads_hold) {
     SET_UP("memory=2MiB", ROOM);
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_takes_and_gives_a_large_one));
@@ -201,7 +201,7 @@ static void have_helper_free(void *unused) {
 }
 
 /* While the host waits, other threads go on, and what they free counts. */
-static void what_others_free_during_a_wait_is_found(void) {
+CASE(what_others_free_during_a_wait_is_found) {
     unsigned char *ptrs[3];
     SET_UP("memory=8MiB,mode=adversarial,seed=1", ROOM);
     REQUIRE(helper_start());
@@ -223,7 +223,7 @@ static void what_others_free_during_a_wait_is_found(void) {
     tear_down();
 }
 
-static void a_thread_that_ends_returns_its_cache(void) {
+CASE(a_thread_that_ends_returns_its_cache) {
     SET_UP("memory=32MiB", ROOM);
     for (int i = 0; i < 3; i++) {
         REQUIRE(helper_start());
@@ -240,7 +240,7 @@ static void a_thread_that_ends_returns_its_cache(void) {
     tear_down();
 }
 
-static void blocks_outlive_the_thread_that_took_them(void) {
+CASE(blocks_outlive_the_thread_that_took_them) {
     SET_UP("memory=32MiB", ROOM);
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_takes_two));
@@ -274,7 +274,7 @@ static void helper_will_take_while_ending(void) {
 }
 
 /* Nobody would free it. */
-static void a_thread_that_ends_makes_no_new_cache(void) {
+CASE(a_thread_that_ends_makes_no_new_cache) {
     SET_UP("memory=32MiB", ROOM);
     late_turns = 0;
     REQUIRE(pthread_key_create(&late_key, take_while_ending) == 0);
@@ -290,7 +290,7 @@ static void a_thread_that_ends_makes_no_new_cache(void) {
 }
 
 /* The thread lives on with what it kept of an allocator that is gone, and ends later. */
-static void an_allocator_may_go_before_its_threads(void) {
+CASE(an_allocator_may_go_before_its_threads) {
     SET_UP("memory=32MiB", ROOM);
     REQUIRE(helper_start());
     REQUIRE(helper_do(helper_takes_two) && helper_do(helper_gives_both));
@@ -303,18 +303,4 @@ static void an_allocator_may_go_before_its_threads(void) {
     CHECK(true);
 }
 
-int main(void) {
-    RUN(hits_go_on_while_another_thread_holds_the_lock);
-    RUN(hits_on_any_stream_need_no_lock);
-    RUN(hits_of_two_allocators_in_turn_need_no_lock);
-    RUN(frees_into_a_full_cache_need_no_lock_each);
-    RUN(threads_on_one_stream_keep_their_own_blocks);
-    RUN(a_block_goes_to_the_cache_of_the_thread_that_frees_it);
-    RUN(a_full_device_gets_what_idle_threads_hold);
-    RUN(what_others_free_during_a_wait_is_found);
-    RUN(a_thread_that_ends_returns_its_cache);
-    RUN(a_thread_that_ends_makes_no_new_cache);
-    RUN(blocks_outlive_the_thread_that_took_them);
-    RUN(an_allocator_may_go_before_its_threads);
-    return check_report();
-}
+RUN_CASES()

@@ -26,7 +26,7 @@ static void *leak(size_t bytes, ashlar_tag tag) {
     return ptr;
 }
 
-static void nothing_is_said_where_nothing_is_live(void) {
+CASE(nothing_is_said_where_nothing_is_live) {
     REQUIRE(set_up_leaking(ASHLAR_GUARD_OFF));
     give(leak(1000, ASHLAR_TAG_USER)); /* a block in the thread's cache is no leak */
     CHECK(stats_now().cached_bytes > 0);
@@ -34,7 +34,7 @@ static void nothing_is_said_where_nothing_is_live(void) {
     CHECK(report_count == 0);
 }
 
-static void live_blocks_are_told_by_tag_and_size_the_most_bytes_first(void) {
+CASE(live_blocks_are_told_by_tag_and_size_the_most_bytes_first) {
     static const ashlar_guard guards[] = {ASHLAR_GUARD_OFF, ASHLAR_GUARD_FILL, ASHLAR_GUARD_UNMAP};
     for (size_t i = 0; i < 3; i++) {
         char text[256];
@@ -62,7 +62,7 @@ static void live_blocks_are_told_by_tag_and_size_the_most_bytes_first(void) {
     }
 }
 
-static void groups_beyond_the_largest_are_only_counted(void) {
+CASE(groups_beyond_the_largest_are_only_counted) {
     REQUIRE(set_up_leaking(ASHLAR_GUARD_OFF));
     for (size_t i = 1; i <= 40; i++) {
         (void)leak(i * 100, ASHLAR_TAG_USER);
@@ -75,7 +75,7 @@ static void groups_beyond_the_largest_are_only_counted(void) {
     tear_down_device();
 }
 
-static void without_the_option_or_a_callback_nothing_is_said(void) {
+CASE(without_the_option_or_a_callback_nothing_is_said) {
     REQUIRE(set_up_guarded(DEVICE, ASHLAR_GUARD_OFF));
     (void)leak(700, ASHLAR_TAG_BATCH);
     ashlar_allocator_destroy(allocator);
@@ -89,7 +89,7 @@ static void without_the_option_or_a_callback_nothing_is_said(void) {
     tear_down_device();
 }
 
-static void without_host_memory_the_sum_is_told(void) {
+CASE(without_host_memory_the_sum_is_told) {
     for (unsigned long n = 1; n <= 2; n++) {
         REQUIRE(set_up_leaking(ASHLAR_GUARD_OFF));
         (void)leak(700, ASHLAR_TAG_BATCH);
@@ -175,7 +175,7 @@ static void leak_at_exit(void) {
     leave_behind();
 }
 
-static void an_allocator_never_destroyed_is_reported_without_a_driver_call(void) {
+CASE(an_allocator_never_destroyed_is_reported_without_a_driver_call) {
     char said[1024];
     in_child(leak_at_exit, said, sizeof said);
     CHECK_HAS(said, "leak: soft:0: 2 blocks of 1400 bytes are still live\n"
@@ -191,7 +191,7 @@ static void leak_with_the_device_closed(void) {
     memset(&driver->table, 0, sizeof driver->table); /* the driver is gone: a call would crash */
 }
 
-static void not_even_a_driver_that_is_gone_is_missed(void) {
+CASE(not_even_a_driver_that_is_gone_is_missed) {
     char said[1024];
     in_child(leak_with_the_device_closed, said, sizeof said);
     CHECK_HAS(said, "2 blocks of 1400 bytes are still live\n");
@@ -205,7 +205,7 @@ static void destroy_before_the_end(void) {
     ashlar_allocator_destroy(others[1]);
 }
 
-static void a_destroyed_allocator_is_not_reported_again(void) {
+CASE(a_destroyed_allocator_is_not_reported_again) {
     char said[1024];
     in_child(destroy_before_the_end, said, sizeof said);
     CHECK(strcmp(said, "0 calls\n") == 0);
@@ -216,7 +216,7 @@ static void leak_and_be_in_it(void) {
     pthread_mutex_lock(&allocator->lock); /* as a thread does that will never come back */
 }
 
-static void an_allocator_that_a_thread_is_in_is_left_out(void) {
+CASE(an_allocator_that_a_thread_is_in_is_left_out) {
     char said[1024];
     in_child(leak_and_be_in_it, said, sizeof said);
     CHECK(strcmp(said, "0 calls\n") == 0);
@@ -224,14 +224,6 @@ static void an_allocator_that_a_thread_is_in_is_left_out(void) {
 
 int main(void) {
     /* First: a process that has used the software device cannot use it in a forked child. */
-    RUN(an_allocator_never_destroyed_is_reported_without_a_driver_call);
-    RUN(not_even_a_driver_that_is_gone_is_missed);
-    RUN(a_destroyed_allocator_is_not_reported_again);
-    RUN(an_allocator_that_a_thread_is_in_is_left_out);
-    RUN(nothing_is_said_where_nothing_is_live);
-    RUN(live_blocks_are_told_by_tag_and_size_the_most_bytes_first);
-    RUN(groups_beyond_the_largest_are_only_counted);
-    RUN(without_the_option_or_a_callback_nothing_is_said);
-    RUN(without_host_memory_the_sum_is_told);
+    check_run_cases();
     return check_report();
 }

@@ -3,7 +3,7 @@
 
 /* ---- limit ---- */
 
-static void the_limit_binds_at_once_and_exactly(void) {
+CASE_BOTH(the_limit_binds_at_once_and_exactly) {
     REQUIRE(set_up_limits("memory=32MiB"));
     CHECK(ashlar_set_limit(allocator, 8 * MIB) == ASHLAR_OK);
     unsigned char *full = take(8 * MIB, streams[0]);
@@ -19,7 +19,7 @@ static void the_limit_binds_at_once_and_exactly(void) {
     tear_down();
 }
 
-static void a_limit_below_what_is_in_use_holds_and_says_so(void) {
+CASE_BOTH(a_limit_below_what_is_in_use_holds_and_says_so) {
     REQUIRE(set_up_limits("memory=32MiB"));
     unsigned char *used = take_filled(8 * MIB, 0x5A), *rest = take(4 * MIB, streams[0]);
     give(rest);
@@ -39,7 +39,7 @@ static void a_limit_below_what_is_in_use_holds_and_says_so(void) {
     tear_down();
 }
 
-static void no_limit_and_one_above_the_device_mean_the_device(void) {
+CASE_BOTH(no_limit_and_one_above_the_device_mean_the_device) {
     REQUIRE(set_up_limits("memory=32MiB"));
     const size_t values[] = {0, 64 * MIB, SIZE_MAX};
     for (size_t i = 0; i < 3; i++) {
@@ -52,7 +52,7 @@ static void no_limit_and_one_above_the_device_mean_the_device(void) {
     tear_down();
 }
 
-static void the_smaller_of_two_limits_binds(void) {
+CASE_BOTH(the_smaller_of_two_limits_binds) {
     const struct {
         size_t bytes;
         double fraction;
@@ -75,7 +75,7 @@ static void the_smaller_of_two_limits_binds(void) {
 
 /* ---- reserve ---- */
 
-static void a_reservation_is_one_growth_and_serves_without_a_call(void) {
+CASE_BOTH(a_reservation_is_one_growth_and_serves_without_a_call) {
     REQUIRE(set_up_limits("memory=32MiB"));
     size_t calls = taking_calls();
     CHECK(ashlar_reserve(allocator, 20 * MIB) == ASHLAR_OK);
@@ -94,7 +94,7 @@ static void a_reservation_is_one_growth_and_serves_without_a_call(void) {
     tear_down();
 }
 
-static void a_reservation_beyond_the_limit_changes_nothing(void) {
+CASE_BOTH(a_reservation_beyond_the_limit_changes_nothing) {
     REQUIRE(set_up_limits("memory=32MiB"));
     CHECK(ashlar_set_limit(allocator, 10 * MIB) == ASHLAR_OK);
     CHECK(ashlar_reserve(allocator, 11 * MIB) == ASHLAR_ENOMEM);
@@ -104,7 +104,7 @@ static void a_reservation_beyond_the_limit_changes_nothing(void) {
     tear_down();
 }
 
-static void memory_can_be_reserved_at_creation(void) {
+CASE_BOTH(memory_can_be_reserved_at_creation) {
     REQUIRE(set_up_options("memory=32MiB"));
     options.reserve_bytes = 6 * MIB;
     REQUIRE(open_allocator());
@@ -120,7 +120,7 @@ static void memory_can_be_reserved_at_creation(void) {
 
 enum { PIECES = 6 };
 
-static void trim_goes_to_the_target_and_leaves_live_blocks(void) {
+CASE_BOTH(trim_goes_to_the_target_and_leaves_live_blocks) {
     unsigned char *pieces[PIECES];
     REQUIRE(set_up_limits("memory=32MiB"));
     for (int i = 0; i < PIECES; i++) {
@@ -147,7 +147,7 @@ static void trim_goes_to_the_target_and_leaves_live_blocks(void) {
     tear_down();
 }
 
-static void memory_that_queued_work_touches_stays(void) {
+CASE_BOTH(memory_that_queued_work_touches_stays) {
     REQUIRE(set_up_limits("memory=32MiB,mode=adversarial,seed=4"));
     unsigned char *on_one = take_filled(4 * MIB, 1), *between = take_filled(4 * MIB, 2);
     unsigned char *shared = take_filled(4 * MIB, 3);
@@ -172,7 +172,7 @@ static void memory_that_queued_work_touches_stays(void) {
     tear_down();
 }
 
-static void trim_empties_caches(void) {
+CASE_BOTH(trim_empties_caches) {
     REQUIRE(set_up_options("memory=32MiB"));
     options.cache_bytes = 16 * MIB;
     REQUIRE(open_allocator());
@@ -203,7 +203,7 @@ static void hear(void *user, const char *line) {
     }
 }
 
-static void counting_takes_memory_and_counts_the_calls(void) {
+CASE_BOTH(counting_takes_memory_and_counts_the_calls) {
     heard h = {0};
     REQUIRE(set_up_limits("memory=32MiB"));
     ashlar_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, hear, &h);
@@ -220,7 +220,7 @@ static void counting_takes_memory_and_counts_the_calls(void) {
     tear_down();
 }
 
-static void warning_tells_who_needed_memory(void) {
+CASE_BOTH(warning_tells_who_needed_memory) {
     heard h = {0};
     void *ptr = NULL;
     REQUIRE(set_up_limits("memory=32MiB"));
@@ -247,7 +247,7 @@ static void warning_tells_who_needed_memory(void) {
     tear_down();
 }
 
-static void refusing_serves_from_what_there_is(void) {
+CASE_BOTH(refusing_serves_from_what_there_is) {
     REQUIRE(set_up_options("memory=32MiB"));
     options.seal = ASHLAR_SEAL_ERROR;
     REQUIRE(open_allocator());
@@ -268,19 +268,4 @@ static void refusing_serves_from_what_there_is(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN_BOTH(the_limit_binds_at_once_and_exactly);
-    RUN_BOTH(a_limit_below_what_is_in_use_holds_and_says_so);
-    RUN_BOTH(no_limit_and_one_above_the_device_mean_the_device);
-    RUN_BOTH(the_smaller_of_two_limits_binds);
-    RUN_BOTH(a_reservation_is_one_growth_and_serves_without_a_call);
-    RUN_BOTH(a_reservation_beyond_the_limit_changes_nothing);
-    RUN_BOTH(memory_can_be_reserved_at_creation);
-    RUN_BOTH(trim_goes_to_the_target_and_leaves_live_blocks);
-    RUN_BOTH(memory_that_queued_work_touches_stays);
-    RUN_BOTH(trim_empties_caches);
-    RUN_BOTH(counting_takes_memory_and_counts_the_calls);
-    RUN_BOTH(warning_tells_who_needed_memory);
-    RUN_BOTH(refusing_serves_from_what_there_is);
-    return check_report();
-}
+RUN_CASES()

@@ -213,7 +213,7 @@ static bool set_up_way(const way *w) {
     return true;
 }
 
-static void the_workload_makes_every_call(void) {
+CASE(the_workload_makes_every_call) {
     for (size_t i = 0; i < WAYS; i++) {
         ashlar_stats s = {0};
         REQUIRE(set_up_way(&ways[i]));
@@ -268,7 +268,7 @@ static uint64_t after(int fn, uint64_t n) {
     return is_often ? n + 1 + n / (use_vmm ? 4 : 2) : n + 1;
 }
 
-static void every_driver_call_may_fail(void) {
+CASE(every_driver_call_may_fail) {
     static const cu_result results[] = {CU_OUT_OF_MEMORY, CU_UNKNOWN};
     static const ashlar_driver_fn must_come[] = {
         ASHLAR_DRIVER_FN_mem_create,        ASHLAR_DRIVER_FN_mem_map,
@@ -292,7 +292,7 @@ static void every_driver_call_may_fail(void) {
     }
 }
 
-static void every_host_allocation_may_fail(void) {
+CASE(every_host_allocation_may_fail) {
     unsigned seen = 0;
     for (size_t i = 0; i < FAILING_WAYS; i++) {
         bool is_over = false;
@@ -315,9 +315,4 @@ static void every_host_allocation_may_fail(void) {
     CHECK(seen > 10);
 }
 
-int main(void) {
-    RUN(the_workload_makes_every_call);
-    RUN(every_driver_call_may_fail);
-    RUN(every_host_allocation_may_fail);
-    return check_report();
-}
+RUN_CASES()

@@ -15,7 +15,7 @@ static cu_graph_exec capture_one(size_t bytes, payload *p, ashlar_pool **pool) {
     return exec;
 }
 
-static void a_pools_memory_is_nobody_elses_while_it_lives(void) {
+CASE(a_pools_memory_is_nobody_elses_while_it_lives) {
     for (int cached = 0; cached < 2; cached++) {
         REQUIRE(set_up_cached("memory=32MiB,mode=adversarial,seed=3", cached == 0 ? 0 : 16 * MIB));
         ashlar_pool *pool = NULL;
@@ -59,7 +59,7 @@ static void a_pools_memory_is_nobody_elses_while_it_lives(void) {
     }
 }
 
-static void a_released_pools_memory_comes_after_the_last_launch(void) {
+CASE(a_released_pools_memory_comes_after_the_last_launch) {
     REQUIRE(set_up_streams("16MiB"));
     ashlar_pool *pool = NULL;
     payload p;
@@ -77,7 +77,7 @@ static void a_released_pools_memory_comes_after_the_last_launch(void) {
     tear_down();
 }
 
-static void a_released_pools_memory_is_at_once_the_last_streams(void) {
+CASE(a_released_pools_memory_is_at_once_the_last_streams) {
     REQUIRE(set_up_streams("16MiB"));
     ashlar_pool *pool = NULL;
     payload p;
@@ -95,7 +95,7 @@ static void a_released_pools_memory_is_at_once_the_last_streams(void) {
     tear_down();
 }
 
-static void live_blocks_outlive_their_pool(void) {
+CASE(live_blocks_outlive_their_pool) {
     for (int freed_first = 0; freed_first < 2; freed_first++) {
         REQUIRE(set_up_streams("16MiB"));
         ashlar_pool *pool = pool_begin(streams[0]);
@@ -125,7 +125,7 @@ static void live_blocks_outlive_their_pool(void) {
     }
 }
 
-static void blocks_with_further_users_outlive_their_pool(void) {
+CASE(blocks_with_further_users_outlive_their_pool) {
     for (int variant = 0; variant < 8; variant++) {
         const bool gives_first = (variant & 1) != 0, is_user_the_last = (variant & 2) != 0;
         REQUIRE(set_up_streams("16MiB"));
@@ -160,7 +160,7 @@ static void blocks_with_further_users_outlive_their_pool(void) {
     }
 }
 
-static void a_pools_marked_block_is_its_own_again_at_once_or_not_at_all(void) {
+CASE(a_pools_marked_block_is_its_own_again_at_once_or_not_at_all) {
     REQUIRE(set_up_streams("16MiB"));
     ashlar_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);
@@ -183,7 +183,7 @@ static void a_pools_marked_block_is_its_own_again_at_once_or_not_at_all(void) {
     tear_down();
 }
 
-static void a_pool_grows_beside_its_own_free_block(void) {
+CASE(a_pool_grows_beside_its_own_free_block) {
     REQUIRE(set_up_streams("64MiB"));
     ashlar_pool *pool = pool_begin(streams[0]);
     capture_begin(streams[0]);
@@ -200,7 +200,7 @@ static void a_pool_grows_beside_its_own_free_block(void) {
     tear_down();
 }
 
-static void a_pool_without_blocks_stays_among_streams_that_go(void) {
+CASE(a_pool_without_blocks_stays_among_streams_that_go) {
     REQUIRE(set_up_streams("16MiB"));
     ashlar_pool *pool = pool_begin(streams[0]);
     pool_end(pool);
@@ -219,7 +219,7 @@ static void a_pool_without_blocks_stays_among_streams_that_go(void) {
     tear_down();
 }
 
-static void blocks_from_outside_do_not_become_the_pools(void) {
+CASE(blocks_from_outside_do_not_become_the_pools) {
     REQUIRE(set_up_cached("memory=16MiB,mode=adversarial,seed=3", 16 * MIB));
     unsigned char *a = take(2 * BIG, streams[0]), *b = take(2 * BIG, streams[1]);
     void *out = NULL;
@@ -240,7 +240,7 @@ static void blocks_from_outside_do_not_become_the_pools(void) {
     tear_down();
 }
 
-static void what_a_thread_has_cached_of_the_stream_is_not_the_pools(void) {
+CASE(what_a_thread_has_cached_of_the_stream_is_not_the_pools) {
     REQUIRE(set_up_cached("memory=16MiB,mode=adversarial,seed=3", 16 * MIB));
     unsigned char *a = take(1000, streams[0]);
     use(streams[0], a, 1000, 1);
@@ -267,7 +267,7 @@ static void what_a_thread_has_cached_of_the_stream_is_not_the_pools(void) {
     tear_down();
 }
 
-static void two_captures_at_a_time_have_two_pools(void) {
+CASE(two_captures_at_a_time_have_two_pools) {
     REQUIRE(set_up_streams("64MiB"));
     ashlar_pool *pools[2];
     payload p[2];
@@ -305,7 +305,7 @@ static void two_captures_at_a_time_have_two_pools(void) {
 }
 
 /* The capture may ask nobody, but this is known. */
-static void a_captured_stream_gets_what_is_past(void) {
+CASE(a_captured_stream_gets_what_is_past) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *small = take(BIG, streams[1]), *wall = take(BIG, streams[3]);
     unsigned char *large = take(2 * BIG, streams[1]);
@@ -324,18 +324,4 @@ static void a_captured_stream_gets_what_is_past(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(a_pools_memory_is_nobody_elses_while_it_lives);
-    RUN(a_released_pools_memory_comes_after_the_last_launch);
-    RUN(a_released_pools_memory_is_at_once_the_last_streams);
-    RUN(live_blocks_outlive_their_pool);
-    RUN(blocks_with_further_users_outlive_their_pool);
-    RUN(a_pools_marked_block_is_its_own_again_at_once_or_not_at_all);
-    RUN(a_pool_grows_beside_its_own_free_block);
-    RUN(a_pool_without_blocks_stays_among_streams_that_go);
-    RUN(blocks_from_outside_do_not_become_the_pools);
-    RUN(what_a_thread_has_cached_of_the_stream_is_not_the_pools);
-    RUN(two_captures_at_a_time_have_two_pools);
-    RUN(a_captured_stream_gets_what_is_past);
-    return check_report();
-}
+RUN_CASES()

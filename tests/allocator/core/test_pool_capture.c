@@ -19,7 +19,7 @@ static bool give_back_block(void *user, size_t bytes) {
     return has_one;
 }
 
-static void the_pools_requests_take_every_step_that_is_legal(void) {
+CASE(the_pools_requests_take_every_step_that_is_legal) {
     REQUIRE(set_up_cached("memory=32MiB,mode=adversarial,seed=3", 16 * MIB));
     unsigned char *a = take(BIG, streams[1]), *b = take(BIG, streams[2]);
     void *c = take(BIG, streams[3]), *out = NULL;
@@ -49,7 +49,7 @@ static void the_pools_requests_take_every_step_that_is_legal(void) {
     tear_down();
 }
 
-static void a_pool_has_memory_gathered(void) {
+CASE(a_pool_has_memory_gathered) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *blocks[8];
     for (int i = 0; i < 8; i++) {
@@ -69,7 +69,7 @@ static void a_pool_has_memory_gathered(void) {
 }
 
 /* What ordinary streams, the default one among them, do while another stream is captured. */
-static void ordinary_requests_go_on_during_a_capture(void) {
+CASE(ordinary_requests_go_on_during_a_capture) {
     for (int cached = 0; cached < 2; cached++) {
         REQUIRE(set_up_cached("memory=32MiB,mode=adversarial,seed=3", cached == 0 ? 0 : 4 * MIB));
         unsigned char *on_legacy = take(BIG, NULL), *on_one = take(BIG, streams[1]);
@@ -118,7 +118,7 @@ static void *allocate_beside(void *user) {
     return NULL;
 }
 
-static void other_threads_do_not_spoil_a_capture(void) {
+CASE(other_threads_do_not_spoil_a_capture) {
     REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3", 4 * MIB));
     pthread_t thread;
     size_t failed = 0;
@@ -141,7 +141,7 @@ static void other_threads_do_not_spoil_a_capture(void) {
     tear_down();
 }
 
-static void without_a_capture_no_mode_is_set(void) {
+CASE(without_a_capture_no_mode_is_set) {
     REQUIRE(set_up_streams("64MiB"));
     const size_t calls = CALLS(thread_exchange_capture_mode);
     give(take(BIG, streams[0]));
@@ -153,7 +153,7 @@ static void without_a_capture_no_mode_is_set(void) {
 
 /* ---- mistakes and failures ---- */
 
-static void a_capture_without_a_pool_is_refused_not_spoilt(void) {
+CASE(a_capture_without_a_pool_is_refused_not_spoilt) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *a = take(2 * BIG, streams[0]), *b = take(2 * BIG, streams[1]);
     void *out = NULL;
@@ -172,7 +172,7 @@ static void a_capture_without_a_pool_is_refused_not_spoilt(void) {
     tear_down();
 }
 
-static void a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too(void) {
+CASE(a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *a = take(4 * BIG, NULL);
     void *out = NULL;
@@ -186,7 +186,7 @@ static void a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too(void)
 }
 
 /* The remedy for such a stream is to wait for the whole device, which a capture does not allow. */
-static void a_stream_that_ended_unannounced_waits_for_the_captures_end(void) {
+CASE(a_stream_that_ended_unannounced_waits_for_the_captures_end) {
     REQUIRE(set_up_streams("16MiB"));
     ashlar_stream doomed = NULL;
     void *out = NULL;
@@ -207,7 +207,7 @@ static void a_stream_that_ended_unannounced_waits_for_the_captures_end(void) {
     tear_down();
 }
 
-static void mistakes_are_named(void) {
+CASE(mistakes_are_named) {
     REQUIRE(set_up_streams("16MiB"));
     ashlar_pool *pool = NULL, *other = NULL;
     const ashlar_stream legacy = (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY;
@@ -231,7 +231,7 @@ static void mistakes_are_named(void) {
     tear_down();
 }
 
-static void a_capture_of_a_threads_default_stream_has_a_pool(void) {
+CASE(a_capture_of_a_threads_default_stream_has_a_pool) {
     const ashlar_stream mine = (ashlar_stream)(uintptr_t)CU_STREAM_PER_THREAD;
     REQUIRE(set_up_cached("memory=16MiB,mode=adversarial,seed=3", 4 * MIB));
     ashlar_pool *pool = pool_begin(mine);
@@ -248,7 +248,7 @@ static void a_capture_of_a_threads_default_stream_has_a_pool(void) {
     tear_down();
 }
 
-static void a_failed_begin_or_release_changes_nothing(void) {
+CASE(a_failed_begin_or_release_changes_nothing) {
     REQUIRE(set_up_streams("16MiB"));
     ashlar_pool *pool = NULL;
     for (unsigned long n = 1; n <= 3; n++) { /* the pool, and two records */
@@ -277,7 +277,7 @@ static void a_failed_begin_or_release_changes_nothing(void) {
 }
 
 /* A call that cannot be made in a way that spoils nothing is not made. */
-static void no_call_is_made_where_the_mode_cannot_be_set(void) {
+CASE(no_call_is_made_where_the_mode_cannot_be_set) {
     REQUIRE(set_up_streams("16MiB"));
     void *out = NULL;
     ashlar_pool *pool = pool_begin(streams[0]);
@@ -295,18 +295,4 @@ static void no_call_is_made_where_the_mode_cannot_be_set(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(the_pools_requests_take_every_step_that_is_legal);
-    RUN(a_pool_has_memory_gathered);
-    RUN(ordinary_requests_go_on_during_a_capture);
-    RUN(other_threads_do_not_spoil_a_capture);
-    RUN(without_a_capture_no_mode_is_set);
-    RUN(a_capture_without_a_pool_is_refused_not_spoilt);
-    RUN(a_legacy_stream_beside_a_capture_without_a_pool_is_refused_too);
-    RUN(a_stream_that_ended_unannounced_waits_for_the_captures_end);
-    RUN(mistakes_are_named);
-    RUN(a_capture_of_a_threads_default_stream_has_a_pool);
-    RUN(a_failed_begin_or_release_changes_nothing);
-    RUN(no_call_is_made_where_the_mode_cannot_be_set);
-    return check_report();
-}
+RUN_CASES()

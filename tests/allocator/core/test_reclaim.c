@@ -56,7 +56,7 @@ static void finish(pthread_t thread) {
     pthread_barrier_destroy(&met);
 }
 
-static void a_callback_frees_blocks_through_another_thread(void) {
+CASE_BOTH(a_callback_frees_blocks_through_another_thread) {
     pthread_t thread;
     reclaimer r = {.answer = true};
     REQUIRE(set_up_limits("memory=16MiB"));
@@ -79,7 +79,7 @@ static void a_callback_frees_blocks_through_another_thread(void) {
     tear_down();
 }
 
-static void a_callback_that_has_nothing_does_not_help(void) {
+CASE_BOTH(a_callback_that_has_nothing_does_not_help) {
     reclaimer r = {.answer = false};
     REQUIRE(set_up_limits("memory=16MiB"));
     unsigned char *all = take(16 * MIB, streams[0]);
@@ -92,7 +92,7 @@ static void a_callback_that_has_nothing_does_not_help(void) {
     tear_down();
 }
 
-static void what_a_callback_put_into_a_cache_is_found(void) {
+CASE_BOTH(what_a_callback_put_into_a_cache_is_found) {
     pthread_t thread;
     reclaimer r = {.answer = true};
     REQUIRE(set_up_options("memory=16MiB"));
@@ -124,7 +124,7 @@ static void *hoard(void *unused) {
     return NULL;
 }
 
-static void what_another_thread_hoards_is_drained(void) {
+CASE_BOTH(what_another_thread_hoards_is_drained) {
     pthread_t thread;
     REQUIRE(set_up_options("memory=2MiB"));
     options.cache_bytes = 64 * MIB;
@@ -146,7 +146,7 @@ static void what_another_thread_hoards_is_drained(void) {
 
 enum { PIECES = 8 };
 
-static void scattered_memory_is_gathered_without_a_copy(void) {
+CASE_BOTH(scattered_memory_is_gathered_without_a_copy) {
     unsigned char *pieces[PIECES];
     REQUIRE(set_up_limits("memory=32MiB"));
     for (int i = 0; i < PIECES; i++) {
@@ -187,7 +187,7 @@ static cu_result fill_from_other(void *ptr, unsigned char value) {
     return result;
 }
 
-static void a_peer_may_use_what_there_is_and_what_will_be(void) {
+CASE(a_peer_may_use_what_there_is_and_what_will_be) {
     REQUIRE(set_up_limits("memory=32MiB,devices=2"));
     REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
     unsigned char *early = take(4 * MIB, streams[0]);
@@ -209,7 +209,7 @@ static void a_peer_may_use_what_there_is_and_what_will_be(void) {
     tear_down();
 }
 
-static void a_peer_that_cannot_is_refused(void) {
+CASE(a_peer_that_cannot_is_refused) {
     REQUIRE(set_up_limits("memory=32MiB,devices=2,peers=off"));
     CHECK(ashlar_allow_peer(allocator, 1) == ASHLAR_ENOTSUP);
     CHECK(ashlar_allow_peer(allocator, 7) == ASHLAR_ENOTSUP);
@@ -217,7 +217,7 @@ static void a_peer_that_cannot_is_refused(void) {
     tear_down();
 }
 
-static void segments_have_no_peers(void) {
+CASE(segments_have_no_peers) {
     use_vmm = false;
     REQUIRE(set_up_limits("memory=32MiB,devices=2"));
     CHECK(ashlar_allow_peer(allocator, 1) == ASHLAR_ENOTSUP);
@@ -228,7 +228,7 @@ static void segments_have_no_peers(void) {
 
 /* ---- the report ---- */
 
-static void a_refusal_says_who_has_the_memory_and_what_helps(void) {
+CASE_BOTH(a_refusal_says_who_has_the_memory_and_what_helps) {
     static const struct {
         size_t bytes;
         ashlar_tag tag;
@@ -264,15 +264,4 @@ static void a_refusal_says_who_has_the_memory_and_what_helps(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN_BOTH(a_callback_frees_blocks_through_another_thread);
-    RUN_BOTH(a_callback_that_has_nothing_does_not_help);
-    RUN_BOTH(what_a_callback_put_into_a_cache_is_found);
-    RUN_BOTH(what_another_thread_hoards_is_drained);
-    RUN_BOTH(scattered_memory_is_gathered_without_a_copy);
-    RUN(a_peer_may_use_what_there_is_and_what_will_be);
-    RUN(a_peer_that_cannot_is_refused);
-    RUN(segments_have_no_peers);
-    RUN_BOTH(a_refusal_says_who_has_the_memory_and_what_helps);
-    return check_report();
-}
+RUN_CASES()

@@ -41,7 +41,7 @@ static ashlar_status check(void) {
         (place) = was;                           \
     } while (0)
 
-static void each_broken_invariant_is_named(void) {
+CASE(each_broken_invariant_is_named) {
     CHECK_BREAKS(segments[0].bytes, 0, "segment 0 has no bytes");
     CHECK_BREAKS(segments[0].bytes, UINT64_MAX, "segment 0 has no bytes, or wraps");
     CHECK_BREAKS(segments[1].address, 0x13ff, "segment 1 begins before the end");
@@ -60,7 +60,7 @@ static void each_broken_invariant_is_named(void) {
     CHECK_BREAKS(blocks[3].tag, ASHLAR_TAG_COUNT, "block 3 has an unknown state or tag");
 }
 
-static void a_bad_snapshot_is_not_written(void) {
+CASE(a_bad_snapshot_is_not_written) {
     write_bytes("old", 3);
     segments[1].bytes++;
     CHECK(ashlar_snapshot_write_pickle(&by_hand, NULL, 0, path) == ASHLAR_EFORMAT);
@@ -98,7 +98,7 @@ static const ashlar_snapshot_block *block_at(const ashlar_snapshot *snapshot, co
     return &none;
 }
 
-static void an_allocator_without_memory_has_no_segment(void) {
+CASE(an_allocator_without_memory_has_no_segment) {
     REQUIRE(set_up(DEVICE));
     ashlar_snapshot *snapshot = take_snapshot();
     REQUIRE(snapshot != NULL);
@@ -109,7 +109,7 @@ static void an_allocator_without_memory_has_no_segment(void) {
     tear_down();
 }
 
-static void each_block_is_there_in_its_state(void) {
+CASE(each_block_is_there_in_its_state) {
     void *tagged = NULL;
     REQUIRE(set_up(DEVICE));
     unsigned char *live = take(1000, streams[0]);
@@ -140,7 +140,7 @@ static void each_block_is_there_in_its_state(void) {
     tear_down();
 }
 
-static void a_freed_tag_is_forgotten(void) {
+CASE(a_freed_tag_is_forgotten) {
     void *tagged = NULL;
     REQUIRE(set_up(DEVICE));
     REQUIRE(ashlar_alloc_tagged(allocator, 512, ASHLAR_TAG_WEIGHTS, streams[2], &tagged) ==
@@ -154,7 +154,7 @@ static void a_freed_tag_is_forgotten(void) {
     tear_down();
 }
 
-static void the_statistics_are_the_snapshot_at_every_step(void) {
+CASE(the_statistics_are_the_snapshot_at_every_step) {
     enum { HELD = 40, STEPS = 300 };
     void *held[HELD] = {NULL};
     uint64_t random_state = 5;
@@ -179,7 +179,7 @@ static void the_statistics_are_the_snapshot_at_every_step(void) {
 }
 
 /* Trim and growth leave holes; here one is made by hand, of a free block between two others. */
-static void each_run_of_mapped_memory_is_a_segment(void) {
+CASE(each_run_of_mapped_memory_is_a_segment) {
     REQUIRE(set_up(DEVICE));
     unsigned char *below = take(2 * MIB, NULL);
     unsigned char *middle = take(4 * MIB, NULL);
@@ -211,7 +211,7 @@ static void each_run_of_mapped_memory_is_a_segment(void) {
     tear_down();
 }
 
-static void what_a_cache_keeps_is_in_its_own_state(void) {
+CASE(what_a_cache_keeps_is_in_its_own_state) {
     REQUIRE(set_up_cached(DEVICE, 4 * MIB));
     unsigned char *kept = take(1000, streams[1]);
     give(kept);
@@ -246,7 +246,7 @@ static bool set_up_with_events(void) {
     return true;
 }
 
-static void a_trace_is_written_in_each_format(void) {
+CASE(a_trace_is_written_in_each_format) {
     unsigned char bytes[FILE_MAX_BYTES] = {0};
     uint64_t missing = 0;
     REQUIRE(set_up_with_events());
@@ -264,7 +264,7 @@ static void a_trace_is_written_in_each_format(void) {
     tear_down();
 }
 
-static void without_a_trace_or_a_format_nothing_is_written(void) {
+CASE(without_a_trace_or_a_format_nothing_is_written) {
     uint64_t missing = 77;
     REQUIRE(set_up(DEVICE));
     write_bytes("old", 3);
@@ -281,7 +281,7 @@ static void without_a_trace_or_a_format_nothing_is_written(void) {
     tear_down();
 }
 
-static void a_snapshot_has_the_trace(void) {
+CASE(a_snapshot_has_the_trace) {
     unsigned char without[FILE_MAX_BYTES], with[FILE_MAX_BYTES];
     REQUIRE(set_up_with_events());
     unsigned char *live = take(1000, streams[0]);
@@ -297,7 +297,7 @@ static void a_snapshot_has_the_trace(void) {
     tear_down();
 }
 
-static void a_path_that_cannot_be_written_is_one_clear_line(void) {
+CASE(a_path_that_cannot_be_written_is_one_clear_line) {
     REQUIRE(set_up_with_events());
     CHECK(ashlar_snapshot_write(allocator, "/nowhere/at/all") == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
@@ -327,7 +327,7 @@ static ashlar_status try_write_trace(void) {
     return ashlar_trace_write(allocator, ASHLAR_TRACE_MINIMALLOC_CSV, path, NULL);
 }
 
-static void no_host_memory_at_any_call_leaves_the_old_file(void) {
+CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     static const struct {
         attempt act;
         unsigned long calls;
@@ -355,23 +355,4 @@ static void no_host_memory_at_any_call_leaves_the_old_file(void) {
     tear_down();
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(each_broken_invariant_is_named);
-    RUN(a_bad_snapshot_is_not_written);
-    RUN(an_allocator_without_memory_has_no_segment);
-    RUN(each_block_is_there_in_its_state);
-    RUN(a_freed_tag_is_forgotten);
-    RUN(each_run_of_mapped_memory_is_a_segment);
-    RUN(what_a_cache_keeps_is_in_its_own_state);
-    RUN(the_statistics_are_the_snapshot_at_every_step);
-    RUN(a_trace_is_written_in_each_format);
-    RUN(without_a_trace_or_a_format_nothing_is_written);
-    RUN(a_snapshot_has_the_trace);
-    RUN(a_path_that_cannot_be_written_is_one_clear_line);
-    RUN(no_host_memory_at_any_call_leaves_the_old_file);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

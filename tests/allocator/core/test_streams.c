@@ -3,7 +3,7 @@
  */
 #include "tests/allocator/core/streams_fixture.h"
 
-static void the_same_stream_reuses_a_block_at_once(void) {
+CASE(the_same_stream_reuses_a_block_at_once) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *ptr = take(BIG, streams[0]);
     use(streams[0], ptr, BIG, 1);
@@ -21,7 +21,7 @@ static void the_same_stream_reuses_a_block_at_once(void) {
     CHECK_ZU(CALLS(event_destroy) - destroyed, 0); /* there never was one */
 }
 
-static void another_stream_gets_a_block_after_an_in_stream_wait(void) {
+CASE(another_stream_gets_a_block_after_an_in_stream_wait) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *ptr = take(BIG, streams[0]);
     use(streams[0], ptr, BIG, 1);
@@ -36,7 +36,7 @@ static void another_stream_gets_a_block_after_an_in_stream_wait(void) {
     tear_down();
 }
 
-static void fresh_memory_serves_any_stream_without_a_wait(void) {
+CASE(fresh_memory_serves_any_stream_without_a_wait) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *a = take(1000, streams[0]);
     use(streams[0], a, 1000, 1);
@@ -51,7 +51,7 @@ static void fresh_memory_serves_any_stream_without_a_wait(void) {
     tear_down();
 }
 
-static void a_streams_own_block_goes_before_a_better_fit_of_nobody(void) {
+CASE(a_streams_own_block_goes_before_a_better_fit_of_nobody) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *a = take(1000, streams[0]), *wall = take(1000, streams[0]);
     give(a); /* the rest of the 2 MiB behind the wall is idle */
@@ -73,14 +73,14 @@ static void check_best_of_two_streams(size_t first, size_t second, bool wants_fi
     tear_down();
 }
 
-static void of_other_streams_blocks_the_smallest_that_fits_is_waited_for(void) {
+CASE(of_other_streams_blocks_the_smallest_that_fits_is_waited_for) {
     check_best_of_two_streams(8 * MIB, 4 * MIB, false);
     check_best_of_two_streams(4 * MIB, 8 * MIB, true);
     check_best_of_two_streams(8 * MIB, 2 * MIB, true);
     check_best_of_two_streams(2 * MIB, 8 * MIB, false);
 }
 
-static void an_event_covers_every_block_freed_before_it(void) {
+CASE(an_event_covers_every_block_freed_before_it) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *a = take(BIG, streams[0]), *wall = take(2 * MIB, streams[0]);
     unsigned char *b = take(BIG, streams[0]);
@@ -101,7 +101,7 @@ static void an_event_covers_every_block_freed_before_it(void) {
     tear_down();
 }
 
-static void a_block_freed_after_the_recording_needs_a_new_one(void) {
+CASE(a_block_freed_after_the_recording_needs_a_new_one) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *a = take(BIG, streams[0]), *wall = take(2 * MIB, streams[0]);
     unsigned char *b = take(BIG, streams[0]);
@@ -119,7 +119,7 @@ static void a_block_freed_after_the_recording_needs_a_new_one(void) {
     tear_down();
 }
 
-static void a_completed_event_needs_no_wait(void) {
+CASE(a_completed_event_needs_no_wait) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *blocks[3], *walls[3];
     for (int i = 0; i < 3; i++) {
@@ -146,7 +146,7 @@ static void a_completed_event_needs_no_wait(void) {
     tear_down();
 }
 
-static void the_completed_block_of_one_stream_is_found_behind_anothers_busy_one(void) {
+CASE(the_completed_block_of_one_stream_is_found_behind_anothers_busy_one) {
     for (int swapped = 0; swapped < 2; swapped++) {
         REQUIRE(set_up_streams("64MiB"));
         const ashlar_stream busy = streams[swapped], done = streams[1 - swapped];
@@ -166,7 +166,7 @@ static void the_completed_block_of_one_stream_is_found_behind_anothers_busy_one(
     }
 }
 
-static void free_on_names_the_stream_of_the_last_use(void) {
+CASE(free_on_names_the_stream_of_the_last_use) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *ptr = take(BIG, streams[0]);
     wait_for(streams[0]); /* the caller's own order between the two uses */
@@ -187,7 +187,7 @@ static void free_on_names_the_stream_of_the_last_use(void) {
     tear_down();
 }
 
-static void one_is_another_name_of_the_default_stream(void) {
+CASE(one_is_another_name_of_the_default_stream) {
     REQUIRE(set_up_streams("64MiB"));
     const ashlar_stream legacy = (ashlar_stream)1;
     order_calls before = order_calls_now();
@@ -207,7 +207,7 @@ static void one_is_another_name_of_the_default_stream(void) {
     tear_down();
 }
 
-static void the_rest_of_a_waited_block_stays_the_old_streams(void) {
+CASE(the_rest_of_a_waited_block_stays_the_old_streams) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *ptr = take(2 * BIG, streams[0]);
     use(streams[0], ptr, 2 * BIG, 1);
@@ -222,7 +222,7 @@ static void the_rest_of_a_waited_block_stays_the_old_streams(void) {
     tear_down();
 }
 
-static void one_event_per_stream_serves_for_good(void) {
+CASE(one_event_per_stream_serves_for_good) {
     REQUIRE(set_up_streams("64MiB"));
     order_calls before = order_calls_now();
     unsigned char *ptr = take(BIG, streams[0]);
@@ -240,7 +240,7 @@ static void one_event_per_stream_serves_for_good(void) {
     CHECK_ZU(CALLS(event_destroy) - destroyed, STREAMS);
 }
 
-static void events_are_recorded_on_the_allocators_own_device(void) {
+CASE(events_are_recorded_on_the_allocators_own_device) {
     ashlar_device *second = NULL;
     ashlar_allocator *other = NULL;
     ashlar_stream theirs[2] = {NULL};
@@ -283,26 +283,9 @@ static void check_destroy_with_failing_switch(uint64_t n) {
     tear_down_device();
 }
 
-static void destroying_takes_no_context_that_it_did_not_set(void) {
+CASE(destroying_takes_no_context_that_it_did_not_set) {
     check_destroy_with_failing_switch(1); /* before the wait */
     check_destroy_with_failing_switch(2); /* before the event goes */
 }
 
-int main(void) {
-    RUN(the_same_stream_reuses_a_block_at_once);
-    RUN(another_stream_gets_a_block_after_an_in_stream_wait);
-    RUN(fresh_memory_serves_any_stream_without_a_wait);
-    RUN(a_streams_own_block_goes_before_a_better_fit_of_nobody);
-    RUN(of_other_streams_blocks_the_smallest_that_fits_is_waited_for);
-    RUN(an_event_covers_every_block_freed_before_it);
-    RUN(a_block_freed_after_the_recording_needs_a_new_one);
-    RUN(a_completed_event_needs_no_wait);
-    RUN(the_completed_block_of_one_stream_is_found_behind_anothers_busy_one);
-    RUN(free_on_names_the_stream_of_the_last_use);
-    RUN(one_is_another_name_of_the_default_stream);
-    RUN(the_rest_of_a_waited_block_stays_the_old_streams);
-    RUN(one_event_per_stream_serves_for_good);
-    RUN(destroying_takes_no_context_that_it_did_not_set);
-    RUN(events_are_recorded_on_the_allocators_own_device);
-    return check_report();
-}
+RUN_CASES()

@@ -13,7 +13,7 @@ static ashlar_stream new_stream(void) {
 
 /* ---- streams that end ---- */
 
-static void a_free_block_of_a_destroyed_stream_is_waited_for(void) {
+CASE(a_free_block_of_a_destroyed_stream_is_waited_for) {
     REQUIRE(set_up_streams("64MiB"));
     const ashlar_stream doomed = new_stream();
     unsigned char *ptr = take(BIG, doomed);
@@ -28,7 +28,7 @@ static void a_free_block_of_a_destroyed_stream_is_waited_for(void) {
     tear_down();
 }
 
-static void a_live_block_of_a_destroyed_stream_stays_and_is_waited_for(void) {
+CASE(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for) {
     REQUIRE(set_up_streams("64MiB"));
     const ashlar_stream doomed = new_stream();
     unsigned char *ptr = take(BIG, doomed);
@@ -44,7 +44,7 @@ static void a_live_block_of_a_destroyed_stream_stays_and_is_waited_for(void) {
 }
 
 /* Neither block is large enough alone, so the record of the stream is met when all is merged. */
-static void a_stream_that_is_gone_is_not_asked_when_blocks_are_merged(void) {
+CASE(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged) {
     REQUIRE(set_up("memory=64MiB"));
     ashlar_stream stream = new_stream();
     unsigned char *a = take(BIG, stream), *b = take(BIG, streams[1]);
@@ -61,7 +61,7 @@ static void a_stream_that_is_gone_is_not_asked_when_blocks_are_merged(void) {
     tear_down();
 }
 
-static void a_recycled_handle_is_another_stream(void) {
+CASE(a_recycled_handle_is_another_stream) {
     REQUIRE(set_up_streams("64MiB"));
     ashlar_stream stream = new_stream();
     const ashlar_stream handle = stream;
@@ -88,7 +88,7 @@ static void a_recycled_handle_is_another_stream(void) {
 }
 
 /* As a program does that destroys streams by the driver, and does not say so. */
-static void a_stream_that_ended_unannounced_is_found_out(void) {
+CASE(a_stream_that_ended_unannounced_is_found_out) {
     REQUIRE(set_up_streams("64MiB"));
     ashlar_stream stream = new_stream();
     const ashlar_stream handle = stream;
@@ -112,7 +112,7 @@ static void a_stream_that_ended_unannounced_is_found_out(void) {
     tear_down();
 }
 
-static void a_cached_block_goes_with_its_stream(void) {
+CASE(a_cached_block_goes_with_its_stream) {
     REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3", 16 * MIB));
     ashlar_stream stream = new_stream();
     const ashlar_stream handle = stream;
@@ -131,7 +131,7 @@ static void a_cached_block_goes_with_its_stream(void) {
     tear_down();
 }
 
-static void streams_that_come_and_go_leave_no_records(void) {
+CASE(streams_that_come_and_go_leave_no_records) {
     REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3", 16 * MIB));
     unsigned char *last = NULL;
     size_t most = 0;
@@ -152,7 +152,7 @@ static void streams_that_come_and_go_leave_no_records(void) {
     tear_down();
 }
 
-static void a_stream_is_forgotten_by_every_allocator_of_its_device(void) {
+CASE(a_stream_is_forgotten_by_every_allocator_of_its_device) {
     ashlar_device *again = NULL;
     ashlar_allocator *others[2] = {NULL};
     void *ptrs[2] = {NULL};
@@ -174,7 +174,7 @@ static void a_stream_is_forgotten_by_every_allocator_of_its_device(void) {
     tear_down();
 }
 
-static void a_stream_that_cannot_be_forgotten_stays_as_it_was(void) {
+CASE(a_stream_that_cannot_be_forgotten_stays_as_it_was) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *ptr = take(BIG, streams[0]);
     give(ptr);
@@ -198,7 +198,7 @@ static void a_stream_that_cannot_be_forgotten_stays_as_it_was(void) {
 
 /* ---- default streams ---- */
 
-static void the_default_stream_has_one_record_by_three_names(void) {
+CASE(the_default_stream_has_one_record_by_three_names) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *ptr = take(BIG, NULL);
     give(ptr);
@@ -237,7 +237,7 @@ static void in_a_thread(thread_part *part) {
     CHECK(ran);
 }
 
-static void the_default_streams_of_two_threads_are_two(void) {
+CASE(the_default_streams_of_two_threads_are_two) {
     for (int caches = 0; caches < 2; caches++) {
         atomic_store(&payload_bad_count, 0);
         REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3", caches == 0 ? 0 : 16 * MIB));
@@ -263,7 +263,7 @@ static void the_default_streams_of_two_threads_are_two(void) {
     }
 }
 
-static void a_block_of_an_ended_threads_stream_is_waited_for(void) {
+CASE(a_block_of_an_ended_threads_stream_is_waited_for) {
     REQUIRE(set_up_streams("64MiB"));
     thread_part part = {.gives = false};
     in_a_thread(&part);
@@ -274,7 +274,7 @@ static void a_block_of_an_ended_threads_stream_is_waited_for(void) {
     tear_down();
 }
 
-static void threads_that_come_and_go_leave_no_records(void) {
+CASE(threads_that_come_and_go_leave_no_records) {
     REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3", 16 * MIB));
     size_t most = 0;
     thread_part part = {.gives = true};
@@ -287,7 +287,7 @@ static void threads_that_come_and_go_leave_no_records(void) {
     tear_down();
 }
 
-static void a_stream_apart_from_the_default_one_is_waited_for(void) {
+CASE(a_stream_apart_from_the_default_one_is_waited_for) {
     REQUIRE(set_up_streams("64MiB"));
     cu_stream apart = NULL;
     CHECK(ashlar_device_enter(device) == ASHLAR_OK);
@@ -320,7 +320,7 @@ static void *free_and_take(void *user) {
     return NULL;
 }
 
-static void anothers_default_streams_block_is_not_cached_for_the_own(void) {
+CASE(anothers_default_streams_block_is_not_cached_for_the_own) {
     REQUIRE(set_up_cached("memory=64MiB,mode=adversarial,seed=3", 16 * MIB));
     thread_part part = {.ptr = take(1000, PER_THREAD)};
     pthread_t thread;
@@ -335,21 +335,4 @@ static void anothers_default_streams_block_is_not_cached_for_the_own(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(a_free_block_of_a_destroyed_stream_is_waited_for);
-    RUN(a_live_block_of_a_destroyed_stream_stays_and_is_waited_for);
-    RUN(a_stream_that_is_gone_is_not_asked_when_blocks_are_merged);
-    RUN(a_recycled_handle_is_another_stream);
-    RUN(a_stream_that_ended_unannounced_is_found_out);
-    RUN(a_cached_block_goes_with_its_stream);
-    RUN(streams_that_come_and_go_leave_no_records);
-    RUN(a_stream_is_forgotten_by_every_allocator_of_its_device);
-    RUN(a_stream_that_cannot_be_forgotten_stays_as_it_was);
-    RUN(the_default_stream_has_one_record_by_three_names);
-    RUN(the_default_streams_of_two_threads_are_two);
-    RUN(a_block_of_an_ended_threads_stream_is_waited_for);
-    RUN(threads_that_come_and_go_leave_no_records);
-    RUN(a_stream_apart_from_the_default_one_is_waited_for);
-    RUN(anothers_default_streams_block_is_not_cached_for_the_own);
-    return check_report();
-}
+RUN_CASES()

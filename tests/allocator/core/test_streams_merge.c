@@ -27,7 +27,7 @@ static void check_later_use_is_kept(int upper_is_later) {
     tear_down();
 }
 
-static void merged_blocks_of_one_stream_keep_the_later_use(void) {
+CASE(merged_blocks_of_one_stream_keep_the_later_use) {
     check_later_use_is_kept(0);
     check_later_use_is_kept(1);
 }
@@ -60,12 +60,12 @@ static void check_busy_use_is_kept(int upper_is_busy) {
     tear_down();
 }
 
-static void a_past_block_merged_with_a_busy_one_is_busy(void) {
+CASE(a_past_block_merged_with_a_busy_one_is_busy) {
     check_busy_use_is_kept(0);
     check_busy_use_is_kept(1);
 }
 
-static void busy_blocks_of_two_streams_stay_apart(void) {
+CASE(busy_blocks_of_two_streams_stay_apart) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *a = take(BIG, streams[0]), *b = take(BIG, streams[1]);
     unsigned char *top = take(2 * MIB, streams[2]); /* which has no free block to ask for */
@@ -88,7 +88,7 @@ static void busy_blocks_of_two_streams_stay_apart(void) {
     tear_down();
 }
 
-static void growth_does_not_take_on_another_streams_use(void) {
+CASE(growth_does_not_take_on_another_streams_use) {
     REQUIRE(set_up_streams("64MiB"));
     unsigned char *ptr = take(BIG, streams[0]);
     use(streams[0], ptr, BIG, 1);
@@ -110,7 +110,7 @@ static void growth_does_not_take_on_another_streams_use(void) {
 
 /* ---- the full device ---- */
 
-static void a_full_device_waits_and_merges_what_streams_kept_apart(void) {
+CASE(a_full_device_waits_and_merges_what_streams_kept_apart) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *a = take(BIG, streams[0]), *b = take(BIG, streams[1]);
     unsigned char *c = take(BIG, streams[2]), *live = take(BIG, streams[3]);
@@ -133,7 +133,7 @@ static void a_full_device_waits_and_merges_what_streams_kept_apart(void) {
     tear_down();
 }
 
-static void blocks_of_streams_that_are_done_serve_together(void) {
+CASE(blocks_of_streams_that_are_done_serve_together) {
     REQUIRE(set_up("memory=64MiB"));
     unsigned char *a = take(BIG, streams[0]), *b = take(BIG, streams[1]);
     unsigned char *c = take(BIG, streams[0]);
@@ -151,7 +151,7 @@ static void blocks_of_streams_that_are_done_serve_together(void) {
     tear_down();
 }
 
-static void a_full_device_grows_after_the_wait_from_what_became_idle(void) {
+CASE(a_full_device_grows_after_the_wait_from_what_became_idle) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *live = take(2 * BIG, streams[0]), *top = take(BIG, streams[1]);
     use(streams[1], top, BIG, 1);
@@ -164,7 +164,7 @@ static void a_full_device_grows_after_the_wait_from_what_became_idle(void) {
     tear_down();
 }
 
-static void a_wait_that_cannot_help_is_not_made(void) {
+CASE(a_wait_that_cannot_help_is_not_made) {
     REQUIRE(set_up_streams("16MiB"));
     void *out = NULL;
     unsigned char *a = take(BIG, streams[0]), *live = take(BIG, streams[1]);
@@ -188,7 +188,7 @@ static unsigned char *fill_and_free(void) {
     return a;
 }
 
-static void the_requests_own_stream_is_waited_for_too(void) {
+CASE(the_requests_own_stream_is_waited_for_too) {
     REQUIRE(set_up_streams("16MiB"));
     void *out = NULL;
     unsigned char *a = fill_and_free();
@@ -213,7 +213,7 @@ static void the_requests_own_stream_is_waited_for_too(void) {
     tear_down();
 }
 
-static void what_lies_scattered_is_gathered_after_the_wait(void) {
+CASE(what_lies_scattered_is_gathered_after_the_wait) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *a = take(BIG, streams[0]), *live = take(BIG, streams[1]);
     unsigned char *b = take(2 * BIG, streams[2]);
@@ -262,7 +262,7 @@ static void check_step(failing_step step, size_t bytes, const unsigned char *wan
     give(ptr);
 }
 
-static void a_failing_wait_loses_nothing(void) {
+CASE(a_failing_wait_loses_nothing) {
     static const failing_step steps[] = {
         {ASHLAR_DRIVER_FN_ctx_push_current, "cuCtxPushCurrent on"},
         {ASHLAR_DRIVER_FN_event_create, "cuEventCreate on"},
@@ -281,7 +281,7 @@ static void a_failing_wait_loses_nothing(void) {
     }
 }
 
-static void a_failing_query_loses_nothing(void) {
+CASE(a_failing_query_loses_nothing) {
     static const failing_step steps[] = {
         {ASHLAR_DRIVER_FN_ctx_push_current, "cuCtxPushCurrent on"},
         {ASHLAR_DRIVER_FN_event_query, "cuEventQuery on"},
@@ -300,7 +300,7 @@ static void a_failing_query_loses_nothing(void) {
     }
 }
 
-static void a_failing_synchronization_loses_nothing(void) {
+CASE(a_failing_synchronization_loses_nothing) {
     static const failing_step steps[] = {
         {ASHLAR_DRIVER_FN_ctx_push_current, "cuCtxPushCurrent on"},
         {ASHLAR_DRIVER_FN_event_record, "cuEventRecord on"},
@@ -319,7 +319,7 @@ static void a_failing_synchronization_loses_nothing(void) {
     }
 }
 
-static void a_new_stream_without_host_memory_is_refused(void) {
+CASE(a_new_stream_without_host_memory_is_refused) {
     REQUIRE(set_up_streams("64MiB"));
     void *out = &out;
     unsigned char *ptr = take(BIG, streams[0]);
@@ -336,20 +336,4 @@ static void a_new_stream_without_host_memory_is_refused(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(merged_blocks_of_one_stream_keep_the_later_use);
-    RUN(a_past_block_merged_with_a_busy_one_is_busy);
-    RUN(busy_blocks_of_two_streams_stay_apart);
-    RUN(growth_does_not_take_on_another_streams_use);
-    RUN(a_full_device_waits_and_merges_what_streams_kept_apart);
-    RUN(blocks_of_streams_that_are_done_serve_together);
-    RUN(a_full_device_grows_after_the_wait_from_what_became_idle);
-    RUN(a_wait_that_cannot_help_is_not_made);
-    RUN(the_requests_own_stream_is_waited_for_too);
-    RUN(what_lies_scattered_is_gathered_after_the_wait);
-    RUN(a_failing_wait_loses_nothing);
-    RUN(a_failing_query_loses_nothing);
-    RUN(a_failing_synchronization_loses_nothing);
-    RUN(a_new_stream_without_host_memory_is_refused);
-    return check_report();
-}
+RUN_CASES()

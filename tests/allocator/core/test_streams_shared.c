@@ -12,7 +12,7 @@ static ashlar_stream new_stream(void) {
     return stream;
 }
 
-static void a_marked_block_is_not_its_own_streams_at_once(void) {
+CASE(a_marked_block_is_not_its_own_streams_at_once) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
@@ -33,7 +33,7 @@ static void a_marked_block_is_not_its_own_streams_at_once(void) {
     tear_down();
 }
 
-static void a_marked_block_is_free_for_all_once_every_user_is_done(void) {
+CASE(a_marked_block_is_free_for_all_once_every_user_is_done) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
@@ -55,7 +55,7 @@ static void a_marked_block_is_free_for_all_once_every_user_is_done(void) {
     tear_down();
 }
 
-static void what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss(void) {
+CASE(what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
@@ -77,7 +77,7 @@ static void what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss(void) 
     tear_down();
 }
 
-static void a_marked_block_with_one_user_left_is_that_ones(void) {
+CASE(a_marked_block_with_one_user_left_is_that_ones) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
@@ -95,7 +95,7 @@ static void a_marked_block_with_one_user_left_is_that_ones(void) {
     tear_down();
 }
 
-static void a_third_stream_waits_for_every_user(void) {
+CASE(a_third_stream_waits_for_every_user) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
@@ -111,7 +111,7 @@ static void a_third_stream_waits_for_every_user(void) {
     tear_down();
 }
 
-static void a_block_freed_on_a_further_stream_keeps_the_marked_ones(void) {
+CASE(a_block_freed_on_a_further_stream_keeps_the_marked_ones) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
@@ -126,7 +126,7 @@ static void a_block_freed_on_a_further_stream_keeps_the_marked_ones(void) {
     tear_down();
 }
 
-static void the_host_waits_for_every_user_where_that_is_what_helps(void) {
+CASE(the_host_waits_for_every_user_where_that_is_what_helps) {
     REQUIRE(set_up_streams("16MiB"));
     unsigned char *ptr = take(2 * BIG, streams[0]), *rest = take(2 * BIG, streams[0]);
     mark(ptr, streams[1]);
@@ -148,7 +148,7 @@ static void the_host_waits_for_every_user_where_that_is_what_helps(void) {
     tear_down();
 }
 
-static void a_user_that_is_destroyed_before_the_free_is_waited_for(void) {
+CASE(a_user_that_is_destroyed_before_the_free_is_waited_for) {
     REQUIRE(set_up_streams("16MiB"));
     const ashlar_stream doomed = new_stream();
     unsigned char *ptr = take(4 * BIG, streams[0]);
@@ -162,7 +162,7 @@ static void a_user_that_is_destroyed_before_the_free_is_waited_for(void) {
     tear_down();
 }
 
-static void a_mark_lasts_beyond_recordings_of_before(void) {
+CASE(a_mark_lasts_beyond_recordings_of_before) {
     REQUIRE(set_up_streams("16MiB"));
     see_recordings();
     unsigned char *ptr = take(4 * BIG, streams[0]);
@@ -177,7 +177,7 @@ static void a_mark_lasts_beyond_recordings_of_before(void) {
     tear_down();
 }
 
-static void of_marked_blocks_the_smallest_that_fits_is_waited_for(void) {
+CASE(of_marked_blocks_the_smallest_that_fits_is_waited_for) {
     for (int swapped = 0; swapped < 2; swapped++) {
         REQUIRE(set_up_streams("16MiB"));
         unsigned char *large = take(3 * BIG, streams[0]), *small = take(BIG, streams[0]);
@@ -192,7 +192,7 @@ static void of_marked_blocks_the_smallest_that_fits_is_waited_for(void) {
     }
 }
 
-static void marking_fails_whole(void) {
+CASE(marking_fails_whole) {
     REQUIRE(set_up_streams("16MiB"));
     int foreign;
     unsigned char *ptr = take(4 * BIG, streams[0]);
@@ -219,7 +219,7 @@ static void marking_fails_whole(void) {
     tear_down();
 }
 
-static void a_failing_wait_for_users_loses_nothing(void) {
+CASE(a_failing_wait_for_users_loses_nothing) {
     static const ashlar_driver_fn calls[] = {
         ASHLAR_DRIVER_FN_event_create,        ASHLAR_DRIVER_FN_event_record,
         ASHLAR_DRIVER_FN_event_query,         ASHLAR_DRIVER_FN_stream_wait_event,
@@ -244,18 +244,4 @@ static void a_failing_wait_for_users_loses_nothing(void) {
     }
 }
 
-int main(void) {
-    RUN(a_marked_block_is_not_its_own_streams_at_once);
-    RUN(a_marked_block_is_free_for_all_once_every_user_is_done);
-    RUN(what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss);
-    RUN(a_marked_block_with_one_user_left_is_that_ones);
-    RUN(a_third_stream_waits_for_every_user);
-    RUN(a_block_freed_on_a_further_stream_keeps_the_marked_ones);
-    RUN(the_host_waits_for_every_user_where_that_is_what_helps);
-    RUN(a_user_that_is_destroyed_before_the_free_is_waited_for);
-    RUN(a_mark_lasts_beyond_recordings_of_before);
-    RUN(of_marked_blocks_the_smallest_that_fits_is_waited_for);
-    RUN(marking_fails_whole);
-    RUN(a_failing_wait_for_users_loses_nothing);
-    return check_report();
-}
+RUN_CASES()

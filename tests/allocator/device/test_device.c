@@ -31,7 +31,7 @@ static void check_refused(const char *name, ashlar_status want, const char *part
 }
 
 /* The first case: later the software devices are there, whatever the environment says. */
-static void bad_soft_environment_is_refused_and_read_again_next_time(void) {
+CASE(bad_soft_environment_is_refused_and_read_again_next_time) {
     setenv("ASHLAR_SOFT", "devices=none", 1);
     check_refused("soft", ASHLAR_EINVAL, "ASHLAR_SOFT: devices=none");
     setenv("ASHLAR_SOFT", "devices=3,memory=16MiB", 1);
@@ -39,7 +39,7 @@ static void bad_soft_environment_is_refused_and_read_again_next_time(void) {
     unsetenv("ASHLAR_SOFT");
 }
 
-static void a_device_says_what_it_is(void) {
+CASE(a_device_says_what_it_is) {
     ashlar_device *device = NULL;
     ashlar_device_info info;
     REQUIRE(ashlar_soft_configure("devices=2,memory=16MiB") == ASHLAR_OK);
@@ -53,7 +53,7 @@ static void a_device_says_what_it_is(void) {
     ashlar_device_close(NULL);
 }
 
-static void an_ordinal_picks_the_device(void) {
+CASE(an_ordinal_picks_the_device) {
     REQUIRE(ashlar_soft_configure("devices=12") == ASHLAR_OK);
     CHECK(ordinal_of("soft") == 0);
     CHECK(ordinal_of("soft:0") == 0);
@@ -63,7 +63,7 @@ static void an_ordinal_picks_the_device(void) {
     CHECK(ordinal_of("soft:007") == 7);
 }
 
-static void an_ordinal_beyond_the_devices_is_refused_with_their_number(void) {
+CASE(an_ordinal_beyond_the_devices_is_refused_with_their_number) {
     REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
     check_refused("soft:2", ASHLAR_ENODEVICE,
                   "soft:2: there are only 2 such devices, numbered from 0");
@@ -75,7 +75,7 @@ static void an_ordinal_beyond_the_devices_is_refused_with_their_number(void) {
     check_refused("cuda:1000", ASHLAR_ENODEVICE, "");
 }
 
-static void a_name_of_no_device_is_refused(void) {
+CASE(a_name_of_no_device_is_refused) {
     static const char *const names[] = {"",        "soft:",  "soft:x",   "soft:1x",
                                         "soft1",   "soft:-1", "soft: 1", "soft::1",
                                         "softer",  "cuda:",  "cuda1",    "gpu",
@@ -89,7 +89,7 @@ static void a_name_of_no_device_is_refused(void) {
     }
 }
 
-static void auto_takes_the_first_cuda_device_or_else_the_software_device(void) {
+CASE(auto_takes_the_first_cuda_device_or_else_the_software_device) {
     ashlar_driver *cuda;
     ashlar_device *device = NULL;
     const bool has_cuda = ashlar_driver_open_cuda(&cuda) == ASHLAR_OK;
@@ -108,7 +108,7 @@ static void auto_takes_the_first_cuda_device_or_else_the_software_device(void) {
     }
 }
 
-static void without_a_name_the_environment_decides(void) {
+CASE(without_a_name_the_environment_decides) {
     ashlar_device *by_name = NULL, *by_default = NULL;
     REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
     setenv("ASHLAR_DEVICE", "soft:1", 1);
@@ -131,7 +131,7 @@ static void without_a_name_the_environment_decides(void) {
     ashlar_device_close(by_name);
 }
 
-static void a_failing_driver_is_reported_and_nothing_is_kept(void) {
+CASE(a_failing_driver_is_reported_and_nothing_is_kept) {
     static const struct {
         ashlar_driver_fn fn;
         const char *part;
@@ -158,7 +158,7 @@ static void a_failing_driver_is_reported_and_nothing_is_kept(void) {
     ashlar_host_fail_at(0);
 }
 
-static void closing_gives_the_context_back(void) {
+CASE(closing_gives_the_context_back) {
     ashlar_device *first = NULL, *second = NULL;
     REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft:1", &first) == ASHLAR_OK);
@@ -174,7 +174,7 @@ static void closing_gives_the_context_back(void) {
     CHECK(ashlar_soft_state.devices[1].retains == 0);
 }
 
-static void opening_is_counted_by_purpose(void) {
+CASE(opening_is_counted_by_purpose) {
     ashlar_device *device = NULL;
     ashlar_driver_counts before, after;
     REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
@@ -189,16 +189,4 @@ static void opening_is_counted_by_purpose(void) {
     ashlar_device_close(device);
 }
 
-int main(void) {
-    RUN(bad_soft_environment_is_refused_and_read_again_next_time);
-    RUN(a_device_says_what_it_is);
-    RUN(an_ordinal_picks_the_device);
-    RUN(an_ordinal_beyond_the_devices_is_refused_with_their_number);
-    RUN(a_name_of_no_device_is_refused);
-    RUN(auto_takes_the_first_cuda_device_or_else_the_software_device);
-    RUN(without_a_name_the_environment_decides);
-    RUN(a_failing_driver_is_reported_and_nothing_is_kept);
-    RUN(closing_gives_the_context_back);
-    RUN(opening_is_counted_by_purpose);
-    return check_report();
-}
+RUN_CASES()

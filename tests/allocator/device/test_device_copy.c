@@ -1,7 +1,7 @@
 /*
  * test_device_copy.c - copies inside a device, between devices, and many in one call.
  */
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_fixture.h"
 
 #include "allocator/soft/soft_state.h"
 
@@ -11,27 +11,27 @@ static unsigned char *src, *dst; /* of the case */
 
 /* A device with two buffers of which src holds 0, 1, 2 .. and dst 0xEE. */
 static bool set_up_buffers(const char *spec) {
-    if (!set_up(spec)) {
+    if (!set_up_device(spec)) {
         return false;
     }
     unsigned char values[BYTES];
     for (int i = 0; i < BYTES; i++) {
         values[i] = (unsigned char)i;
     }
-    src = take(BYTES, streams[0]);
-    dst = take(BYTES, streams[0]);
+    src = take_memory(device, BYTES);
+    dst = take_memory(device, BYTES);
     return ashlar_copy_to_device(device, src, values, BYTES, streams[0]) == ASHLAR_OK &&
            ashlar_fill(device, dst, 0xEE, BYTES, streams[0]) == ASHLAR_OK &&
            ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK;
 }
 
 static void tear_down_buffers(void) {
-    give(src);
-    give(dst);
-    tear_down();
+    give_memory(device, src);
+    give_memory(device, dst);
+    tear_down_device();
 }
 
-static void a_copy_runs_in_the_order_of_its_stream(void) {
+CASE(a_copy_runs_in_the_order_of_its_stream) {
     REQUIRE(set_up_buffers("memory=16MiB,mode=adversarial"));
     CHECK(ashlar_copy(device, dst + 1, src + 10, 3, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_fill(device, src, 0, BYTES, streams[0]) == ASHLAR_OK);
@@ -42,18 +42,15 @@ static void a_copy_runs_in_the_order_of_its_stream(void) {
     tear_down_buffers();
 }
 
-static void a_peer_copy_needs_no_access_and_follows_an_event(void) {
+CASE(a_peer_copy_needs_no_access_and_follows_an_event) {
     REQUIRE(set_up_buffers("devices=2,memory=16MiB,mode=adversarial,peers=off"));
     ashlar_device *other = NULL;
-    ashlar_allocator *memory = NULL;
     ashlar_stream stream = NULL;
     ashlar_event event = NULL;
-    void *ptr = NULL;
     REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
-    REQUIRE(ashlar_allocator_create(other, &memory) == ASHLAR_OK);
     REQUIRE(ashlar_stream_create(other, &stream) == ASHLAR_OK);
     REQUIRE(ashlar_event_create(device, &event) == ASHLAR_OK);
-    REQUIRE(ashlar_alloc(memory, BYTES, stream, &ptr) == ASHLAR_OK);
+    unsigned char *ptr = take_memory(other, BYTES);
     CHECK(ashlar_copy(other, ptr, src, BYTES, stream) == ASHLAR_EDRIVER); /* out of reach */
     CHECK(ashlar_fill(device, src, 33, 2, streams[2]) == ASHLAR_OK);
     CHECK(ashlar_event_record(device, event, streams[2]) == ASHLAR_OK);
@@ -66,15 +63,14 @@ static void a_peer_copy_needs_no_access_and_follows_an_event(void) {
     wait_for(streams[2]);
     CHECK(dst[0] == 33 && dst[1] == 2 && dst[2] == 0xEE);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT);
-    CHECK(ashlar_free(memory, ptr) == ASHLAR_OK);
+    give_memory(other, ptr);
     ashlar_event_destroy(device, event);
     ashlar_stream_destroy(other, stream);
-    ashlar_allocator_destroy(memory);
     ashlar_device_close(other);
     tear_down_buffers();
 }
 
-static void devices_of_two_kinds_are_no_peers(void) {
+CASE(devices_of_two_kinds_are_no_peers) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     ashlar_driver cuda = {.name = "cuda"};
     ashlar_device other = {.driver = &cuda, .context = device->context};
@@ -107,7 +103,7 @@ static void check_copied(ashlar_stream stream) {
     CHECK(memcmp(src, dst, BYTES) == 0 && dst[1] == 1);
 }
 
-static void many_copies_are_one_call(void) {
+CASE(many_copies_are_one_call) {
     REQUIRE(set_up_buffers("memory=16MiB,mode=adversarial"));
     const size_t batches = CALLS(memcpy_batch_async), singles = CALLS(memcpy_dtod_async);
     CHECK(copy_spans(streams[0]) == ASHLAR_OK);
@@ -118,7 +114,7 @@ static void many_copies_are_one_call(void) {
     tear_down_buffers();
 }
 
-static void without_batches_there_is_one_call_each(void) {
+CASE(without_batches_there_is_one_call_each) {
     REQUIRE(set_up_buffers("memory=16MiB,mode=adversarial,batch=off"));
     const size_t singles = CALLS(memcpy_dtod_async);
     CHECK(copy_spans(streams[0]) == ASHLAR_OK);
@@ -128,7 +124,7 @@ static void without_batches_there_is_one_call_each(void) {
 }
 
 /* CUDA has no batches there. */
-static void the_default_stream_gets_one_call_each(void) {
+CASE(the_default_stream_gets_one_call_each) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     static const uintptr_t handles[] = {0, CU_STREAM_LEGACY};
     for (int i = 0; i < 2; i++) {
@@ -142,7 +138,7 @@ static void the_default_stream_gets_one_call_each(void) {
     tear_down_buffers();
 }
 
-static void a_captured_batch_is_captured_copy_by_copy(void) {
+CASE(a_captured_batch_is_captured_copy_by_copy) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     cu_graph graph = NULL;
     cu_graph_exec exec = NULL;
@@ -160,7 +156,7 @@ static void a_captured_batch_is_captured_copy_by_copy(void) {
     tear_down_buffers();
 }
 
-static void one_copy_is_no_batch(void) {
+CASE(one_copy_is_no_batch) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     const size_t batches = CALLS(memcpy_batch_async), asked = CALLS(stream_is_capturing);
     const ashlar_copy_span spans[] = {{NULL, NULL, 0}, {dst, src, BYTES}, {NULL, NULL, 0}};
@@ -171,7 +167,7 @@ static void one_copy_is_no_batch(void) {
     tear_down_buffers();
 }
 
-static void nothing_to_copy_is_no_call(void) {
+CASE(nothing_to_copy_is_no_call) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     const ashlar_copy_span empty[2] = {{dst, src, 0}, {NULL, NULL, 0}};
     ashlar_driver_counts before, after;
@@ -200,7 +196,7 @@ static ashlar_status call_each(void) {
     return copy_spans(NULL);
 }
 
-static void every_refusal_of_the_driver_is_reported_by_name(void) {
+CASE(every_refusal_of_the_driver_is_reported_by_name) {
     static const struct {
         ashlar_driver_fn fn;
         ashlar_status (*call)(void);
@@ -231,7 +227,7 @@ static void every_refusal_of_the_driver_is_reported_by_name(void) {
     tear_down_buffers();
 }
 
-static void copies_behind_a_failed_one_are_not_queued(void) {
+CASE(copies_behind_a_failed_one_are_not_queued) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     const size_t before = CALLS(memcpy_dtod_async);
     ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtod_async, 2, CU_UNKNOWN);
@@ -241,7 +237,7 @@ static void copies_behind_a_failed_one_are_not_queued(void) {
     tear_down_buffers();
 }
 
-static void a_batch_without_host_memory_queues_nothing(void) {
+CASE(a_batch_without_host_memory_queues_nothing) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     ashlar_host_fail_at(1);
     CHECK(call_batch() == ASHLAR_EHOSTMEM);
@@ -252,18 +248,4 @@ static void a_batch_without_host_memory_queues_nothing(void) {
     tear_down_buffers();
 }
 
-int main(void) {
-    RUN(a_copy_runs_in_the_order_of_its_stream);
-    RUN(a_peer_copy_needs_no_access_and_follows_an_event);
-    RUN(devices_of_two_kinds_are_no_peers);
-    RUN(many_copies_are_one_call);
-    RUN(without_batches_there_is_one_call_each);
-    RUN(the_default_stream_gets_one_call_each);
-    RUN(a_captured_batch_is_captured_copy_by_copy);
-    RUN(one_copy_is_no_batch);
-    RUN(nothing_to_copy_is_no_call);
-    RUN(every_refusal_of_the_driver_is_reported_by_name);
-    RUN(copies_behind_a_failed_one_are_not_queued);
-    RUN(a_batch_without_host_memory_queues_nothing);
-    return check_report();
-}
+RUN_CASES()

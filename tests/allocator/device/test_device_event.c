@@ -1,7 +1,7 @@
 /*
  * test_device_event.c - events of a device: what they wait for, and who waits for them.
  */
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_fixture.h"
 
 #include "allocator/soft/soft_state.h"
 
@@ -40,7 +40,7 @@ static void record(ashlar_event event, ashlar_stream stream) {
     CHECK(ashlar_event_record(device, event, stream) == ASHLAR_OK);
 }
 
-static void an_event_is_done_when_the_work_before_it_is(void) {
+CASE(an_event_is_done_when_the_work_before_it_is) {
     REQUIRE(set_up_device("mode=adversarial"));
     int seen = 0;
     const ashlar_event event = make_event();
@@ -61,7 +61,7 @@ static void an_event_is_done_when_the_work_before_it_is(void) {
     tear_down_device();
 }
 
-static void a_stream_waits_for_the_event_as_it_is_now(void) {
+CASE(a_stream_waits_for_the_event_as_it_is_now) {
     for (int seed = 1; seed <= 16; seed++) {
         char spec[64];
         (void)snprintf(spec, sizeof spec, "mode=adversarial,seed=%d", seed);
@@ -82,7 +82,7 @@ static void a_stream_waits_for_the_event_as_it_is_now(void) {
     }
 }
 
-static void an_event_may_stand_on_the_default_stream(void) {
+CASE(an_event_may_stand_on_the_default_stream) {
     REQUIRE(set_up_device("mode=adversarial"));
     int seen = 0;
     const ashlar_event event = make_event();
@@ -95,7 +95,7 @@ static void an_event_may_stand_on_the_default_stream(void) {
     tear_down_device();
 }
 
-static void an_event_is_given_back_once_destroyed(void) {
+CASE(an_event_is_given_back_once_destroyed) {
     REQUIRE(set_up_device("mode=adversarial"));
     bool done = true;
     int seen = 0;
@@ -120,7 +120,7 @@ static cu_result create_plain(cu_event *event, unsigned int flags) {
     return ashlar_soft_event_create(event, flags);
 }
 
-static void events_keep_no_time(void) {
+CASE(events_keep_no_time) {
     REQUIRE(set_up_device(""));
     const ashlar_driver_table table = driver->table;
     driver->table.event_create = create_plain;
@@ -129,7 +129,7 @@ static void events_keep_no_time(void) {
     tear_down_device();
 }
 
-static void waits_of_the_host_are_counted_apart_from_order(void) {
+CASE(waits_of_the_host_are_counted_apart_from_order) {
     REQUIRE(set_up_device(""));
     ashlar_driver_counts before, after;
     ashlar_device_counts_read(device, &before);
@@ -172,7 +172,7 @@ static ashlar_status call_wait(void) {
     return ashlar_stream_wait(device, streams[0], target);
 }
 
-static void every_refusal_of_the_driver_is_reported_by_name(void) {
+CASE(every_refusal_of_the_driver_is_reported_by_name) {
     static const struct {
         ashlar_driver_fn fn;
         ashlar_status (*call)(void);
@@ -203,13 +203,4 @@ static void every_refusal_of_the_driver_is_reported_by_name(void) {
     tear_down_device();
 }
 
-int main(void) {
-    RUN(an_event_is_done_when_the_work_before_it_is);
-    RUN(a_stream_waits_for_the_event_as_it_is_now);
-    RUN(an_event_may_stand_on_the_default_stream);
-    RUN(an_event_is_given_back_once_destroyed);
-    RUN(events_keep_no_time);
-    RUN(waits_of_the_host_are_counted_apart_from_order);
-    RUN(every_refusal_of_the_driver_is_reported_by_name);
-    return check_report();
-}
+RUN_CASES()

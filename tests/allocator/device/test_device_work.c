@@ -1,7 +1,7 @@
 /*
  * test_device_work.c - streams, copies, fills, launches and page-locked memory of a device.
  */
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_fixture.h"
 
 #include "allocator/soft/soft_state.h"
 
@@ -17,7 +17,7 @@ static void check_context_stack(void) {
     CHECK(driver->table.ctx_pop_current(&context) == CU_INVALID_CONTEXT);
 }
 
-static void the_context_before_is_current_again_after_a_call(void) {
+CASE(the_context_before_is_current_again_after_a_call) {
     ashlar_device *other = NULL;
     cu_context context = NULL;
     REQUIRE(set_up_device("devices=2"));
@@ -46,7 +46,7 @@ static ashlar_status queue_note(ashlar_stream stream, int *at, int value) {
     return ashlar_launch(device, stream, note_value, &note, sizeof note);
 }
 
-static void a_stream_keeps_its_order_and_that_of_the_default_stream(void) {
+CASE(a_stream_keeps_its_order_and_that_of_the_default_stream) {
     for (int seed = 1; seed <= 16; seed++) {
         char spec[64];
         (void)snprintf(spec, sizeof spec, "mode=adversarial,seed=%d", seed);
@@ -74,7 +74,7 @@ static size_t live_streams(void) {
     return count;
 }
 
-static void destroying_a_stream_gives_it_back(void) {
+CASE(destroying_a_stream_gives_it_back) {
     REQUIRE(set_up_device("mode=adversarial"));
     ashlar_stream stream = NULL;
     int seen = 0;
@@ -95,10 +95,10 @@ static void destroying_a_stream_gives_it_back(void) {
     tear_down_device();
 }
 
-static void copies_and_fills_carry_the_bytes(void) {
-    REQUIRE(set_up("memory=16MiB"));
+CASE(copies_and_fills_carry_the_bytes) {
+    REQUIRE(set_up_device("memory=16MiB"));
     unsigned char out[1000], in[1000] = {0};
-    unsigned char *ptr = take(1000, streams[0]);
+    unsigned char *ptr = take_memory(device, 1000);
     for (size_t i = 0; i < sizeof out; i++) {
         out[i] = (unsigned char)(i * 7 + 3);
     }
@@ -107,12 +107,12 @@ static void copies_and_fills_carry_the_bytes(void) {
     memset(out + 10, 0xAB, 20);
     CHECK(ashlar_copy_to_host(device, in, ptr, 1000, streams[0]) == ASHLAR_OK);
     CHECK(memcmp(in, out, 1000) == 0);
-    give(ptr);
+    give_memory(device, ptr);
     check_context_stack();
-    tear_down();
+    tear_down_device();
 }
 
-static void zero_bytes_are_no_call(void) {
+CASE(zero_bytes_are_no_call) {
     REQUIRE(set_up_device(""));
     const ashlar_driver_counts before = counts_now();
     CHECK(ashlar_copy_to_device(device, NULL, NULL, 0, NULL) == ASHLAR_OK);
@@ -124,11 +124,11 @@ static void zero_bytes_are_no_call(void) {
 }
 
 /* On the stream they name: nothing happens until that stream is waited for. */
-static void work_goes_to_the_stream_it_names(void) {
-    REQUIRE(set_up("memory=16MiB,mode=adversarial"));
+CASE(work_goes_to_the_stream_it_names) {
+    REQUIRE(set_up_device("memory=16MiB,mode=adversarial"));
     void *pinned = NULL;
     REQUIRE(ashlar_device_host_alloc(device, 64, &pinned) == ASHLAR_OK);
-    unsigned char *ptr = take(512, streams[0]), *host = pinned;
+    unsigned char *ptr = take_memory(device, 512), *host = pinned;
     for (int i = 0; i < STREAMS; i++) {
         memset(host, i + 1, 64);
         CHECK(ashlar_fill(device, ptr, 0xEE, 64, streams[i]) == ASHLAR_OK);
@@ -142,8 +142,8 @@ static void work_goes_to_the_stream_it_names(void) {
         CHECK(ptr[31] == i + 1 && ptr[32] == 0xEE && ptr[63] == 0xEE);
     }
     ashlar_device_host_free(device, pinned);
-    give(ptr);
-    tear_down();
+    give_memory(device, ptr);
+    tear_down_device();
 }
 
 static unsigned char copied_args[3000];
@@ -154,7 +154,7 @@ static void note_args(void *args) {
     are_args_aligned = (uintptr_t)args % _Alignof(max_align_t) == 0;
 }
 
-static void a_launch_takes_a_copy_of_its_arguments(void) {
+CASE(a_launch_takes_a_copy_of_its_arguments) {
     REQUIRE(set_up_device("mode=adversarial"));
     unsigned char args[3000];
     for (size_t i = 0; i < sizeof args; i++) {
@@ -178,7 +178,7 @@ static void note_byte(void *args) {
     copied_byte = *(const unsigned char *)args;
 }
 
-static void one_byte_of_arguments_is_copied(void) {
+CASE(one_byte_of_arguments_is_copied) {
     REQUIRE(set_up_device("mode=adversarial"));
     unsigned char byte = 77;
     CHECK(ashlar_launch(device, streams[0], note_byte, &byte, 1) == ASHLAR_OK);
@@ -195,14 +195,14 @@ static void run_bare(void *unused) {
     bare_runs++;
 }
 
-static void a_launch_without_arguments_runs(void) {
+CASE(a_launch_without_arguments_runs) {
     REQUIRE(set_up_device(""));
     CHECK(ashlar_launch(device, NULL, run_bare, NULL, 0) == ASHLAR_OK);
     CHECK(bare_runs == 1);
     tear_down_device();
 }
 
-static void arguments_too_large_to_copy_are_refused(void) {
+CASE(arguments_too_large_to_copy_are_refused) {
     REQUIRE(set_up_device(""));
     bare_runs = 0;
     CHECK(ashlar_launch(device, NULL, run_bare, "", SIZE_MAX) == ASHLAR_EHOSTMEM);
@@ -219,7 +219,7 @@ static cu_result host_alloc_plain(void **ptr, size_t bytes, unsigned int flags) 
     return ashlar_soft_mem_host_alloc(ptr, bytes, flags);
 }
 
-static void page_locked_memory_has_no_special_flags(void) {
+CASE(page_locked_memory_has_no_special_flags) {
     REQUIRE(set_up_device(""));
     void *ptr = NULL;
     const ashlar_driver_table table = driver->table;
@@ -230,7 +230,7 @@ static void page_locked_memory_has_no_special_flags(void) {
     tear_down_device();
 }
 
-static void page_locked_memory_is_usable_and_given_back(void) {
+CASE(page_locked_memory_is_usable_and_given_back) {
     REQUIRE(set_up_device("memory=16MiB"));
     void *ptr = NULL;
     const ashlar_driver_counts before = counts_now();
@@ -249,9 +249,9 @@ static void page_locked_memory_is_usable_and_given_back(void) {
     tear_down_device();
 }
 
-static void every_call_is_counted_by_its_purpose(void) {
-    REQUIRE(set_up("memory=16MiB"));
-    unsigned char byte = 0, *ptr = take(512, NULL);
+CASE(every_call_is_counted_by_its_purpose) {
+    REQUIRE(set_up_device("memory=16MiB"));
+    unsigned char byte = 0, *ptr = take_memory(device, 512);
     ashlar_stream stream;
     ashlar_driver_counts before = counts_now();
     CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
@@ -266,8 +266,8 @@ static void every_call_is_counted_by_its_purpose(void) {
     CHECK(ashlar_launch(device, NULL, run_bare, NULL, 0) == ASHLAR_OK);
     CHECK(counts_now().work == before.work + 4);
     CHECK(counts_now().query == before.query && counts_now().memory == before.memory);
-    give(ptr);
-    tear_down();
+    give_memory(device, ptr);
+    tear_down_device();
 }
 
 /* ---- failures ---- */
@@ -299,7 +299,7 @@ static ashlar_status call_host_alloc(void) {
     return ashlar_device_host_alloc(device, 1, &ptr);
 }
 
-static void every_refusal_of_the_driver_is_reported_by_name(void) {
+CASE(every_refusal_of_the_driver_is_reported_by_name) {
     static const struct {
         ashlar_driver_fn fn;
         ashlar_status (*call)(void);
@@ -313,8 +313,8 @@ static void every_refusal_of_the_driver_is_reported_by_name(void) {
         {ASHLAR_DRIVER_FN_launch_host_func, call_launch, "cuLaunchHostFunc on"},
         {ASHLAR_DRIVER_FN_mem_host_alloc, call_host_alloc, "cuMemHostAlloc on"},
     };
-    REQUIRE(set_up("memory=16MiB"));
-    target = take(512, NULL);
+    REQUIRE(set_up_device("memory=16MiB"));
+    target = take_memory(device, 512);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ashlar_driver_fail_at(driver, (int)rows[i].fn, 1, CU_UNKNOWN);
         CHECK(rows[i].call() == ASHLAR_EDRIVER);
@@ -328,24 +328,8 @@ static void every_refusal_of_the_driver_is_reported_by_name(void) {
         check_context_stack();
         CHECK(rows[i].call() == ASHLAR_OK);
     }
-    give(target);
-    tear_down();
+    give_memory(device, target);
+    tear_down_device();
 }
 
-int main(void) {
-    RUN(the_context_before_is_current_again_after_a_call);
-    RUN(a_stream_keeps_its_order_and_that_of_the_default_stream);
-    RUN(destroying_a_stream_gives_it_back);
-    RUN(copies_and_fills_carry_the_bytes);
-    RUN(zero_bytes_are_no_call);
-    RUN(work_goes_to_the_stream_it_names);
-    RUN(a_launch_takes_a_copy_of_its_arguments);
-    RUN(one_byte_of_arguments_is_copied);
-    RUN(a_launch_without_arguments_runs);
-    RUN(arguments_too_large_to_copy_are_refused);
-    RUN(page_locked_memory_has_no_special_flags);
-    RUN(page_locked_memory_is_usable_and_given_back);
-    RUN(every_call_is_counted_by_its_purpose);
-    RUN(every_refusal_of_the_driver_is_reported_by_name);
-    return check_report();
-}
+RUN_CASES()

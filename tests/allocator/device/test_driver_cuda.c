@@ -35,7 +35,7 @@ static void check_refused(const char *fault, const char *part) {
     unsetenv("FAKE_CUDA");
 }
 
-static void missing_library_is_named_with_the_remedy(void) {
+CASE(missing_library_is_named_with_the_remedy) {
     if (has_library()) {
         SKIP("this machine has a libcuda.so.1");
     }
@@ -46,7 +46,7 @@ static void missing_library_is_named_with_the_remedy(void) {
     CHECK_HAS(ashlar_error_detail(), "ASHLAR_DEVICE=soft");
 }
 
-static void old_driver_is_refused_by_the_function_it_lacks(void) {
+CASE(old_driver_is_refused_by_the_function_it_lacks) {
     if (!has_fake()) {
         SKIP("the fake libcuda.so.1 is not the one found");
     }
@@ -54,7 +54,7 @@ static void old_driver_is_refused_by_the_function_it_lacks(void) {
     check_refused("old", "cuMemCreate of CUDA 10.2");
 }
 
-static void auto_takes_the_software_device_only_where_there_is_no_other(void) {
+CASE(auto_takes_the_software_device_only_where_there_is_no_other) {
     ashlar_device_info info;
     ashlar_device *device = NULL;
     if (!has_fake()) {
@@ -72,21 +72,21 @@ static void auto_takes_the_software_device_only_where_there_is_no_other(void) {
     unsetenv("FAKE_CUDA");
 }
 
-static void stub_library_is_recognised(void) {
+CASE(stub_library_is_recognised) {
     if (!has_fake()) {
         SKIP("the fake libcuda.so.1 is not the one found");
     }
     check_refused("stub", "stub");
 }
 
-static void driver_without_device_is_refused(void) {
+CASE(driver_without_device_is_refused) {
     if (!has_fake()) {
         SKIP("the fake libcuda.so.1 is not the one found");
     }
     check_refused("nodevice", "sees no device");
 }
 
-static void failed_open_is_tried_again_and_then_kept(void) {
+CASE(failed_open_is_tried_again_and_then_kept) {
     if (!has_fake()) {
         SKIP("the fake libcuda.so.1 is not the one found");
     }
@@ -107,7 +107,7 @@ static void failed_open_is_tried_again_and_then_kept(void) {
 }
 
 /* The fake of CUDA 11 lacks cuStreamGetId, which came with CUDA 12; the other has it. */
-static void driver_without_stream_ids_opens_and_refuses_to_name_one(void) {
+CASE(driver_without_stream_ids_opens_and_refuses_to_name_one) {
     if (!has_fake()) {
         SKIP("the fake libcuda.so.1 is not the one found");
     }
@@ -128,7 +128,7 @@ static void driver_without_stream_ids_opens_and_refuses_to_name_one(void) {
 }
 
 /* The same with batched copies, which came with CUDA 12.8. */
-static void driver_without_batches_opens_and_refuses_them(void) {
+CASE(driver_without_batches_opens_and_refuses_them) {
     if (!has_fake()) {
         SKIP("the fake libcuda.so.1 is not the one found");
     }
@@ -152,7 +152,7 @@ static void driver_without_batches_opens_and_refuses_them(void) {
 }
 
 /* The public way to them, on the fake and on a real device alike. */
-static void a_batch_of_copies_arrives(void) {
+CASE(a_batch_of_copies_arrives) {
     ashlar_device *device = NULL;
     ashlar_stream stream = NULL;
     unsigned char out[64], in[64] = {0};
@@ -180,7 +180,7 @@ static void a_batch_of_copies_arrives(void) {
 }
 
 /* Works on the fake and on a real device alike. */
-static void mapped_memory_is_written_and_read_back_through_a_stream(void) {
+CASE(mapped_memory_is_written_and_read_back_through_a_stream) {
     ashlar_driver *driver;
     if (ashlar_driver_open_cuda(&driver) != ASHLAR_OK) {
         SKIP("no CUDA device, real or fake");
@@ -221,16 +221,4 @@ static void mapped_memory_is_written_and_read_back_through_a_stream(void) {
     CHECK(cuda->primary_ctx_release(0) == CU_SUCCESS);
 }
 
-int main(void) {
-    RUN(missing_library_is_named_with_the_remedy);
-    RUN(old_driver_is_refused_by_the_function_it_lacks);
-    RUN(stub_library_is_recognised);
-    RUN(driver_without_device_is_refused);
-    RUN(auto_takes_the_software_device_only_where_there_is_no_other);
-    RUN(failed_open_is_tried_again_and_then_kept);
-    RUN(driver_without_stream_ids_opens_and_refuses_to_name_one);
-    RUN(driver_without_batches_opens_and_refuses_them);
-    RUN(a_batch_of_copies_arrives);
-    RUN(mapped_memory_is_written_and_read_back_through_a_stream);
-    return check_report();
-}
+RUN_CASES()

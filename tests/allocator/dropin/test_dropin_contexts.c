@@ -49,7 +49,7 @@ static size_t free_bytes_now(void) {
     return free_bytes;
 }
 
-static void each_has_an_allocator_of_its_own(void) {
+CASE(each_has_an_allocator_of_its_own) {
     cu_context contexts[2];
     ashlar_frees *frees[2] = {NULL}, *again = NULL;
     int places[2];
@@ -77,7 +77,7 @@ static void each_has_an_allocator_of_its_own(void) {
     }
 }
 
-static void what_it_has_goes_with_it(void) {
+CASE(what_it_has_goes_with_it) {
     cu_context context, next, primary;
     ashlar_frees *frees = NULL;
     void *ptr = NULL;
@@ -105,7 +105,7 @@ static void what_it_has_goes_with_it(void) {
     CHECK(driver->table.primary_ctx_release(0) == CU_SUCCESS && !is_primary_in_use(0));
 }
 
-static void one_too_many_has_no_place(void) {
+CASE(one_too_many_has_no_place) {
     static char contexts[ASHLAR_DROPIN_CONTEXTS_MAX + 1];
     int places[ASHLAR_DROPIN_CONTEXTS_MAX];
     REQUIRE(set_up());
@@ -121,7 +121,7 @@ static void one_too_many_has_no_place(void) {
     CHECK(ashlar_dropin_find_context(last) == -1);
 }
 
-static void a_software_device_has_none(void) {
+CASE(a_software_device_has_none) {
     cu_context context;
     REQUIRE(set_up() && ctx_create(&context, 0, 0) == CU_SUCCESS);
     setenv("ASHLAR_DEVICE", "soft", 1);
@@ -156,16 +156,9 @@ static void fail_in_the_driver(unsigned long n) {
     ashlar_driver_fail_at(driver, -1, n, CU_UNKNOWN);
 }
 
-static void making_it_may_fail_and_is_tried_again(void) {
+CASE(making_it_may_fail_and_is_tried_again) {
     check_making(ashlar_host_fail_at);
     check_making(fail_in_the_driver);
 }
 
-int main(void) {
-    RUN(each_has_an_allocator_of_its_own);
-    RUN(what_it_has_goes_with_it);
-    RUN(one_too_many_has_no_place);
-    RUN(a_software_device_has_none);
-    RUN(making_it_may_fail_and_is_tried_again);
-    return check_report();
-}
+RUN_CASES()

@@ -54,7 +54,7 @@ static size_t calls_that_wait(void) {
 /* ---- memory for any stream ---- */
 
 /* Whoever used the block last, the next one comes after, also where no stream is ordered. */
-static void memory_for_any_stream_is_free_of_every_ones_work(void) {
+CASE(memory_for_any_stream_is_free_of_every_ones_work) {
     const ashlar_stream users[] = {streams[0], streams[1], loner, NULL};
     for (size_t i = 0; i < sizeof users / sizeof *users; i++) {
         leave(BIG);
@@ -68,7 +68,7 @@ static void memory_for_any_stream_is_free_of_every_ones_work(void) {
     }
 }
 
-static void memory_for_any_stream_waits_for_a_blocks_earlier_stream(void) {
+CASE(memory_for_any_stream_waits_for_a_blocks_earlier_stream) {
     leave(BIG);
     unsigned char *block = ashlar_torch_alloc(BIG, 0, streams[0]);
     REQUIRE(block != NULL);
@@ -81,7 +81,7 @@ static void memory_for_any_stream_waits_for_a_blocks_earlier_stream(void) {
     leave(MEMORY);
 }
 
-static void a_free_for_any_stream_calls_no_driver_and_many_share_a_wait(void) {
+CASE(a_free_for_any_stream_calls_no_driver_and_many_share_a_wait) {
     unsigned char *blocks[BLOCKS];
     leave(BLOCKS * BIG);
     for (int i = 0; i < BLOCKS; i++) {
@@ -104,7 +104,7 @@ static void a_free_for_any_stream_calls_no_driver_and_many_share_a_wait(void) {
 }
 
 /* Nothing is known to be over then. Before memory is out there is a second wait, which succeeds. */
-static void a_wait_that_fails_frees_nothing(void) {
+CASE(a_wait_that_fails_frees_nothing) {
     leave(BIG);
     unsigned char *block = used_on(loner);
     ashlar_cupy_free(NULL, block, 0);
@@ -118,7 +118,7 @@ static void a_wait_that_fails_frees_nothing(void) {
     leave(MEMORY);
 }
 
-static void a_driver_that_fails_at_any_call_loses_no_block(void) {
+CASE(a_driver_that_fails_at_any_call_loses_no_block) {
     for (unsigned n = 1;; n++) {
         const uint64_t before = bytes_of(0).live;
         ashlar_torch_reset();
@@ -141,7 +141,7 @@ static void a_driver_that_fails_at_any_call_loses_no_block(void) {
 
 /* ---- memory of one stream ---- */
 
-static void memory_of_one_stream_is_its_own_again_without_a_wait(void) {
+CASE(memory_of_one_stream_is_its_own_again_without_a_wait) {
     leave(BIG);
     const size_t waits = calls_that_wait();
     void *block = ashlar_cupy_malloc(streams[0], BIG, 0);
@@ -154,7 +154,7 @@ static void memory_of_one_stream_is_its_own_again_without_a_wait(void) {
     leave(MEMORY);
 }
 
-static void memory_of_one_stream_is_another_ones_in_its_order(void) {
+CASE(memory_of_one_stream_is_another_ones_in_its_order) {
     leave(BIG);
     unsigned char *block = ashlar_cupy_malloc(streams[0], BIG, 0);
     REQUIRE(block != NULL);
@@ -167,7 +167,7 @@ static void memory_of_one_stream_is_another_ones_in_its_order(void) {
     leave(MEMORY);
 }
 
-static void what_was_freed_for_any_stream_serves_one_before_more_is_taken(void) {
+CASE(what_was_freed_for_any_stream_serves_one_before_more_is_taken) {
     ashlar_torch_reset();
     unsigned char *block = used_on(loner);
     ashlar_cupy_free(NULL, block, 0);
@@ -179,7 +179,7 @@ static void what_was_freed_for_any_stream_serves_one_before_more_is_taken(void) 
 
 /* ---- beside PyTorch ---- */
 
-static void pytorch_gets_what_cupy_has_freed_when_there_is_no_more(void) {
+CASE(pytorch_gets_what_cupy_has_freed_when_there_is_no_more) {
     leave(BIG);
     unsigned char *block = used_on(loner);
     ashlar_cupy_free(NULL, block, 0);
@@ -190,7 +190,7 @@ static void pytorch_gets_what_cupy_has_freed_when_there_is_no_more(void) {
     leave(MEMORY);
 }
 
-static void emptying_pytorchs_cache_gives_back_what_cupy_has_freed(void) {
+CASE(emptying_pytorchs_cache_gives_back_what_cupy_has_freed) {
     ashlar_torch_reset();
     const uint64_t before = bytes_of(0).reserved;
     ashlar_cupy_free(NULL, used_on(loner), 0);
@@ -204,15 +204,6 @@ int main(void) {
         printf("not ok 1 - two software devices # %s\n1..1\n", ashlar_error_detail());
         return 1;
     }
-    RUN(memory_for_any_stream_is_free_of_every_ones_work);
-    RUN(memory_for_any_stream_waits_for_a_blocks_earlier_stream);
-    RUN(a_free_for_any_stream_calls_no_driver_and_many_share_a_wait);
-    RUN(a_wait_that_fails_frees_nothing);
-    RUN(a_driver_that_fails_at_any_call_loses_no_block);
-    RUN(memory_of_one_stream_is_its_own_again_without_a_wait);
-    RUN(memory_of_one_stream_is_another_ones_in_its_order);
-    RUN(what_was_freed_for_any_stream_serves_one_before_more_is_taken);
-    RUN(pytorch_gets_what_cupy_has_freed_when_there_is_no_more);
-    RUN(emptying_pytorchs_cache_gives_back_what_cupy_has_freed);
+    check_run_cases();
     return check_report();
 }

@@ -27,7 +27,7 @@ static bool set_up(const char *spec) {
     return ashlar_soft_configure(spec) == ASHLAR_OK;
 }
 
-static void an_allocator_is_made_at_the_first_call_and_kept(void) {
+CASE(an_allocator_is_made_at_the_first_call_and_kept) {
     ashlar_allocator *a = NULL, *again = NULL;
     REQUIRE(set_up("devices=2"));
     CHECK(ashlar_dropin_peek(1) == NULL);
@@ -40,7 +40,7 @@ static void an_allocator_is_made_at_the_first_call_and_kept(void) {
     CHECK(ashlar_dropin_peek(0) == NULL);
 }
 
-static void an_ordinal_that_is_none_is_refused(void) {
+CASE(an_ordinal_that_is_none_is_refused) {
     ashlar_allocator *a = NULL;
     REQUIRE(set_up("devices=2"));
     CHECK(ashlar_dropin_allocator(-1, &a) == ASHLAR_EINVAL);
@@ -53,7 +53,7 @@ static void an_ordinal_that_is_none_is_refused(void) {
     CHECK(ashlar_dropin_peek(ASHLAR_DROPIN_DEVICES_MAX) == NULL);
 }
 
-static void without_the_environments_word_the_device_is_cudas(void) {
+CASE(without_the_environments_word_the_device_is_cudas) {
     ashlar_allocator *a = NULL;
     const char *const names[] = {"", "auto", "cuda", "software", "soft1"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -71,7 +71,7 @@ static void without_the_environments_word_the_device_is_cudas(void) {
     CHECK(ashlar_dropin_allocator(0, &a) == ASHLAR_OK);
 }
 
-static void a_block_is_known_to_the_allocator_that_it_came_from(void) {
+CASE(a_block_is_known_to_the_allocator_that_it_came_from) {
     ashlar_allocator *a[DEVICES] = {NULL};
     void *block[DEVICES];
     int foreign;
@@ -106,7 +106,7 @@ static bool is_reached_by_its_peer(void) {
     return is_written;
 }
 
-static void memory_is_open_to_every_peer_unless_told_otherwise(void) {
+CASE(memory_is_open_to_every_peer_unless_told_otherwise) {
     REQUIRE(set_up("devices=3,memory=64MiB"));
     CHECK(is_reached_by_its_peer());
     REQUIRE(set_up("devices=3,memory=64MiB"));
@@ -114,7 +114,7 @@ static void memory_is_open_to_every_peer_unless_told_otherwise(void) {
     CHECK(!is_reached_by_its_peer());
 }
 
-static void devices_without_peers_or_virtual_memory_are_served_too(void) {
+CASE(devices_without_peers_or_virtual_memory_are_served_too) {
     const char *const specs[] = {"devices=2,peers=off", "devices=2,vmm=off"};
     for (size_t i = 0; i < 2; i++) {
         ashlar_allocator *a;
@@ -127,7 +127,7 @@ static void devices_without_peers_or_virtual_memory_are_served_too(void) {
     }
 }
 
-static void a_bad_word_in_the_environment_is_refused_by_name(void) {
+CASE(a_bad_word_in_the_environment_is_refused_by_name) {
     const char *const names[] = {"ASHLAR_REPORT", "ASHLAR_PEERS"};
     for (size_t i = 0; i < 2; i++) {
         ashlar_allocator *a = NULL;
@@ -150,7 +150,7 @@ static void a_bad_word_in_the_environment_is_refused_by_name(void) {
     CHECK(a == NULL);
 }
 
-static void host_memory_that_runs_out_anywhere_is_reported_and_got_over(void) {
+CASE(host_memory_that_runs_out_anywhere_is_reported_and_got_over) {
     for (unsigned long n = 1;; n++) {
         ashlar_allocator *a = NULL;
         REQUIRE(set_up("devices=2"));
@@ -168,7 +168,7 @@ static void host_memory_that_runs_out_anywhere_is_reported_and_got_over(void) {
     }
 }
 
-static void a_driver_call_that_fails_anywhere_is_reported_and_got_over(void) {
+CASE(a_driver_call_that_fails_anywhere_is_reported_and_got_over) {
     ashlar_driver *driver;
     REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
     for (unsigned n = 1;; n++) {
@@ -209,7 +209,7 @@ static void *ask(void *arg) {
 }
 
 /* It takes so long to make one that they all come while the first is at it. */
-static void threads_that_ask_at_once_get_the_same(void) {
+CASE(threads_that_ask_at_once_get_the_same) {
     pthread_t threads[THREADS];
     int numbers[THREADS];
     REQUIRE(set_up("devices=2,latency=cuDeviceTotalMem:20000000"));
@@ -274,7 +274,7 @@ static int use_inherited(void) {
                : 2;
 }
 
-static void a_forked_child_is_refused_and_reports_nothing(void) {
+CASE(a_forked_child_is_refused_and_reports_nothing) {
     char text[4096];
     ashlar_allocator *a;
     REQUIRE(set_up("devices=1"));
@@ -290,7 +290,7 @@ static void a_forked_child_is_refused_and_reports_nothing(void) {
 }
 
 /* As above, with every lock of ours taken at the fork. */
-static void a_child_waits_for_no_lock_that_was_held_at_the_fork(void) {
+CASE(a_child_waits_for_no_lock_that_was_held_at_the_fork) {
     char text[4096];
     ashlar_allocator *a;
     REQUIRE(set_up("devices=1"));
@@ -316,7 +316,7 @@ static int use_fresh(void) {
 }
 
 /* Run first, before this process has a device. */
-static void a_child_of_a_process_without_devices_starts_afresh(void) {
+CASE(a_child_of_a_process_without_devices_starts_afresh) {
     char text[4096];
     REQUIRE(set_up("devices=1"));
     CHECK(in_child(use_fresh, text, sizeof text) == 0);
@@ -346,7 +346,7 @@ static int report_at_length(void) {
     return 0;
 }
 
-static void reports_go_to_stderr_only_when_asked_for(void) {
+CASE(reports_go_to_stderr_only_when_asked_for) {
     char text[4096];
     REQUIRE(set_up("devices=1"));
     CHECK(in_child(fail_and_report, text, sizeof text) == 0);
@@ -361,20 +361,4 @@ static void reports_go_to_stderr_only_when_asked_for(void) {
     CHECK(strlen(text) > 1000 && strlen(text) < 2000 && text[strlen(text) - 1] == '\n');
 }
 
-int main(void) {
-    RUN(a_child_of_a_process_without_devices_starts_afresh);
-    RUN(reports_go_to_stderr_only_when_asked_for);
-    RUN(an_allocator_is_made_at_the_first_call_and_kept);
-    RUN(an_ordinal_that_is_none_is_refused);
-    RUN(without_the_environments_word_the_device_is_cudas);
-    RUN(a_block_is_known_to_the_allocator_that_it_came_from);
-    RUN(memory_is_open_to_every_peer_unless_told_otherwise);
-    RUN(devices_without_peers_or_virtual_memory_are_served_too);
-    RUN(a_bad_word_in_the_environment_is_refused_by_name);
-    RUN(host_memory_that_runs_out_anywhere_is_reported_and_got_over);
-    RUN(a_driver_call_that_fails_anywhere_is_reported_and_got_over);
-    RUN(threads_that_ask_at_once_get_the_same);
-    RUN(a_forked_child_is_refused_and_reports_nothing);
-    RUN(a_child_waits_for_no_lock_that_was_held_at_the_fork);
-    return check_report();
-}
+RUN_CASES()

@@ -19,7 +19,7 @@ static cu_context current_context(void) {
 
 /* ---- PyTorch ---- */
 
-static void blocks_come_from_the_device_that_is_named(void) {
+CASE(blocks_come_from_the_device_that_is_named) {
     for (int i = 0; i < DEVICES; i++) {
         const uint64_t before = bytes_of(i).live;
         void *block = ashlar_torch_alloc(5000, i, NULL);
@@ -34,7 +34,7 @@ static void blocks_come_from_the_device_that_is_named(void) {
     }
 }
 
-static void no_bytes_are_no_block_and_no_failure(void) {
+CASE(no_bytes_are_no_block_and_no_failure) {
     (void)ashlar_error_set(ASHLAR_EIO, "as before");
     CHECK(ashlar_torch_alloc(0, 0, NULL) == NULL);
     CHECK(ashlar_torch_alloc_or_throw(0, 0, NULL) == NULL);
@@ -46,7 +46,7 @@ static void no_bytes_are_no_block_and_no_failure(void) {
     CHECK(strcmp(ashlar_torch_error(), "as before") == 0);
 }
 
-static void what_fails_is_null_and_says_why(void) {
+CASE(what_fails_is_null_and_says_why) {
     CHECK(ashlar_torch_alloc(2 * MEMORY, 0, NULL) == NULL);
     CHECK_HAS(ashlar_torch_error(), "134217728");
     if (dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD) == NULL) { /* sanitizers bring it */
@@ -63,7 +63,7 @@ static void what_fails_is_null_and_says_why(void) {
     CHECK(ashlar_cupy_malloc((void *)1, 2 * MEMORY, 1) == NULL);
 }
 
-static void a_foreign_pointer_is_refused_and_changes_nothing(void) {
+CASE(a_foreign_pointer_is_refused_and_changes_nothing) {
     int foreign;
     size_t bytes = 7;
     const uint64_t before = bytes_of(0).live;
@@ -81,7 +81,7 @@ static void a_foreign_pointer_is_refused_and_changes_nothing(void) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-static void the_base_of_a_block_is_its_begin(void) {
+CASE(the_base_of_a_block_is_its_begin) {
     size_t bytes = 0;
     char *block = ashlar_torch_alloc(5000, 1, NULL);
     CHECK(ashlar_torch_base_alloc(block, &bytes) == block);
@@ -91,7 +91,7 @@ static void the_base_of_a_block_is_its_begin(void) {
     ashlar_torch_free(block, 5000, 1, NULL);
 }
 
-static void a_freed_block_stays_its_streams_own(void) {
+CASE(a_freed_block_stays_its_streams_own) {
     leave(BIG);
     atomic_store(&payload_bad_count, 0);
     unsigned char *block = ashlar_torch_alloc(BIG, 0, streams[0]);
@@ -113,7 +113,7 @@ static void a_freed_block_stays_its_streams_own(void) {
 }
 
 /* Without the recording stream 1 would write behind the new owner's back. */
-static void a_recorded_stream_is_waited_for(void) {
+CASE(a_recorded_stream_is_waited_for) {
     for (int i = 0; i < 2; i++) {
         leave(BIG);
         atomic_store(&payload_bad_count, 0);
@@ -135,7 +135,7 @@ static void a_recorded_stream_is_waited_for(void) {
     }
 }
 
-static void emptying_the_cache_gives_every_device_its_memory_back(void) {
+CASE(emptying_the_cache_gives_every_device_its_memory_back) {
     void *kept = ashlar_torch_alloc(1000, 1, NULL);
     for (int i = 0; i < DEVICES; i++) {
         void *block = ashlar_torch_alloc(BIG, i, NULL);
@@ -148,7 +148,7 @@ static void emptying_the_cache_gives_every_device_its_memory_back(void) {
     ashlar_torch_free(kept, 1000, 1, NULL);
 }
 
-static void a_fraction_bounds_what_is_taken(void) {
+CASE(a_fraction_bounds_what_is_taken) {
     ashlar_torch_reset();
     ashlar_torch_memory_fraction(0.5, 1);
     CHECK(ashlar_torch_alloc(MEMORY / 2 + 1, 1, NULL) == NULL);
@@ -170,7 +170,7 @@ static void a_fraction_bounds_what_is_taken(void) {
     CHECK_HAS(ashlar_torch_error(), "device 99");
 }
 
-static void a_device_without_allocations_has_no_bytes(void) {
+CASE(a_device_without_allocations_has_no_bytes) {
     ashlar_torch_bytes bytes = {.live = 1, .live_peak = 1, .reserved = 1, .reserved_peak = 1};
     CHECK(ashlar_torch_memory(3, &bytes) == 1);
     CHECK(bytes.live + bytes.live_peak + bytes.reserved + bytes.reserved_peak == 0);
@@ -179,7 +179,7 @@ static void a_device_without_allocations_has_no_bytes(void) {
 
 /* ---- both ---- */
 
-static void the_current_device_stays_what_it_was(void) {
+CASE(the_current_device_stays_what_it_was) {
     cu_context other = ashlar_allocator_device(ashlar_dropin_peek(1))->context, popped;
     REQUIRE(driver->table.ctx_push_current(other) == CU_SUCCESS);
     CHECK(current_context() == other);
@@ -243,7 +243,7 @@ static void *work(void *arg) {
     return NULL;
 }
 
-static void eight_threads_on_two_devices_do_not_get_each_others_memory(void) {
+CASE(eight_threads_on_two_devices_do_not_get_each_others_memory) {
     pthread_t threads[THREADS];
     worker workers[THREADS];
     const uint64_t before[DEVICES] = {bytes_of(0).live, bytes_of(1).live};
@@ -284,7 +284,7 @@ static int use_inherited(void *block, void *other) {
 }
 
 /* As a worker process of a data loader: it has the parent's tensors, and drops them at its end. */
-static void a_forked_child_gets_nothing_and_frees_nothing(void) {
+CASE(a_forked_child_gets_nothing_and_frees_nothing) {
     int status = -1;
     void *block = ashlar_torch_alloc(1000, 0, NULL), *other = ashlar_cupy_malloc(NULL, 1000, 0);
     fflush(NULL);
@@ -305,18 +305,6 @@ int main(void) {
         printf("not ok 1 - two software devices # %s\n1..1\n", ashlar_error_detail());
         return 1;
     }
-    RUN(blocks_come_from_the_device_that_is_named);
-    RUN(no_bytes_are_no_block_and_no_failure);
-    RUN(what_fails_is_null_and_says_why);
-    RUN(a_foreign_pointer_is_refused_and_changes_nothing);
-    RUN(the_base_of_a_block_is_its_begin);
-    RUN(a_freed_block_stays_its_streams_own);
-    RUN(a_recorded_stream_is_waited_for);
-    RUN(emptying_the_cache_gives_every_device_its_memory_back);
-    RUN(a_fraction_bounds_what_is_taken);
-    RUN(a_device_without_allocations_has_no_bytes);
-    RUN(the_current_device_stays_what_it_was);
-    RUN(eight_threads_on_two_devices_do_not_get_each_others_memory);
-    RUN(a_forked_child_gets_nothing_and_frees_nothing);
+    check_run_cases();
     return check_report();
 }

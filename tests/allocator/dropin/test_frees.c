@@ -2,6 +2,7 @@
  * test_frees.c - memory freed for all streams: it is given out again only when everything submitted
  * before the free is over, and the host does not wait for that without need.
  */
+#include "allocator/core/lookup.h"
 #include "tests/allocator/dropin/frees_fixture.h"
 #include "allocator/base/random.h"
 
@@ -78,7 +79,7 @@ static size_t walk(uint64_t seed, bool is_trusting) {
     return early;
 }
 
-static void memory_given_out_again_comes_after_every_use_of_before(void) {
+CASE(memory_given_out_again_comes_after_every_use_of_before) {
     for (uint64_t seed = 1; seed <= 6; seed++) {
         char spec[96];
         (void)snprintf(spec, sizeof spec, "memory=32MiB,clocks=on,mode=%s,seed=%d",
@@ -90,7 +91,7 @@ static void memory_given_out_again_comes_after_every_use_of_before(void) {
 }
 
 /* So that the case above could fail. */
-static void without_the_wait_it_does_not(void) {
+CASE(without_the_wait_it_does_not) {
     REQUIRE(set_up("memory=32MiB,clocks=on,mode=adversarial", "cache=0"));
     CHECK(walk(1, true) > 0);
     tear_down();
@@ -98,7 +99,7 @@ static void without_the_wait_it_does_not(void) {
 
 /* ---- what it costs ---- */
 
-static void a_free_makes_no_driver_call_and_a_batch_one_event_a_stream(void) {
+CASE(a_free_makes_no_driver_call_and_a_batch_one_event_a_stream) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
     void *blocks[3];
     for (int i = 0; i < 3; i++) {
@@ -125,7 +126,7 @@ static void a_free_makes_no_driver_call_and_a_batch_one_event_a_stream(void) {
     tear_down();
 }
 
-static void while_memory_is_free_no_event_is_recorded(void) {
+CASE(while_memory_is_free_no_event_is_recorded) {
     REQUIRE(set_up("memory=64MiB", "cache=0,reserve=32MiB"));
     void *first = take(MIB);
     give(first);
@@ -136,7 +137,7 @@ static void while_memory_is_free_no_event_is_recorded(void) {
     tear_down();
 }
 
-static void many_small_waits_make_no_more_batches_than_help(void) {
+CASE(many_small_waits_make_no_more_batches_than_help) {
     REQUIRE(set_up("memory=512MiB,mode=adversarial", "cache=0"));
     const size_t records = CALLS(event_record);
     for (int i = 0; i < 12; i++) {
@@ -148,7 +149,7 @@ static void many_small_waits_make_no_more_batches_than_help(void) {
     tear_down();
 }
 
-static void memory_that_is_out_is_waited_for(void) {
+CASE(memory_that_is_out_is_waited_for) {
     REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
     void *ptr = NULL;
     for (int i = 0; i < OWN_STREAMS; i++) {
@@ -166,7 +167,7 @@ static void memory_that_is_out_is_waited_for(void) {
 
 /* ---- captures ---- */
 
-static void during_a_capture_frees_wait_and_nothing_is_spoiled(void) {
+CASE(during_a_capture_frees_wait_and_nothing_is_spoiled) {
     for (size_t i = 1; i < 3; i++) { /* not blocking, blocking */
         cu_graph graph = NULL;
         REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
@@ -186,7 +187,7 @@ static void during_a_capture_frees_wait_and_nothing_is_spoiled(void) {
 }
 
 /* By a way that is not watched. */
-static void a_capture_that_is_not_told_of_is_seen(void) {
+CASE(a_capture_that_is_not_told_of_is_seen) {
     for (size_t i = 1; i < 3; i++) {
         cu_graph graph = NULL;
         REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
@@ -204,7 +205,7 @@ static void a_capture_that_is_not_told_of_is_seen(void) {
 
 /* ---- streams that are not known ---- */
 
-static void without_the_streams_the_host_waits_once_a_batch(void) {
+CASE(without_the_streams_the_host_waits_once_a_batch) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
     ashlar_frees_distrust_streams(frees);
     void *a = take(MIB), *b = take(MIB);
@@ -218,7 +219,7 @@ static void without_the_streams_the_host_waits_once_a_batch(void) {
     tear_down();
 }
 
-static void a_stream_that_goes_unseen_is_made_up_for(void) {
+CASE(a_stream_that_goes_unseen_is_made_up_for) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
     void *ptr = take(2 * MIB);
     use(ptr, 2 * MIB, streams[0]);
@@ -233,7 +234,7 @@ static void a_stream_that_goes_unseen_is_made_up_for(void) {
     tear_down();
 }
 
-static void events_of_streams_that_are_gone_do_not_gather(void) {
+CASE(events_of_streams_that_are_gone_do_not_gather) {
     REQUIRE(set_up("memory=64MiB", "cache=0"));
     const size_t made = CALLS(event_create);
     for (int i = 0; i < 20; i++) {
@@ -246,7 +247,7 @@ static void events_of_streams_that_are_gone_do_not_gather(void) {
 
 /* ---- mistakes and failures ---- */
 
-static void a_block_is_freed_once(void) {
+CASE(a_block_is_freed_once) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
     char *ptr = take(MIB);
     CHECK(ashlar_frees_free(frees, ptr + 512) == ASHLAR_EPOINTER);
@@ -258,7 +259,7 @@ static void a_block_is_freed_once(void) {
     tear_down();
 }
 
-static void a_free_is_answered_as_cuda_would(void) {
+CASE(a_free_is_answered_as_cuda_would) {
     REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
     cu_result result = CU_UNKNOWN;
     char *a = take(MIB), *b = take(MIB);
@@ -275,7 +276,7 @@ static void a_free_is_answered_as_cuda_would(void) {
     tear_down();
 }
 
-static void a_block_is_freed_however_it_was_taken(void) {
+CASE(a_block_is_freed_however_it_was_taken) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=0"));
     void *ordered = NULL;
     REQUIRE(ashlar_frees_alloc_on(frees, MIB, streams[0], &ordered) == ASHLAR_OK);
@@ -324,7 +325,7 @@ static void all_is_there_afterwards(void) {
     CHECK(stats_now().live_blocks == 0);
 }
 
-static void a_driver_call_that_fails_anywhere_loses_nothing(void) {
+CASE(a_driver_call_that_fails_anywhere_loses_nothing) {
     unsigned n = 1;
     for (bool is_over = false; !is_over; n++) {
         REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
@@ -338,7 +339,7 @@ static void a_driver_call_that_fails_anywhere_loses_nothing(void) {
     CHECK(n > 30);
 }
 
-static void host_memory_that_fails_anywhere_loses_nothing(void) {
+CASE(host_memory_that_fails_anywhere_loses_nothing) {
     unsigned long n = 1;
     for (bool is_over = false; !is_over; n++) {
         REQUIRE(set_up("memory=32MiB,mode=adversarial", "cache=0"));
@@ -357,7 +358,7 @@ static void host_memory_that_fails_anywhere_loses_nothing(void) {
     CHECK(n > 5);
 }
 
-static void making_them_may_fail_and_is_tried_again(void) {
+CASE(making_them_may_fail_and_is_tried_again) {
     for (unsigned long n = 1;; n++) {
         REQUIRE(set_up("memory=32MiB", "cache=0"));
         ashlar_frees *made = NULL;
@@ -377,7 +378,7 @@ static void making_them_may_fail_and_is_tried_again(void) {
     CHECK(ashlar_frees_peek(-1) == NULL && ashlar_frees_peek(1) == NULL);
 }
 
-static void guards_find_what_they_do_elsewhere(void) {
+CASE(guards_find_what_they_do_elsewhere) {
     const char *const guards[] = {"guard=fill", "guard=unmap"};
     for (int i = 0; i < 2; i++) {
         REQUIRE(set_up("memory=64MiB,mode=adversarial", guards[i]));
@@ -391,7 +392,7 @@ static void guards_find_what_they_do_elsewhere(void) {
 }
 
 /* The guard fills what is behind a block; a stream on which it is freed looks there. */
-static void a_guarded_block_may_be_freed_on_any_stream(void) {
+CASE(a_guarded_block_may_be_freed_on_any_stream) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial", "guard=fill"));
     for (int i = 0; i < 20; i++) {
         CHECK(ashlar_free_on(allocator, take(KIB), streams[i % 2]) == ASHLAR_OK);
@@ -428,7 +429,7 @@ static void *work(void *arg) {
     return is_freed && is_ended ? NULL : arg;
 }
 
-static void threads_share_them(void) {
+CASE(threads_share_them) {
     pthread_t threads[THREADS];
     uint64_t seeds[THREADS];
     REQUIRE(set_up("memory=64MiB,mode=adversarial", "cache=1MiB"));
@@ -444,26 +445,4 @@ static void threads_share_them(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(memory_given_out_again_comes_after_every_use_of_before);
-    RUN(without_the_wait_it_does_not);
-    RUN(a_free_makes_no_driver_call_and_a_batch_one_event_a_stream);
-    RUN(while_memory_is_free_no_event_is_recorded);
-    RUN(many_small_waits_make_no_more_batches_than_help);
-    RUN(memory_that_is_out_is_waited_for);
-    RUN(during_a_capture_frees_wait_and_nothing_is_spoiled);
-    RUN(a_capture_that_is_not_told_of_is_seen);
-    RUN(without_the_streams_the_host_waits_once_a_batch);
-    RUN(a_stream_that_goes_unseen_is_made_up_for);
-    RUN(events_of_streams_that_are_gone_do_not_gather);
-    RUN(a_block_is_freed_once);
-    RUN(a_free_is_answered_as_cuda_would);
-    RUN(a_block_is_freed_however_it_was_taken);
-    RUN(a_driver_call_that_fails_anywhere_loses_nothing);
-    RUN(host_memory_that_fails_anywhere_loses_nothing);
-    RUN(making_them_may_fail_and_is_tried_again);
-    RUN(guards_find_what_they_do_elsewhere);
-    RUN(a_guarded_block_may_be_freed_on_any_stream);
-    RUN(threads_share_them);
-    return check_report();
-}
+RUN_CASES()

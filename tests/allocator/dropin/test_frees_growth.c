@@ -27,7 +27,7 @@ static void give_on(size_t i, void *ptr, size_t bytes) {
     CHECK(ashlar_free_on(allocator, ptr, streams[i]) == ASHLAR_OK);
 }
 
-static void memory_is_taken_in_large_steps_of_a_large_device(void) {
+CASE(memory_is_taken_in_large_steps_of_a_large_device) {
     REQUIRE(set_up("memory=4GiB", "cache=0"));
     (void)take(KIB);
     CHECK_ZU(reserved(), STEP);
@@ -39,7 +39,7 @@ static void memory_is_taken_in_large_steps_of_a_large_device(void) {
     tear_down();
 }
 
-static void what_is_freed_before_a_wait_is_free_after_it(void) {
+CASE(what_is_freed_before_a_wait_is_free_after_it) {
     for (int is_told = 0; is_told < 2; is_told++) {
         REQUIRE(set_up("memory=4GiB,mode=adversarial", "cache=0"));
         void *first = take(24 * MIB);
@@ -57,7 +57,7 @@ static void what_is_freed_before_a_wait_is_free_after_it(void) {
     }
 }
 
-static void a_wait_during_a_capture_is_no_time_to_record(void) {
+CASE(a_wait_during_a_capture_is_no_time_to_record) {
     REQUIRE(set_up("memory=4GiB,mode=adversarial", "cache=0"));
     const uint64_t releases = atomic_load(&frees->release_count);
     give(take(MIB));
@@ -76,7 +76,7 @@ static void a_wait_during_a_capture_is_no_time_to_record(void) {
  * Both streams have work queued whenever they are asked, but of before it all is over: what they
  * freed then is found, side by side.
  */
-static void streams_that_are_never_at_rest_lend_what_they_are_done_with(void) {
+CASE(streams_that_are_never_at_rest_lend_what_they_are_done_with) {
     REQUIRE(set_up("memory=4GiB,mode=adversarial", "cache=0"));
     void *old[2] = {take_on(0, 10 * MIB), take_on(1, 10 * MIB)};
     void *young[2];
@@ -102,7 +102,7 @@ static void streams_that_are_never_at_rest_lend_what_they_are_done_with(void) {
     tear_down();
 }
 
-static void a_device_that_is_never_at_rest_has_bounds(void) {
+CASE(a_device_that_is_never_at_rest_has_bounds) {
     REQUIRE(set_up("memory=4GiB,mode=adversarial", "cache=0"));
     for (int i = 0; i < 30; i++) {
         void *ptr = take(20 * MIB);
@@ -139,7 +139,7 @@ static void *hold(void *arg) {
     return NULL;
 }
 
-static void memory_in_the_hands_of_another_thread_is_not_out(void) {
+CASE(memory_in_the_hands_of_another_thread_is_not_out) {
     for (int where = IN_A_BATCH; where <= DURING_A_WAIT; where++) {
         for (int on_stream = 0; on_stream < 2; on_stream++) {
             other o = {.where = where};
@@ -158,12 +158,4 @@ static void memory_in_the_hands_of_another_thread_is_not_out(void) {
     }
 }
 
-int main(void) {
-    RUN(memory_is_taken_in_large_steps_of_a_large_device);
-    RUN(what_is_freed_before_a_wait_is_free_after_it);
-    RUN(a_wait_during_a_capture_is_no_time_to_record);
-    RUN(streams_that_are_never_at_rest_lend_what_they_are_done_with);
-    RUN(a_device_that_is_never_at_rest_has_bounds);
-    RUN(memory_in_the_hands_of_another_thread_is_not_out);
-    return check_report();
-}
+RUN_CASES()

@@ -84,7 +84,7 @@ static void give(void *ptr) {
     CHECK(ashlar_allocator_check(allocator) == ASHLAR_OK);
 }
 
-static void blocks_share_a_piece_of_the_drivers(void) {
+CASE(blocks_share_a_piece_of_the_drivers) {
     REQUIRE(set_up(""));
     const size_t calls = MEMORY_CALLS();
     char *a = take(1000), *b = take(MIB);
@@ -110,7 +110,7 @@ static cu_result note_flags(void **ptr, size_t bytes, unsigned int flags) {
     return ashlar_soft_mem_host_alloc(ptr, bytes, flags);
 }
 
-static void every_device_may_use_it(void) {
+CASE(every_device_may_use_it) {
     REQUIRE(set_up("") && set_up_other());
     const ashlar_driver_table table = driver->table;
     driver->table.mem_host_alloc = note_flags;
@@ -150,15 +150,15 @@ static bool is_overwritten(bool is_trusting) {
     return is_bad;
 }
 
-static void a_block_freed_under_another_devices_copy_is_waited_for(void) {
+CASE(a_block_freed_under_another_devices_copy_is_waited_for) {
     CHECK(!is_overwritten(false));
 }
 
-static void without_the_wait_it_is_overwritten(void) {
+CASE(without_the_wait_it_is_overwritten) {
     CHECK(is_overwritten(true));
 }
 
-static void the_host_waits_only_where_memory_is_wanted(void) {
+CASE(the_host_waits_only_where_memory_is_wanted) {
     REQUIRE(set_up(""));
     void *half[2] = {take(MIB), take(MIB)};
     const size_t waits = WAITS();
@@ -174,7 +174,7 @@ static void the_host_waits_only_where_memory_is_wanted(void) {
     tear_down();
 }
 
-static void a_device_that_nobody_uses_is_left_alone(void) {
+CASE(a_device_that_nobody_uses_is_left_alone) {
     for (int is_used = 0; is_used < 2; is_used++) {
         REQUIRE(set_up("") && (!is_used || set_up_other()));
         give(take(PIECE_MIB * MIB));
@@ -188,7 +188,7 @@ static void a_device_that_nobody_uses_is_left_alone(void) {
     }
 }
 
-static void it_is_one_stock_whichever_device_asks(void) {
+CASE(it_is_one_stock_whichever_device_asks) {
     ashlar_frees *second = NULL, *none = NULL;
     REQUIRE(set_up(""));
     CHECK(ashlar_frees_of_host(1, &second) == ASHLAR_OK && second == frees);
@@ -206,7 +206,7 @@ static void it_is_one_stock_whichever_device_asks(void) {
     CHECK(ashlar_frees_of_host(-1, &none) == ASHLAR_EINVAL && none == NULL);
 }
 
-static void options_for_device_memory_are_not_for_it(void) {
+CASE(options_for_device_memory_are_not_for_it) {
     REQUIRE(set_up("limit=2MiB,guard=fill,reserve=2MiB"));
     CHECK_ZU(ashlar_soft_state.host_blocks.count, 0);
     char *block = take(20 * MIB); /* more than the device has, too */
@@ -215,7 +215,7 @@ static void options_for_device_memory_are_not_for_it(void) {
     tear_down();
 }
 
-static void more_than_the_machine_has_is_refused(void) {
+CASE(more_than_the_machine_has_is_refused) {
     void *ptr = NULL;
     REQUIRE(set_up(""));
     CHECK(ashlar_frees_alloc(frees, ashlar_host_memory_bytes() + 1, &ptr) == ASHLAR_ENOMEM);
@@ -243,7 +243,7 @@ static void run_rounds(void) {
     }
 }
 
-static void a_driver_call_that_fails_anywhere_loses_nothing(void) {
+CASE(a_driver_call_that_fails_anywhere_loses_nothing) {
     unsigned n = 1;
     for (bool is_over = false; !is_over; n++) {
         REQUIRE(set_up("") && set_up_other());
@@ -277,7 +277,7 @@ static void *work(void *arg) {
     return NULL;
 }
 
-static void a_wrong_free_is_not_left_to_cuda(void) {
+CASE(a_wrong_free_is_not_left_to_cuda) {
     char foreign = 0;
     cu_result result = CU_UNKNOWN;
     REQUIRE(set_up(""));
@@ -294,7 +294,7 @@ static void a_wrong_free_is_not_left_to_cuda(void) {
     CHECK(!ashlar_frees_answer_host(block, &result));
 }
 
-static void threads_share_it(void) {
+CASE(threads_share_it) {
     pthread_t threads[THREADS];
     unsigned char marks[THREADS];
     REQUIRE(set_up(""));
@@ -309,18 +309,4 @@ static void threads_share_it(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(blocks_share_a_piece_of_the_drivers);
-    RUN(every_device_may_use_it);
-    RUN(a_block_freed_under_another_devices_copy_is_waited_for);
-    RUN(without_the_wait_it_is_overwritten);
-    RUN(the_host_waits_only_where_memory_is_wanted);
-    RUN(a_device_that_nobody_uses_is_left_alone);
-    RUN(it_is_one_stock_whichever_device_asks);
-    RUN(options_for_device_memory_are_not_for_it);
-    RUN(more_than_the_machine_has_is_refused);
-    RUN(a_driver_call_that_fails_anywhere_loses_nothing);
-    RUN(a_wrong_free_is_not_left_to_cuda);
-    RUN(threads_share_it);
-    return check_report();
-}
+RUN_CASES()

@@ -1,12 +1,12 @@
 /*
  * heap_fixture.h - a heap of its own on a software device, with two streams' orders that no driver
  * knows, so that a case sets their ticks as it likes. A case can run on both back ends of the
- * range: RUN_BOTH(case).
+ * range: CASE_BOTH(name).
  */
 #ifndef ASHLAR_HEAP_FIXTURE_H
 #define ASHLAR_HEAP_FIXTURE_H
 
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_fixture.h"
 
 #include "allocator/heap/heap.h"
 
@@ -136,13 +136,6 @@ static inline size_t holes(void) {
     return count;
 }
 
-#define RUN_BOTH(test)                         \
-    do {                                       \
-        use_segments = false;                  \
-        check_run(test, #test);                \
-        use_segments = true;                   \
-        check_run(test, #test "_in_segments"); \
-        use_segments = false;                  \
-    } while (0)
+#define CASE_BOTH(test) CASE_TWICE(test, test##_in_segments, &use_segments)
 
 #endif /* ASHLAR_HEAP_FIXTURE_H */

@@ -1,11 +1,11 @@
 /*
  * range_fixture.h - a range of its own on a software device, checked after every change. A case can
- * run on both back ends: RUN_BOTH(case).
+ * run on both back ends: CASE_BOTH(name).
  */
 #ifndef ASHLAR_RANGE_FIXTURE_H
 #define ASHLAR_RANGE_FIXTURE_H
 
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_fixture.h"
 
 #include "allocator/heap/range.h"
 #include "allocator/soft/soft_state.h"
@@ -73,13 +73,6 @@ static inline void check_no_map(size_t offset, size_t bytes, ashlar_status want)
     check_range();
 }
 
-#define RUN_BOTH(test)                         \
-    do {                                       \
-        use_segments = false;                  \
-        check_run(test, #test);                \
-        use_segments = true;                   \
-        check_run(test, #test "_in_segments"); \
-        use_segments = false;                  \
-    } while (0)
+#define CASE_BOTH(test) CASE_TWICE(test, test##_in_segments, &use_segments)
 
 #endif /* ASHLAR_RANGE_FIXTURE_H */

@@ -107,14 +107,14 @@ static void toggle(size_t i) {
     }
 }
 
-static void empty_bins_have_nothing(void) {
+CASE(empty_bins_have_nothing) {
     begin(1, 4);
     CHECK(ashlar_free_bins_best_fit(&bins, 1) == NULL);
     CHECK(ashlar_free_bins_best_fit(&bins, SIZE_MAX) == NULL);
     CHECK_ZU(mismatches(), 0);
 }
 
-static void random_changes_keep_the_bins_equal_to_the_array(void) {
+CASE(random_changes_keep_the_bins_equal_to_the_array) {
     static const size_t units[] = {1, 3, 40, 100, 300, 5000, 100000, (size_t)1 << 37};
     for (uint64_t seed = 1; seed <= 8; seed++) {
         const size_t most = units[seed - 1];
@@ -140,7 +140,7 @@ static void random_changes_keep_the_bins_equal_to_the_array(void) {
 }
 
 /* One block at a time, of every size about the bounds of a bin. */
-static void a_block_is_found_by_every_size_up_to_its_own(void) {
+CASE(a_block_is_found_by_every_size_up_to_its_own) {
     for (size_t width = 1; width <= (size_t)1 << 33; width *= 2) {
         for (size_t units = 31 * width; units <= 64 * width; units += 11 * width) {
             for (size_t k = 0; k < 3; k++) {
@@ -156,7 +156,7 @@ static void a_block_is_found_by_every_size_up_to_its_own(void) {
     }
 }
 
-static void of_a_few_equal_blocks_the_lowest_is_found(void) {
+CASE(of_a_few_equal_blocks_the_lowest_is_found) {
     begin(1, 1);
     for (size_t i = 0; i < LOOKED_AT; i++) {
         toggle(i * 5 % LOOKED_AT);
@@ -168,7 +168,7 @@ static void of_a_few_equal_blocks_the_lowest_is_found(void) {
 }
 
 /* 70 units: a bin of 64 units' group that is two units wide. */
-static void the_only_block_that_fits_is_found_behind_many_that_do_not(void) {
+CASE(the_only_block_that_fits_is_found_behind_many_that_do_not) {
     begin(1, 1);
     blocks[0].bytes = 71 * ALIGN;
     toggle(0);
@@ -182,14 +182,14 @@ static void the_only_block_that_fits_is_found_behind_many_that_do_not(void) {
     CHECK(ashlar_free_bins_best_fit(&bins, 71 * ALIGN) == NULL);
 }
 
-static void a_block_of_the_same_size_and_offset_is_not_taken_for_another(void) {
+CASE(a_block_of_the_same_size_and_offset_is_not_taken_for_another) {
     begin(1, 1);
     toggle(5);
     const ashlar_block twin = blocks[5];
     CHECK(!ashlar_free_bins_has(&bins, &twin));
 }
 
-static void a_block_that_does_not_know_its_place_is_not_in_its_bin(void) {
+CASE(a_block_that_does_not_know_its_place_is_not_in_its_bin) {
     begin(1, 1);
     for (size_t i = 0; i < 3; i++) {
         toggle(i);
@@ -210,13 +210,4 @@ static void a_block_that_does_not_know_its_place_is_not_in_its_bin(void) {
     CHECK(bins.groups == 0 && bins.bins[0] == 0);
 }
 
-int main(void) {
-    RUN(empty_bins_have_nothing);
-    RUN(random_changes_keep_the_bins_equal_to_the_array);
-    RUN(a_block_is_found_by_every_size_up_to_its_own);
-    RUN(of_a_few_equal_blocks_the_lowest_is_found);
-    RUN(the_only_block_that_fits_is_found_behind_many_that_do_not);
-    RUN(a_block_of_the_same_size_and_offset_is_not_taken_for_another);
-    RUN(a_block_that_does_not_know_its_place_is_not_in_its_bin);
-    return check_report();
-}
+RUN_CASES()

@@ -5,14 +5,14 @@
 
 static ashlar_block *blocks[4];
 
-static void a_new_heap_is_empty(void) {
+CASE_BOTH(a_new_heap_is_empty) {
     REQUIRE(set_up_heap("memory=16MiB"));
     CHECK(heap.first == NULL && heap.last == NULL && ashlar_free_bins_is_empty(&heap.idle));
     CHECK_ZU(heap.used_bytes + heap.free_bytes + heap.range.mapped_bytes, 0);
     tear_down_heap();
 }
 
-static void a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp(void) {
+CASE_BOTH(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     put(blocks[1], &order_b, 7);
@@ -31,7 +31,7 @@ static void a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp(void) {
     tear_down_heap();
 }
 
-static void a_cached_block_counts_as_used_until_it_is_put_back(void) {
+CASE_BOTH(a_cached_block_counts_as_used_until_it_is_put_back) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     blocks[1]->requested = 0;
@@ -45,7 +45,7 @@ static void a_cached_block_counts_as_used_until_it_is_put_back(void) {
     tear_down_heap();
 }
 
-static void blocks_lie_on_two_cache_lines_at_most(void) {
+CASE(blocks_lie_on_two_cache_lines_at_most) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     for (int i = 0; i < 4; i++) {
@@ -57,7 +57,7 @@ static void blocks_lie_on_two_cache_lines_at_most(void) {
     tear_down_heap();
 }
 
-static void a_block_taken_whole_leaves_no_rest(void) {
+CASE_BOTH(a_block_taken_whole_leaves_no_rest) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     put(blocks[1], &order_b, 7);
@@ -113,7 +113,7 @@ static void check_pair(stamp x, stamp y, int first) {
     tear_down_heap();
 }
 
-static void neighbours_merge_only_where_their_stamps_have_a_common_one(void) {
+CASE(neighbours_merge_only_where_their_stamps_have_a_common_one) {
     /* order_a has completed recording 2: its tick 1 is past, its ticks 2 and 3 are not. */
     const stamp stamps[] = {
         {&order_a, 1}, {&order_a, 2}, {&order_a, 3}, {&order_b, 0}, {&order_b, 8}};
@@ -125,7 +125,7 @@ static void neighbours_merge_only_where_their_stamps_have_a_common_one(void) {
     }
 }
 
-static void a_use_that_has_passed_since_yields_to_the_other(void) {
+CASE_BOTH(a_use_that_has_passed_since_yields_to_the_other) {
     for (int upper = 0; upper < 2; upper++) {
         REQUIRE(set_up_heap("memory=16MiB"));
         fill_four(blocks);
@@ -138,7 +138,7 @@ static void a_use_that_has_passed_since_yields_to_the_other(void) {
     }
 }
 
-static void two_past_uses_make_an_idle_block(void) {
+CASE_BOTH(two_past_uses_make_an_idle_block) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     order_a.completed = 6;
@@ -151,7 +151,7 @@ static void two_past_uses_make_an_idle_block(void) {
     tear_down_heap();
 }
 
-static void a_merge_that_changes_the_stamp_goes_on_to_the_next_neighbour(void) {
+CASE_BOTH(a_merge_that_changes_the_stamp_goes_on_to_the_next_neighbour) {
     /* Units 0 and 3 are order_a's; between them two of order_b, past when unit 2 or 1 comes. */
     for (int upper = 0; upper < 2; upper++) {
         REQUIRE(set_up_heap("memory=16MiB"));
@@ -166,7 +166,7 @@ static void a_merge_that_changes_the_stamp_goes_on_to_the_next_neighbour(void) {
     }
 }
 
-static void a_block_between_two_streams_joins_one_of_them(void) {
+CASE_BOTH(a_block_between_two_streams_joins_one_of_them) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     put(blocks[0], &order_a, 3);
@@ -178,7 +178,7 @@ static void a_block_between_two_streams_joins_one_of_them(void) {
     tear_down_heap();
 }
 
-static void everything_freed_is_one_block_again(void) {
+CASE_BOTH(everything_freed_is_one_block_again) {
     static const int orders[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {0, 2, 1, 3}, {1, 3, 0, 2}};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         REQUIRE(set_up_heap("memory=16MiB"));
@@ -193,7 +193,7 @@ static void everything_freed_is_one_block_again(void) {
 }
 
 /* Whoever walks the blocks goes on from there. */
-static void what_is_merged_is_the_lowest_block(void) {
+CASE_BOTH(what_is_merged_is_the_lowest_block) {
     static const int orders[][3] = {{0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         REQUIRE(set_up_heap("memory=16MiB"));
@@ -210,7 +210,7 @@ static void what_is_merged_is_the_lowest_block(void) {
 }
 
 /* While busy on two streams, neighbours are not merged. */
-static void a_sweep_goes_on_behind_what_it_has_merged(void) {
+CASE_BOTH(a_sweep_goes_on_behind_what_it_has_merged) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     for (int i = 0; i < 4; i++) {
@@ -227,7 +227,7 @@ static void a_sweep_goes_on_behind_what_it_has_merged(void) {
 
 /* ---- growing ---- */
 
-static void growth_extends_a_last_block_that_the_stream_may_use(void) {
+CASE(growth_extends_a_last_block_that_the_stream_may_use) {
     for (int who = 0; who < 3; who++) { /* the stream's own, another's but past, idle */
         REQUIRE(set_up_heap("memory=16MiB"));
         fill_four(blocks);
@@ -246,7 +246,7 @@ static void growth_extends_a_last_block_that_the_stream_may_use(void) {
     }
 }
 
-static void growth_leaves_a_last_block_of_another_stream_alone(void) {
+CASE(growth_leaves_a_last_block_of_another_stream_alone) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     put(blocks[3], &order_b, 5);
@@ -258,7 +258,7 @@ static void growth_leaves_a_last_block_of_another_stream_alone(void) {
     tear_down_heap();
 }
 
-static void growth_goes_above_a_live_last_block(void) {
+CASE(growth_goes_above_a_live_last_block) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     const ashlar_block *grown = grow(1, &order_a);
@@ -268,7 +268,7 @@ static void growth_goes_above_a_live_last_block(void) {
     tear_down_heap();
 }
 
-static void growth_that_fails_changes_nothing(void) {
+CASE_BOTH(growth_that_fails_changes_nothing) {
     REQUIRE(set_up_heap("memory=4MiB"));
     ashlar_block *out = NULL;
     ashlar_host_fail_at(1);
@@ -286,7 +286,7 @@ static void growth_that_fails_changes_nothing(void) {
 
 /* ---- sweeping and finding ---- */
 
-static void a_sweep_makes_past_blocks_idle_and_merges_them(void) {
+CASE_BOTH(a_sweep_makes_past_blocks_idle_and_merges_them) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     put(blocks[0], &order_a, 1);
@@ -307,7 +307,7 @@ static void a_sweep_makes_past_blocks_idle_and_merges_them(void) {
     tear_down_heap();
 }
 
-static void every_offset_is_found_in_its_block(void) {
+CASE_BOTH(every_offset_is_found_in_its_block) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     for (size_t i = 0; i < 4; i++) {
@@ -321,7 +321,7 @@ static void every_offset_is_found_in_its_block(void) {
 
 /* ---- host memory ---- */
 
-static void a_take_without_host_memory_changes_nothing(void) {
+CASE_BOTH(a_take_without_host_memory_changes_nothing) {
     REQUIRE(set_up_heap("memory=16MiB"));
     ashlar_block *block = grow(4 * UNIT, &order_a);
     for (int n = 1; n <= 2; n++) { /* the leaf of the page map; the node of the rest */
@@ -340,7 +340,7 @@ static void a_take_without_host_memory_changes_nothing(void) {
     tear_down_heap();
 }
 
-static void the_last_spare_node_is_used_before_more_are_fetched(void) {
+CASE_BOTH(the_last_spare_node_is_used_before_more_are_fetched) {
     REQUIRE(set_up_heap("memory=16MiB"));
     ashlar_block *block = grow(4 * UNIT, &order_a);
     CHECK(ashlar_page_map_reserve(&heap.map, origin()) == ASHLAR_OK);
@@ -355,7 +355,7 @@ static void the_last_spare_node_is_used_before_more_are_fetched(void) {
     tear_down_heap();
 }
 
-static void nodes_are_used_again(void) {
+CASE_BOTH(nodes_are_used_again) {
     REQUIRE(set_up_heap("memory=16MiB"));
     ashlar_block *rest = grow(4 * UNIT, &order_a);
     static ashlar_block *many[600];
@@ -376,28 +376,4 @@ static void nodes_are_used_again(void) {
     tear_down_heap();
 }
 
-int main(void) {
-    RUN_BOTH(a_new_heap_is_empty);
-    RUN_BOTH(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp);
-    RUN_BOTH(a_cached_block_counts_as_used_until_it_is_put_back);
-    RUN(blocks_lie_on_two_cache_lines_at_most);
-    RUN_BOTH(a_block_taken_whole_leaves_no_rest);
-    RUN(neighbours_merge_only_where_their_stamps_have_a_common_one);
-    RUN_BOTH(a_use_that_has_passed_since_yields_to_the_other);
-    RUN_BOTH(two_past_uses_make_an_idle_block);
-    RUN_BOTH(a_merge_that_changes_the_stamp_goes_on_to_the_next_neighbour);
-    RUN_BOTH(a_block_between_two_streams_joins_one_of_them);
-    RUN_BOTH(everything_freed_is_one_block_again);
-    RUN_BOTH(what_is_merged_is_the_lowest_block);
-    RUN_BOTH(a_sweep_goes_on_behind_what_it_has_merged);
-    RUN(growth_extends_a_last_block_that_the_stream_may_use);
-    RUN(growth_leaves_a_last_block_of_another_stream_alone);
-    RUN(growth_goes_above_a_live_last_block);
-    RUN_BOTH(growth_that_fails_changes_nothing);
-    RUN_BOTH(a_sweep_makes_past_blocks_idle_and_merges_them);
-    RUN_BOTH(every_offset_is_found_in_its_block);
-    RUN_BOTH(a_take_without_host_memory_changes_nothing);
-    RUN_BOTH(the_last_spare_node_is_used_before_more_are_fetched);
-    RUN_BOTH(nodes_are_used_again);
-    return check_report();
-}
+RUN_CASES()

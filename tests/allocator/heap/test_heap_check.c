@@ -28,13 +28,13 @@ static void check_broken(const char *part) {
     CHECK_HAS(ashlar_error_detail(), part);
 }
 
-static void a_sound_heap_passes(void) {
+CASE(a_sound_heap_passes) {
     REQUIRE(set_up_four());
     CHECK(ashlar_heap_check(&heap) == ASHLAR_OK);
     tear_down_heap();
 }
 
-static void a_gap_between_blocks_is_found(void) {
+CASE(a_gap_between_blocks_is_found) {
     REQUIRE(set_up_four());
     above->offset += 512;
     check_broken("block at offset 1049088 of 524288 bytes: does not follow the block before it");
@@ -42,7 +42,7 @@ static void a_gap_between_blocks_is_found(void) {
     tear_down_heap();
 }
 
-static void a_wrong_back_link_is_found(void) {
+CASE(a_wrong_back_link_is_found) {
     REQUIRE(set_up_four());
     above->prev = live;
     check_broken("block at offset 1048576 of 524288 bytes: does not follow the block before it");
@@ -53,7 +53,7 @@ static void a_wrong_back_link_is_found(void) {
     tear_down_heap();
 }
 
-static void a_size_that_is_no_multiple_is_found(void) {
+CASE(a_size_that_is_no_multiple_is_found) {
     REQUIRE(set_up_four());
     live->bytes += 1;
     check_broken("block at offset 0 of 524289 bytes: not aligned, or empty");
@@ -63,7 +63,7 @@ static void a_size_that_is_no_multiple_is_found(void) {
     tear_down_heap();
 }
 
-static void a_page_map_that_disagrees_is_found(void) {
+CASE(a_page_map_that_disagrees_is_found) {
     REQUIRE(set_up_four());
     ashlar_page_map_set(&heap.map, freed->offset, freed);
     check_broken("block at offset 524288 of 524288 bytes: free, but in the page map");
@@ -77,7 +77,7 @@ static void a_page_map_that_disagrees_is_found(void) {
     tear_down_heap();
 }
 
-static void a_live_block_with_a_wrong_size_or_no_stream_is_found(void) {
+CASE(a_live_block_with_a_wrong_size_or_no_stream_is_found) {
     REQUIRE(set_up_four());
     above->requested = UNIT + 1;
     check_broken("block at offset 1048576 of 524288 bytes: used, with a wrong size or no stream");
@@ -88,7 +88,7 @@ static void a_live_block_with_a_wrong_size_or_no_stream_is_found(void) {
     tear_down_heap();
 }
 
-static void bytes_asked_for_of_a_block_that_is_not_live_are_found(void) {
+CASE(bytes_asked_for_of_a_block_that_is_not_live_are_found) {
     REQUIRE(set_up_four());
     idle->requested = 1;
     check_broken("block at offset 1572864 of 524288 bytes: not used, but bytes of it");
@@ -101,7 +101,7 @@ static void bytes_asked_for_of_a_block_that_is_not_live_are_found(void) {
     tear_down_heap();
 }
 
-static void a_free_block_outside_its_bins_is_found(void) {
+CASE(a_free_block_outside_its_bins_is_found) {
     REQUIRE(set_up_four());
     ashlar_free_bins_remove(&order_a.free, freed);
     check_broken("block at offset 524288 of 524288 bytes: free, but not in its bins");
@@ -115,7 +115,7 @@ static void a_free_block_outside_its_bins_is_found(void) {
     tear_down_heap();
 }
 
-static void free_neighbours_that_should_be_one_are_found(void) {
+CASE(free_neighbours_that_should_be_one_are_found) {
     REQUIRE(set_up_four());
     put(above, &order_b, 7); /* joins the idle block above it; `freed` stays apart */
     CHECK(is_free_run(1, 1, &order_a, 5) && is_free_run(2, 2, &order_b, 7));
@@ -129,7 +129,7 @@ static void free_neighbours_that_should_be_one_are_found(void) {
     tear_down_heap();
 }
 
-static void blocks_that_do_not_end_with_the_range_are_found(void) {
+CASE(blocks_that_do_not_end_with_the_range_are_found) {
     REQUIRE(set_up_four());
     heap.range.mapped_bytes += 512;
     check_broken("blocks of 2097152 bytes, 2097664 mapped");
@@ -155,7 +155,7 @@ static bool set_up_hole(void) {
     return rest->state == ASHLAR_BLOCK_UNMAPPED;
 }
 
-static void a_hole_that_is_none_is_found(void) {
+CASE(a_hole_that_is_none_is_found) {
     REQUIRE(set_up_hole());
     ashlar_block *hole = idle->next, *last = heap.last;
     REQUIRE(hole->state == ASHLAR_BLOCK_UNMAPPED && hole->next == last);
@@ -186,7 +186,7 @@ static void a_hole_that_is_none_is_found(void) {
     tear_down_heap();
 }
 
-static void holes_at_the_end_or_side_by_side_are_found(void) {
+CASE(holes_at_the_end_or_side_by_side_are_found) {
     REQUIRE(set_up_hole());
     ashlar_block *last = heap.last;
     ashlar_page_map_set(&heap.map, last->offset, NULL);
@@ -208,7 +208,7 @@ static void holes_at_the_end_or_side_by_side_are_found(void) {
     tear_down_heap();
 }
 
-static void chunks_that_disagree_with_the_blocks_are_found(void) {
+CASE(chunks_that_disagree_with_the_blocks_are_found) {
     REQUIRE(set_up_hole());
     ashlar_range *range = &heap.range;
     REQUIRE(range->chunk_count == 2);
@@ -229,7 +229,7 @@ static void chunks_that_disagree_with_the_blocks_are_found(void) {
     tear_down_heap();
 }
 
-static void a_segment_that_starts_inside_a_block_is_found(void) {
+CASE(a_segment_that_starts_inside_a_block_is_found) {
     use_segments = true;
     REQUIRE(set_up_four());
     use_segments = false;
@@ -242,7 +242,7 @@ static void a_segment_that_starts_inside_a_block_is_found(void) {
     tear_down_heap();
 }
 
-static void wrong_sums_are_found(void) {
+CASE(wrong_sums_are_found) {
     REQUIRE(set_up_four());
     put(above, &order_b, 7);
     heap.used_bytes += 1;
@@ -254,21 +254,4 @@ static void wrong_sums_are_found(void) {
     tear_down_heap();
 }
 
-int main(void) {
-    RUN(a_sound_heap_passes);
-    RUN(a_gap_between_blocks_is_found);
-    RUN(a_wrong_back_link_is_found);
-    RUN(a_size_that_is_no_multiple_is_found);
-    RUN(a_page_map_that_disagrees_is_found);
-    RUN(a_live_block_with_a_wrong_size_or_no_stream_is_found);
-    RUN(bytes_asked_for_of_a_block_that_is_not_live_are_found);
-    RUN(a_free_block_outside_its_bins_is_found);
-    RUN(free_neighbours_that_should_be_one_are_found);
-    RUN(blocks_that_do_not_end_with_the_range_are_found);
-    RUN(a_hole_that_is_none_is_found);
-    RUN(holes_at_the_end_or_side_by_side_are_found);
-    RUN(chunks_that_disagree_with_the_blocks_are_found);
-    RUN(a_segment_that_starts_inside_a_block_is_found);
-    RUN(wrong_sums_are_found);
-    return check_report();
-}
+RUN_CASES()

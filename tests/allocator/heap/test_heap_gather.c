@@ -46,7 +46,7 @@ static unsigned char *bytes_of(const ashlar_block *block) {
     return ashlar_ptr_out(heap.range.base + block->offset);
 }
 
-static void idle_chunks_from_anywhere_make_one_block(void) {
+CASE_BOTH(idle_chunks_from_anywhere_make_one_block) {
     REQUIRE(set_up_chunks(8, 0x2a)); /* 1, 3 and 5 */
     ashlar_block *out = NULL;
     const size_t creates = CALLS(mem_create);
@@ -69,7 +69,7 @@ static void idle_chunks_from_anywhere_make_one_block(void) {
     tear_down_heap();
 }
 
-static void only_as_many_chunks_move_as_are_needed(void) {
+CASE(only_as_many_chunks_move_as_are_needed) {
     REQUIRE(set_up_chunks(8, 0xaa)); /* 1, 3, 5, and 7, which counts where it is */
     const ashlar_block *out = gather(8 * UNIT);
     CHECK_ZU(out->offset, 28 * UNIT);
@@ -80,7 +80,7 @@ static void only_as_many_chunks_move_as_are_needed(void) {
     tear_down_heap();
 }
 
-static void the_streams_own_block_at_the_end_counts(void) {
+CASE(the_streams_own_block_at_the_end_counts) {
     REQUIRE(set_up_chunks(8, 0x2a));
     put(blocks[7], &order_a, 5); /* in use by the stream itself */
     const ashlar_block *out = gather(12 * UNIT);
@@ -90,7 +90,7 @@ static void the_streams_own_block_at_the_end_counts(void) {
     tear_down_heap();
 }
 
-static void what_the_chunks_lack_is_mapped_new(void) {
+CASE_BOTH(what_the_chunks_lack_is_mapped_new) {
     REQUIRE(set_up_chunks(6, 0x0a)); /* 4 MiB are idle, 4 not mapped */
     ashlar_block *out = gather(16 * UNIT);
     CHECK_ZU(out->bytes, 16 * UNIT);
@@ -100,7 +100,7 @@ static void what_the_chunks_lack_is_mapped_new(void) {
     tear_down_heap();
 }
 
-static void too_little_idle_memory_is_an_error(void) {
+CASE(too_little_idle_memory_is_an_error) {
     REQUIRE(set_up_chunks(8, 0x2a));
     check_no_gather(13 * UNIT, ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "would exceed the limit");
@@ -116,7 +116,7 @@ static void too_little_idle_memory_is_an_error(void) {
     tear_down_heap();
 }
 
-static void memory_in_use_is_not_moved(void) {
+CASE(memory_in_use_is_not_moved) {
     REQUIRE(set_up_chunks(8, 0x22));
     put(blocks[3], &order_b, 7);
     check_no_gather(12 * UNIT, ASHLAR_ENOMEM);
@@ -126,7 +126,7 @@ static void memory_in_use_is_not_moved(void) {
     tear_down_heap();
 }
 
-static void blocks_that_have_become_past_side_by_side_need_no_driver(void) {
+CASE_BOTH(blocks_that_have_become_past_side_by_side_need_no_driver) {
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);
     put(blocks[1], &order_a, 5);
@@ -143,7 +143,7 @@ static void blocks_that_have_become_past_side_by_side_need_no_driver(void) {
     tear_down_heap();
 }
 
-static void gathering_goes_into_a_hole_where_addresses_are_used_up(void) {
+CASE(gathering_goes_into_a_hole_where_addresses_are_used_up) {
     REQUIRE(set_up_heap("memory=128MiB"));
     const size_t bytes = heap.range.bytes;
     fill(blocks, 1, 120); /* 60 MiB */
@@ -180,7 +180,7 @@ static bool set_up_wide_hole(void) {
     return holes() == 1;
 }
 
-static void memory_is_gathered_below_an_idle_block_too(void) {
+CASE(memory_is_gathered_below_an_idle_block_too) {
     REQUIRE(set_up_wide_hole());
     put_idle(blocks[2]);
     put_idle(blocks[4]); /* moves; the other 2 MiB are mapped new */
@@ -193,7 +193,7 @@ static void memory_is_gathered_below_an_idle_block_too(void) {
     tear_down_heap();
 }
 
-static void chunks_that_are_too_large_for_a_hole_go_elsewhere(void) {
+CASE(chunks_that_are_too_large_for_a_hole_go_elsewhere) {
     static const size_t units[] = {4, 12, 4, 8, 4, 8, 4};
     REQUIRE(set_up_heap("memory=64MiB"));
     for (size_t i = 0; i < 7; i++) {
@@ -215,7 +215,7 @@ static void chunks_that_are_too_large_for_a_hole_go_elsewhere(void) {
 
 /* ---- failures ---- */
 
-static void new_memory_beside_a_block_in_use_is_given_back(void) {
+CASE(new_memory_beside_a_block_in_use_is_given_back) {
     REQUIRE(set_up_wide_hole());
     put(blocks[0], &order_a, 5);
     put_idle(blocks[3]);
@@ -262,7 +262,7 @@ static void check_call(uint64_t n, bool is_own, cu_result code) {
     tear_down_heap();
 }
 
-static void whichever_driver_call_fails_nothing_is_lost(void) {
+CASE_BOTH(whichever_driver_call_fails_nothing_is_lost) {
     for (uint64_t n = 1; n <= 12; n++) {
         check_call(n, false, CU_UNKNOWN);
         check_call(n, false, CU_OUT_OF_MEMORY);
@@ -273,7 +273,7 @@ static void whichever_driver_call_fails_nothing_is_lost(void) {
 }
 
 /* The software device's own allocations are among them; to it, they are ASHLAR_ENOMEM. */
-static void whichever_host_allocation_fails_nothing_is_lost(void) {
+CASE(whichever_host_allocation_fails_nothing_is_lost) {
     int refused = 0;
     for (size_t spares = 0; spares < 6; spares++) { /* nodes left, as if the others were used up */
         for (unsigned long n = 1; n <= 10; n++) {
@@ -309,7 +309,7 @@ static cu_result refuse_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_hand
     return ashlar_soft_mem_map(ptr, bytes, offset, handle, flags);
 }
 
-static void memory_that_cannot_be_put_back_becomes_a_hole(void) {
+CASE(memory_that_cannot_be_put_back_becomes_a_hole) {
     REQUIRE(set_up_chunks(8, 0x2a));
     const ashlar_driver_table table = driver->table;
     driver->table.mem_map = refuse_map;
@@ -327,20 +327,4 @@ static void memory_that_cannot_be_put_back_becomes_a_hole(void) {
     tear_down_heap();
 }
 
-int main(void) {
-    RUN_BOTH(idle_chunks_from_anywhere_make_one_block);
-    RUN(only_as_many_chunks_move_as_are_needed);
-    RUN(the_streams_own_block_at_the_end_counts);
-    RUN_BOTH(what_the_chunks_lack_is_mapped_new);
-    RUN(too_little_idle_memory_is_an_error);
-    RUN(memory_in_use_is_not_moved);
-    RUN_BOTH(blocks_that_have_become_past_side_by_side_need_no_driver);
-    RUN(gathering_goes_into_a_hole_where_addresses_are_used_up);
-    RUN(memory_is_gathered_below_an_idle_block_too);
-    RUN(chunks_that_are_too_large_for_a_hole_go_elsewhere);
-    RUN(new_memory_beside_a_block_in_use_is_given_back);
-    RUN_BOTH(whichever_driver_call_fails_nothing_is_lost);
-    RUN(whichever_host_allocation_fails_nothing_is_lost);
-    RUN(memory_that_cannot_be_put_back_becomes_a_hole);
-    return check_report();
-}
+RUN_CASES()

@@ -154,7 +154,7 @@ static size_t step(void) {
     return wrong;
 }
 
-static void random_operations_leave_a_sound_heap(void) {
+CASE_BOTH(random_operations_leave_a_sound_heap) {
     for (uint64_t seed = 1; seed <= 3; seed++) {
         printf("# seed %llu\n", (unsigned long long)seed);
         REQUIRE(set_up_heap("memory=256MiB"));
@@ -185,7 +185,4 @@ static void random_operations_leave_a_sound_heap(void) {
     }
 }
 
-int main(void) {
-    RUN_BOTH(random_operations_leave_a_sound_heap);
-    return check_report();
-}
+RUN_CASES()

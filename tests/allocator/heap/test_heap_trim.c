@@ -9,7 +9,7 @@ static ashlar_block *blocks[16];
 
 /* ---- trim ---- */
 
-static void everything_idle_can_be_given_back(void) {
+CASE_BOTH(everything_idle_can_be_given_back) {
     REQUIRE(set_up_heap("memory=64MiB"));
     fill(blocks, 4, 8);
     for (int i = 0; i < 4; i++) {
@@ -24,7 +24,7 @@ static void everything_idle_can_be_given_back(void) {
     tear_down_heap();
 }
 
-static void memory_is_given_back_from_the_top_down_to_the_target(void) {
+CASE_BOTH(memory_is_given_back_from_the_top_down_to_the_target) {
     REQUIRE(set_up_heap("memory=64MiB"));
     fill(blocks, 6, 4);
     put_idle(blocks[1]);
@@ -47,7 +47,7 @@ static void memory_is_given_back_from_the_top_down_to_the_target(void) {
     tear_down_heap();
 }
 
-static void holes_side_by_side_become_one(void) {
+CASE(holes_side_by_side_become_one) {
     REQUIRE(set_up_heap("memory=64MiB"));
     fill(blocks, 5, 4);
     put_idle(blocks[1]);
@@ -66,7 +66,7 @@ static void holes_side_by_side_become_one(void) {
     tear_down_heap();
 }
 
-static void a_chunk_in_part_in_use_stays(void) {
+CASE_BOTH(a_chunk_in_part_in_use_stays) {
     REQUIRE(set_up_heap("memory=64MiB"));
     fill_four(blocks);
     fill(blocks + 4, 1, 4);
@@ -80,7 +80,7 @@ static void a_chunk_in_part_in_use_stays(void) {
     tear_down_heap();
 }
 
-static void memory_still_in_use_by_a_stream_stays(void) {
+CASE_BOTH(memory_still_in_use_by_a_stream_stays) {
     REQUIRE(set_up_heap("memory=64MiB"));
     fill(blocks, 2, 4);
     put(blocks[0], &order_a, 5);
@@ -93,7 +93,7 @@ static void memory_still_in_use_by_a_stream_stays(void) {
     tear_down_heap();
 }
 
-static void a_failing_trim_keeps_what_it_could_not_give_back(void) {
+CASE_BOTH(a_failing_trim_keeps_what_it_could_not_give_back) {
     static const ashlar_driver_fn fns[] = {ASHLAR_DRIVER_FN_mem_unmap, ASHLAR_DRIVER_FN_mem_release,
                                            ASHLAR_DRIVER_FN_mem_free,
                                            ASHLAR_DRIVER_FN_ctx_push_current};
@@ -115,7 +115,7 @@ static void a_failing_trim_keeps_what_it_could_not_give_back(void) {
     }
 }
 
-static void a_trim_without_host_memory_changes_nothing(void) {
+CASE_BOTH(a_trim_without_host_memory_changes_nothing) {
     REQUIRE(set_up_heap("memory=64MiB"));
     fill(blocks, 3, 4);
     put_idle(blocks[1]);
@@ -148,7 +148,7 @@ static cu_result free_adjacent(cu_ptr ptr) {
     return ++returned == 3 ? ashlar_soft_mem_free(adjacent) : CU_SUCCESS;
 }
 
-static void segments_side_by_side_stay_apart(void) {
+CASE(segments_side_by_side_stay_apart) {
     use_segments = true;
     REQUIRE(set_up_heap("memory=64MiB"));
     const ashlar_driver_table table = driver->table;
@@ -176,7 +176,7 @@ static void segments_side_by_side_stay_apart(void) {
 
 /* ---- reserve ---- */
 
-static void a_reserve_is_one_idle_block(void) {
+CASE_BOTH(a_reserve_is_one_idle_block) {
     REQUIRE(set_up_heap("memory=256MiB"));
     CHECK(ashlar_heap_reserve(&heap, 100 * MIB + 1) == ASHLAR_OK);
     check_heap();
@@ -194,7 +194,7 @@ static void a_reserve_is_one_idle_block(void) {
     tear_down_heap();
 }
 
-static void a_reserve_that_fails_changes_nothing(void) {
+CASE_BOTH(a_reserve_that_fails_changes_nothing) {
     REQUIRE(set_up_heap("memory=64MiB"));
     fill(blocks, 2, 4);
     CHECK(ashlar_heap_reserve(&heap, 65 * MIB) == ASHLAR_ENOMEM);
@@ -212,7 +212,7 @@ static void a_reserve_that_fails_changes_nothing(void) {
 
 /* ---- growing into holes ---- */
 
-static void a_heap_grows_up_to_the_limit_of_its_range(void) {
+CASE_BOTH(a_heap_grows_up_to_the_limit_of_its_range) {
     REQUIRE(set_up_heap("memory=64MiB"));
     CHECK_ZU(heap.range.limit_bytes, 64 * MIB);
     heap.range.limit_bytes = 5 * MIB;
@@ -242,7 +242,7 @@ static bool set_up_holes(void) {
     return holes() == 2;
 }
 
-static void of_places_that_take_the_same_the_lowest_hole_is_filled(void) {
+CASE(of_places_that_take_the_same_the_lowest_hole_is_filled) {
     REQUIRE(set_up_holes());
     const ashlar_block *grown = grow(4 * UNIT, &order_a);
     CHECK_ZU(grown->offset, 4 * UNIT);
@@ -255,7 +255,7 @@ static void of_places_that_take_the_same_the_lowest_hole_is_filled(void) {
     tear_down_heap();
 }
 
-static void growth_goes_where_it_takes_the_least_memory(void) {
+CASE(growth_goes_where_it_takes_the_least_memory) {
     REQUIRE(set_up_holes());
     put_idle(blocks[2]); /* idle between the holes: 2 MiB count already */
     const ashlar_block *grown = grow(12 * UNIT, &order_a);
@@ -275,7 +275,7 @@ static void growth_goes_where_it_takes_the_least_memory(void) {
     tear_down_heap();
 }
 
-static void a_whole_hole_is_filled_where_both_neighbours_count(void) {
+CASE(a_whole_hole_is_filled_where_both_neighbours_count) {
     REQUIRE(set_up_holes());
     put_idle(blocks[0]);
     put_idle(blocks[2]);
@@ -286,7 +286,7 @@ static void a_whole_hole_is_filled_where_both_neighbours_count(void) {
     tear_down_heap();
 }
 
-static void growth_does_not_count_what_another_stream_uses(void) {
+CASE(growth_does_not_count_what_another_stream_uses) {
     REQUIRE(set_up_holes());
     put(blocks[2], &order_b, 7);
     const ashlar_block *grown = grow(12 * UNIT, &order_a);
@@ -300,7 +300,7 @@ static void growth_does_not_count_what_another_stream_uses(void) {
     tear_down_heap();
 }
 
-static void steps_stay_inside_a_hole(void) {
+CASE(steps_stay_inside_a_hole) {
     REQUIRE(set_up_heap("memory=1GiB"));
     fill(blocks, 3, 4);
     put_idle(blocks[1]);
@@ -315,7 +315,7 @@ static void steps_stay_inside_a_hole(void) {
     tear_down_heap();
 }
 
-static void a_step_that_the_limit_or_the_device_refuses_gives_way(void) {
+CASE_BOTH(a_step_that_the_limit_or_the_device_refuses_gives_way) {
     for (int which = 0; which < 3; which++) {
         REQUIRE(set_up_heap("memory=1GiB"));
         CHECK(ashlar_heap_reserve(&heap, 512 * MIB) == ASHLAR_OK);
@@ -342,7 +342,7 @@ static void a_step_that_the_limit_or_the_device_refuses_gives_way(void) {
     }
 }
 
-static void used_up_addresses_are_found_again_in_holes(void) {
+CASE(used_up_addresses_are_found_again_in_holes) {
     REQUIRE(set_up_holes());
     const size_t bytes = heap.range.bytes; /* const for everybody else */
     ashlar_block *out = NULL;
@@ -369,7 +369,7 @@ static cu_result note_peer(cu_ptr ptr, size_t bytes, const cu_mem_access *access
     return ashlar_soft_mem_set_access(ptr, bytes, access, 1);
 }
 
-static void a_peer_is_let_in(void) {
+CASE(a_peer_is_let_in) {
     REQUIRE(set_up_heap("memory=64MiB"));
     const ashlar_driver_table table = driver->table;
     driver->table.mem_set_access = note_peer;
@@ -383,25 +383,4 @@ static void a_peer_is_let_in(void) {
     tear_down_heap();
 }
 
-int main(void) {
-    RUN_BOTH(everything_idle_can_be_given_back);
-    RUN_BOTH(memory_is_given_back_from_the_top_down_to_the_target);
-    RUN(holes_side_by_side_become_one);
-    RUN_BOTH(a_chunk_in_part_in_use_stays);
-    RUN_BOTH(memory_still_in_use_by_a_stream_stays);
-    RUN_BOTH(a_failing_trim_keeps_what_it_could_not_give_back);
-    RUN_BOTH(a_trim_without_host_memory_changes_nothing);
-    RUN(segments_side_by_side_stay_apart);
-    RUN_BOTH(a_reserve_is_one_idle_block);
-    RUN_BOTH(a_reserve_that_fails_changes_nothing);
-    RUN_BOTH(a_heap_grows_up_to_the_limit_of_its_range);
-    RUN(of_places_that_take_the_same_the_lowest_hole_is_filled);
-    RUN(growth_goes_where_it_takes_the_least_memory);
-    RUN(a_whole_hole_is_filled_where_both_neighbours_count);
-    RUN(growth_does_not_count_what_another_stream_uses);
-    RUN(steps_stay_inside_a_hole);
-    RUN_BOTH(a_step_that_the_limit_or_the_device_refuses_gives_way);
-    RUN(used_up_addresses_are_found_again_in_holes);
-    RUN(a_peer_is_let_in);
-    return check_report();
-}
+RUN_CASES()

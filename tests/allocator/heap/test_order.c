@@ -1,7 +1,7 @@
 /*
  * test_order.c - one stream's event by itself: what a wait learns while the lock is not held.
  */
-#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/device/device_fixture.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ static void tear_down_order(void) {
     tear_down_device();
 }
 
-static void only_a_tick_without_a_later_recording_is_covered_by_a_new_one(void) {
+CASE(only_a_tick_without_a_later_recording_is_covered_by_a_new_one) {
     REQUIRE(set_up_order());
     CHECK(ashlar_order_cover(&order, &caller, 0, &recorded) == ASHLAR_OK);
     CHECK(recorded == 1 && order.recorded == 1 && order.event != NULL);
@@ -41,7 +41,7 @@ static void only_a_tick_without_a_later_recording_is_covered_by_a_new_one(void) 
     tear_down_order();
 }
 
-static void a_use_is_past_after_the_recording_behind_it(void) {
+CASE(a_use_is_past_after_the_recording_behind_it) {
     REQUIRE(set_up_order());
     CHECK(ashlar_order_is_past(NULL, 0));
     CHECK(!ashlar_order_is_past(&order, 0));
@@ -86,7 +86,7 @@ static uint64_t completed_after(meanwhile m) {
     return order.completed;
 }
 
-static void a_wait_proves_what_was_recorded_when_it_began(void) {
+CASE(a_wait_proves_what_was_recorded_when_it_began) {
     REQUIRE(set_up_order());
     CHECK(completed_after((meanwhile){.recorded = 1}) == 1);
     tear_down_order();
@@ -98,7 +98,7 @@ static void a_wait_proves_what_was_recorded_when_it_began(void) {
     tear_down_order();
 }
 
-static void a_refused_wait_proves_nothing_and_keeps_the_lock(void) {
+CASE(a_refused_wait_proves_nothing_and_keeps_the_lock) {
     static const ashlar_driver_fn fns[] = {ASHLAR_DRIVER_FN_ctx_push_current,
                                            ASHLAR_DRIVER_FN_event_synchronize};
     for (size_t i = 0; i < sizeof fns / sizeof *fns; i++) {
@@ -114,10 +114,4 @@ static void a_refused_wait_proves_nothing_and_keeps_the_lock(void) {
     }
 }
 
-int main(void) {
-    RUN(only_a_tick_without_a_later_recording_is_covered_by_a_new_one);
-    RUN(a_use_is_past_after_the_recording_behind_it);
-    RUN(a_wait_proves_what_was_recorded_when_it_began);
-    RUN(a_refused_wait_proves_nothing_and_keeps_the_lock);
-    return check_report();
-}
+RUN_CASES()

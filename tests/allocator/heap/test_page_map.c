@@ -11,7 +11,7 @@ enum { UNIT = 512, UNITS_PER_LEAF = 65536, PAGE = 65536 };
 
 static ashlar_page_map map;
 
-static void a_new_map_knows_no_block(void) {
+CASE(a_new_map_knows_no_block) {
     REQUIRE(ashlar_page_map_init(&map, 4 * LEAF) == ASHLAR_OK);
     CHECK_ZU(map.leaf_count, 4);
     for (size_t offset = 0; offset < 4 * LEAF; offset += LEAF / 2) {
@@ -20,7 +20,7 @@ static void a_new_map_knows_no_block(void) {
     ashlar_page_map_finish(&map);
 }
 
-static void a_part_of_a_leaf_counts_as_one(void) {
+CASE(a_part_of_a_leaf_counts_as_one) {
     static const struct {
         size_t bytes, leaves;
     } known[] = {{512, 1}, {LEAF - 1, 1}, {LEAF, 1}, {LEAF + 1, 2}, {3 * LEAF + 512, 4}};
@@ -31,7 +31,7 @@ static void a_part_of_a_leaf_counts_as_one(void) {
     }
 }
 
-static void a_block_is_found_at_its_first_byte_only(void) {
+CASE(a_block_is_found_at_its_first_byte_only) {
     static ashlar_block block;
     static const size_t at[] = {0, UNIT, LEAF - UNIT, LEAF, 2 * LEAF + 7 * UNIT, 3 * LEAF - UNIT};
     REQUIRE(ashlar_page_map_init(&map, 3 * LEAF) == ASHLAR_OK);
@@ -54,7 +54,7 @@ static void a_block_is_found_at_its_first_byte_only(void) {
     ashlar_page_map_finish(&map);
 }
 
-static void reserving_again_keeps_what_is_there(void) {
+CASE(reserving_again_keeps_what_is_there) {
     static ashlar_block block = {.offset = 3 * UNIT}, second = {.offset = 5 * UNIT};
     REQUIRE(ashlar_page_map_init(&map, LEAF) == ASHLAR_OK);
     REQUIRE(ashlar_page_map_reserve(&map, 3 * UNIT) == ASHLAR_OK);
@@ -76,7 +76,7 @@ static void reserving_again_keeps_what_is_there(void) {
     ashlar_page_map_finish(&map);
 }
 
-static void a_reserved_page_has_room_for_all_that_can_start_there(void) {
+CASE(a_reserved_page_has_room_for_all_that_can_start_there) {
     static ashlar_block blocks[PAGE / UNIT];
     REQUIRE(ashlar_page_map_init(&map, LEAF) == ASHLAR_OK);
     blocks[7].offset = PAGE + 7 * UNIT;
@@ -103,7 +103,7 @@ static void a_reserved_page_has_room_for_all_that_can_start_there(void) {
     ashlar_page_map_finish(&map);
 }
 
-static void missing_host_memory_is_reported(void) {
+CASE(missing_host_memory_is_reported) {
     map = (ashlar_page_map){.leaf_count = 77};
     ashlar_host_fail_at(1);
     CHECK(ashlar_page_map_init(&map, 5 * LEAF) == ASHLAR_EHOSTMEM);
@@ -118,7 +118,7 @@ static void missing_host_memory_is_reported(void) {
     ashlar_page_map_finish(&map);
 }
 
-static void a_filled_map_equals_the_array(void) {
+CASE(a_filled_map_equals_the_array) {
     enum { LEAVES = 2, UNITS = LEAVES * UNITS_PER_LEAF };
     static ashlar_block blocks[UNITS];
     size_t wrong = 0;
@@ -135,13 +135,4 @@ static void a_filled_map_equals_the_array(void) {
     ashlar_page_map_finish(&map);
 }
 
-int main(void) {
-    RUN(a_new_map_knows_no_block);
-    RUN(a_part_of_a_leaf_counts_as_one);
-    RUN(a_block_is_found_at_its_first_byte_only);
-    RUN(reserving_again_keeps_what_is_there);
-    RUN(a_reserved_page_has_room_for_all_that_can_start_there);
-    RUN(missing_host_memory_is_reported);
-    RUN(a_filled_map_equals_the_array);
-    return check_report();
-}
+RUN_CASES()

@@ -3,7 +3,7 @@
  */
 #include "tests/allocator/heap/range_fixture.h"
 
-static void a_new_range_has_addresses_and_no_memory(void) {
+CASE(a_new_range_has_addresses_and_no_memory) {
     REQUIRE(set_up_range("memory=16MiB"));
     CHECK_ZU(range.bytes, 64 * MIB); /* four times the device's memory */
     CHECK_ZU(range.granularity, 2 * MIB);
@@ -17,7 +17,7 @@ static void a_new_range_has_addresses_and_no_memory(void) {
     tear_down_range();
 }
 
-static void memory_is_mapped_where_it_is_wanted(void) {
+CASE(memory_is_mapped_where_it_is_wanted) {
     REQUIRE(set_up_range("memory=32MiB"));
     static const size_t wants[][2] = {{0, 2}, {100, 4}, {2, 6}, {104, 2}, {50, 8}};
     for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
@@ -30,7 +30,7 @@ static void memory_is_mapped_where_it_is_wanted(void) {
     tear_down_range();
 }
 
-static void large_mappings_are_cut_into_chunks_and_opened_at_once(void) {
+CASE(large_mappings_are_cut_into_chunks_and_opened_at_once) {
     REQUIRE(set_up_range("memory=256MiB"));
     const size_t opened = CALLS(mem_set_access);
     map(0, 32 * MIB);
@@ -45,7 +45,7 @@ static void large_mappings_are_cut_into_chunks_and_opened_at_once(void) {
     tear_down_range();
 }
 
-static void memory_comes_from_the_allocators_device(void) {
+CASE_BOTH(memory_comes_from_the_allocators_device) {
     REQUIRE(set_up_device("devices=2,memory=16MiB"));
     ashlar_device *second = NULL;
     size_t offset = 0;
@@ -62,7 +62,7 @@ static void memory_comes_from_the_allocators_device(void) {
     tear_down_device();
 }
 
-static void many_chunks_are_all_returned(void) {
+CASE_BOTH(many_chunks_are_all_returned) {
     REQUIRE(set_up_range("memory=256MiB"));
     for (size_t i = 0; i < 70; i++) { /* the list of them doubles from 16 to 128 */
         map(i * 2 * MIB, 2 * MIB);
@@ -76,7 +76,7 @@ static void many_chunks_are_all_returned(void) {
     CHECK_ZU(CALLS(mem_free) - frees, use_segments ? 70 : 0);
 }
 
-static void the_list_of_chunks_grows_by_as_many_as_a_mapping_needs(void) {
+CASE(the_list_of_chunks_grows_by_as_many_as_a_mapping_needs) {
     REQUIRE(set_up_range("memory=1GiB"));
     map(0, 17 * 32 * MIB);
     CHECK_ZU(range.chunk_count, 17);
@@ -84,7 +84,7 @@ static void the_list_of_chunks_grows_by_as_many_as_a_mapping_needs(void) {
     tear_down_range();
 }
 
-static void a_step_is_a_part_of_what_is_mapped(void) {
+CASE_BOTH(a_step_is_a_part_of_what_is_mapped) {
     REQUIRE(set_up_range("memory=16GiB"));
     const size_t part = use_segments ? 16 : 64;
     CHECK_ZU(ashlar_range_step(&range), 0);
@@ -103,7 +103,7 @@ static void a_step_is_a_part_of_what_is_mapped(void) {
 
 /* ---- the limit ---- */
 
-static void the_limit_is_refused_before_any_driver_call(void) {
+CASE_BOTH(the_limit_is_refused_before_any_driver_call) {
     REQUIRE(set_up_range("memory=16MiB"));
     map(0, 4 * MIB);
     range.limit_bytes = 7 * MIB;
@@ -127,7 +127,7 @@ static void the_limit_is_refused_before_any_driver_call(void) {
 /* ---- failures ---- */
 
 /* What is done of a mapping of three chunks is undone, whichever call fails. */
-static void a_failing_mapping_changes_nothing(void) {
+CASE(a_failing_mapping_changes_nothing) {
     static const struct {
         ashlar_driver_fn fn;
         size_t calls;
@@ -153,7 +153,7 @@ static void a_failing_mapping_changes_nothing(void) {
     tear_down_range();
 }
 
-static void missing_host_memory_for_the_list_changes_nothing(void) {
+CASE_BOTH(missing_host_memory_for_the_list_changes_nothing) {
     REQUIRE(set_up_range("memory=64MiB"));
     ashlar_host_fail_at(1);
     check_no_map(0, 2 * MIB, ASHLAR_EHOSTMEM);
@@ -176,7 +176,7 @@ static cu_result reserve_anywhere(cu_ptr *ptr, size_t bytes, size_t align, cu_pt
     return ashlar_soft_mem_address_reserve(ptr, bytes, align, hint, flags);
 }
 
-static void addresses_are_left_to_the_driver(void) {
+CASE(addresses_are_left_to_the_driver) {
     REQUIRE(set_up_device("memory=16MiB"));
     const ashlar_driver_table table = driver->table;
     driver->table.mem_address_reserve = reserve_anywhere;
@@ -200,7 +200,7 @@ static cu_result reserve_few(cu_ptr *ptr, size_t bytes, size_t align, cu_ptr hin
                                   : ashlar_soft_mem_address_reserve(ptr, bytes, align, hint, flags);
 }
 
-static void where_addresses_are_scarce_fewer_do(void) {
+CASE(where_addresses_are_scarce_fewer_do) {
     REQUIRE(set_up_device("memory=16MiB"));
     const ashlar_driver_table table = driver->table;
     driver->table.mem_address_reserve = reserve_few;
@@ -222,7 +222,7 @@ static void where_addresses_are_scarce_fewer_do(void) {
     tear_down_device();
 }
 
-static void a_device_without_virtual_memory_has_segments(void) {
+CASE(a_device_without_virtual_memory_has_segments) {
     REQUIRE(set_up_device("memory=16MiB"));
     const ashlar_driver_table table = driver->table;
     driver->table.device_get_attribute = has_no_virtual_memory;
@@ -236,7 +236,7 @@ static void a_device_without_virtual_memory_has_segments(void) {
     tear_down_range();
 }
 
-static void a_failing_set_up_reserves_nothing(void) {
+CASE(a_failing_set_up_reserves_nothing) {
     static const struct {
         ashlar_driver_fn fn;
         const char *name;
@@ -259,7 +259,7 @@ static void a_failing_set_up_reserves_nothing(void) {
     tear_down_device();
 }
 
-static void a_device_too_large_to_address_is_refused(void) {
+CASE(a_device_too_large_to_address_is_refused) {
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 4 + 1, SIZE_MAX / 4};
     REQUIRE(set_up_device(""));
     const size_t bytes = device->info.total_bytes;
@@ -277,21 +277,4 @@ static void a_device_too_large_to_address_is_refused(void) {
     tear_down_device();
 }
 
-int main(void) {
-    RUN(a_new_range_has_addresses_and_no_memory);
-    RUN(memory_is_mapped_where_it_is_wanted);
-    RUN(large_mappings_are_cut_into_chunks_and_opened_at_once);
-    RUN_BOTH(memory_comes_from_the_allocators_device);
-    RUN_BOTH(many_chunks_are_all_returned);
-    RUN(the_list_of_chunks_grows_by_as_many_as_a_mapping_needs);
-    RUN_BOTH(a_step_is_a_part_of_what_is_mapped);
-    RUN_BOTH(the_limit_is_refused_before_any_driver_call);
-    RUN(a_failing_mapping_changes_nothing);
-    RUN_BOTH(missing_host_memory_for_the_list_changes_nothing);
-    RUN(addresses_are_left_to_the_driver);
-    RUN(where_addresses_are_scarce_fewer_do);
-    RUN(a_device_without_virtual_memory_has_segments);
-    RUN(a_failing_set_up_reserves_nothing);
-    RUN(a_device_too_large_to_address_is_refused);
-    return check_report();
-}
+RUN_CASES()

@@ -12,7 +12,7 @@ static void unmap(size_t idx) {
 
 /* ---- unmapping ---- */
 
-static void an_unmapped_chunk_is_the_devices_again(void) {
+CASE_BOTH(an_unmapped_chunk_is_the_devices_again) {
     REQUIRE(set_up_range("memory=16MiB"));
     for (size_t i = 0; i < 3; i++) {
         map(i * 2 * MIB, 2 * MIB);
@@ -29,7 +29,7 @@ static void an_unmapped_chunk_is_the_devices_again(void) {
     tear_down_range();
 }
 
-static void a_chunk_that_cannot_be_unmapped_stays(void) {
+CASE_BOTH(a_chunk_that_cannot_be_unmapped_stays) {
     static const struct {
         ashlar_driver_fn fn;
         const char *name;
@@ -65,7 +65,7 @@ static cu_result refuse_access(cu_ptr ptr, size_t bytes, const cu_mem_access *ac
     return refusals-- > 0 ? CU_UNKNOWN : ashlar_soft_mem_set_access(ptr, bytes, access, count);
 }
 
-static void a_chunk_that_cannot_be_mapped_again_either_is_gone(void) {
+CASE(a_chunk_that_cannot_be_mapped_again_either_is_gone) {
     for (int which = 0; which < 2; which++) {
         REQUIRE(set_up_range("memory=16MiB"));
         const ashlar_driver_table table = driver->table;
@@ -103,7 +103,7 @@ static bool set_up_three(void) {
     return true;
 }
 
-static void chosen_chunks_move_behind_one_another(void) {
+CASE(chosen_chunks_move_behind_one_another) {
     REQUIRE(set_up_three());
     const cu_mem_handle first = range.chunks[0].handle, third = range.chunks[2].handle;
     const size_t creates = CALLS(mem_create);
@@ -124,7 +124,7 @@ static void chosen_chunks_move_behind_one_another(void) {
     tear_down_range();
 }
 
-static void a_failing_move_leaves_every_chunk_where_it_was(void) {
+CASE(a_failing_move_leaves_every_chunk_where_it_was) {
     static const struct {
         ashlar_driver_fn fn;
         size_t calls;
@@ -152,7 +152,7 @@ static void a_failing_move_leaves_every_chunk_where_it_was(void) {
     tear_down_range();
 }
 
-static void a_chunk_that_cannot_be_moved_back_is_gone(void) {
+CASE(a_chunk_that_cannot_be_moved_back_is_gone) {
     REQUIRE(set_up_three());
     const ashlar_driver_table table = driver->table;
     driver->table.mem_map = refuse_map;
@@ -219,7 +219,7 @@ static bool saw(size_t idx, size_t ptr, size_t bytes, unsigned flags, size_t cou
            seen[idx].flags == flags && seen[idx].count == count && seen[idx].ids[count - 1] == last;
 }
 
-static void a_peer_may_use_what_is_mapped_now_and_later(void) {
+CASE(a_peer_may_use_what_is_mapped_now_and_later) {
     REQUIRE(set_up_device(""));
     const ashlar_driver_table table = driver->table;
     tear_down_device();
@@ -243,7 +243,7 @@ static void a_peer_may_use_what_is_mapped_now_and_later(void) {
     tear_down_range();
 }
 
-static void a_peer_that_is_refused_may_use_nothing(void) {
+CASE(a_peer_that_is_refused_may_use_nothing) {
     REQUIRE(set_up_device(""));
     const ashlar_driver_table table = driver->table;
     tear_down_device();
@@ -263,7 +263,7 @@ static void a_peer_that_is_refused_may_use_nothing(void) {
     }
 }
 
-static void more_peers_than_there_is_room_for_are_refused(void) {
+CASE(more_peers_than_there_is_room_for_are_refused) {
     REQUIRE(set_up_range("memory=16MiB"));
     for (int i = 1; i <= ASHLAR_PEERS_MAX; i++) {
         CHECK(ashlar_range_allow_peer(&range, i) == ASHLAR_OK); /* nothing is mapped yet */
@@ -276,7 +276,7 @@ static void more_peers_than_there_is_room_for_are_refused(void) {
 
 /* ---- segments ---- */
 
-static void segments_have_no_peers(void) {
+CASE(segments_have_no_peers) {
     use_segments = true;
     REQUIRE(set_up_range("memory=16MiB"));
     CHECK(ashlar_range_allow_peer(&range, 1) == ASHLAR_ENOTSUP);
@@ -286,7 +286,7 @@ static void segments_have_no_peers(void) {
     use_segments = false;
 }
 
-static void a_segment_is_its_address(void) {
+CASE(a_segment_is_its_address) {
     use_segments = true;
     REQUIRE(set_up_range("memory=16MiB"));
     CHECK(caller.calls == 0 && range.base == 0);
@@ -299,7 +299,7 @@ static void a_segment_is_its_address(void) {
     use_segments = false;
 }
 
-static void a_failing_segment_changes_nothing(void) {
+CASE(a_failing_segment_changes_nothing) {
     use_segments = true;
     REQUIRE(set_up_range("memory=16MiB"));
     map(0, 2 * MIB);
@@ -329,7 +329,7 @@ static cu_result free_odd(cu_ptr ptr) {
     return CU_SUCCESS;
 }
 
-static void an_address_that_cannot_be_an_offset_is_given_back(void) {
+CASE(an_address_that_cannot_be_an_offset_is_given_back) {
     static const cu_ptr odd[] = {256, (cu_ptr)1 << 48, ((cu_ptr)1 << 48) - 512};
     use_segments = true;
     REQUIRE(set_up_range("memory=16MiB"));
@@ -348,19 +348,4 @@ static void an_address_that_cannot_be_an_offset_is_given_back(void) {
     use_segments = false;
 }
 
-int main(void) {
-    RUN_BOTH(an_unmapped_chunk_is_the_devices_again);
-    RUN_BOTH(a_chunk_that_cannot_be_unmapped_stays);
-    RUN(a_chunk_that_cannot_be_mapped_again_either_is_gone);
-    RUN(chosen_chunks_move_behind_one_another);
-    RUN(a_failing_move_leaves_every_chunk_where_it_was);
-    RUN(a_chunk_that_cannot_be_moved_back_is_gone);
-    RUN(a_peer_may_use_what_is_mapped_now_and_later);
-    RUN(a_peer_that_is_refused_may_use_nothing);
-    RUN(more_peers_than_there_is_room_for_are_refused);
-    RUN(segments_have_no_peers);
-    RUN(a_segment_is_its_address);
-    RUN(a_failing_segment_changes_nothing);
-    RUN(an_address_that_cannot_be_an_offset_is_given_back);
-    return check_report();
-}
+RUN_CASES()

@@ -9,7 +9,7 @@ static size_t class_bytes(unsigned idx) {
     return ashlar_sc_bytes((ashlar_sc){.idx = (uint16_t)idx});
 }
 
-static void classes_lie_where_the_header_says(void) {
+CASE(classes_lie_where_the_header_says) {
     static const struct {
         unsigned idx;
         size_t bytes;
@@ -24,7 +24,7 @@ static void classes_lie_where_the_header_says(void) {
     }
 }
 
-static void every_class_is_aligned_and_its_own_inverse(void) {
+CASE(every_class_is_aligned_and_its_own_inverse) {
     size_t before = 0;
     for (unsigned idx = 0; idx < ASHLAR_SC_COUNT; idx++) {
         const size_t bytes = class_bytes(idx);
@@ -37,7 +37,7 @@ static void every_class_is_aligned_and_its_own_inverse(void) {
     CHECK_ZU(before, ASHLAR_SC_MAX_BYTES);
 }
 
-static void every_request_gets_the_smallest_class_that_fits(void) {
+CASE(every_request_gets_the_smallest_class_that_fits) {
     size_t wrong = 0, idx = 0;
     for (size_t bytes = 1; bytes <= ASHLAR_SC_MAX_BYTES; bytes++) {
         idx += class_bytes((unsigned)idx) < bytes;
@@ -51,7 +51,7 @@ static void every_request_gets_the_smallest_class_that_fits(void) {
     CHECK_ZU(wrong, 0);
 }
 
-static void large_blocks_are_exact_to_the_alignment(void) {
+CASE(large_blocks_are_exact_to_the_alignment) {
     static const struct {
         size_t bytes, block;
     } known[] = {{524289, 524800},
@@ -67,18 +67,11 @@ static void large_blocks_are_exact_to_the_alignment(void) {
     }
 }
 
-static void a_size_that_cannot_be_rounded_up_is_refused(void) {
+CASE(a_size_that_cannot_be_rounded_up_is_refused) {
     size_t block = 77;
     CHECK(!ashlar_block_bytes(SIZE_MAX, &block));
     CHECK(!ashlar_block_bytes(SIZE_MAX - 510, &block));
     CHECK_ZU(block, 77);
 }
 
-int main(void) {
-    RUN(classes_lie_where_the_header_says);
-    RUN(every_class_is_aligned_and_its_own_inverse);
-    RUN(every_request_gets_the_smallest_class_that_fits);
-    RUN(large_blocks_are_exact_to_the_alignment);
-    RUN(a_size_that_cannot_be_rounded_up_is_refused);
-    return check_report();
-}
+RUN_CASES()

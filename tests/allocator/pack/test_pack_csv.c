@@ -22,7 +22,7 @@ static bool row_is(size_t i, const char *id, uint64_t begin, uint64_t end, size_
            b->end == end && b->bytes == bytes;
 }
 
-static void rows_become_buffers(void) {
+CASE(rows_become_buffers) {
     REQUIRE(parse(HEADER "0,995328,1000448,656384\n7,0,1,1\n") == ASHLAR_OK);
     CHECK_ZU(table.count, 2);
     CHECK(row_is(0, "0", 995328, 1000448, 656384) && row_is(1, "7", 0, 1, 1));
@@ -34,27 +34,27 @@ static void rows_become_buffers(void) {
     ashlar_pack_table_finish(&table);
 }
 
-static void columns_are_found_by_name(void) {
+CASE(columns_are_found_by_name) {
     REQUIRE(parse("offset,size,more,upper,id,lower\n9,4,,3,b_0,1\n") == ASHLAR_OK);
     CHECK(table.count == 1 && row_is(0, "b_0", 1, 3, 4));
     ashlar_pack_table_finish(&table);
 }
 
-static void lines_may_end_in_any_way(void) {
+CASE(lines_may_end_in_any_way) {
     REQUIRE(parse("\xef\xbb\xbfid, lower,upper ,size\r\n\r\n a ,1,\t2,3\r\n \nb,1,2,3") ==
             ASHLAR_OK);
     CHECK(table.count == 2 && row_is(0, "a", 1, 2, 3) && row_is(1, "b", 1, 2, 3));
     ashlar_pack_table_finish(&table);
 }
 
-static void numbers_have_64_bits(void) {
+CASE(numbers_have_64_bits) {
     REQUIRE(parse(HEADER "0,18446744073709551614,18446744073709551615,18446744073709551615\n") ==
             ASHLAR_OK);
     CHECK(row_is(0, "0", UINT64_MAX - 1, UINT64_MAX, SIZE_MAX));
     ashlar_pack_table_finish(&table);
 }
 
-static void a_bad_problem_is_refused_by_its_line(void) {
+CASE(a_bad_problem_is_refused_by_its_line) {
     static const struct {
         const char *text, *want;
     } bad[] = {
@@ -93,7 +93,7 @@ static void a_bad_problem_is_refused_by_its_line(void) {
     }
 }
 
-static void what_is_written_reads_back(void) {
+CASE(what_is_written_reads_back) {
     static const size_t offsets[] = {0, 100, SIZE_MAX};
     unsigned char bytes[FILE_MAX_BYTES + 1] = {0};
     REQUIRE(parse("size,id,lower,upper\r\n100,first,0,5\r\n7,2,5,18446744073709551615\n"
@@ -114,7 +114,7 @@ static void what_is_written_reads_back(void) {
     ashlar_pack_table_finish(&table);
 }
 
-static void files_that_cannot_be_read_are_named(void) {
+CASE(files_that_cannot_be_read_are_named) {
     CHECK(ashlar_pack_table_read("/nowhere/in.csv", &table) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "cannot read /nowhere/in.csv: ");
     CHECK(ashlar_pack_table_read(folder, &table) == ASHLAR_EIO);
@@ -126,7 +126,7 @@ static void files_that_cannot_be_read_are_named(void) {
 }
 
 /* So many rows that every array grows. */
-static void many_rows_are_read_and_memory_may_fail(void) {
+CASE(many_rows_are_read_and_memory_may_fail) {
     enum { ROWS = 6000, ROW_BYTES = 24 };
     static char text[(ROWS + 1) * ROW_BYTES];
     size_t bytes = (size_t)sprintf(text, HEADER);
@@ -152,18 +152,4 @@ static void many_rows_are_read_and_memory_may_fail(void) {
     ashlar_pack_table_finish(&table);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(rows_become_buffers);
-    RUN(columns_are_found_by_name);
-    RUN(lines_may_end_in_any_way);
-    RUN(numbers_have_64_bits);
-    RUN(a_bad_problem_is_refused_by_its_line);
-    RUN(what_is_written_reads_back);
-    RUN(files_that_cannot_be_read_are_named);
-    RUN(many_rows_are_read_and_memory_may_fail);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

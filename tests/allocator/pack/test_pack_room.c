@@ -48,7 +48,7 @@ static void fill(ashlar_pack_room *room, size_t sections, size_t most) {
     }
 }
 
-static void the_lowest_gap_is_found(void) {
+CASE(the_lowest_gap_is_found) {
     for (size_t sections = 1; sections <= SECTIONS; sections++) {
         ashlar_pack_room *room;
         REQUIRE(ashlar_pack_room_create(sections, &room) == ASHLAR_OK);
@@ -61,7 +61,7 @@ static void the_lowest_gap_is_found(void) {
     ashlar_pack_room_destroy(NULL);
 }
 
-static void without_host_memory_it_says_so(void) {
+CASE(without_host_memory_it_says_so) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     unsigned long n = 0;
     ashlar_pack_room *room = NULL;
@@ -78,8 +78,4 @@ static void without_host_memory_it_says_so(void) {
     CHECK(n > 5 && n < 100);
 }
 
-int main(void) {
-    RUN(the_lowest_gap_is_found);
-    RUN(without_host_memory_it_says_so);
-    return check_report();
-}
+RUN_CASES()

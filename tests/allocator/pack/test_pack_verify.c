@@ -30,7 +30,7 @@ static void set(size_t i, size_t bytes, uint64_t begin, uint64_t end, size_t off
     offsets[i] = offset;
 }
 
-static void right_plans_pass(void) {
+CASE(right_plans_pass) {
     size_t bytes;
     CHECK(ashlar_pack_verify(NULL, 0, 1, NULL, &bytes) == ASHLAR_OK && bytes == 0);
     set(0, 100, 0, 10, 0);
@@ -44,7 +44,7 @@ static void right_plans_pass(void) {
     CHECK(verify(4, 64, &bytes) == ASHLAR_OK && bytes == 192);
 }
 
-static void an_overlap_is_named(void) {
+CASE(an_overlap_is_named) {
     set(0, 100, 0, 10, 0);
     set(1, 50, 3, 5, 99);
     CHECK(refuses(2, 1, ASHLAR_EFORMAT, "buffers 0 and 1 overlap"));
@@ -56,7 +56,7 @@ static void an_overlap_is_named(void) {
     CHECK(refuses(3, 1, ASHLAR_EFORMAT, "buffers 0 and 1 overlap"));
 }
 
-static void bad_offsets_and_arguments_are_named(void) {
+CASE(bad_offsets_and_arguments_are_named) {
     set(0, 100, 0, 10, 64);
     set(1, 100, 0, 10, 300);
     CHECK(refuses(2, 8, ASHLAR_EFORMAT, "offset 300 of buffer 1 is no multiple of 8"));
@@ -73,7 +73,7 @@ static void bad_offsets_and_arguments_are_named(void) {
     CHECK(refuses((size_t)1 << 31, 1, ASHLAR_EOVERFLOW, "2147483648 buffers"));
 }
 
-static void it_agrees_with_looking_at_every_pair(void) {
+CASE(it_agrees_with_looking_at_every_pair) {
     size_t right = 0, wrong = 0;
     for (int round = 0; round < 20000; round++) {
         const size_t count = pack_draw(1, round % 2 == 0 ? 6 : 20);
@@ -93,7 +93,7 @@ static void it_agrees_with_looking_at_every_pair(void) {
     CHECK(right > 2000 && wrong > 2000);
 }
 
-static void a_moved_buffer_is_found_in_a_plan_without_gaps(void) {
+CASE(a_moved_buffer_is_found_in_a_plan_without_gaps) {
     size_t bytes;
     for (size_t i = 0; i < MANY; i++) { /* five high, each stack in its own time */
         set(i, 16, i / 5 * 10, i / 5 * 10 + 10, i % 5 * 16);
@@ -110,7 +110,7 @@ static void a_moved_buffer_is_found_in_a_plan_without_gaps(void) {
     }
 }
 
-static void without_host_memory_nothing_is_claimed(void) {
+CASE(without_host_memory_nothing_is_claimed) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     size_t bytes = 77;
     unsigned long n = 0;
@@ -126,12 +126,4 @@ static void without_host_memory_nothing_is_claimed(void) {
     CHECK_ZU(bytes, 100);
 }
 
-int main(void) {
-    RUN(right_plans_pass);
-    RUN(an_overlap_is_named);
-    RUN(bad_offsets_and_arguments_are_named);
-    RUN(it_agrees_with_looking_at_every_pair);
-    RUN(a_moved_buffer_is_found_in_a_plan_without_gaps);
-    RUN(without_host_memory_nothing_is_claimed);
-    return check_report();
-}
+RUN_CASES()

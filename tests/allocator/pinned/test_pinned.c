@@ -8,7 +8,7 @@
 
 enum { MANY = 2000 };
 
-static void a_fresh_pool_holds_nothing(void) {
+CASE(a_fresh_pool_holds_nothing) {
     REQUIRE(set_up_pool("", NULL));
     const ashlar_pinned_stats s = pinned_now();
     CHECK(s.reserved_bytes == 0 && s.driver_alloc_count == 0 && s.alloc_count == 0);
@@ -18,7 +18,7 @@ static void a_fresh_pool_holds_nothing(void) {
     ashlar_pinned_destroy(NULL);
 }
 
-static void blocks_are_aligned_page_locked_and_do_not_overlap(void) {
+CASE(blocks_are_aligned_page_locked_and_do_not_overlap) {
     REQUIRE(set_up_pool("", NULL));
     static unsigned char *blocks[MANY];
     for (size_t i = 0; i < MANY; i++) {
@@ -50,7 +50,7 @@ static void check_waste(size_t bytes) {
     give_pinned(ptr);
 }
 
-static void no_block_wastes_a_quarter(void) {
+CASE(no_block_wastes_a_quarter) {
     REQUIRE(set_up_pool("", NULL));
     for (size_t bytes = 1; bytes <= 20000; bytes += 1 + bytes / 256) {
         check_waste(bytes);
@@ -66,7 +66,7 @@ static void no_block_wastes_a_quarter(void) {
 }
 
 /* Of many blocks together, what the driver gave is at most a quarter more, and the pages. */
-static void many_blocks_reserve_little_more_than_they_are(void) {
+CASE(many_blocks_reserve_little_more_than_they_are) {
     static void *blocks[MANY];
     static const size_t sizes[] = {4097, 16 * KIB + 1, 40 * KIB + 1, 80 * KIB, 300000};
     REQUIRE(set_up_pool("", NULL));
@@ -87,7 +87,7 @@ static void many_blocks_reserve_little_more_than_they_are(void) {
     tear_down_pool();
 }
 
-static void the_driver_is_called_rarely(void) {
+CASE(the_driver_is_called_rarely) {
     static void *blocks[MANY];
     REQUIRE(set_up_pool("", NULL));
     for (int round = 0; round < 3; round++) {
@@ -107,7 +107,7 @@ static void the_driver_is_called_rarely(void) {
     tear_down_pool();
 }
 
-static void a_trim_returns_everything_once_all_is_given_back(void) {
+CASE(a_trim_returns_everything_once_all_is_given_back) {
     static void *blocks[MANY];
     REQUIRE(set_up_pool("", NULL));
     for (size_t i = 0; i < MANY; i++) {
@@ -129,7 +129,7 @@ static void a_trim_returns_everything_once_all_is_given_back(void) {
     tear_down_pool();
 }
 
-static void a_trim_returns_whole_driver_allocations_only(void) {
+CASE(a_trim_returns_whole_driver_allocations_only) {
     REQUIRE(set_up_pool("", NULL));
     unsigned char *small = take_pinned(100), *large = take_pinned(5 * MIB);
     memset(small, 7, 100);
@@ -148,7 +148,7 @@ static void a_trim_returns_whole_driver_allocations_only(void) {
 }
 
 /* What was given back in pieces is one piece again. */
-static void free_neighbours_are_merged(void) {
+CASE(free_neighbours_are_merged) {
     const ashlar_pinned_config config = {.limit_bytes = 8 * MIB, .grow_bytes = 8 * MIB};
     void *blocks[100];
     REQUIRE(set_up_pool("", &config));
@@ -170,7 +170,7 @@ static void free_neighbours_are_merged(void) {
     tear_down_pool();
 }
 
-static void freed_memory_of_a_size_serves_other_sizes(void) {
+CASE(freed_memory_of_a_size_serves_other_sizes) {
     const ashlar_pinned_config config = {.limit_bytes = 2 * MIB};
     void *blocks[2000];
     REQUIRE(set_up_pool("", &config));
@@ -187,7 +187,7 @@ static void freed_memory_of_a_size_serves_other_sizes(void) {
     tear_down_pool();
 }
 
-static void the_limit_binds_and_is_explained(void) {
+CASE(the_limit_binds_and_is_explained) {
     const ashlar_pinned_config config = {.limit_bytes = 5 * MIB};
     void *ptr = &pool;
     REQUIRE(set_up_pool("", &config));
@@ -207,7 +207,7 @@ static void the_limit_binds_and_is_explained(void) {
 }
 
 /* Segments that are too small for a request make room for one that is not. */
-static void unused_memory_is_returned_where_it_makes_the_room(void) {
+CASE(unused_memory_is_returned_where_it_makes_the_room) {
     const ashlar_pinned_config config = {.limit_bytes = 8 * MIB};
     void *blocks[4];
     REQUIRE(set_up_pool("", &config));
@@ -223,7 +223,7 @@ static void unused_memory_is_returned_where_it_makes_the_room(void) {
     tear_down_pool();
 }
 
-static void segments_have_the_size_that_was_asked_for(void) {
+CASE(segments_have_the_size_that_was_asked_for) {
     const ashlar_pinned_config config = {.grow_bytes = 16 * MIB};
     REQUIRE(set_up_pool("", &config));
     give_pinned(take_pinned(1));
@@ -234,7 +234,7 @@ static void segments_have_the_size_that_was_asked_for(void) {
 }
 
 /* Enough of the first is left for the second. */
-static void a_refused_large_segment_is_tried_at_the_size_needed(void) {
+CASE(a_refused_large_segment_is_tried_at_the_size_needed) {
     const ashlar_pinned_config config = {.grow_bytes = 64 * MIB};
     REQUIRE(set_up_pool("", &config));
     ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_host_alloc, 1, CU_OUT_OF_MEMORY);
@@ -247,7 +247,7 @@ static void a_refused_large_segment_is_tried_at_the_size_needed(void) {
     tear_down_pool();
 }
 
-static void pointers_that_are_no_live_block_are_refused(void) {
+CASE(pointers_that_are_no_live_block_are_refused) {
     REQUIRE(set_up_pool("", NULL));
     unsigned char *ptr = take_pinned(1000);
     size_t usable = 7;
@@ -273,7 +273,7 @@ static void pointers_that_are_no_live_block_are_refused(void) {
     tear_down_pool();
 }
 
-static void null_and_zero_are_what_the_header_says(void) {
+CASE(null_and_zero_are_what_the_header_says) {
     REQUIRE(set_up_pool("", NULL));
     void *ptr = &pool;
     CHECK(ashlar_pinned_free(pool, NULL) == ASHLAR_OK);
@@ -287,7 +287,7 @@ static void null_and_zero_are_what_the_header_says(void) {
     tear_down_pool();
 }
 
-static void two_pools_do_not_share_memory(void) {
+CASE(two_pools_do_not_share_memory) {
     REQUIRE(set_up_pool("", NULL));
     ashlar_pinned *other = NULL, *first = pool;
     REQUIRE(ashlar_pinned_create(device, NULL, &other) == ASHLAR_OK);
@@ -306,7 +306,7 @@ static void two_pools_do_not_share_memory(void) {
 }
 
 /* Neither of this pool nor of the ones before it does malloc get anything. */
-static void malloc_never_gets_page_locked_memory(void) {
+CASE(malloc_never_gets_page_locked_memory) {
     for (int round = 0; round < 3; round++) {
         REQUIRE(set_up_pool("", NULL));
         for (int i = 0; i < 300; i++) {
@@ -324,7 +324,7 @@ static void malloc_never_gets_page_locked_memory(void) {
 }
 
 /* More than jemalloc has arenas for at once. */
-static void pools_come_and_go_without_end(void) {
+CASE(pools_come_and_go_without_end) {
     REQUIRE(set_up_device(""));
     bool is_good = true;
     for (int i = 0; i < 4200 && is_good; i++) {
@@ -336,24 +336,4 @@ static void pools_come_and_go_without_end(void) {
     tear_down_device();
 }
 
-int main(void) {
-    RUN(a_fresh_pool_holds_nothing);
-    RUN(blocks_are_aligned_page_locked_and_do_not_overlap);
-    RUN(no_block_wastes_a_quarter);
-    RUN(many_blocks_reserve_little_more_than_they_are);
-    RUN(the_driver_is_called_rarely);
-    RUN(a_trim_returns_everything_once_all_is_given_back);
-    RUN(a_trim_returns_whole_driver_allocations_only);
-    RUN(free_neighbours_are_merged);
-    RUN(freed_memory_of_a_size_serves_other_sizes);
-    RUN(the_limit_binds_and_is_explained);
-    RUN(unused_memory_is_returned_where_it_makes_the_room);
-    RUN(segments_have_the_size_that_was_asked_for);
-    RUN(a_refused_large_segment_is_tried_at_the_size_needed);
-    RUN(pointers_that_are_no_live_block_are_refused);
-    RUN(null_and_zero_are_what_the_header_says);
-    RUN(two_pools_do_not_share_memory);
-    RUN(malloc_never_gets_page_locked_memory);
-    RUN(pools_come_and_go_without_end);
-    return check_report();
-}
+RUN_CASES()

@@ -122,7 +122,7 @@ static bool run_life(void) {
     return pool != NULL;
 }
 
-static void the_workload_climbs_every_step(void) {
+CASE(the_workload_climbs_every_step) {
     allowed = ASHLAR_OK;
     REQUIRE(set_up_device(spec_of_all));
     REQUIRE(run_life());
@@ -157,7 +157,7 @@ static bool run_with_failing_call(int fn, uint64_t n, cu_result result) {
     return has_fired;
 }
 
-static void every_driver_call_may_fail(void) {
+CASE(every_driver_call_may_fail) {
     static const ashlar_driver_fn functions[] = {
         ASHLAR_DRIVER_FN_mem_host_alloc, ASHLAR_DRIVER_FN_mem_free_host,
         ASHLAR_DRIVER_FN_event_create,   ASHLAR_DRIVER_FN_event_record,
@@ -175,7 +175,7 @@ static void every_driver_call_may_fail(void) {
     }
 }
 
-static void every_host_allocation_may_fail(void) {
+CASE(every_host_allocation_may_fail) {
     bool is_over = false;
     unsigned long n = 0, seen = 0;
     while (!is_over) {
@@ -191,9 +191,4 @@ static void every_host_allocation_may_fail(void) {
     CHECK(n > 50 && seen > 20);
 }
 
-int main(void) {
-    RUN(the_workload_climbs_every_step);
-    RUN(every_driver_call_may_fail);
-    RUN(every_host_allocation_may_fail);
-    return check_report();
-}
+RUN_CASES()

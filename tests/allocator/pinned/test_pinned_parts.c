@@ -47,7 +47,7 @@ static size_t draw(size_t below) {
 }
 
 /* Every run is written at both ends and found unchanged, whatever was taken and given between. */
-static void random_runs_never_overlap_and_always_merge(void) {
+CASE(random_runs_never_overlap_and_always_merge) {
     static struct {
         unsigned char *ptr;
         size_t page_count;
@@ -92,7 +92,7 @@ static void random_runs_never_overlap_and_always_merge(void) {
     tear_down_heap();
 }
 
-static void the_shortest_run_that_fits_is_taken(void) {
+CASE(the_shortest_run_that_fits_is_taken) {
     REQUIRE(set_up_heap(SIZE_MAX));
     static const size_t lengths[] = {8, 9, 100}; /* the first two are of one bin */
     unsigned char *runs[3];
@@ -110,7 +110,7 @@ static void the_shortest_run_that_fits_is_taken(void) {
     tear_down_heap();
 }
 
-static void a_run_does_not_reach_into_the_next_segment(void) {
+CASE(a_run_does_not_reach_into_the_next_segment) {
     REQUIRE(set_up_heap(4 * MIB));
     unsigned char *a = take_pages(512), *b = take_pages(512);
     void *out = NULL;
@@ -124,7 +124,7 @@ static void a_run_does_not_reach_into_the_next_segment(void) {
 }
 
 /* What a failing call has announced is taken back. */
-static void growing_that_fails_leaves_nothing_behind(void) {
+CASE(growing_that_fails_leaves_nothing_behind) {
     REQUIRE(set_up_heap(4 * MIB));
     void *out = NULL;
     ashlar_host_fail_at(1); /* the list of segments; their records are tried for twice */
@@ -181,7 +181,7 @@ static size_t poll_pending(void) {
     return count;
 }
 
-static void streams_that_come_and_go_leave_no_records(void) {
+CASE(streams_that_come_and_go_leave_no_records) {
     REQUIRE(set_up_pending());
     for (uintptr_t i = 1; i <= 20; i++) {
         ashlar_stream stream = NULL;
@@ -200,7 +200,7 @@ static void streams_that_come_and_go_leave_no_records(void) {
 }
 
 /* A batch has room made for one of the two only. */
-static void a_stream_named_twice_is_one_stream(void) {
+CASE(a_stream_named_twice_is_one_stream) {
     REQUIRE(set_up_pending());
     for (uintptr_t i = 1; i <= BATCH_BLOCKS; i++) {
         const ashlar_stream twice[] = {streams[0], streams[0]};
@@ -214,7 +214,7 @@ static void a_stream_named_twice_is_one_stream(void) {
     tear_down_pending();
 }
 
-static void a_full_batch_without_an_event_takes_no_more(void) {
+CASE(a_full_batch_without_an_event_takes_no_more) {
     REQUIRE(set_up_pending());
     for (uintptr_t i = 1; i < BATCH_BLOCKS; i++) {
         add_block(64 * i, 64, streams, 1);
@@ -233,7 +233,7 @@ static void a_full_batch_without_an_event_takes_no_more(void) {
 }
 
 /* Its event would else be recorded behind work that came later. */
-static void a_look_records_an_open_batch_behind_one_that_is_not_over(void) {
+CASE(a_look_records_an_open_batch_behind_one_that_is_not_over) {
     REQUIRE(set_up_pending());
     queue_verify(streams[0], NULL, 0, 0);
     add_block(64, BATCH_BYTES, streams, 1);
@@ -249,7 +249,7 @@ static void a_look_records_an_open_batch_behind_one_that_is_not_over(void) {
 
 /* ---- table ---- */
 
-static void the_table_grows_with_its_blocks(void) {
+CASE(the_table_grows_with_its_blocks) {
     static ashlar_pinned_block blocks[5000];
     ashlar_pinned_block *out = NULL;
     table = (ashlar_block_table){.live_bytes = 0};
@@ -270,15 +270,4 @@ static void the_table_grows_with_its_blocks(void) {
     ashlar_block_table_finish(&table);
 }
 
-int main(void) {
-    RUN(random_runs_never_overlap_and_always_merge);
-    RUN(the_shortest_run_that_fits_is_taken);
-    RUN(a_run_does_not_reach_into_the_next_segment);
-    RUN(growing_that_fails_leaves_nothing_behind);
-    RUN(streams_that_come_and_go_leave_no_records);
-    RUN(a_stream_named_twice_is_one_stream);
-    RUN(a_full_batch_without_an_event_takes_no_more);
-    RUN(a_look_records_an_open_batch_behind_one_that_is_not_over);
-    RUN(the_table_grows_with_its_blocks);
-    return check_report();
-}
+RUN_CASES()

@@ -41,7 +41,7 @@ static void trim_until_nothing_is_pending(void) {
 }
 
 /* All of a copy's source is as it was, although the block was given back and others taken. */
-static void contents_survive_until_the_copy_has_run(void) {
+CASE(contents_survive_until_the_copy_has_run) {
     static unsigned char seen[BLOCKS][64 * KIB];
     unsigned char *blocks[BLOCKS];
     REQUIRE(set_up_adversarial(NULL));
@@ -81,7 +81,7 @@ static void contents_survive_until_the_copy_has_run(void) {
     tear_down_pool();
 }
 
-static void a_block_serves_again_once_its_work_is_over(void) {
+CASE(a_block_serves_again_once_its_work_is_over) {
     const ashlar_pinned_config config = {.limit_bytes = 2 * MIB};
     REQUIRE(set_up_adversarial(&config));
     unsigned char *ptr = take_pinned(1536 * KIB);
@@ -99,7 +99,7 @@ static void a_block_serves_again_once_its_work_is_over(void) {
 }
 
 /* Streams 1 to 3 are done, stream 0 is not and was first. */
-static void a_slow_stream_holds_back_its_own_blocks_only(void) {
+CASE(a_slow_stream_holds_back_its_own_blocks_only) {
     void *blocks[STREAMS];
     REQUIRE(set_up_adversarial(NULL));
     for (int i = 0; i < STREAMS; i++) {
@@ -122,7 +122,7 @@ static void a_slow_stream_holds_back_its_own_blocks_only(void) {
 }
 
 /* Also on one stream: what is over is released though more follows. */
-static void batches_of_one_stream_are_released_in_turn(void) {
+CASE(batches_of_one_stream_are_released_in_turn) {
     REQUIRE(set_up_adversarial(NULL));
     ashlar_event middle = NULL;
     REQUIRE(ashlar_event_create(device, &middle) == ASHLAR_OK);
@@ -142,7 +142,7 @@ static void batches_of_one_stream_are_released_in_turn(void) {
     tear_down_pool();
 }
 
-static void giving_back_waits_for_nothing_and_records_seldom(void) {
+CASE(giving_back_waits_for_nothing_and_records_seldom) {
     static void *blocks[SIDE];
     REQUIRE(set_up_adversarial(NULL));
     for (int i = 0; i < SIDE; i++) {
@@ -167,7 +167,7 @@ static void giving_back_waits_for_nothing_and_records_seldom(void) {
     tear_down_pool();
 }
 
-static void large_blocks_do_not_wait_for_a_batch_to_fill(void) {
+CASE(large_blocks_do_not_wait_for_a_batch_to_fill) {
     REQUIRE(set_up_adversarial(NULL));
     give_pinned_on(take_pinned(600 * KIB), streams[0]);
     CHECK(pinned_now().events_recorded == 0);
@@ -176,7 +176,7 @@ static void large_blocks_do_not_wait_for_a_batch_to_fill(void) {
     tear_down_pool();
 }
 
-static void events_are_used_again(void) {
+CASE(events_are_used_again) {
     REQUIRE(set_up_adversarial(NULL));
     const size_t created = CALLS(event_create);
     for (int i = 0; i < 50; i++) {
@@ -192,7 +192,7 @@ static void events_are_used_again(void) {
     tear_down_pool();
 }
 
-static void a_block_of_several_streams_waits_for_all(void) {
+CASE(a_block_of_several_streams_waits_for_all) {
     for (int last = 0; last < 3; last++) {
         REQUIRE(set_up_adversarial(NULL));
         const ashlar_stream named[] = {streams[0], streams[1], streams[2], streams[1]};
@@ -217,7 +217,7 @@ static void a_block_of_several_streams_waits_for_all(void) {
     }
 }
 
-static void at_the_limit_the_host_waits_for_the_oldest(void) {
+CASE(at_the_limit_the_host_waits_for_the_oldest) {
     const ashlar_pinned_config config = {.limit_bytes = 6 * MIB};
     REQUIRE(set_up_adversarial(&config));
     unsigned char *first = take_pinned(2 * MIB - 256 * KIB), *second = take_pinned(1792 * KIB),
@@ -238,7 +238,7 @@ static void at_the_limit_the_host_waits_for_the_oldest(void) {
     tear_down_pool();
 }
 
-static void below_the_limit_nobody_waits(void) {
+CASE(below_the_limit_nobody_waits) {
     REQUIRE(set_up_adversarial(NULL));
     const size_t waits = CALLS(event_synchronize);
     for (int i = 0; i < 20; i++) {
@@ -252,7 +252,7 @@ static void below_the_limit_nobody_waits(void) {
     tear_down_pool();
 }
 
-static void a_stream_may_be_destroyed_once_it_was_left(void) {
+CASE(a_stream_may_be_destroyed_once_it_was_left) {
     REQUIRE(set_up_adversarial(NULL));
     ashlar_stream stream = NULL, next = NULL;
     REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
@@ -279,7 +279,7 @@ static void a_stream_may_be_destroyed_once_it_was_left(void) {
     tear_down_pool();
 }
 
-static void a_stream_that_is_gone_keeps_its_blocks_pending(void) {
+CASE(a_stream_that_is_gone_keeps_its_blocks_pending) {
     REQUIRE(set_up_adversarial(NULL));
     ashlar_stream stream = NULL;
     REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
@@ -293,7 +293,7 @@ static void a_stream_that_is_gone_keeps_its_blocks_pending(void) {
     tear_down_pool();
 }
 
-static void the_per_thread_default_stream_is_refused(void) {
+CASE(the_per_thread_default_stream_is_refused) {
     REQUIRE(set_up_adversarial(NULL));
     const ashlar_stream named[] = {streams[0], (ashlar_stream)(uintptr_t)CU_STREAM_PER_THREAD};
     unsigned char *ptr = take_pinned(100);
@@ -308,7 +308,7 @@ static void the_per_thread_default_stream_is_refused(void) {
 }
 
 /* What is pending when the pool goes has run by then: nothing is written to memory that is gone. */
-static void destroying_a_pool_waits_for_what_is_pending(void) {
+CASE(destroying_a_pool_waits_for_what_is_pending) {
     REQUIRE(set_up_adversarial(NULL));
     for (int i = 0; i < 100; i++) {
         unsigned char *ptr = take_pinned(30 * KIB);
@@ -320,20 +320,4 @@ static void destroying_a_pool_waits_for_what_is_pending(void) {
     tear_down_pool();
 }
 
-int main(void) {
-    RUN(contents_survive_until_the_copy_has_run);
-    RUN(a_block_serves_again_once_its_work_is_over);
-    RUN(a_slow_stream_holds_back_its_own_blocks_only);
-    RUN(batches_of_one_stream_are_released_in_turn);
-    RUN(giving_back_waits_for_nothing_and_records_seldom);
-    RUN(large_blocks_do_not_wait_for_a_batch_to_fill);
-    RUN(events_are_used_again);
-    RUN(a_block_of_several_streams_waits_for_all);
-    RUN(at_the_limit_the_host_waits_for_the_oldest);
-    RUN(below_the_limit_nobody_waits);
-    RUN(a_stream_may_be_destroyed_once_it_was_left);
-    RUN(a_stream_that_is_gone_keeps_its_blocks_pending);
-    RUN(the_per_thread_default_stream_is_refused);
-    RUN(destroying_a_pool_waits_for_what_is_pending);
-    return check_report();
-}
+RUN_CASES()

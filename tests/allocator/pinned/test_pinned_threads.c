@@ -151,16 +151,16 @@ static void work_on(const char *spec, const ashlar_pinned_config *config, uint64
     tear_down_pool();
 }
 
-static void threads_share_a_pool_on_an_eager_device(void) {
+CASE(threads_share_a_pool_on_an_eager_device) {
     work_on("", NULL, 1);
 }
 
-static void threads_share_a_pool_on_an_adversarial_device(void) {
+CASE(threads_share_a_pool_on_an_adversarial_device) {
     work_on("mode=adversarial,seed=3", NULL, 2);
 }
 
 /* Where the host waits for what is pending, and other threads go on. */
-static void threads_share_a_pool_that_is_full_now_and_then(void) {
+CASE(threads_share_a_pool_that_is_full_now_and_then) {
     const ashlar_pinned_config config = {.limit_bytes = 2 * MIB};
     may_be_full = true;
     work_on("mode=adversarial,seed=5", &config, 3);
@@ -183,7 +183,7 @@ static void *take_and_give(void *unused) {
     return is_good ? NULL : &start;
 }
 
-static void what_one_thread_has_cached_serves_the_others(void) {
+CASE(what_one_thread_has_cached_serves_the_others) {
     const ashlar_pinned_config config = {.limit_bytes = 2 * MIB};
     REQUIRE(set_up_pool("", &config));
     for (int i = 0; i < 2 * THREADS; i++) {
@@ -211,7 +211,7 @@ static void *churn(void *unused) {
     return NULL;
 }
 
-static void no_call_of_any_thread_is_lost_from_the_counts(void) {
+CASE(no_call_of_any_thread_is_lost_from_the_counts) {
     pthread_t threads[THREADS];
     REQUIRE(set_up_pool("", NULL));
     REQUIRE(pthread_barrier_init(&start, NULL, THREADS) == 0);
@@ -231,11 +231,4 @@ static void no_call_of_any_thread_is_lost_from_the_counts(void) {
     tear_down_pool();
 }
 
-int main(void) {
-    RUN(threads_share_a_pool_on_an_eager_device);
-    RUN(threads_share_a_pool_on_an_adversarial_device);
-    RUN(threads_share_a_pool_that_is_full_now_and_then);
-    RUN(what_one_thread_has_cached_serves_the_others);
-    RUN(no_call_of_any_thread_is_lost_from_the_counts);
-    return check_report();
-}
+RUN_CASES()

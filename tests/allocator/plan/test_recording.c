@@ -27,7 +27,7 @@ static ashlar_recording chain(const char *tags, size_t bytes) {
     return r;
 }
 
-static void lifetimes_are_counted_in_allocations(void) {
+CASE(lifetimes_are_counted_in_allocations) {
     ashlar_recording r = {0};
     add(&r, 100, 1, 0, 0);
     add(&r, 200, 2, 1, 1);
@@ -46,7 +46,7 @@ static void lifetimes_are_counted_in_allocations(void) {
     CHECK(r.allocs == NULL && r.count == 0);
 }
 
-static void what_is_still_live_or_shared_is_not_planned(void) {
+CASE(what_is_still_live_or_shared_is_not_planned) {
     ashlar_recording r = {0};
     add(&r, 100, 0, 0, 0);
     add(&r, 100, 0, 0, 1);
@@ -61,7 +61,7 @@ static void what_is_still_live_or_shared_is_not_planned(void) {
     ashlar_recording_finish(&r);
 }
 
-static void a_stream_too_many_is_left_out(void) {
+CASE(a_stream_too_many_is_left_out) {
     ashlar_recording r = {0};
     for (int i = 0; i <= ASHLAR_PLAN_STREAMS_MAX; i++) {
         add(&r, 100, 0, i, i);
@@ -73,7 +73,7 @@ static void a_stream_too_many_is_left_out(void) {
     ashlar_recording_finish(&r);
 }
 
-static void without_host_memory_a_recording_is_incomplete(void) {
+CASE(without_host_memory_a_recording_is_incomplete) {
     for (unsigned long n = 1; n <= 4; n++) {
         ashlar_recording r = {0};
         ashlar_host_fail_at(n);
@@ -97,7 +97,7 @@ static void check_merged(const ashlar_recording *r, const char *want) {
     }
 }
 
-static void allocations_are_paired_with_the_next_alike(void) {
+CASE(allocations_are_paired_with_the_next_alike) {
     static const struct {
         const char *into, *from, *want;
     } cases[] = {
@@ -116,7 +116,7 @@ static void allocations_are_paired_with_the_next_alike(void) {
     }
 }
 
-static void a_pair_has_the_larger_size_and_the_longer_life(void) {
+CASE(a_pair_has_the_larger_size_and_the_longer_life) {
     ashlar_recording into = {0}, from = {0};
     add(&into, 100, 0, 0, 0);
     add(&into, 400, 0, 0, 1);
@@ -139,7 +139,7 @@ static void a_pair_has_the_larger_size_and_the_longer_life(void) {
     ashlar_recording_finish(&from);
 }
 
-static void a_merge_fails_whole(void) {
+CASE(a_merge_fails_whole) {
     for (unsigned long n = 1; n <= 5; n++) {
         ashlar_recording into = chain("ab", 100), from = chain("abc", 200);
         ashlar_host_fail_at(n);
@@ -153,7 +153,7 @@ static void a_merge_fails_whole(void) {
     }
 }
 
-static void streams_of_a_merge_may_be_too_many(void) {
+CASE(streams_of_a_merge_may_be_too_many) {
     ashlar_recording into = {0}, from = {0};
     for (int i = 0; i < ASHLAR_PLAN_STREAMS_MAX; i++) {
         add(&into, 100, 0, i, i);
@@ -168,14 +168,4 @@ static void streams_of_a_merge_may_be_too_many(void) {
     ashlar_recording_finish(&from);
 }
 
-int main(void) {
-    RUN(lifetimes_are_counted_in_allocations);
-    RUN(what_is_still_live_or_shared_is_not_planned);
-    RUN(a_stream_too_many_is_left_out);
-    RUN(without_host_memory_a_recording_is_incomplete);
-    RUN(allocations_are_paired_with_the_next_alike);
-    RUN(a_pair_has_the_larger_size_and_the_longer_life);
-    RUN(a_merge_fails_whole);
-    RUN(streams_of_a_merge_may_be_too_many);
-    return check_report();
-}
+RUN_CASES()

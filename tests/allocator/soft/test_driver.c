@@ -30,7 +30,7 @@ static cu_result call_total(void) {
     return ASHLAR_DRIVER_CALL(driver, device_total_mem, (&bytes, 0));
 }
 
-static void the_driver_is_one_object_for_the_process(void) {
+CASE(the_driver_is_one_object_for_the_process) {
     ashlar_driver *again = NULL;
     REQUIRE(set_up());
     CHECK(ashlar_driver_open_soft(&again) == ASHLAR_OK);
@@ -38,7 +38,7 @@ static void the_driver_is_one_object_for_the_process(void) {
     CHECK(strcmp(driver->name, "soft") == 0);
 }
 
-static void every_function_has_its_name_and_kind(void) {
+CASE(every_function_has_its_name_and_kind) {
     static const struct {
         const char *name;
         ashlar_driver_kind kind;
@@ -58,7 +58,7 @@ static void every_function_has_its_name_and_kind(void) {
 }
 
 /* Admit `fn` + 1 calls of each function, and find them in the right sums. */
-static void calls_are_counted_by_function_and_kind(void) {
+CASE(calls_are_counted_by_function_and_kind) {
     uint64_t before[ASHLAR_DRIVER_KIND_COUNT], want[ASHLAR_DRIVER_KIND_COUNT] = {0};
     REQUIRE(set_up());
     for (int kind = 0; kind < ASHLAR_DRIVER_KIND_COUNT; kind++) {
@@ -86,7 +86,7 @@ static void calls_are_counted_by_function_and_kind(void) {
     }
 }
 
-static void a_call_reaches_the_table_and_is_counted(void) {
+CASE(a_call_reaches_the_table_and_is_counted) {
     int count = 0;
     REQUIRE(set_up());
     const uint64_t before = calls_of(ASHLAR_DRIVER_FN_device_get_count);
@@ -95,7 +95,7 @@ static void a_call_reaches_the_table_and_is_counted(void) {
     CHECK(calls_of(ASHLAR_DRIVER_FN_device_get_count) == before + 1);
 }
 
-static void the_nth_call_of_the_armed_function_fails_once(void) {
+CASE(the_nth_call_of_the_armed_function_fails_once) {
     REQUIRE(set_up());
     for (uint64_t n = 1; n <= 5; n++) {
         ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_device_get_count, n, CU_LAUNCH_FAILED);
@@ -108,7 +108,7 @@ static void the_nth_call_of_the_armed_function_fails_once(void) {
     }
 }
 
-static void the_function_with_number_zero_can_be_armed(void) {
+CASE(the_function_with_number_zero_can_be_armed) {
     REQUIRE(set_up());
     ashlar_driver_fail_at(driver, 0, 1, CU_UNKNOWN);
     CHECK(call_count() == CU_SUCCESS);
@@ -116,7 +116,7 @@ static void the_function_with_number_zero_can_be_armed(void) {
     CHECK(ashlar_driver_admit(driver, (ashlar_driver_fn)0));
 }
 
-static void minus_one_arms_every_function(void) {
+CASE(minus_one_arms_every_function) {
     REQUIRE(set_up());
     ashlar_driver_fail_at(driver, -1, 3, CU_UNKNOWN);
     CHECK(call_count() == CU_SUCCESS);
@@ -125,7 +125,7 @@ static void minus_one_arms_every_function(void) {
     CHECK(call_total() == CU_SUCCESS);
 }
 
-static void zero_disarms(void) {
+CASE(zero_disarms) {
     REQUIRE(set_up());
     ashlar_driver_fail_at(driver, -1, 1, CU_UNKNOWN);
     ashlar_driver_fail_at(driver, -1, 0, CU_UNKNOWN);
@@ -133,7 +133,7 @@ static void zero_disarms(void) {
     CHECK(call_count() == CU_SUCCESS);
 }
 
-static void a_refusal_becomes_a_status_with_its_words(void) {
+CASE(a_refusal_becomes_a_status_with_its_words) {
     REQUIRE(set_up());
     const uint64_t before = ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY);
     CHECK(ashlar_driver_error(driver, "cuMemCreate", CU_OUT_OF_MEMORY) == ASHLAR_ENOMEM);
@@ -161,7 +161,7 @@ static cu_result fail_to_say(cu_result error, const char **text) {
     return CU_INVALID_VALUE;
 }
 
-static void a_driver_without_words_is_survived(void) {
+CASE(a_driver_without_words_is_survived) {
     REQUIRE(set_up());
     const ashlar_driver_table table = driver->table;
     driver->table.get_error_name = say_nothing;
@@ -185,7 +185,7 @@ static void *call_often(void *failed_count) {
     return NULL;
 }
 
-static void of_many_threads_exactly_one_call_fails(void) {
+CASE(of_many_threads_exactly_one_call_fails) {
     pthread_t threads[THREADS];
     int failed[THREADS] = {0}, sum = 0;
     REQUIRE(set_up());
@@ -214,7 +214,7 @@ static uint64_t ns_of(cu_result (*call)(void)) {
 
 /* A bound from below holds on the slowest machine; that no other call is slowed down is not a
  * thing to measure. */
-static void a_latency_is_spent_in_each_call_of_its_function(void) {
+CASE(a_latency_is_spent_in_each_call_of_its_function) {
     REQUIRE(set_up());
     REQUIRE(ashlar_soft_configure("latency=cuDeviceGetCount:2000000+cuDeviceTotalMem:1000000") ==
             ASHLAR_OK);
@@ -227,18 +227,4 @@ static void a_latency_is_spent_in_each_call_of_its_function(void) {
     CHECK(atomic_load(&ashlar_soft_latency_ns[ASHLAR_DRIVER_FN_device_get_count]) == 0);
 }
 
-int main(void) {
-    RUN(the_driver_is_one_object_for_the_process);
-    RUN(every_function_has_its_name_and_kind);
-    RUN(calls_are_counted_by_function_and_kind);
-    RUN(a_call_reaches_the_table_and_is_counted);
-    RUN(the_nth_call_of_the_armed_function_fails_once);
-    RUN(the_function_with_number_zero_can_be_armed);
-    RUN(minus_one_arms_every_function);
-    RUN(zero_disarms);
-    RUN(a_refusal_becomes_a_status_with_its_words);
-    RUN(a_driver_without_words_is_survived);
-    RUN(of_many_threads_exactly_one_call_fails);
-    RUN(a_latency_is_spent_in_each_call_of_its_function);
-    return check_report();
-}
+RUN_CASES()

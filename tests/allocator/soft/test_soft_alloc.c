@@ -6,7 +6,7 @@
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
-static void capacity_is_exact(void) {
+CASE(capacity_is_exact) {
     REQUIRE(set_up("memory=8MiB"));
     cu_mem_handle handle = 99;
     CHECK(soft->mem_create(&handle, 5 * PAGE, &prop, 0) == CU_OUT_OF_MEMORY);
@@ -22,7 +22,7 @@ static void capacity_is_exact(void) {
     CHECK_ZU(free_pages(), 4);
 }
 
-static void plain_allocations_are_counted_and_keep_apart_from_mapping(void) {
+CASE(plain_allocations_are_counted_and_keep_apart_from_mapping) {
     REQUIRE(set_up("memory=8MiB"));
     cu_ptr ptr, other;
     CHECK(soft->mem_alloc(&ptr, 0) == CU_INVALID_VALUE);
@@ -49,7 +49,7 @@ static void plain_allocations_are_counted_and_keep_apart_from_mapping(void) {
     CHECK_ZU(free_pages(), 4);
 }
 
-static void pinned_memory_is_freed_by_its_own_pointer(void) {
+CASE(pinned_memory_is_freed_by_its_own_pointer) {
     REQUIRE(set_up("memory=8MiB"));
     void *ptr = NULL;
     char stack[8];
@@ -68,7 +68,7 @@ static void pinned_memory_is_freed_by_its_own_pointer(void) {
     CHECK_ZU(free_pages(), 4); /* host memory is not the device's */
 }
 
-static void failing_host_memory_leaves_nothing_behind(void) {
+CASE(failing_host_memory_leaves_nothing_behind) {
     REQUIRE(set_up("memory=8MiB"));
     int failures = 0;
     for (unsigned long n = 1; n < 50; n++) {
@@ -99,7 +99,7 @@ static void failing_host_memory_leaves_nothing_behind(void) {
     CHECK(failures == 9); /* each allocation of the five calls, once */
 }
 
-static void memory_without_context_is_virtual_only(void) {
+CASE(memory_without_context_is_virtual_only) {
     REQUIRE(set_up("memory=8MiB"));
     cu_context context;
     cu_ptr ptr;
@@ -120,7 +120,7 @@ static void memory_without_context_is_virtual_only(void) {
     CHECK_ZU(total, 4 * PAGE);
 }
 
-static void new_configuration_takes_everything_away(void) {
+CASE(new_configuration_takes_everything_away) {
     REQUIRE(set_up("memory=8MiB"));
     const cu_ptr ptr = reserve(2);
     const cu_mem_handle handle = create(2);
@@ -138,12 +138,4 @@ static void new_configuration_takes_everything_away(void) {
     CHECK(soft->mem_free_host(pinned) == CU_INVALID_VALUE);
 }
 
-int main(void) {
-    RUN(capacity_is_exact);
-    RUN(plain_allocations_are_counted_and_keep_apart_from_mapping);
-    RUN(pinned_memory_is_freed_by_its_own_pointer);
-    RUN(failing_host_memory_leaves_nothing_behind);
-    RUN(memory_without_context_is_virtual_only);
-    RUN(new_configuration_takes_everything_away);
-    return check_report();
-}
+RUN_CASES()

@@ -40,7 +40,7 @@ static cu_result queue_batch(batch *b) {
                                     b->attribute_count, &b->failed, b->stream);
 }
 
-static void a_batch_copies_each_range_in_stream_order(void) {
+CASE(a_batch_copies_each_range_in_stream_order) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream s = new_stream(CU_STREAM_BLOCKING);
@@ -58,7 +58,7 @@ static void a_batch_copies_each_range_in_stream_order(void) {
 }
 
 /* Two that depend on each other are the program's mistake, and are seen to be one. */
-static void copies_of_a_batch_have_no_order(void) {
+CASE(copies_of_a_batch_have_no_order) {
     int first_won = 0, second_won = 0;
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
@@ -72,14 +72,14 @@ static void copies_of_a_batch_have_no_order(void) {
     CHECK(first_won > 0 && second_won > 0 && first_won + second_won == SEEDS);
 }
 
-static void an_eager_batch_has_run_at_once(void) {
+CASE(an_eager_batch_has_run_at_once) {
     REQUIRE(set_up("memory=16MiB"));
     batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
     CHECK(queue_batch(&b) == CU_SUCCESS);
     CHECK(bytes_at(dst)[0] == 1 && bytes_at(dst)[14] == 8);
 }
 
-static void a_batch_that_is_wrong_is_refused_whole(void) {
+CASE(a_batch_that_is_wrong_is_refused_whole) {
     REQUIRE(set_up("memory=64MiB"));
     const batch good = new_batch(new_stream(CU_STREAM_UNORDERED));
     batch bad[10];
@@ -118,7 +118,7 @@ static void a_batch_that_is_wrong_is_refused_whole(void) {
     CHECK(bytes_at(dst)[0] == 0);
 }
 
-static void a_batch_cannot_be_captured(void) {
+CASE(a_batch_cannot_be_captured) {
     REQUIRE(set_up("memory=16MiB"));
     batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
     begin(b.stream, CU_CAPTURE_RELAXED);
@@ -127,14 +127,14 @@ static void a_batch_cannot_be_captured(void) {
     CHECK(bytes_at(dst)[0] == 0);
 }
 
-static void a_device_may_be_without_batches(void) {
+CASE(a_device_may_be_without_batches) {
     REQUIRE(set_up("memory=16MiB,batch=off"));
     batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
     CHECK(queue_batch(&b) == CU_NOT_SUPPORTED);
     CHECK(bytes_at(dst)[0] == 0);
 }
 
-static void failing_host_memory_queues_nothing(void) {
+CASE(failing_host_memory_queues_nothing) {
     REQUIRE(set_up("memory=16MiB"));
     batch b = new_batch(new_stream(CU_STREAM_UNORDERED));
     for (unsigned long n = 1; n <= COPIES + 1; n++) {
@@ -149,7 +149,7 @@ static void failing_host_memory_queues_nothing(void) {
     CHECK(bytes_at(dst)[0] == 1);
 }
 
-static void there_are_no_kernels(void) {
+CASE(there_are_no_kernels) {
     cu_module module = NULL;
     cu_function function = NULL;
     REQUIRE(set_up("memory=16MiB"));
@@ -160,14 +160,4 @@ static void there_are_no_kernels(void) {
     CHECK(module == NULL && function == NULL);
 }
 
-int main(void) {
-    RUN(a_batch_copies_each_range_in_stream_order);
-    RUN(copies_of_a_batch_have_no_order);
-    RUN(an_eager_batch_has_run_at_once);
-    RUN(a_batch_that_is_wrong_is_refused_whole);
-    RUN(a_batch_cannot_be_captured);
-    RUN(a_device_may_be_without_batches);
-    RUN(failing_host_memory_queues_nothing);
-    RUN(there_are_no_kernels);
-    return check_report();
-}
+RUN_CASES()

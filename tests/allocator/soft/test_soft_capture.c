@@ -4,7 +4,7 @@
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
-static void captured_work_does_not_run(void) {
+CASE(captured_work_does_not_run) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     forget();
@@ -27,7 +27,7 @@ static void captured_work_does_not_run(void) {
     CHECK(soft->graph_destroy(graph) == CU_INVALID_VALUE);
 }
 
-static void begin_and_end_refuse_what_cuda_refuses(void) {
+CASE(begin_and_end_refuse_what_cuda_refuses) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     cu_graph graph = NULL;
@@ -53,7 +53,7 @@ static void begin_and_end_refuse_what_cuda_refuses(void) {
     CHECK(soft->graph_exec_destroy(end((cu_stream)2)) == CU_SUCCESS);
 }
 
-static void a_forked_stream_must_be_joined(void) {
+CASE(a_forked_stream_must_be_joined) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     cu_graph graph = NULL;
@@ -83,7 +83,7 @@ static void a_forked_stream_must_be_joined(void) {
     CHECK(soft->stream_end_capture(s, &graph) == CU_STREAM_CAPTURE_UNJOINED);
 }
 
-static void two_captures_cannot_be_merged(void) {
+CASE(two_captures_cannot_be_merged) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     begin(s, CU_CAPTURE_RELAXED);
@@ -93,7 +93,7 @@ static void two_captures_cannot_be_merged(void) {
     check_spoilt(t);
 }
 
-static void waits_do_not_cross_the_border_of_a_capture(void) {
+CASE(waits_do_not_cross_the_border_of_a_capture) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     const cu_event outside = new_event(), inside = new_event();
@@ -116,7 +116,7 @@ static void waits_do_not_cross_the_border_of_a_capture(void) {
     CHECK(soft->event_query(inside) == CU_SUCCESS);
 }
 
-static void a_spoilt_capture_takes_no_new_stream(void) {
+CASE(a_spoilt_capture_takes_no_new_stream) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
@@ -130,7 +130,7 @@ static void a_spoilt_capture_takes_no_new_stream(void) {
 }
 
 /* Each of these asks about work that a capture has not queued. */
-static void the_host_cannot_wait_for_captured_work(void) {
+CASE(the_host_cannot_wait_for_captured_work) {
     REQUIRE(set_up("memory=16MiB"));
     unsigned int relaxed = CU_CAPTURE_RELAXED; /* permits none of them */
     CHECK(soft->thread_exchange_capture_mode(&relaxed) == CU_SUCCESS);
@@ -150,7 +150,7 @@ static void the_host_cannot_wait_for_captured_work(void) {
     CHECK(soft->thread_exchange_capture_mode(&relaxed) == CU_SUCCESS);
 }
 
-static void the_legacy_stream_is_unusable_while_a_blocking_stream_captures(void) {
+CASE(the_legacy_stream_is_unusable_while_a_blocking_stream_captures) {
     REQUIRE(set_up("devices=2,memory=16MiB"));
     const cu_stream blocking = new_stream(CU_STREAM_BLOCKING);
     const cu_stream unordered = new_stream(CU_STREAM_UNORDERED);
@@ -181,7 +181,7 @@ static void the_legacy_stream_is_unusable_while_a_blocking_stream_captures(void)
     CHECK(strcmp(ran, "ab") == 0);
 }
 
-static void a_capture_ends_with_its_context(void) {
+CASE(a_capture_ends_with_its_context) {
     REQUIRE(set_up("devices=2,memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     REQUIRE(make_current(1));
@@ -230,7 +230,7 @@ static bool capture_all(cu_stream s, cu_stream t, cu_ptr ptr, cu_event event) {
     return ok && result == CU_SUCCESS;
 }
 
-static void capture_survives_every_host_allocation_that_fails(void) {
+CASE(capture_survives_every_host_allocation_that_fails) {
     unsigned long n = 1;
     for (bool is_done = false; !is_done && n < 200; n++) {
         REQUIRE(set_up("memory=16MiB"));
@@ -246,7 +246,7 @@ static void capture_survives_every_host_allocation_that_fails(void) {
     CHECK(n > 20 && n < 200);
 }
 
-static void a_record_that_fails_leaves_the_event_captured(void) {
+CASE(a_record_that_fails_leaves_the_event_captured) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
@@ -263,17 +263,4 @@ static void a_record_that_fails_leaves_the_event_captured(void) {
     CHECK(soft->event_query(event) == CU_SUCCESS);
 }
 
-int main(void) {
-    RUN(captured_work_does_not_run);
-    RUN(begin_and_end_refuse_what_cuda_refuses);
-    RUN(a_forked_stream_must_be_joined);
-    RUN(two_captures_cannot_be_merged);
-    RUN(waits_do_not_cross_the_border_of_a_capture);
-    RUN(a_spoilt_capture_takes_no_new_stream);
-    RUN(the_host_cannot_wait_for_captured_work);
-    RUN(the_legacy_stream_is_unusable_while_a_blocking_stream_captures);
-    RUN(a_capture_ends_with_its_context);
-    RUN(a_record_that_fails_leaves_the_event_captured);
-    RUN(capture_survives_every_host_allocation_that_fails);
-    return check_report();
-}
+RUN_CASES()

@@ -49,7 +49,7 @@ static cu_result call_unsafe(int i) {
 }
 enum { UNSAFE_CALLS = 15 };
 
-static void a_global_capture_forbids_unsafe_calls_and_is_spoilt_by_them(void) {
+CASE(a_global_capture_forbids_unsafe_calls_and_is_spoilt_by_them) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     for (int i = 0; i < UNSAFE_CALLS; i++) {
@@ -66,7 +66,7 @@ static void a_global_capture_forbids_unsafe_calls_and_is_spoilt_by_them(void) {
     }
 }
 
-static void a_relaxed_thread_may_make_unsafe_calls(void) {
+CASE(a_relaxed_thread_may_make_unsafe_calls) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     unsigned int mode = CU_CAPTURE_RELAXED, wrong = 3;
@@ -85,7 +85,7 @@ static void a_relaxed_thread_may_make_unsafe_calls(void) {
     check_spoilt(s);
 }
 
-static void a_thread_local_thread_minds_its_own_captures_alone(void) {
+CASE(a_thread_local_thread_minds_its_own_captures_alone) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     unsigned int mode = CU_CAPTURE_THREAD_LOCAL;
@@ -128,7 +128,7 @@ static cu_result in_other_thread(unsigned int mode, cu_stream ends) {
     return other.result;
 }
 
-static void other_threads_are_forbidden_by_a_global_capture_alone(void) {
+CASE(other_threads_are_forbidden_by_a_global_capture_alone) {
     REQUIRE(set_up("memory=64MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     for (unsigned int mode = CU_CAPTURE_GLOBAL; mode <= CU_CAPTURE_RELAXED; mode++) {
@@ -146,7 +146,7 @@ static void other_threads_are_forbidden_by_a_global_capture_alone(void) {
     }
 }
 
-static void only_a_relaxed_capture_is_ended_by_another_thread(void) {
+CASE(only_a_relaxed_capture_is_ended_by_another_thread) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     begin(s, CU_CAPTURE_THREAD_LOCAL);
@@ -158,7 +158,7 @@ static void only_a_relaxed_capture_is_ended_by_another_thread(void) {
     CHECK(status_of(s) == CU_CAPTURE_NONE);
 }
 
-static void waiting_for_another_device_is_unsafe_too(void) {
+CASE(waiting_for_another_device_is_unsafe_too) {
     REQUIRE(set_up("devices=2,memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     for (unsigned int mode = CU_CAPTURE_GLOBAL; mode <= CU_CAPTURE_RELAXED; mode++) {
@@ -174,12 +174,4 @@ static void waiting_for_another_device_is_unsafe_too(void) {
     }
 }
 
-int main(void) {
-    RUN(a_global_capture_forbids_unsafe_calls_and_is_spoilt_by_them);
-    RUN(a_relaxed_thread_may_make_unsafe_calls);
-    RUN(a_thread_local_thread_minds_its_own_captures_alone);
-    RUN(other_threads_are_forbidden_by_a_global_capture_alone);
-    RUN(only_a_relaxed_capture_is_ended_by_another_thread);
-    RUN(waiting_for_another_device_is_unsafe_too);
-    return check_report();
-}
+RUN_CASES()

@@ -43,7 +43,7 @@ static cu_event record(cu_stream stream) {
     return event;
 }
 
-static void clocks_cover_what_they_were_raised_to(void) {
+CASE(clocks_cover_what_they_were_raised_to) {
     soft_clock clock = {0}, other = {0};
     CHECK(ashlar_soft_clock_covers(&clock, 5, 0) && !ashlar_soft_clock_covers(&clock, 5, 1));
     for (uint64_t i = 40; i > 0; i--) {
@@ -71,7 +71,7 @@ static void clocks_cover_what_they_were_raised_to(void) {
     ashlar_soft_clock_clear(&other);
 }
 
-static void a_stream_is_ordered_with_itself_alone(void) {
+CASE(a_stream_is_ordered_with_itself_alone) {
     REQUIRE(set_up_clocks("clocks=on"));
     CHECK(own(s) && own(t) && own(NULL)); /* nothing has used it */
     use(s);
@@ -81,7 +81,7 @@ static void a_stream_is_ordered_with_itself_alone(void) {
     CHECK(!own(t));
 }
 
-static void an_event_orders_what_is_behind_its_wait(void) {
+CASE(an_event_orders_what_is_behind_its_wait) {
     REQUIRE(set_up_clocks("clocks=on"));
     const cu_event before = record(s);
     use(s);
@@ -98,7 +98,7 @@ static void an_event_orders_what_is_behind_its_wait(void) {
     CHECK(!own(t));
 }
 
-static void an_event_recorded_anew_stands_for_the_newer_point(void) {
+CASE(an_event_recorded_anew_stands_for_the_newer_point) {
     REQUIRE(set_up_clocks("clocks=on,mode=adversarial"));
     const cu_event event = record(t);
     use(s);
@@ -110,7 +110,7 @@ static void an_event_recorded_anew_stands_for_the_newer_point(void) {
     CHECK(!own(b));
 }
 
-static void the_legacy_stream_orders_blocking_streams(void) {
+CASE(the_legacy_stream_orders_blocking_streams) {
     REQUIRE(set_up_clocks("clocks=on,devices=2"));
     use(b);
     CHECK(own(NULL) && !own(c) && !own(s));
@@ -130,7 +130,7 @@ static void the_legacy_stream_orders_blocking_streams(void) {
     CHECK(!own(NULL)); /* nor does another device */
 }
 
-static void destroyed_streams_keep_their_order(void) {
+CASE(destroyed_streams_keep_their_order) {
     REQUIRE(set_up_clocks("clocks=on"));
     use(b);
     CHECK(soft->stream_destroy(b) == CU_SUCCESS);
@@ -145,7 +145,7 @@ static void destroyed_streams_keep_their_order(void) {
 }
 
 /* What the host has seen finished comes before all that is queued later, anywhere. */
-static void a_wait_on_the_host_orders_what_is_queued_later(void) {
+CASE(a_wait_on_the_host_orders_what_is_queued_later) {
     REQUIRE(set_up_clocks("clocks=on"));
     use(s);
     CHECK(soft->stream_synchronize(t) == CU_SUCCESS);
@@ -167,7 +167,7 @@ static void a_wait_on_the_host_orders_what_is_queued_later(void) {
     CHECK(own(t));
 }
 
-static void a_query_orders_only_when_it_finds_the_work_done(void) {
+CASE(a_query_orders_only_when_it_finds_the_work_done) {
     REQUIRE(set_up_clocks("clocks=on,mode=adversarial"));
     use(s);
     queue(s, "a");
@@ -181,7 +181,7 @@ static void a_query_orders_only_when_it_finds_the_work_done(void) {
     CHECK(own(t));
 }
 
-static void calls_that_wait_for_the_device_order_too(void) {
+CASE(calls_that_wait_for_the_device_order_too) {
     REQUIRE(set_up_clocks("clocks=on,memory=16MiB"));
     cu_ptr ptr;
     unsigned char host[1];
@@ -206,7 +206,7 @@ static void *synchronize_run(void *user_data) {
     return NULL;
 }
 
-static void what_one_thread_has_seen_holds_for_all(void) {
+CASE(what_one_thread_has_seen_holds_for_all) {
     REQUIRE(set_up_clocks("clocks=on"));
     bool ok = false;
     pthread_t thread;
@@ -217,7 +217,7 @@ static void what_one_thread_has_seen_holds_for_all(void) {
     CHECK(ok && own(t));
 }
 
-static void every_overlapping_use_counts_and_no_other(void) {
+CASE(every_overlapping_use_counts_and_no_other) {
     REQUIRE(set_up_clocks("clocks=on"));
     bool is_ordered = true;
     CHECK(ashlar_soft_clock_use(AT, 10, s) == ASHLAR_OK);
@@ -238,7 +238,7 @@ static void every_overlapping_use_counts_and_no_other(void) {
     CHECK(ashlar_soft_clock_own(AT + 14, 1, u, &is_ordered) == ASHLAR_OK && !is_ordered);
 }
 
-static void uses_that_the_host_has_seen_take_no_room(void) {
+CASE(uses_that_the_host_has_seen_take_no_room) {
     REQUIRE(set_up_clocks("clocks=on"));
     for (cu_ptr i = 0; i < 1000; i++) {
         CHECK(ashlar_soft_clock_use(AT + i, 1, i % 2 == 0 ? s : t) == ASHLAR_OK);
@@ -261,7 +261,7 @@ static void uses_that_the_host_has_seen_take_no_room(void) {
     CHECK(ashlar_soft_state.oracle.use_capacity <= 64);
 }
 
-static void a_launch_orders_all_its_branches(void) {
+CASE(a_launch_orders_all_its_branches) {
     REQUIRE(set_up_clocks("clocks=on"));
     begin(s, CU_CAPTURE_RELAXED);
     CHECK(follow(t, s) == CU_SUCCESS);
@@ -280,7 +280,7 @@ static void a_launch_orders_all_its_branches(void) {
     CHECK(ashlar_soft_state.oracle.seen.count <= 3); /* no lane has left a trace */
 }
 
-static void questions_without_an_answer_are_refused(void) {
+CASE(questions_without_an_answer_are_refused) {
     bool is_ordered = true;
     REQUIRE(set_up_clocks(""));
     CHECK(ashlar_soft_clock_use(AT, 1, s) == ASHLAR_EINVAL);
@@ -297,7 +297,7 @@ static void questions_without_an_answer_are_refused(void) {
 
 /* Queue, wait and ask with the n-th host allocation failing: no call lies, and none but a
  * submission fails for the clocks' sake. */
-static void without_host_memory_the_oracle_says_that_it_knows_nothing(void) {
+CASE(without_host_memory_the_oracle_says_that_it_knows_nothing) {
     bool was_lost = false, was_whole = false;
     for (unsigned long n = 1; !was_whole && n < 100; n++) {
         REQUIRE(set_up_clocks("clocks=on"));
@@ -322,21 +322,4 @@ static void without_host_memory_the_oracle_says_that_it_knows_nothing(void) {
     CHECK(was_lost && was_whole);
 }
 
-int main(void) {
-    RUN(clocks_cover_what_they_were_raised_to);
-    RUN(a_stream_is_ordered_with_itself_alone);
-    RUN(an_event_orders_what_is_behind_its_wait);
-    RUN(an_event_recorded_anew_stands_for_the_newer_point);
-    RUN(the_legacy_stream_orders_blocking_streams);
-    RUN(destroyed_streams_keep_their_order);
-    RUN(a_wait_on_the_host_orders_what_is_queued_later);
-    RUN(a_query_orders_only_when_it_finds_the_work_done);
-    RUN(calls_that_wait_for_the_device_order_too);
-    RUN(what_one_thread_has_seen_holds_for_all);
-    RUN(every_overlapping_use_counts_and_no_other);
-    RUN(uses_that_the_host_has_seen_take_no_room);
-    RUN(a_launch_orders_all_its_branches);
-    RUN(questions_without_an_answer_are_refused);
-    RUN(without_host_memory_the_oracle_says_that_it_knows_nothing);
-    return check_report();
-}
+RUN_CASES()

@@ -83,7 +83,7 @@ static bool run(uint64_t program, int seed, bool *is_ordered) {
     return ok && soft->ctx_synchronize() == CU_SUCCESS;
 }
 
-static void proven_order_is_kept_and_other_order_is_broken(void) {
+CASE(proven_order_is_kept_and_other_order_is_broken) {
     int proven_count = 0, unproven_count = 0, broken_count = 0;
     for (uint64_t program = 1; program <= PROGRAMS; program++) {
         bool is_proven = false, is_broken = false;
@@ -104,7 +104,4 @@ static void proven_order_is_kept_and_other_order_is_broken(void) {
     CHECK(broken_count > unproven_count * 3 / 4);
 }
 
-int main(void) {
-    RUN(proven_order_is_kept_and_other_order_is_broken);
-    return check_report();
-}
+RUN_CASES()

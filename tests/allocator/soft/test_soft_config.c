@@ -10,7 +10,7 @@
 #include "allocator/soft/soft.h"
 #include "allocator/soft/soft_state.h"
 
-static void calls_before_init_are_refused(void) {
+CASE(calls_before_init_are_refused) {
     int count = 7;
     CHECK(ashlar_soft_device_get_count(&count) == CU_NOT_INITIALIZED);
     CHECK(ashlar_soft_ctx_synchronize() == CU_NOT_INITIALIZED);
@@ -29,7 +29,7 @@ static void calls_before_init_are_refused(void) {
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
 }
 
-static void bad_environment_fails_the_open_and_a_good_one_repairs_it(void) {
+CASE(bad_environment_fails_the_open_and_a_good_one_repairs_it) {
     ashlar_driver *driver = NULL, *again = NULL;
     setenv("ASHLAR_SOFT", "devices=0", 1);
     CHECK(ashlar_driver_open_soft(&driver) == ASHLAR_EINVAL);
@@ -49,7 +49,7 @@ static void bad_environment_fails_the_open_and_a_good_one_repairs_it(void) {
     unsetenv("ASHLAR_SOFT");
 }
 
-static void defaults_and_every_key_are_read(void) {
+CASE(defaults_and_every_key_are_read) {
     soft_config config;
     REQUIRE(ashlar_soft_parse("", &config) == ASHLAR_OK);
     CHECK(config.device_count == 1 && config.mode == SOFT_EAGER && config.seed == 1);
@@ -82,7 +82,7 @@ static void defaults_and_every_key_are_read(void) {
     CHECK_ZU(config.memory_bytes, (size_t)3 << 30);
 }
 
-static void mistakes_name_the_key_the_value_and_what_is_allowed(void) {
+CASE(mistakes_name_the_key_the_value_and_what_is_allowed) {
     static const struct {
         const char *spec, *key, *value, *allowed;
     } bad[] = {
@@ -132,7 +132,7 @@ static void mistakes_name_the_key_the_value_and_what_is_allowed(void) {
     }
 }
 
-static void failed_configuration_leaves_the_devices_alone(void) {
+CASE(failed_configuration_leaves_the_devices_alone) {
     ashlar_driver *driver;
     REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
     REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
@@ -154,7 +154,7 @@ static void failed_configuration_leaves_the_devices_alone(void) {
     CHECK(driver->table.device_get_count(&count) == CU_SUCCESS && count == 3);
 }
 
-static void facts_and_their_errors(void) {
+CASE(facts_and_their_errors) {
     ashlar_driver *driver;
     REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
     REQUIRE(ashlar_soft_configure("devices=2,memory=1GiB") == ASHLAR_OK);
@@ -188,7 +188,7 @@ static void facts_and_their_errors(void) {
     CHECK(soft->get_error_string(12345, &text) == CU_INVALID_VALUE && text == NULL);
 }
 
-static void contexts_are_counted_and_stacked(void) {
+CASE(contexts_are_counted_and_stacked) {
     ashlar_driver *driver;
     REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
     REQUIRE(ashlar_soft_configure("devices=2,memory=4MiB") == ASHLAR_OK);
@@ -227,7 +227,7 @@ static void contexts_are_counted_and_stacked(void) {
     CHECK(soft->ctx_pop_current(&top) == CU_SUCCESS && top == b);
 }
 
-static void last_release_takes_the_contexts_objects_with_it(void) {
+CASE(last_release_takes_the_contexts_objects_with_it) {
     ashlar_driver *driver;
     REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
     REQUIRE(ashlar_soft_configure("devices=2,memory=4MiB") == ASHLAR_OK);
@@ -256,7 +256,7 @@ static void last_release_takes_the_contexts_objects_with_it(void) {
     CHECK(soft->mem_free_host(pinned) == CU_INVALID_VALUE);
 }
 
-static void armed_failure_reaches_the_caller_once(void) {
+CASE(armed_failure_reaches_the_caller_once) {
     ashlar_driver *driver;
     REQUIRE(ashlar_driver_open_soft(&driver) == ASHLAR_OK);
     int count = 0;
@@ -270,15 +270,4 @@ static void armed_failure_reaches_the_caller_once(void) {
     CHECK_HAS(ashlar_error_detail(), "cuThing on the soft device: CUDA_ERROR_OUT_OF_MEMORY (2)");
 }
 
-int main(void) {
-    RUN(calls_before_init_are_refused); /* first: the open below initialises the process */
-    RUN(bad_environment_fails_the_open_and_a_good_one_repairs_it);
-    RUN(defaults_and_every_key_are_read);
-    RUN(mistakes_name_the_key_the_value_and_what_is_allowed);
-    RUN(failed_configuration_leaves_the_devices_alone);
-    RUN(facts_and_their_errors);
-    RUN(contexts_are_counted_and_stacked);
-    RUN(last_release_takes_the_contexts_objects_with_it);
-    RUN(armed_failure_reaches_the_caller_once);
-    return check_report();
-}
+RUN_CASES()

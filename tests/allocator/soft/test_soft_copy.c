@@ -5,7 +5,7 @@
 
 #include "allocator/base/host.h"
 
-static void copies_and_fills_run_in_stream_order(void) {
+CASE(copies_and_fills_run_in_stream_order) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream s = new_stream(CU_STREAM_UNORDERED);
@@ -24,7 +24,7 @@ static void copies_and_fills_run_in_stream_order(void) {
     }
 }
 
-static void pinned_copies_are_asynchronous(void) {
+CASE(pinned_copies_are_asynchronous) {
     REQUIRE(set_up_adversarial(3));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     cu_ptr ptr;
@@ -41,7 +41,7 @@ static void pinned_copies_are_asynchronous(void) {
     CHECK(pinned[4] == 2);
 }
 
-static void copies_check_their_ranges(void) {
+CASE(copies_check_their_ranges) {
     REQUIRE(set_up("memory=16MiB"));
     cu_ptr ptr;
     unsigned char host[8] = {0};
@@ -60,7 +60,7 @@ static void copies_check_their_ranges(void) {
     CHECK(soft->launch_host_func(NULL, NULL, NULL) == CU_INVALID_VALUE);
 }
 
-static void memory_taken_from_queued_work_is_an_illegal_address(void) {
+CASE(memory_taken_from_queued_work_is_an_illegal_address) {
     REQUIRE(set_up_adversarial(5));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     cu_ptr ptr;
@@ -84,7 +84,7 @@ static void memory_taken_from_queued_work_is_an_illegal_address(void) {
     CHECK(soft->ctx_synchronize() == CU_SUCCESS); /* a new context is a new start */
 }
 
-static void mem_free_waits_for_the_whole_device(void) {
+CASE(mem_free_waits_for_the_whole_device) {
     REQUIRE(set_up_adversarial(2));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     cu_ptr ptr, other;
@@ -99,7 +99,7 @@ static void mem_free_waits_for_the_whole_device(void) {
     CHECK(bytes_at(ptr)[99] == 1);
 }
 
-static void failing_host_memory_is_reported_and_harmless(void) {
+CASE(failing_host_memory_is_reported_and_harmless) {
     REQUIRE(set_up_adversarial(6));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
@@ -124,12 +124,4 @@ static void failing_host_memory_is_reported_and_harmless(void) {
     CHECK(failures == 7); /* record 2, wait 1, staging copy 2, waiting copy 2 */
 }
 
-int main(void) {
-    RUN(copies_and_fills_run_in_stream_order);
-    RUN(pinned_copies_are_asynchronous);
-    RUN(copies_check_their_ranges);
-    RUN(memory_taken_from_queued_work_is_an_illegal_address);
-    RUN(mem_free_waits_for_the_whole_device);
-    RUN(failing_host_memory_is_reported_and_harmless);
-    return check_report();
-}
+RUN_CASES()

@@ -49,7 +49,7 @@ static unsigned long long visit_from(int device, const char *letter, cu_event ev
     return other.id;
 }
 
-static void ids_outlive_handles(void) {
+CASE(ids_outlive_handles) {
     REQUIRE(set_up("devices=2,memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     const unsigned long long id = id_of(s), legacy = id_of(NULL);
@@ -68,7 +68,7 @@ static void ids_outlive_handles(void) {
     CHECK(id_of(NULL) > id);
 }
 
-static void each_thread_and_device_has_a_default_stream_of_its_own(void) {
+CASE(each_thread_and_device_has_a_default_stream_of_its_own) {
     REQUIRE(set_up("devices=2,memory=16MiB"));
     const unsigned long long id = id_of(PER_THREAD);
     CHECK(id != id_of(NULL));
@@ -91,7 +91,7 @@ static void each_thread_and_device_has_a_default_stream_of_its_own(void) {
     CHECK(soft->ctx_synchronize() == CU_SUCCESS);
 }
 
-static void the_per_thread_stream_is_ordered_as_a_blocking_one(void) {
+CASE(the_per_thread_stream_is_ordered_as_a_blocking_one) {
     bool any_order = false;
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
@@ -108,7 +108,7 @@ static void the_per_thread_stream_is_ordered_as_a_blocking_one(void) {
     CHECK(any_order);
 }
 
-static void work_outlives_the_thread_that_queued_it(void) {
+CASE(work_outlives_the_thread_that_queued_it) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_event event = new_event();
@@ -136,7 +136,7 @@ static void *capture_run(void *user_data) {
     return NULL;
 }
 
-static void a_threads_capture_ends_with_it(void) {
+CASE(a_threads_capture_ends_with_it) {
     REQUIRE(set_up("memory=16MiB"));
     bool ok = false;
     pthread_t thread;
@@ -147,7 +147,7 @@ static void a_threads_capture_ends_with_it(void) {
     CHECK(soft->ctx_synchronize() == CU_SUCCESS);
 }
 
-static void want_of_host_memory_is_reported(void) {
+CASE(want_of_host_memory_is_reported) {
     REQUIRE(set_up("memory=16MiB"));
     unsigned long long id = 0;
     const size_t streams = stream_count();
@@ -161,12 +161,4 @@ static void want_of_host_memory_is_reported(void) {
     CHECK(id_of(PER_THREAD) != 0);
 }
 
-int main(void) {
-    RUN(ids_outlive_handles);
-    RUN(each_thread_and_device_has_a_default_stream_of_its_own);
-    RUN(the_per_thread_stream_is_ordered_as_a_blocking_one);
-    RUN(work_outlives_the_thread_that_queued_it);
-    RUN(a_threads_capture_ends_with_it);
-    RUN(want_of_host_memory_is_reported);
-    return check_report();
-}
+RUN_CASES()

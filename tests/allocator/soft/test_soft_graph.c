@@ -4,7 +4,7 @@
 #include "allocator/base/host.h"
 #include "allocator/soft/soft_state.h"
 
-static void a_graph_runs_as_often_as_it_is_launched(void) {
+CASE(a_graph_runs_as_often_as_it_is_launched) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_BLOCKING);
     cu_ptr ptr;
@@ -31,7 +31,7 @@ static void a_graph_runs_as_often_as_it_is_launched(void) {
     CHECK(soft->graph_exec_destroy(exec) == CU_INVALID_VALUE);
 }
 
-static void an_empty_graph_is_legal(void) {
+CASE(an_empty_graph_is_legal) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     begin(s, CU_CAPTURE_GLOBAL);
@@ -40,7 +40,7 @@ static void an_empty_graph_is_legal(void) {
     CHECK(soft->stream_synchronize(s) == CU_SUCCESS);
 }
 
-static void wrong_arguments_are_refused(void) {
+CASE(wrong_arguments_are_refused) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     cu_graph graph;
@@ -58,7 +58,7 @@ static void wrong_arguments_are_refused(void) {
     CHECK(soft->graph_destroy((cu_graph)(void *)exec) == CU_INVALID_VALUE);
 }
 
-static void a_launch_is_in_the_order_of_its_stream(void) {
+CASE(a_launch_is_in_the_order_of_its_stream) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
@@ -85,7 +85,7 @@ static void a_launch_is_in_the_order_of_its_stream(void) {
 }
 
 /* Branches that nothing orders go both ways. */
-static void branches_of_a_graph_interleave(void) {
+CASE(branches_of_a_graph_interleave) {
     bool c_first = false, d_first = false, parted = false;
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
@@ -110,7 +110,7 @@ static void branches_of_a_graph_interleave(void) {
     CHECK(c_first && d_first && parted);
 }
 
-static void launches_of_one_graph_follow_each_other_on_any_stream(void) {
+CASE(launches_of_one_graph_follow_each_other_on_any_stream) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
@@ -132,7 +132,7 @@ static void launches_of_one_graph_follow_each_other_on_any_stream(void) {
     }
 }
 
-static void the_legacy_stream_is_ordered_with_all_of_a_launch(void) {
+CASE(the_legacy_stream_is_ordered_with_all_of_a_launch) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream s = new_stream(CU_STREAM_BLOCKING), t = new_stream(CU_STREAM_UNORDERED);
@@ -152,7 +152,7 @@ static void the_legacy_stream_is_ordered_with_all_of_a_launch(void) {
 }
 
 /* A branch without edges to the graph's first lane still begins where the launch does. */
-static void every_branch_is_behind_what_came_before_the_launch(void) {
+CASE(every_branch_is_behind_what_came_before_the_launch) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
@@ -171,7 +171,7 @@ static void every_branch_is_behind_what_came_before_the_launch(void) {
     }
 }
 
-static void a_launch_can_be_captured(void) {
+CASE(a_launch_can_be_captured) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     forget();
@@ -190,7 +190,7 @@ static void a_launch_can_be_captured(void) {
     CHECK(strcmp(ran, "abcab") == 0);
 }
 
-static void memory_that_is_gone_at_the_launch_is_an_illegal_address(void) {
+CASE(memory_that_is_gone_at_the_launch_is_an_illegal_address) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     cu_ptr ptr;
@@ -213,7 +213,7 @@ static size_t stream_count(void) {
 }
 
 /* A launch is queued whole or not at all, and leaves no stream behind. */
-static void a_launch_survives_every_host_allocation_that_fails(void) {
+CASE(a_launch_survives_every_host_allocation_that_fails) {
     REQUIRE(set_up_adversarial(3));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
     begin(s, CU_CAPTURE_GLOBAL);
@@ -242,17 +242,4 @@ static void a_launch_survives_every_host_allocation_that_fails(void) {
     check_spoilt(s);
 }
 
-int main(void) {
-    RUN(a_graph_runs_as_often_as_it_is_launched);
-    RUN(an_empty_graph_is_legal);
-    RUN(wrong_arguments_are_refused);
-    RUN(a_launch_is_in_the_order_of_its_stream);
-    RUN(branches_of_a_graph_interleave);
-    RUN(launches_of_one_graph_follow_each_other_on_any_stream);
-    RUN(the_legacy_stream_is_ordered_with_all_of_a_launch);
-    RUN(every_branch_is_behind_what_came_before_the_launch);
-    RUN(a_launch_can_be_captured);
-    RUN(memory_that_is_gone_at_the_launch_is_an_illegal_address);
-    RUN(a_launch_survives_every_host_allocation_that_fails);
-    return check_report();
-}
+RUN_CASES()

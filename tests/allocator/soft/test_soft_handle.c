@@ -34,7 +34,7 @@ static void call_the_device(void *stream) {
     CHECK(ashlar_soft_configure("") == ASHLAR_EINVAL);
 }
 
-static void host_functions_may_not_call_the_device(void) {
+CASE(host_functions_may_not_call_the_device) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     CHECK(soft->launch_host_func(s, call_the_device, s) == CU_SUCCESS);
@@ -47,7 +47,7 @@ static void host_functions_may_not_call_the_device(void) {
     CHECK(soft->mem_alloc(&ptr, 1) == CU_SUCCESS); /* the ban ends with the function */
 }
 
-static void destroy_with_work_pending_is_legal(void) {
+CASE(destroy_with_work_pending_is_legal) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
@@ -73,7 +73,7 @@ static void destroy_with_work_pending_is_legal(void) {
     }
 }
 
-static void handles_are_reused_newest_first(void) {
+CASE(handles_are_reused_newest_first) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream a = new_stream(0), b = new_stream(0), c = new_stream(0);
     CHECK(soft->stream_destroy(a) == CU_SUCCESS);
@@ -83,7 +83,7 @@ static void handles_are_reused_newest_first(void) {
     CHECK(soft->stream_synchronize(b) == CU_SUCCESS);
 }
 
-static void last_context_release_waits_for_its_work(void) {
+CASE(last_context_release_waits_for_its_work) {
     REQUIRE(set_up_adversarial(8));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     forget();
@@ -93,7 +93,7 @@ static void last_context_release_waits_for_its_work(void) {
     CHECK_ZU(stream_count(), 2);
 }
 
-static void destroyed_streams_work_runs_with_the_device(void) {
+CASE(destroyed_streams_work_runs_with_the_device) {
     REQUIRE(set_up_adversarial(4));
     const cu_stream s = new_stream(CU_STREAM_BLOCKING);
     forget();
@@ -104,7 +104,7 @@ static void destroyed_streams_work_runs_with_the_device(void) {
     CHECK(strcmp(ran, "aL") == 0);
 }
 
-static void dead_and_foreign_handles_are_refused(void) {
+CASE(dead_and_foreign_handles_are_refused) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_event event = new_event();
     const cu_stream s = new_stream(CU_STREAM_BLOCKING);
@@ -137,7 +137,7 @@ static void dead_and_foreign_handles_are_refused(void) {
     CHECK(soft->memset_d8_async(0, 0, 1, s) == CU_INVALID_CONTEXT);
 }
 
-static void armed_failure_reaches_a_stream_call(void) {
+CASE(armed_failure_reaches_a_stream_call) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
@@ -147,7 +147,7 @@ static void armed_failure_reaches_a_stream_call(void) {
 }
 
 /* As with CUDA; and the memory is the parent's too, so the child must not hand it out. */
-static void a_forked_child_has_no_device(void) {
+CASE(a_forked_child_has_no_device) {
     REQUIRE(set_up("memory=4MiB"));
     fflush(stdout);
     const pid_t child = fork();
@@ -167,14 +167,4 @@ static void a_forked_child_has_no_device(void) {
     CHECK(soft->mem_free(ptr) == CU_SUCCESS);
 }
 
-int main(void) {
-    RUN(a_forked_child_has_no_device);
-    RUN(host_functions_may_not_call_the_device);
-    RUN(destroy_with_work_pending_is_legal);
-    RUN(handles_are_reused_newest_first);
-    RUN(last_context_release_waits_for_its_work);
-    RUN(destroyed_streams_work_runs_with_the_device);
-    RUN(dead_and_foreign_handles_are_refused);
-    RUN(armed_failure_reaches_a_stream_call);
-    return check_report();
-}
+RUN_CASES()

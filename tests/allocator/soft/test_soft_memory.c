@@ -22,7 +22,7 @@ static bool touch_is_deadly(cu_ptr ptr) {
            WTERMSIG(status) == SIGSEGV;
 }
 
-static void contents_move_with_the_handle(void) {
+CASE(contents_move_with_the_handle) {
     REQUIRE(set_up("memory=64MiB"));
     const cu_ptr ptr = reserve(8);
     const cu_mem_handle handle = create(2);
@@ -37,7 +37,7 @@ static void contents_move_with_the_handle(void) {
     CHECK(touch_is_deadly(ptr));
 }
 
-static void two_mappings_of_a_handle_are_the_same_bytes(void) {
+CASE(two_mappings_of_a_handle_are_the_same_bytes) {
     REQUIRE(set_up("memory=64MiB"));
     const cu_ptr a = reserve(1), b = reserve(2);
     const cu_mem_handle handle = create(1);
@@ -50,7 +50,7 @@ static void two_mappings_of_a_handle_are_the_same_bytes(void) {
     CHECK_ZU(free_pages(), 31); /* mapped twice, there once */
 }
 
-static void handles_do_not_share_pages(void) {
+CASE(handles_do_not_share_pages) {
     REQUIRE(set_up("memory=140MiB")); /* 70 pages: more than one word of the page table */
     const cu_ptr ptr = reserve(70);
     cu_mem_handle handles[70];
@@ -77,7 +77,7 @@ static void handles_do_not_share_pages(void) {
     CHECK(all);
 }
 
-static void memory_returns_after_release_and_unmap_in_either_order(void) {
+CASE(memory_returns_after_release_and_unmap_in_either_order) {
     REQUIRE(set_up("memory=8MiB"));
     const cu_ptr ptr = reserve(4);
     const cu_mem_handle a = create(2), b = create(2);
@@ -101,7 +101,7 @@ static void memory_returns_after_release_and_unmap_in_either_order(void) {
     CHECK(bytes_at(again)[0] == 0); /* the host got its memory back in between */
 }
 
-static void access_is_denied_until_set(void) {
+CASE(access_is_denied_until_set) {
     REQUIRE(set_up("memory=8MiB"));
     const cu_ptr ptr = reserve(2);
     const cu_mem_handle handle = create(2);
@@ -118,7 +118,7 @@ static void access_is_denied_until_set(void) {
     CHECK(touch_is_deadly(ptr)); /* a new mapping starts without access */
 }
 
-static void unmap_takes_whole_mappings_or_nothing(void) {
+CASE(unmap_takes_whole_mappings_or_nothing) {
     REQUIRE(set_up("memory=32MiB"));
     const cu_ptr ptr = reserve(8);
     place(ptr, 2, create(2));
@@ -142,7 +142,7 @@ static void unmap_takes_whole_mappings_or_nothing(void) {
     CHECK(soft->mem_unmap(ptr + 5 * PAGE, PAGE) == CU_SUCCESS);
 }
 
-static void set_access_covers_several_whole_mappings(void) {
+CASE(set_access_covers_several_whole_mappings) {
     REQUIRE(set_up("devices=2,memory=32MiB,peers=off"));
     const cu_ptr ptr = reserve(6);
     CHECK(soft->mem_map(ptr, 2 * PAGE, 0, create(2), 0) == CU_SUCCESS);
@@ -168,7 +168,7 @@ static void set_access_covers_several_whole_mappings(void) {
     CHECK(bytes_at(ptr)[3 * PAGE - 1] == 3);
 }
 
-static void without_virtual_memory_management_plain_memory_remains(void) {
+CASE(without_virtual_memory_management_plain_memory_remains) {
     REQUIRE(set_up("memory=8MiB,vmm=off"));
     int has_vmm = 7;
     size_t bytes = 7;
@@ -195,7 +195,7 @@ static void without_virtual_memory_management_plain_memory_remains(void) {
     CHECK(has_vmm == 1);
 }
 
-static void map_refuses_what_cuda_refuses(void) {
+CASE(map_refuses_what_cuda_refuses) {
     REQUIRE(set_up("memory=32MiB"));
     const cu_ptr ptr = reserve(4);
     const cu_mem_handle handle = create(2);
@@ -215,7 +215,7 @@ static void map_refuses_what_cuda_refuses(void) {
     CHECK(soft->mem_map(ptr + 3 * PAGE, PAGE, 0, handle, 0) == CU_SUCCESS);
 }
 
-static void create_refuses_what_cuda_refuses(void) {
+CASE(create_refuses_what_cuda_refuses) {
     REQUIRE(set_up("devices=2,memory=32MiB"));
     cu_mem_handle handle = 99;
     size_t bytes = 0;
@@ -248,7 +248,7 @@ static void create_refuses_what_cuda_refuses(void) {
     CHECK_ZU(bytes, PAGE);
 }
 
-static void reservations_are_aligned_and_freed_exactly(void) {
+CASE(reservations_are_aligned_and_freed_exactly) {
     REQUIRE(set_up("memory=8MiB"));
     cu_ptr ptr = 99, huge = 0, hinted = 0;
     CHECK(soft->mem_address_reserve(&ptr, 0, 0, 0, 0) == CU_INVALID_VALUE);
@@ -276,7 +276,7 @@ static void reservations_are_aligned_and_freed_exactly(void) {
     CHECK(soft->mem_address_free(ptr, 2 * PAGE) == CU_INVALID_VALUE);
 }
 
-static void random_mapping_agrees_with_a_model(void) {
+CASE(random_mapping_agrees_with_a_model) {
     enum { PAGES = 24, STEPS = 4000 };
     REQUIRE(set_up("memory=48MiB"));
     const cu_ptr ptr = reserve(PAGES);
@@ -333,18 +333,4 @@ static void random_mapping_agrees_with_a_model(void) {
     }
 }
 
-int main(void) {
-    RUN(contents_move_with_the_handle);
-    RUN(two_mappings_of_a_handle_are_the_same_bytes);
-    RUN(handles_do_not_share_pages);
-    RUN(memory_returns_after_release_and_unmap_in_either_order);
-    RUN(access_is_denied_until_set);
-    RUN(unmap_takes_whole_mappings_or_nothing);
-    RUN(set_access_covers_several_whole_mappings);
-    RUN(without_virtual_memory_management_plain_memory_remains);
-    RUN(map_refuses_what_cuda_refuses);
-    RUN(create_refuses_what_cuda_refuses);
-    RUN(reservations_are_aligned_and_freed_exactly);
-    RUN(random_mapping_agrees_with_a_model);
-    return check_report();
-}
+RUN_CASES()

@@ -24,7 +24,7 @@ static cu_result enable(int ordinal, int peer) {
     return result;
 }
 
-static void peers_are_offered_unless_switched_off(void) {
+CASE(peers_are_offered_unless_switched_off) {
     int can = 99;
     REQUIRE(set_up_two("devices=2,memory=16MiB"));
     CHECK(soft->device_can_access_peer(&can, 0, 1) == CU_SUCCESS && can == 1);
@@ -38,7 +38,7 @@ static void peers_are_offered_unless_switched_off(void) {
     CHECK(enable(0, 1) == CU_PEER_ACCESS_UNSUPPORTED);
 }
 
-static void access_is_enabled_once_and_one_way(void) {
+CASE(access_is_enabled_once_and_one_way) {
     REQUIRE(set_up_two("devices=2,memory=16MiB"));
     CHECK(soft->ctx_enable_peer_access(context[1], 1) == CU_INVALID_VALUE);
     CHECK(soft->ctx_enable_peer_access(context[0], 0) == CU_INVALID_CONTEXT);
@@ -56,7 +56,7 @@ static void access_is_enabled_once_and_one_way(void) {
     CHECK(enable(1, 0) == CU_SUCCESS);
 }
 
-static void access_to_one_peer_is_not_access_to_another(void) {
+CASE(access_to_one_peer_is_not_access_to_another) {
     REQUIRE(set_up_two("devices=3,memory=16MiB"));
     cu_context third;
     cu_ptr ptr;
@@ -72,7 +72,7 @@ static void access_to_one_peer_is_not_access_to_another(void) {
     CHECK(soft->memcpy_dtod_async(far, ptr, 64, NULL) == CU_SUCCESS); /* both by now */
 }
 
-static void plain_memory_of_another_device_is_out_of_reach_at_first(void) {
+CASE(plain_memory_of_another_device_is_out_of_reach_at_first) {
     REQUIRE(set_up_two("devices=2,memory=16MiB"));
     const cu_ptr near = alloc_on(0), far = alloc_on(1);
     unsigned char host[64] = {0};
@@ -83,7 +83,7 @@ static void plain_memory_of_another_device_is_out_of_reach_at_first(void) {
     CHECK(soft->memcpy_dtoh_async(host, far, 1, NULL) == CU_INVALID_VALUE);
 }
 
-static void access_ends_with_either_context(void) {
+CASE(access_ends_with_either_context) {
     for (int ends = 0; ends < 2; ends++) {
         REQUIRE(set_up_two("devices=2,memory=16MiB"));
         CHECK(enable(0, 1) == CU_SUCCESS);
@@ -100,7 +100,7 @@ static void access_ends_with_either_context(void) {
     }
 }
 
-static void mapped_memory_is_open_to_the_devices_that_were_named(void) {
+CASE(mapped_memory_is_open_to_the_devices_that_were_named) {
     REQUIRE(set_up_two("devices=3,memory=16MiB"));
     const cu_ptr ptr = reserve(2);
     CHECK(soft->mem_map(ptr, PAGE, 0, create(1), 0) == CU_SUCCESS);
@@ -128,7 +128,7 @@ static void mapped_memory_is_open_to_the_devices_that_were_named(void) {
     CHECK(soft->memset_d8_async(ptr, 5, 1, NULL) == CU_INVALID_VALUE);
 }
 
-static void access_that_is_gone_when_work_runs_is_an_illegal_address(void) {
+CASE(access_that_is_gone_when_work_runs_is_an_illegal_address) {
     REQUIRE(set_up_two("devices=2,memory=16MiB,mode=adversarial"));
     CHECK(enable(0, 1) == CU_SUCCESS);
     const cu_ptr far = alloc_on(1);
@@ -137,7 +137,7 @@ static void access_that_is_gone_when_work_runs_is_an_illegal_address(void) {
     CHECK(soft->ctx_synchronize() == CU_ILLEGAL_ADDRESS);
 }
 
-static void a_peer_copy_needs_no_access(void) {
+CASE(a_peer_copy_needs_no_access) {
     REQUIRE(set_up_two("devices=2,memory=16MiB,peers=off"));
     const cu_ptr near = alloc_on(0), far = alloc_on(1);
     unsigned char out[64], in[64] = {0};
@@ -159,14 +159,4 @@ static void a_peer_copy_needs_no_access(void) {
           CU_INVALID_HANDLE);
 }
 
-int main(void) {
-    RUN(peers_are_offered_unless_switched_off);
-    RUN(access_is_enabled_once_and_one_way);
-    RUN(access_to_one_peer_is_not_access_to_another);
-    RUN(plain_memory_of_another_device_is_out_of_reach_at_first);
-    RUN(access_ends_with_either_context);
-    RUN(mapped_memory_is_open_to_the_devices_that_were_named);
-    RUN(access_that_is_gone_when_work_runs_is_an_illegal_address);
-    RUN(a_peer_copy_needs_no_access);
-    return check_report();
-}
+RUN_CASES()

@@ -3,7 +3,7 @@
  */
 #include "tests/allocator/soft/soft_stream_fixture.h"
 
-static void eager_work_runs_at_the_call(void) {
+CASE(eager_work_runs_at_the_call) {
     REQUIRE(set_up("devices=2"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_BLOCKING);
     forget();
@@ -18,7 +18,7 @@ static void eager_work_runs_at_the_call(void) {
     CHECK(soft->event_query(event) == CU_SUCCESS);
 }
 
-static void adversarial_work_runs_only_when_waited_for(void) {
+CASE(adversarial_work_runs_only_when_waited_for) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
@@ -37,7 +37,7 @@ static void adversarial_work_runs_only_when_waited_for(void) {
     }
 }
 
-static void event_wait_holds_the_consumer_until_the_producer_ran(void) {
+CASE(event_wait_holds_the_consumer_until_the_producer_ran) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
@@ -53,7 +53,7 @@ static void event_wait_holds_the_consumer_until_the_producer_ran(void) {
     }
 }
 
-static void without_a_wait_the_consumer_runs_first_for_some_seed(void) {
+CASE(without_a_wait_the_consumer_runs_first_for_some_seed) {
     int producer_first = 0;
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
@@ -67,7 +67,7 @@ static void without_a_wait_the_consumer_runs_first_for_some_seed(void) {
     CHECK(producer_first > 2 && producer_first < SEEDS - 2);
 }
 
-static void recording_again_does_not_move_an_earlier_wait(void) {
+CASE(recording_again_does_not_move_an_earlier_wait) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream s = new_stream(CU_STREAM_UNORDERED), t = new_stream(CU_STREAM_UNORDERED);
@@ -87,7 +87,7 @@ static void recording_again_does_not_move_an_earlier_wait(void) {
     }
 }
 
-static void unrecorded_event_is_complete(void) {
+CASE(unrecorded_event_is_complete) {
     REQUIRE(set_up_adversarial(1));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     const cu_event event = new_event();
@@ -100,7 +100,7 @@ static void unrecorded_event_is_complete(void) {
     CHECK(strcmp(ran, "a") == 0);
 }
 
-static void chain_over_streams_and_devices_keeps_its_order(void) {
+CASE(chain_over_streams_and_devices_keeps_its_order) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream a = new_stream(CU_STREAM_UNORDERED), b = new_stream(CU_STREAM_UNORDERED);
@@ -121,7 +121,7 @@ static void chain_over_streams_and_devices_keeps_its_order(void) {
     }
 }
 
-static void query_is_not_ready_at_first_and_polling_ends(void) {
+CASE(query_is_not_ready_at_first_and_polling_ends) {
     int polls_sum = 0;
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
@@ -144,7 +144,7 @@ static void query_is_not_ready_at_first_and_polling_ends(void) {
     CHECK(polls_sum > 4 * SEEDS); /* most polls run nothing */
 }
 
-static void legacy_stream_is_ordered_both_ways(void) {
+CASE(legacy_stream_is_ordered_both_ways) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream s = new_stream(CU_STREAM_BLOCKING), t = new_stream(CU_STREAM_BLOCKING);
@@ -163,7 +163,7 @@ static void legacy_stream_is_ordered_both_ways(void) {
     }
 }
 
-static void unordered_stream_and_other_device_ignore_the_legacy_stream(void) {
+CASE(unordered_stream_and_other_device_ignore_the_legacy_stream) {
     int before = 0, after = 0;
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
@@ -190,7 +190,7 @@ static void unordered_stream_and_other_device_ignore_the_legacy_stream(void) {
     CHECK(before > 0 && after > 0);
 }
 
-static void wait_on_the_legacy_stream_holds_blocking_streams(void) {
+CASE(wait_on_the_legacy_stream_holds_blocking_streams) {
     for (int seed = 0; seed < SEEDS; seed++) {
         REQUIRE(set_up_adversarial(seed));
         const cu_stream u = new_stream(CU_STREAM_UNORDERED), s = new_stream(CU_STREAM_BLOCKING);
@@ -205,7 +205,7 @@ static void wait_on_the_legacy_stream_holds_blocking_streams(void) {
     }
 }
 
-static void same_seed_gives_the_same_interleaving(void) {
+CASE(same_seed_gives_the_same_interleaving) {
     enum { STREAMS = 4, ROUNDS = 12 };
     static const char letters[STREAMS + 1] = "abcd";
     char first[LOG_MAX] = "";
@@ -236,18 +236,4 @@ static void same_seed_gives_the_same_interleaving(void) {
     CHECK(other_count == SEEDS); /* and another seed another one */
 }
 
-int main(void) {
-    RUN(eager_work_runs_at_the_call);
-    RUN(adversarial_work_runs_only_when_waited_for);
-    RUN(event_wait_holds_the_consumer_until_the_producer_ran);
-    RUN(without_a_wait_the_consumer_runs_first_for_some_seed);
-    RUN(recording_again_does_not_move_an_earlier_wait);
-    RUN(unrecorded_event_is_complete);
-    RUN(chain_over_streams_and_devices_keeps_its_order);
-    RUN(query_is_not_ready_at_first_and_polling_ends);
-    RUN(legacy_stream_is_ordered_both_ways);
-    RUN(unordered_stream_and_other_device_ignore_the_legacy_stream);
-    RUN(wait_on_the_legacy_stream_holds_blocking_streams);
-    RUN(same_seed_gives_the_same_interleaving);
-    return check_report();
-}
+RUN_CASES()

@@ -72,12 +72,12 @@ static void hammer_all(void) {
     }
 }
 
-static void four_threads_hammer_an_eager_device(void) {
+CASE(four_threads_hammer_an_eager_device) {
     REQUIRE(set_up("memory=64MiB"));
     hammer_all();
 }
 
-static void four_threads_hammer_an_adversarial_device(void) {
+CASE(four_threads_hammer_an_adversarial_device) {
     REQUIRE(set_up("memory=64MiB,mode=adversarial,seed=9"));
     hammer_all();
 }
@@ -102,7 +102,7 @@ static void *meet_on_own_stream(void *unused) {
     return NULL;
 }
 
-static void two_threads_run_their_streams_in_parallel(void) {
+CASE(two_threads_run_their_streams_in_parallel) {
     REQUIRE(set_up("memory=16MiB"));
     pthread_t threads[2];
     atomic_store(&meeting, 0);
@@ -131,7 +131,7 @@ static void *doze_on(void *stream) {
     return NULL;
 }
 
-static void wait_lasts_until_another_threads_op_is_over(void) {
+CASE(wait_lasts_until_another_threads_op_is_over) {
     REQUIRE(set_up("memory=16MiB"));
     const cu_stream s = new_stream(CU_STREAM_UNORDERED);
     pthread_t thread;
@@ -144,10 +144,4 @@ static void wait_lasts_until_another_threads_op_is_over(void) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-int main(void) {
-    RUN(four_threads_hammer_an_eager_device);
-    RUN(four_threads_hammer_an_adversarial_device);
-    RUN(two_threads_run_their_streams_in_parallel);
-    RUN(wait_lasts_until_another_threads_op_is_over);
-    return check_report();
-}
+RUN_CASES()

@@ -98,7 +98,7 @@ static void check_links(const ashlar_plan *plan) {
     CHECK_ZU(plan->landing_count, landings);
 }
 
-static void slots_are_the_recordings(void) {
+CASE(slots_are_the_recordings) {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         ashlar_plan *plan = NULL;
         draw_recording(seed);
@@ -111,7 +111,7 @@ static void slots_are_the_recordings(void) {
     }
 }
 
-static void a_plan_of_nothing_has_one_slot_that_nothing_fits(void) {
+CASE(a_plan_of_nothing_has_one_slot_that_nothing_fits) {
     ashlar_plan *plan = NULL;
     recording = (ashlar_recording){0};
     REQUIRE(ashlar_plan_make(&recording, 0, &plan) == ASHLAR_OK);
@@ -121,7 +121,7 @@ static void a_plan_of_nothing_has_one_slot_that_nothing_fits(void) {
     ashlar_plan_free(NULL);
 }
 
-static void a_size_that_overflows_is_refused(void) {
+CASE(a_size_that_overflows_is_refused) {
     ashlar_plan *plan = NULL;
     draw_recording(1);
     allocs[3].bytes = SIZE_MAX - 5;
@@ -133,7 +133,7 @@ static void a_size_that_overflows_is_refused(void) {
     ashlar_plan_free(plan);
 }
 
-static void without_host_memory_there_is_no_plan(void) {
+CASE(without_host_memory_there_is_no_plan) {
     unsigned long n = 0;
     bool is_done = false;
     while (!is_done && check_failed == 0) {
@@ -149,10 +149,4 @@ static void without_host_memory_there_is_no_plan(void) {
     CHECK(n > 10);
 }
 
-int main(void) {
-    RUN(slots_are_the_recordings);
-    RUN(a_plan_of_nothing_has_one_slot_that_nothing_fits);
-    RUN(a_size_that_overflows_is_refused);
-    RUN(without_host_memory_there_is_no_plan);
-    return check_report();
-}
+RUN_CASES()

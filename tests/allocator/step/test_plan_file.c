@@ -23,7 +23,7 @@ static bool save_small(void) {
 
 /* ---- what a load does ---- */
 
-static void a_file_is_as_its_description_says(void) {
+CASE(a_file_is_as_its_description_says) {
     REQUIRE(set_up_plans());
     write_sealed(SMALL_BODY);
     const size_t bytes = read_text(text);
@@ -42,7 +42,7 @@ static void a_file_is_as_its_description_says(void) {
     tear_down();
 }
 
-static void the_first_step_after_a_load_is_replayed(void) {
+CASE(the_first_step_after_a_load_is_replayed) {
     script first, second;
     draw_state = 11;
     draw_script(&first, 1);
@@ -85,7 +85,7 @@ static uint64_t driver_calls(void) {
     return stats.driver_calls;
 }
 
-static void a_replay_after_a_load_calls_the_driver_for_nothing(void) {
+CASE(a_replay_after_a_load_calls_the_driver_for_nothing) {
     REQUIRE(set_up_plans() && save_small() && renew_allocator());
     REQUIRE(load() == ASHLAR_OK);
     void *outliving = NULL; /* its size class has memory, for the one that is not planned */
@@ -100,7 +100,7 @@ static void a_replay_after_a_load_calls_the_driver_for_nothing(void) {
 }
 
 /* Streams of an image are numbered by their first use, and given in that order. */
-static void streams_are_bound_in_the_order_of_the_file(void) {
+CASE(streams_are_bound_in_the_order_of_the_file) {
     const script s = {.ops = {{.block = 0, .bytes = 5000, .stream = 3},
                               {.block = 1, .bytes = 6000, .stream = 1},
                               {.block = 0, .stream = 3, .is_free = true},
@@ -139,7 +139,7 @@ static void record_much(uint64_t seed) {
     }
 }
 
-static void a_load_and_another_save_give_the_same_bytes(void) {
+CASE(a_load_and_another_save_give_the_same_bytes) {
     for (uint64_t seed = 1; seed <= 25; seed++) {
         REQUIRE(set_up_plans());
         record_much(seed);
@@ -162,7 +162,7 @@ static void a_load_and_another_save_give_the_same_bytes(void) {
 
 /* ---- what is refused ---- */
 
-static void plans_of_something_else_are_refused(void) {
+CASE(plans_of_something_else_are_refused) {
     REQUIRE(set_up_plans() && save_small() && renew_allocator());
     CHECK(ashlar_plan_load(allocator, streams, 1, path, "rnn 2x513") == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "/file:2: the plans are of 'rnn 2x512, \"batch 16\"'");
@@ -175,7 +175,7 @@ static void plans_of_something_else_are_refused(void) {
     tear_down();
 }
 
-static void streams_that_are_the_same_are_refused(void) {
+CASE(streams_that_are_the_same_are_refused) {
     const ashlar_stream one_by_two_names[] = {NULL, streams[0], (ashlar_stream)(uintptr_t)1};
     REQUIRE(set_up_plans());
     write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,3,1\n"
@@ -186,7 +186,7 @@ static void streams_that_are_the_same_are_refused(void) {
     tear_down();
 }
 
-static void streams_with_steps_are_refused_and_others_are_not(void) {
+CASE(streams_with_steps_are_refused_and_others_are_not) {
     REQUIRE(set_up_plans() && save_small());
     CHECK(ashlar_plan_load(allocator, &streams[0], 1, path, PRINT) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "key 7 has steps on one of these streams already");
@@ -226,7 +226,7 @@ static void check_has_steps(int stream) {
 }
 
 /* A key's own stream, those of its recording, and those of a plan that is older than that. */
-static void every_stream_of_a_key_has_steps(void) {
+CASE(every_stream_of_a_key_has_steps) {
     const script on_1 = one_on(1), on_2 = one_on(2);
     const ashlar_plan_options later = {.build_after = 0, .rerecord_after = 1};
     REQUIRE(set_up_plans());
@@ -245,7 +245,7 @@ static void every_stream_of_a_key_has_steps(void) {
     tear_down();
 }
 
-static void a_step_under_way_is_refused(void) {
+CASE(a_step_under_way_is_refused) {
     REQUIRE(set_up_plans() && save_small());
     const size_t bytes = read_text(text);
     CHECK(ashlar_step_begin(allocator, streams[0], 7) == ASHLAR_OK);
@@ -258,7 +258,7 @@ static void a_step_under_way_is_refused(void) {
     tear_down();
 }
 
-static void a_missing_file_or_a_folder_is_named(void) {
+CASE(a_missing_file_or_a_folder_is_named) {
     REQUIRE(set_up_plans());
     (void)unlink(path);
     check_refused(ASHLAR_EIO, "/file: No such file");
@@ -269,7 +269,7 @@ static void a_missing_file_or_a_folder_is_named(void) {
     tear_down();
 }
 
-static void nothing_is_loaded_where_steps_are_not_replayed(void) {
+CASE(nothing_is_loaded_where_steps_are_not_replayed) {
     REQUIRE(set_up_plans() && save_small());
     ashlar_allocator_destroy(allocator);
     ashlar_config config;
@@ -284,7 +284,7 @@ static void nothing_is_loaded_where_steps_are_not_replayed(void) {
 
 /* ---- what is not saved ---- */
 
-static void what_has_no_plan_is_not_saved(void) {
+CASE(what_has_no_plan_is_not_saved) {
     const ashlar_plan_options later = {.search_ms = 0, .build_after = 0};
     REQUIRE(set_up_plans());
     write_bytes("old", 3);
@@ -305,7 +305,7 @@ static void what_has_no_plan_is_not_saved(void) {
     tear_down();
 }
 
-static void a_fingerprint_is_one_short_line(void) {
+CASE(a_fingerprint_is_one_short_line) {
     static char longest[ASHLAR_PLAN_FINGERPRINT_MAX + 2];
     REQUIRE(set_up_plans());
     play(&small, 7, streams[0]);
@@ -325,24 +325,4 @@ static void a_fingerprint_is_one_short_line(void) {
     tear_down();
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(a_file_is_as_its_description_says);
-    RUN(the_first_step_after_a_load_is_replayed);
-    RUN(a_replay_after_a_load_calls_the_driver_for_nothing);
-    RUN(streams_are_bound_in_the_order_of_the_file);
-    RUN(a_load_and_another_save_give_the_same_bytes);
-    RUN(plans_of_something_else_are_refused);
-    RUN(streams_that_are_the_same_are_refused);
-    RUN(streams_with_steps_are_refused_and_others_are_not);
-    RUN(every_stream_of_a_key_has_steps);
-    RUN(a_step_under_way_is_refused);
-    RUN(a_missing_file_or_a_folder_is_named);
-    RUN(nothing_is_loaded_where_steps_are_not_replayed);
-    RUN(what_has_no_plan_is_not_saved);
-    RUN(a_fingerprint_is_one_short_line);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

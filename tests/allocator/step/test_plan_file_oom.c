@@ -28,7 +28,7 @@ static void check_whole(ashlar_status status) {
 
 /* ---- loading ---- */
 
-static void a_load_without_host_memory_changes_nothing(void) {
+CASE(a_load_without_host_memory_changes_nothing) {
     unsigned long n = 0, refused = 0;
     for (bool is_over = false; !is_over;) {
         n++;
@@ -52,7 +52,7 @@ static void a_load_without_host_memory_changes_nothing(void) {
     CHECK(refused > 20);
 }
 
-static void a_load_that_the_driver_fails_changes_nothing(void) {
+CASE(a_load_that_the_driver_fails_changes_nothing) {
     static const cu_result results[] = {CU_OUT_OF_MEMORY, CU_UNKNOWN};
     unsigned refused = 0;
     for (size_t i = 0; i < 2; i++) {
@@ -81,7 +81,7 @@ static void a_load_that_the_driver_fails_changes_nothing(void) {
     CHECK(refused > 10);
 }
 
-static void a_load_into_a_full_device_takes_nothing(void) {
+CASE(a_load_into_a_full_device_takes_nothing) {
     REQUIRE(set_up_cached("memory=16MiB", 4 * MIB));
     write_sealed(TWO_KEYS);
     unsigned char *other = take(8 * MIB, streams[3]); /* the first region fits, the last does not */
@@ -118,7 +118,7 @@ static bool give_back(void *user, size_t bytes) {
     return has_some;
 }
 
-static void steps_that_begin_while_a_load_waits_take_the_ordinary_path(void) {
+CASE(steps_that_begin_while_a_load_waits_take_the_ordinary_path) {
     for (int succeeds = 0; succeeds < 2; succeeds++) {
         REQUIRE(set_up_cached("memory=16MiB", 4 * MIB));
         write_sealed(TWO_KEYS);
@@ -147,7 +147,7 @@ static void steps_that_begin_while_a_load_waits_take_the_ordinary_path(void) {
 
 /* ---- saving ---- */
 
-static void a_disk_that_fills_leaves_the_old_file(void) {
+CASE(a_disk_that_fills_leaves_the_old_file) {
     struct rlimit before;
     REQUIRE(set_up_plans());
     write_sealed(TWO_KEYS);
@@ -167,7 +167,7 @@ static void a_disk_that_fills_leaves_the_old_file(void) {
     tear_down();
 }
 
-static void a_save_without_host_memory_leaves_the_old_file(void) {
+CASE(a_save_without_host_memory_leaves_the_old_file) {
     unsigned long n = 0;
     bool is_over = false;
     REQUIRE(set_up_plans());
@@ -190,16 +190,4 @@ static void a_save_without_host_memory_leaves_the_old_file(void) {
     tear_down();
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(a_load_without_host_memory_changes_nothing);
-    RUN(a_load_that_the_driver_fails_changes_nothing);
-    RUN(a_load_into_a_full_device_takes_nothing);
-    RUN(steps_that_begin_while_a_load_waits_take_the_ordinary_path);
-    RUN(a_disk_that_fills_leaves_the_old_file);
-    RUN(a_save_without_host_memory_leaves_the_old_file);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

@@ -26,7 +26,7 @@ static size_t events_of(const script *s, ashlar_plan_event events[SCRIPT_OPS]) {
 }
 
 /* A block that is freed elsewhere is not planned: as if it were not freed in the step. */
-static void events_give_the_plan_that_the_step_gives(void) {
+CASE(events_give_the_plan_that_the_step_gives) {
     ashlar_plan_event events[SCRIPT_OPS];
     script first, second;
     for (draw_state = 1; draw_state <= 20; draw_state++) {
@@ -58,7 +58,7 @@ static void events_give_the_plan_that_the_step_gives(void) {
     }
 }
 
-static void a_block_number_is_used_again_after_its_free(void) {
+CASE(a_block_number_is_used_again_after_its_free) {
     const ashlar_plan_event events[] = {{.block = 3, .bytes = 1000},
                                         {.block = 3, .is_free = true},
                                         {.block = 3, .bytes = 2000},
@@ -70,7 +70,7 @@ static void a_block_number_is_used_again_after_its_free(void) {
     tear_down();
 }
 
-static void a_list_is_planned_when_it_is_asked_for(void) {
+CASE(a_list_is_planned_when_it_is_asked_for) {
     const ashlar_plan_event events[] = {{.block = 0, .bytes = 1000}, {.block = 0, .is_free = true}};
     const ashlar_plan_options later = {.build_after = 0};
     REQUIRE(set_up_plans());
@@ -88,7 +88,7 @@ static void a_list_is_planned_when_it_is_asked_for(void) {
     tear_down();
 }
 
-static void a_wrong_event_is_named_and_nothing_is_recorded(void) {
+CASE(a_wrong_event_is_named_and_nothing_is_recorded) {
     static const struct {
         ashlar_plan_event events[3];
         const char *part;
@@ -111,7 +111,7 @@ static void a_wrong_event_is_named_and_nothing_is_recorded(void) {
     tear_down();
 }
 
-static void a_key_that_is_being_recorded_is_refused(void) {
+CASE(a_key_that_is_being_recorded_is_refused) {
     const ashlar_plan_event events[] = {{.bytes = 1}};
     REQUIRE(set_up_plans());
     CHECK(ashlar_step_begin(allocator, streams[0], 7) == ASHLAR_OK);
@@ -123,7 +123,7 @@ static void a_key_that_is_being_recorded_is_refused(void) {
     tear_down();
 }
 
-static void a_stream_that_is_captured_is_refused(void) {
+CASE(a_stream_that_is_captured_is_refused) {
     const ashlar_plan_event events[] = {{.bytes = 1}};
     ashlar_pool *pool = NULL;
     REQUIRE(set_up_plans());
@@ -138,7 +138,7 @@ static void a_stream_that_is_captured_is_refused(void) {
     tear_down();
 }
 
-static void nothing_is_recorded_without_caches(void) {
+CASE(nothing_is_recorded_without_caches) {
     const ashlar_plan_event events[] = {{.bytes = 1}, {.bytes = 0}};
     const ashlar_pack_buffer buffers[] = {{1, 0, 1}};
     REQUIRE(set_up("memory=1GiB"));
@@ -202,7 +202,7 @@ static bool read_row(const char **at, unsigned long long row[5]) {
     return is_row;
 }
 
-static void lifetimes_are_planned_and_written(void) {
+CASE(lifetimes_are_planned_and_written) {
     static ashlar_pack_buffer buffers[BUFFERS];
     size_t bytes[BUFFERS];
     unsigned long long rows[BUFFERS][5];
@@ -240,7 +240,7 @@ static void lifetimes_are_planned_and_written(void) {
     }
 }
 
-static void a_wrong_buffer_is_named(void) {
+CASE(a_wrong_buffer_is_named) {
     const ashlar_pack_buffer buffers[] = {{5, 0, 1}, {0, 0, 1}, {5, 3, 3}, {5, 3, 2}};
     REQUIRE(set_up_plans());
     CHECK(ashlar_plan_record_buffers(allocator, streams[0], 1, buffers, 2, ASHLAR_TAG_USER) ==
@@ -259,7 +259,7 @@ static void a_wrong_buffer_is_named(void) {
 
 /* ---- writing ---- */
 
-static void each_stream_of_a_key_is_written_by_itself(void) {
+CASE(each_stream_of_a_key_is_written_by_itself) {
     REQUIRE(set_up_plans());
     write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,2,1\n"
                  "key,7,0,1,2,4\npart,0,1536,1536\npart,1,512,512\n"
@@ -283,7 +283,7 @@ static void each_stream_of_a_key_is_written_by_itself(void) {
     tear_down();
 }
 
-static void what_has_no_slots_is_not_written(void) {
+CASE(what_has_no_slots_is_not_written) {
     const ashlar_plan_event events[] = {{.bytes = 1}, {.is_free = true}};
     const ashlar_plan_options later = {.build_after = 0};
     REQUIRE(set_up_plans());
@@ -323,7 +323,7 @@ static ashlar_status record_all(void) {
                                                             COUNT(buffers), ASHLAR_TAG_USER);
 }
 
-static void lists_without_host_memory_are_recorded_again(void) {
+CASE(lists_without_host_memory_are_recorded_again) {
     unsigned long n = 0, refused = 0;
     for (bool is_over = false; !is_over;) {
         n++;
@@ -343,7 +343,7 @@ static void lists_without_host_memory_are_recorded_again(void) {
     CHECK(refused > 15);
 }
 
-static void lists_that_the_driver_fails_are_recorded_again(void) {
+CASE(lists_that_the_driver_fails_are_recorded_again) {
     unsigned refused = 0;
     for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
         bool has_fired = true;
@@ -364,7 +364,7 @@ static void lists_that_the_driver_fails_are_recorded_again(void) {
     CHECK(refused > 3);
 }
 
-static void a_step_that_is_too_large_for_the_device_is_recorded(void) {
+CASE(a_step_that_is_too_large_for_the_device_is_recorded) {
     const ashlar_plan_event events[] = {{.bytes = (size_t)1 << 62}, {.is_free = true}};
     REQUIRE(set_up_plans());
     CHECK(record(events, 2) == ASHLAR_ENOMEM);
@@ -373,24 +373,4 @@ static void a_step_that_is_too_large_for_the_device_is_recorded(void) {
     tear_down();
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(events_give_the_plan_that_the_step_gives);
-    RUN(a_block_number_is_used_again_after_its_free);
-    RUN(a_list_is_planned_when_it_is_asked_for);
-    RUN(a_wrong_event_is_named_and_nothing_is_recorded);
-    RUN(a_key_that_is_being_recorded_is_refused);
-    RUN(a_stream_that_is_captured_is_refused);
-    RUN(nothing_is_recorded_without_caches);
-    RUN(lifetimes_are_planned_and_written);
-    RUN(a_wrong_buffer_is_named);
-    RUN(each_stream_of_a_key_is_written_by_itself);
-    RUN(what_has_no_slots_is_not_written);
-    RUN(lists_without_host_memory_are_recorded_again);
-    RUN(lists_that_the_driver_fails_are_recorded_again);
-    RUN(a_step_that_is_too_large_for_the_device_is_recorded);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

@@ -4,7 +4,7 @@
  */
 #include "tests/allocator/step/plan_file_fixture.h"
 
-static void every_changed_byte_is_refused(void) {
+CASE(every_changed_byte_is_refused) {
     REQUIRE(set_up_plans());
     write_sealed(SMALL_BODY);
     const size_t bytes = read_text(text);
@@ -27,7 +27,7 @@ static void every_changed_byte_is_refused(void) {
     tear_down();
 }
 
-static void every_cut_and_every_addition_is_refused(void) {
+CASE(every_cut_and_every_addition_is_refused) {
     REQUIRE(set_up_plans());
     write_sealed(SMALL_BODY);
     const size_t bytes = read_text(text);
@@ -56,7 +56,7 @@ static void write_with_line(int line, const char *instead) {
     write_sealed(body);
 }
 
-static void every_wrong_line_is_named(void) {
+CASE(every_wrong_line_is_named) {
     static const struct {
         int line;
         const char *instead, *part;
@@ -120,7 +120,7 @@ static void every_wrong_line_is_named(void) {
     tear_down();
 }
 
-static void a_key_or_a_part_that_is_there_twice_is_refused(void) {
+CASE(a_key_or_a_part_that_is_there_twice_is_refused) {
     REQUIRE(set_up_plans());
     write_sealed("ashlar-plan,1\nfingerprint," PRINT "\nplans,512,2,2\n"
                  "key,1,0,1,1,1\npart,0,512,512\nalloc,1,0,0,1,0\n"
@@ -141,7 +141,7 @@ static void a_key_or_a_part_that_is_there_twice_is_refused(void) {
     tear_down();
 }
 
-static void a_byte_0_in_the_fingerprint_is_refused(void) {
+CASE(a_byte_0_in_the_fingerprint_is_refused) {
     REQUIRE(set_up_plans());
     write_sealed(SMALL_BODY);
     const size_t bytes = read_text(text);
@@ -153,15 +153,4 @@ static void a_byte_0_in_the_fingerprint_is_refused(void) {
     tear_down();
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(every_changed_byte_is_refused);
-    RUN(every_cut_and_every_addition_is_refused);
-    RUN(every_wrong_line_is_named);
-    RUN(a_key_or_a_part_that_is_there_twice_is_refused);
-    RUN(a_byte_0_in_the_fingerprint_is_refused);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

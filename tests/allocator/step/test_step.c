@@ -1,5 +1,5 @@
 /* test_step.c - steps that are recorded and replayed: what the plan serves, why not, and when. */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 /* ---- what is served ---- */
 
@@ -20,7 +20,7 @@ static void train(size_t bytes) {
     }
 }
 
-static void a_step_like_the_recorded_one_is_served_from_the_plan(void) {
+CASE(a_step_like_the_recorded_one_is_served_from_the_plan) {
     REQUIRE(set_up_plans());
     begin(1);
     train(100 * KIB);
@@ -44,7 +44,7 @@ static void a_step_like_the_recorded_one_is_served_from_the_plan(void) {
     tear_down_steps();
 }
 
-static void what_outlives_its_step_is_not_planned(void) {
+CASE(what_outlives_its_step_is_not_planned) {
     REQUIRE(set_up_plans());
     for (int i = 0; i < 3; i++) {
         begin(1);
@@ -62,7 +62,7 @@ static void what_outlives_its_step_is_not_planned(void) {
     tear_down_steps();
 }
 
-static void a_step_within_another_is_part_of_it(void) {
+CASE(a_step_within_another_is_part_of_it) {
     REQUIRE(set_up_plans());
     for (int i = 0; i < 2; i++) {
         begin(1);
@@ -80,7 +80,7 @@ static void a_step_within_another_is_part_of_it(void) {
     tear_down_steps();
 }
 
-static void the_default_stream_may_have_either_name(void) {
+CASE(the_default_stream_may_have_either_name) {
     REQUIRE(set_up_plans());
     const ashlar_stream names[] = {NULL, (ashlar_stream)(uintptr_t)CU_STREAM_LEGACY};
     for (size_t i = 0; i < 4; i++) {
@@ -94,7 +94,7 @@ static void the_default_stream_may_have_either_name(void) {
     tear_down_steps();
 }
 
-static void an_empty_step_is_replayed_too(void) {
+CASE(an_empty_step_is_replayed_too) {
     REQUIRE(set_up_plans());
     for (int i = 0; i < 2; i++) {
         begin(1);
@@ -117,7 +117,7 @@ static void record_and_begin(void) {
     begin(1);
 }
 
-static void the_reason_of_a_miss_is_told(void) {
+CASE(the_reason_of_a_miss_is_told) {
     REQUIRE(set_up_plans());
     record_and_begin();
     CHAIN(9000, 1000, 2000, 3000);
@@ -159,7 +159,7 @@ static void the_reason_of_a_miss_is_told(void) {
     tear_down_steps();
 }
 
-static void misses_add_up_over_all_reasons(void) {
+CASE(misses_add_up_over_all_reasons) {
     ashlar_plan_stats stats = {0};
     for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
         stats.misses[i] = (uint64_t)1 << (8 * i);
@@ -168,7 +168,7 @@ static void misses_add_up_over_all_reasons(void) {
           (((uint64_t)1 << (8 * ASHLAR_PLAN_MISS_COUNT)) - 1) / 0xff);
 }
 
-static void each_reason_has_a_text(void) {
+CASE(each_reason_has_a_text) {
     for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
         CHECK(strcmp(ashlar_plan_miss_text((ashlar_plan_miss)i), "unknown") != 0);
     }
@@ -176,7 +176,7 @@ static void each_reason_has_a_text(void) {
     CHECK(strcmp(ashlar_plan_miss_text((ashlar_plan_miss)-1), "unknown") == 0);
 }
 
-static void two_in_another_order_are_both_served(void) {
+CASE(two_in_another_order_are_both_served) {
     REQUIRE(set_up_plans());
     shadow *s[3];
     for (int i = 0; i < 2; i++) {
@@ -195,7 +195,7 @@ static void two_in_another_order_are_both_served(void) {
     tear_down_steps();
 }
 
-static void a_slot_passed_over_is_served_only_in_its_time(void) {
+CASE(a_slot_passed_over_is_served_only_in_its_time) {
     REQUIRE(set_up_plans());
     begin(1);
     CHAIN(5000, 1000, 2000); /* each where the one before was */
@@ -214,7 +214,7 @@ static void a_slot_passed_over_is_served_only_in_its_time(void) {
     tear_down_steps();
 }
 
-static void what_is_left_out_is_passed_over(void) {
+CASE(what_is_left_out_is_passed_over) {
     REQUIRE(set_up_plans());
     begin(1);
     for (int i = 0; i < 200; i++) {
@@ -245,7 +245,7 @@ static void what_is_left_out_is_passed_over(void) {
 
 /* ---- late blocks ---- */
 
-static void a_block_carried_into_later_steps_is_not_overlapped(void) {
+CASE(a_block_carried_into_later_steps_is_not_overlapped) {
     REQUIRE(set_up_plans());
     begin(1);
     CHAIN(4000, 4000);
@@ -269,7 +269,7 @@ static void a_block_carried_into_later_steps_is_not_overlapped(void) {
 
 /* ---- beginnings and ends ---- */
 
-static void where_there_are_no_caches_steps_are_nothing(void) {
+CASE(where_there_are_no_caches_steps_are_nothing) {
     for (int guard = 0; guard < 2; guard++) {
         ashlar_config config = steps_config();
         config.cache_bytes = guard == 0 ? 0 : config.cache_bytes;
@@ -287,7 +287,7 @@ static void where_there_are_no_caches_steps_are_nothing(void) {
     }
 }
 
-static void an_allocator_may_end_within_a_step(void) {
+CASE(an_allocator_may_end_within_a_step) {
     for (int i = 0; i < 2; i++) {
         REQUIRE(set_up_plans());
         if (i == 1) {
@@ -304,7 +304,7 @@ static void an_allocator_may_end_within_a_step(void) {
 
 /* ---- what is told of blocks ---- */
 
-static void a_wrong_pointer_into_a_region_is_told_exactly(void) {
+CASE(a_wrong_pointer_into_a_region_is_told_exactly) {
     REQUIRE(set_up_plans());
     begin(1);
     CHAIN(4000);
@@ -326,7 +326,7 @@ static void a_wrong_pointer_into_a_region_is_told_exactly(void) {
     tear_down_steps();
 }
 
-static void the_regions_are_counted_as_planned_bytes(void) {
+CASE(the_regions_are_counted_as_planned_bytes) {
     REQUIRE(set_up_plans());
     begin(1);
     CHAIN(4 * MIB);
@@ -347,22 +347,4 @@ static void the_regions_are_counted_as_planned_bytes(void) {
     tear_down_steps();
 }
 
-int main(void) {
-    RUN(a_step_like_the_recorded_one_is_served_from_the_plan);
-    RUN(what_outlives_its_step_is_not_planned);
-    RUN(a_step_within_another_is_part_of_it);
-    RUN(the_default_stream_may_have_either_name);
-    RUN(an_empty_step_is_replayed_too);
-    RUN(the_reason_of_a_miss_is_told);
-    RUN(misses_add_up_over_all_reasons);
-    RUN(each_reason_has_a_text);
-    RUN(two_in_another_order_are_both_served);
-    RUN(a_slot_passed_over_is_served_only_in_its_time);
-    RUN(what_is_left_out_is_passed_over);
-    RUN(a_block_carried_into_later_steps_is_not_overlapped);
-    RUN(where_there_are_no_caches_steps_are_nothing);
-    RUN(an_allocator_may_end_within_a_step);
-    RUN(a_wrong_pointer_into_a_region_is_told_exactly);
-    RUN(the_regions_are_counted_as_planned_bytes);
-    return check_report();
-}
+RUN_CASES()

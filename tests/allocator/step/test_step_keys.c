@@ -1,8 +1,8 @@
 /* test_step_keys.c - when the steps of a key are recorded, merged and planned, and plans dropped.
  */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
-static void a_plan_is_built_after_so_many_steps_or_when_asked(void) {
+CASE(a_plan_is_built_after_so_many_steps_or_when_asked) {
     REQUIRE(set_up_plans());
     const ashlar_plan_options options = {.build_after = 3};
     ashlar_plan_set_options(allocator, &options);
@@ -29,7 +29,7 @@ static void a_plan_is_built_after_so_many_steps_or_when_asked(void) {
     tear_down_steps();
 }
 
-static void a_step_recorded_besides_is_merged(void) {
+CASE(a_step_recorded_besides_is_merged) {
     REQUIRE(set_up_plans());
     for (size_t i = 0; i < 2; i++) {
         begin(1);
@@ -45,7 +45,7 @@ static void a_step_recorded_besides_is_merged(void) {
     tear_down_steps();
 }
 
-static void a_key_that_diverges_is_recorded_anew_if_so_asked(void) {
+CASE(a_key_that_diverges_is_recorded_anew_if_so_asked) {
     REQUIRE(set_up_plans());
     const ashlar_plan_options options = {.build_after = 1, .rerecord_after = 2};
     ashlar_plan_set_options(allocator, &options);
@@ -75,7 +75,7 @@ static void a_key_that_diverges_is_recorded_anew_if_so_asked(void) {
     tear_down_steps();
 }
 
-static void keys_of_one_stream_share_its_region(void) {
+CASE(keys_of_one_stream_share_its_region) {
     REQUIRE(set_up_plans());
     for (uint64_t key = 1; key <= 3; key++) {
         begin(key);
@@ -93,7 +93,7 @@ static void keys_of_one_stream_share_its_region(void) {
     tear_down_steps();
 }
 
-static void a_dropped_plan_keeps_its_region_until_its_blocks_are_free(void) {
+CASE(a_dropped_plan_keeps_its_region_until_its_blocks_are_free) {
     REQUIRE(set_up_plans());
     begin(1);
     CHAIN(4 * MIB);
@@ -114,11 +114,4 @@ static void a_dropped_plan_keeps_its_region_until_its_blocks_are_free(void) {
     tear_down_steps();
 }
 
-int main(void) {
-    RUN(a_plan_is_built_after_so_many_steps_or_when_asked);
-    RUN(a_step_recorded_besides_is_merged);
-    RUN(a_key_that_diverges_is_recorded_anew_if_so_asked);
-    RUN(keys_of_one_stream_share_its_region);
-    RUN(a_dropped_plan_keeps_its_region_until_its_blocks_are_free);
-    return check_report();
-}
+RUN_CASES()

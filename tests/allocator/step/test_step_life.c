@@ -2,7 +2,7 @@
  * test_step_life.c - streams that end or are captured, and threads that end, between steps and
  * within them.
  */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 #include <ashlar/pool.h>
 
@@ -10,7 +10,7 @@
 
 /* ---- streams ---- */
 
-static void a_plan_follows_its_stream_to_the_next(void) {
+CASE(a_plan_follows_its_stream_to_the_next) {
     REQUIRE(set_up_plans());
     begin(1);
     CHAIN(4000, 8000);
@@ -32,7 +32,7 @@ static void a_plan_follows_its_stream_to_the_next(void) {
     tear_down_steps();
 }
 
-static void what_follows_a_stream_is_the_next_ones(void) {
+CASE(what_follows_a_stream_is_the_next_ones) {
     REQUIRE(set_up_plans());
     begin(1);
     CHAIN(4000);
@@ -51,7 +51,7 @@ static void what_follows_a_stream_is_the_next_ones(void) {
 }
 
 /* While a step is recorded, records of streams that are gone are looked for. */
-static void streams_may_end_while_a_step_is_recorded(void) {
+CASE(streams_may_end_while_a_step_is_recorded) {
     REQUIRE(set_up_plans());
     for (int i = 0; i < 3; i++) {
         begin(1);
@@ -65,7 +65,7 @@ static void streams_may_end_while_a_step_is_recorded(void) {
     tear_down_steps();
 }
 
-static void a_captured_stream_is_served_from_its_pool(void) {
+CASE(a_captured_stream_is_served_from_its_pool) {
     for (int within = 0; within < 2; within++) {
         ashlar_pool *pool = NULL;
         REQUIRE(set_up_plans());
@@ -102,7 +102,7 @@ static void a_captured_stream_is_served_from_its_pool(void) {
     }
 }
 
-static void a_stream_with_plans_of_its_own_takes_no_others(void) {
+CASE(a_stream_with_plans_of_its_own_takes_no_others) {
     REQUIRE(set_up_plans());
     begin_on(0, 1);
     put(shadow_take(4 * MIB, WORK, 0));
@@ -122,7 +122,7 @@ static void a_stream_with_plans_of_its_own_takes_no_others(void) {
     tear_down_steps();
 }
 
-static void a_plan_of_a_side_stream_that_is_gone_is_recorded_anew(void) {
+CASE(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew) {
     REQUIRE(set_up_plans());
     for (int i = 0; i < 4; i++) {
         begin(1);
@@ -151,7 +151,7 @@ static void step_on_own_stream(void) {
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
 }
 
-static void a_thread_takes_the_plans_of_its_own_stream_with_it(void) {
+CASE(a_thread_takes_the_plans_of_its_own_stream_with_it) {
     REQUIRE(set_up_plans());
     for (int i = 0; i < 2; i++) {
         REQUIRE(helper_start());
@@ -171,7 +171,7 @@ static void begin_and_take(void) {
     CHECK(get(4000, WORK) != NULL);
 }
 
-static void a_thread_that_ends_within_a_step_leaves_its_blocks(void) {
+CASE(a_thread_that_ends_within_a_step_leaves_its_blocks) {
     REQUIRE(set_up_plans());
     REQUIRE(helper_start());
     CHECK(helper_do(begin_and_take)); /* recorded: in vain */
@@ -207,7 +207,7 @@ static void take_and_end(void) {
 }
 
 /* A plan without slots has no region that would show it. */
-static void a_plan_lasts_as_long_as_steps_are_on_it(void) {
+CASE(a_plan_lasts_as_long_as_steps_are_on_it) {
     REQUIRE(set_up_plans());
     begin(1);
     end();
@@ -234,7 +234,7 @@ static void a_plan_lasts_as_long_as_steps_are_on_it(void) {
     tear_down_steps();
 }
 
-static void two_steps_are_not_in_one_region(void) {
+CASE(two_steps_are_not_in_one_region) {
     REQUIRE(set_up_plans());
     begin(1);
     CHAIN(4000);
@@ -249,16 +249,4 @@ static void two_steps_are_not_in_one_region(void) {
     tear_down_steps();
 }
 
-int main(void) {
-    RUN(a_plan_follows_its_stream_to_the_next);
-    RUN(what_follows_a_stream_is_the_next_ones);
-    RUN(streams_may_end_while_a_step_is_recorded);
-    RUN(a_captured_stream_is_served_from_its_pool);
-    RUN(a_stream_with_plans_of_its_own_takes_no_others);
-    RUN(a_plan_of_a_side_stream_that_is_gone_is_recorded_anew);
-    RUN(a_thread_takes_the_plans_of_its_own_stream_with_it);
-    RUN(a_thread_that_ends_within_a_step_leaves_its_blocks);
-    RUN(a_plan_lasts_as_long_as_steps_are_on_it);
-    RUN(two_steps_are_not_in_one_region);
-    return check_report();
-}
+RUN_CASES()

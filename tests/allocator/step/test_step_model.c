@@ -4,7 +4,7 @@
  *
  * ASHLAR_SEED=N runs the one episode of that seed.
  */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 #include <stdlib.h>
 
@@ -147,7 +147,7 @@ static void run_episodes(episode_fn episode, uint64_t count) {
     }
 }
 
-static void a_dominated_step_never_misses(void) {
+CASE(a_dominated_step_never_misses) {
     run_episodes(dominated_episode, EPISODES);
 }
 
@@ -193,7 +193,7 @@ static void merged_episode(uint64_t seed) {
     tear_down_steps();
 }
 
-static void every_step_of_those_merged_is_dominated(void) {
+CASE(every_step_of_those_merged_is_dominated) {
     run_episodes(merged_episode, EPISODES);
 }
 
@@ -404,13 +404,8 @@ static void diverging_episode(uint64_t seed) {
     tear_down_steps();
 }
 
-static void no_divergence_makes_live_blocks_overlap(void) {
+CASE(no_divergence_makes_live_blocks_overlap) {
     run_episodes(diverging_episode, EPISODES);
 }
 
-int main(void) {
-    RUN(a_dominated_step_never_misses);
-    RUN(every_step_of_those_merged_is_dominated);
-    RUN(no_divergence_makes_live_blocks_overlap);
-    return check_report();
-}
+RUN_CASES()

@@ -2,7 +2,7 @@
  * test_step_oom.c - steps where host memory, the driver or the device's memory fails at any call:
  * nothing is lost, and what cannot be planned is served from the ordinary path.
  */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 static program steps_program;
 static size_t refused;
@@ -99,7 +99,7 @@ static void end_trial(void) {
     tear_down_steps();
 }
 
-static void host_memory_may_fail_at_any_call(void) {
+CASE(host_memory_may_fail_at_any_call) {
     bool is_done = false;
     unsigned long n = 0;
     while (!is_done && check_failed == 0) {
@@ -112,7 +112,7 @@ static void host_memory_may_fail_at_any_call(void) {
     CHECK(n > 100);
 }
 
-static void the_driver_may_fail_at_any_call(void) {
+CASE(the_driver_may_fail_at_any_call) {
     static const ashlar_driver_fn calls[] = {
         ASHLAR_DRIVER_FN_mem_create,        ASHLAR_DRIVER_FN_mem_map,
         ASHLAR_DRIVER_FN_mem_set_access,    ASHLAR_DRIVER_FN_event_create,
@@ -146,7 +146,7 @@ static void big_step(int stream, uint64_t key) {
     }
 }
 
-static void without_room_for_its_region_a_key_goes_the_ordinary_way(void) {
+CASE(without_room_for_its_region_a_key_goes_the_ordinary_way) {
     REQUIRE(set_up_steps("16MiB", NULL, 3));
     void *rest = NULL;
     big_step(0, 1);
@@ -178,7 +178,7 @@ static void without_room_for_its_region_a_key_goes_the_ordinary_way(void) {
 }
 
 /* A second key of the stream needs more than there is: the first one's plan stays. */
-static void a_key_too_large_leaves_the_others_their_plans(void) {
+CASE(a_key_too_large_leaves_the_others_their_plans) {
     REQUIRE(set_up_steps("16MiB", NULL, 3));
     void *rest = NULL;
     big_step(0, 1);
@@ -216,7 +216,7 @@ static bool take_what_is_free(void *user, size_t bytes) {
 }
 
 /* The first one's region was given up for it, and is now another's. */
-static void plans_whose_memory_is_gone_are_dropped(void) {
+CASE(plans_whose_memory_is_gone_are_dropped) {
     REQUIRE(set_up_steps("16MiB", NULL, 3));
     void *rest = NULL;
     taken = NULL;
@@ -251,11 +251,4 @@ static void plans_whose_memory_is_gone_are_dropped(void) {
     tear_down_steps();
 }
 
-int main(void) {
-    RUN(host_memory_may_fail_at_any_call);
-    RUN(the_driver_may_fail_at_any_call);
-    RUN(without_room_for_its_region_a_key_goes_the_ordinary_way);
-    RUN(a_key_too_large_leaves_the_others_their_plans);
-    RUN(plans_whose_memory_is_gone_are_dropped);
-    return check_report();
-}
+RUN_CASES()

@@ -1,9 +1,9 @@
 /* test_step_streams.c - steps on several streams: regions of each, blocks that others use. */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 /* ---- blocks that several streams use ---- */
 
-static void what_several_streams_use_is_not_planned(void) {
+CASE(what_several_streams_use_is_not_planned) {
     REQUIRE(set_up_plans());
     for (int i = 0; i < 2; i++) {
         begin(1);
@@ -19,7 +19,7 @@ static void what_several_streams_use_is_not_planned(void) {
     tear_down_steps();
 }
 
-static void slots_of_two_streams_are_in_two_regions(void) {
+CASE(slots_of_two_streams_are_in_two_regions) {
     REQUIRE(set_up_plans());
     for (int i = 0; i < 2; i++) {
         begin(1);
@@ -33,7 +33,7 @@ static void slots_of_two_streams_are_in_two_regions(void) {
     tear_down_steps();
 }
 
-static void a_block_used_elsewhere_comes_back_when_that_is_done(void) {
+CASE(a_block_used_elsewhere_comes_back_when_that_is_done) {
     REQUIRE(set_up_plans());
     begin(1);
     CHAIN(4000);
@@ -63,7 +63,7 @@ static void a_block_used_elsewhere_comes_back_when_that_is_done(void) {
 }
 
 /* Freed, read by stream 1 still, and stream 0 is known to be done with it. */
-static void a_block_of_another_stream_only_is_not_the_regions(void) {
+CASE(a_block_of_another_stream_only_is_not_the_regions) {
     REQUIRE(set_up_plans());
     begin(1);
     CHAIN(4000);
@@ -84,7 +84,7 @@ static void a_block_of_another_stream_only_is_not_the_regions(void) {
     tear_down_steps();
 }
 
-static void the_ordinary_path_takes_no_block_of_a_region(void) {
+CASE(the_ordinary_path_takes_no_block_of_a_region) {
     REQUIRE(set_up_plans());
     begin(1);
     CHAIN(4 * MIB);
@@ -105,7 +105,7 @@ static void the_ordinary_path_takes_no_block_of_a_region(void) {
     tear_down_steps();
 }
 
-static void a_seat_that_comes_back_is_its_streams_again(void) {
+CASE(a_seat_that_comes_back_is_its_streams_again) {
     REQUIRE(set_up_plans());
     begin(1);
     CHAIN(4000);
@@ -131,7 +131,7 @@ static void a_seat_that_comes_back_is_its_streams_again(void) {
     tear_down_steps();
 }
 
-static void a_region_that_no_slot_is_in_is_given_back(void) {
+CASE(a_region_that_no_slot_is_in_is_given_back) {
     REQUIRE(set_up_plans());
     const ashlar_plan_options options = {.build_after = 1, .rerecord_after = 1};
     ashlar_plan_set_options(allocator, &options);
@@ -152,13 +152,4 @@ static void a_region_that_no_slot_is_in_is_given_back(void) {
     tear_down_steps();
 }
 
-int main(void) {
-    RUN(what_several_streams_use_is_not_planned);
-    RUN(slots_of_two_streams_are_in_two_regions);
-    RUN(a_block_used_elsewhere_comes_back_when_that_is_done);
-    RUN(a_block_of_another_stream_only_is_not_the_regions);
-    RUN(the_ordinary_path_takes_no_block_of_a_region);
-    RUN(a_seat_that_comes_back_is_its_streams_again);
-    RUN(a_region_that_no_slot_is_in_is_given_back);
-    return check_report();
-}
+RUN_CASES()

@@ -2,7 +2,7 @@
  * test_step_threads.c - several threads, each in steps of its own: on streams of their own, on the
  * same key, and freeing each other's blocks.
  */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 #include <pthread.h>
 
@@ -119,7 +119,7 @@ static void run_threads(void) {
     CHECK(atomic_load(&wrong_count) == 0);
 }
 
-static void threads_with_streams_of_their_own_are_all_served(void) {
+CASE(threads_with_streams_of_their_own_are_all_served) {
     REQUIRE(set_up_cached("memory=256MiB", 8 * MIB));
     is_same_key = false;
     run_threads();
@@ -128,7 +128,7 @@ static void threads_with_streams_of_their_own_are_all_served(void) {
     tear_down();
 }
 
-static void threads_of_one_key_take_turns_in_its_region(void) {
+CASE(threads_of_one_key_take_turns_in_its_region) {
     REQUIRE(set_up_cached("memory=256MiB", 8 * MIB));
     is_same_key = true;
     run_threads();
@@ -138,8 +138,4 @@ static void threads_of_one_key_take_turns_in_its_region(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(threads_with_streams_of_their_own_are_all_served);
-    RUN(threads_of_one_key_take_turns_in_its_region);
-    return check_report();
-}
+RUN_CASES()

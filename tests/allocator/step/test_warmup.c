@@ -6,7 +6,7 @@
 
 /* ---- lengths ---- */
 
-static void a_length_has_the_key_of_its_bucket(void) {
+CASE(a_length_has_the_key_of_its_bucket) {
     ashlar_warmup_options o = {.min_length = 3, .max_length = 12, .bucket_count = 3, .key = 70};
     const uint64_t want[] = {70, 70, 70, 70, 70, 70, 70, 71, 71, 71, 71, 72, 72, 72, 72};
     for (size_t length = 0; length < sizeof want / sizeof want[0]; length++) {
@@ -35,7 +35,7 @@ static size_t check_calls(size_t at, bool is_step, size_t from, size_t to) {
     return at;
 }
 
-static void every_length_is_rehearsed_twice_and_the_longest_step_run_once(void) {
+CASE(every_length_is_rehearsed_twice_and_the_longest_step_run_once) {
     ashlar_warmup_report report;
     REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
@@ -52,7 +52,7 @@ static void every_length_is_rehearsed_twice_and_the_longest_step_run_once(void) 
     tear_down();
 }
 
-static void without_a_rehearsal_the_longest_step_of_each_bucket_is_run_twice(void) {
+CASE(without_a_rehearsal_the_longest_step_of_each_bucket_is_run_twice) {
     ashlar_warmup_report report;
     REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
@@ -100,7 +100,7 @@ static void look_at_memory(const call *now) {
     }
 }
 
-static void rehearsals_take_no_memory_until_there_is_a_plan(void) {
+CASE(rehearsals_take_no_memory_until_there_is_a_plan) {
     REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(2);
     program.visit = look_at_memory;
@@ -116,7 +116,7 @@ static void rehearsals_take_no_memory_until_there_is_a_plan(void) {
 
 /* ---- what is reserved ---- */
 
-static void what_is_reserved_is_what_was_live_and_the_regions(void) {
+CASE(what_is_reserved_is_what_was_live_and_the_regions) {
     enum { BLOCKS = 9 };
     unsigned char *blocks[BLOCKS];
     for (int i = 0; i < 4; i++) {
@@ -153,7 +153,7 @@ static void what_is_reserved_is_what_was_live_and_the_regions(void) {
 }
 
 /* Memory for the plan, and not for what would lie beside it on the ordinary path. */
-static void a_device_with_just_enough_memory_is_enough(void) {
+CASE(a_device_with_just_enough_memory_is_enough) {
     ashlar_warmup_report report;
     char spec[64];
     REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
@@ -213,7 +213,7 @@ static void check_later_steps(const char *spec, size_t stream_count, size_t buck
     tear_down();
 }
 
-static void no_later_step_of_any_length_calls_the_driver_or_misses(void) {
+CASE(no_later_step_of_any_length_calls_the_driver_or_misses) {
     static const char *const specs[] = {"memory=1GiB", "memory=1GiB,mode=adversarial,seed=3"};
     for (size_t i = 0; i < 2; i++) {
         for (size_t stream_count = 1; stream_count <= 3; stream_count += 2) {
@@ -238,7 +238,7 @@ static ashlar_status mark_one(void *user, size_t length) {
     return status == ASHLAR_OK ? run_program(false, length) : status;
 }
 
-static void what_cannot_be_planned_is_warmed_up_too(void) {
+CASE(what_cannot_be_planned_is_warmed_up_too) {
     ashlar_warmup_report report;
     REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
@@ -254,7 +254,7 @@ static void what_cannot_be_planned_is_warmed_up_too(void) {
 
 /* ---- beside it ---- */
 
-static void options_and_other_keys_stay_as_they_are(void) {
+CASE(options_and_other_keys_stay_as_they_are) {
     REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
     ashlar_warmup_options o = made_options(), other = made_options();
@@ -284,7 +284,7 @@ static void options_and_other_keys_stay_as_they_are(void) {
     tear_down();
 }
 
-static void a_second_warm_up_replaces_the_first(void) {
+CASE(a_second_warm_up_replaces_the_first) {
     ashlar_warmup_report first, second;
     REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
@@ -302,7 +302,7 @@ static void a_second_warm_up_replaces_the_first(void) {
 
 /* ---- without a plan ---- */
 
-static void without_plans_the_ordinary_path_is_warmed_up(void) {
+CASE(without_plans_the_ordinary_path_is_warmed_up) {
     for (int i = 0; i < 2; i++) {
         ashlar_warmup_report report;
         REQUIRE(set_up_cached("memory=1GiB", i == 0 ? 0 : CACHE_BYTES));
@@ -340,7 +340,7 @@ static ashlar_status take_turns(void *user, size_t length) {
     return ASHLAR_OK;
 }
 
-static void streams_that_take_from_each_other_are_reported(void) {
+CASE(streams_that_take_from_each_other_are_reported) {
     ashlar_warmup_report report;
     REQUIRE(set_up_cached("memory=64MiB", CACHE_BYTES));
     program_init(1);
@@ -355,18 +355,4 @@ static void streams_that_take_from_each_other_are_reported(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(a_length_has_the_key_of_its_bucket);
-    RUN(every_length_is_rehearsed_twice_and_the_longest_step_run_once);
-    RUN(without_a_rehearsal_the_longest_step_of_each_bucket_is_run_twice);
-    RUN(rehearsals_take_no_memory_until_there_is_a_plan);
-    RUN(what_is_reserved_is_what_was_live_and_the_regions);
-    RUN(a_device_with_just_enough_memory_is_enough);
-    RUN(no_later_step_of_any_length_calls_the_driver_or_misses);
-    RUN(what_cannot_be_planned_is_warmed_up_too);
-    RUN(options_and_other_keys_stay_as_they_are);
-    RUN(a_second_warm_up_replaces_the_first);
-    RUN(without_plans_the_ordinary_path_is_warmed_up);
-    RUN(streams_that_take_from_each_other_are_reported);
-    return check_report();
-}
+RUN_CASES()

@@ -37,7 +37,7 @@ static void end_case(void) {
     tear_down();
 }
 
-static void bad_options_are_refused(void) {
+CASE(bad_options_are_refused) {
     ashlar_warmup_report report = {.length_count = 77};
     begin_case("memory=1GiB");
     for (int i = 0; i < 3; i++) {
@@ -58,7 +58,7 @@ static void bad_options_are_refused(void) {
     end_case();
 }
 
-static void a_step_under_way_is_refused(void) {
+CASE(a_step_under_way_is_refused) {
     ashlar_warmup_report report = {.length_count = 77};
     begin_case("memory=1GiB");
     const ashlar_warmup_options o = made_options();
@@ -72,7 +72,7 @@ static void a_step_under_way_is_refused(void) {
     end_case();
 }
 
-static void a_callback_that_fails_ends_it(void) {
+CASE(a_callback_that_fails_ends_it) {
     const size_t lengths = LENGTH_MAX - LENGTH_MIN + 1;
     const struct {
         size_t call, length;
@@ -121,7 +121,7 @@ static ashlar_status take_one(void *user, size_t length) {
     return status == ASHLAR_OK ? ashlar_free(allocator, ptr) : status;
 }
 
-static void a_step_unlike_its_rehearsal_is_reported(void) {
+CASE(a_step_unlike_its_rehearsal_is_reported) {
     ashlar_warmup_report report = {.length_count = 77};
     begin_case("memory=1GiB");
     ashlar_warmup_options o = made_options();
@@ -158,7 +158,7 @@ static ashlar_status take_more_each_time(void *user, size_t length) {
 }
 
 /* Two recordings of one, then three requests where two were recorded. */
-static void a_step_that_differs_from_time_to_time_is_reported(void) {
+CASE(a_step_that_differs_from_time_to_time_is_reported) {
     size_t visits = 0;
     ashlar_warmup_report report = {.length_count = 77};
     begin_case("memory=1GiB");
@@ -174,7 +174,7 @@ static void a_step_that_differs_from_time_to_time_is_reported(void) {
     end_case();
 }
 
-static void a_rehearsal_that_keeps_a_block_is_reported(void) {
+CASE(a_rehearsal_that_keeps_a_block_is_reported) {
     ashlar_warmup_report report = {.length_count = 77};
     begin_case("memory=1GiB");
     const ashlar_warmup_options o = made_options();
@@ -189,7 +189,7 @@ static void a_rehearsal_that_keeps_a_block_is_reported(void) {
 }
 
 /* A real step may: the block is not planned. */
-static void a_step_may_keep_a_block(void) {
+CASE(a_step_may_keep_a_block) {
     ashlar_warmup_report report;
     begin_case("memory=1GiB");
     ashlar_warmup_options o = made_options();
@@ -204,7 +204,7 @@ static void a_step_may_keep_a_block(void) {
 
 /* ---- no memory ---- */
 
-static void a_device_that_is_too_small_is_told_before_any_step(void) {
+CASE(a_device_that_is_too_small_is_told_before_any_step) {
     unsigned char *live;
     ashlar_warmup_report report = {.length_count = 77};
     begin_case("memory=32MiB");
@@ -222,7 +222,7 @@ static void a_device_that_is_too_small_is_told_before_any_step(void) {
     end_case();
 }
 
-static void a_limit_and_a_seal_hold_for_it_too(void) {
+CASE(a_limit_and_a_seal_hold_for_it_too) {
     ashlar_warmup_report report = {.length_count = 77};
     begin_case("memory=1GiB");
     program.scale = 20;
@@ -271,7 +271,7 @@ static bool check_outcome(ashlar_status status, const ashlar_warmup_report *repo
 }
 
 /* Host memory of the program's own launches is not in it: rehearsals only. */
-static void each_host_allocation_may_fail(void) {
+CASE(each_host_allocation_may_fail) {
     size_t refusals = 0;
     for (int has_cache = 0; has_cache < 2; has_cache++) {
         bool was_armed = true;
@@ -320,7 +320,7 @@ static size_t fail_each(bool is_rehearsed, int fn, uint64_t calls) {
     return refusals;
 }
 
-static void each_driver_call_may_fail(void) {
+CASE(each_driver_call_may_fail) {
     size_t refusals = 0;
     for (int is_rehearsed = 0; is_rehearsed < 2; is_rehearsed++) {
         ashlar_warmup_report report;
@@ -343,17 +343,4 @@ static void each_driver_call_may_fail(void) {
     CHECK(refusals > 20);
 }
 
-int main(void) {
-    RUN(bad_options_are_refused);
-    RUN(a_step_under_way_is_refused);
-    RUN(a_callback_that_fails_ends_it);
-    RUN(a_step_unlike_its_rehearsal_is_reported);
-    RUN(a_step_that_differs_from_time_to_time_is_reported);
-    RUN(a_rehearsal_that_keeps_a_block_is_reported);
-    RUN(a_step_may_keep_a_block);
-    RUN(a_device_that_is_too_small_is_told_before_any_step);
-    RUN(a_limit_and_a_seal_hold_for_it_too);
-    RUN(each_host_allocation_may_fail);
-    RUN(each_driver_call_may_fail);
-    return check_report();
-}
+RUN_CASES()

@@ -26,7 +26,7 @@ static ashlar_warmup_report warm_up(const ashlar_warmup_options *o) {
     return report;
 }
 
-static void what_the_first_one_packs_the_second_one_loads(void) {
+CASE(what_the_first_one_packs_the_second_one_loads) {
     for (size_t buckets = 1; buckets <= 3; buckets += 2) {
         (void)unlink(path);
         REQUIRE(begin_case());
@@ -62,7 +62,7 @@ static void check_refused(const ashlar_warmup_options *o, ashlar_status want, co
     CHECK(read_bytes(after) == bytes && memcmp(before, after, bytes) == 0);
 }
 
-static void a_file_of_something_else_is_refused(void) {
+CASE(a_file_of_something_else_is_refused) {
     (void)unlink(path);
     REQUIRE(begin_case());
     ashlar_warmup_options o = file_options();
@@ -88,7 +88,7 @@ static void a_file_of_something_else_is_refused(void) {
     tear_down();
 }
 
-static void a_damaged_file_is_refused(void) {
+CASE(a_damaged_file_is_refused) {
     REQUIRE(begin_case());
     write_bytes("ashlar-plan,1\n", 14);
     const ashlar_warmup_options o = file_options();
@@ -97,7 +97,7 @@ static void a_damaged_file_is_refused(void) {
     tear_down();
 }
 
-static void a_file_that_cannot_be_written_ends_it(void) {
+CASE(a_file_that_cannot_be_written_ends_it) {
     REQUIRE(begin_case());
     ashlar_warmup_options o = file_options();
     o.plan_file = "/nowhere/at/all";
@@ -111,7 +111,7 @@ static void a_file_that_cannot_be_written_ends_it(void) {
     tear_down();
 }
 
-static void without_plans_no_file_is_made(void) {
+CASE(without_plans_no_file_is_made) {
     (void)unlink(path);
     REQUIRE(begin_case());
     ashlar_warmup_options o = file_options();
@@ -122,15 +122,4 @@ static void without_plans_no_file_is_made(void) {
     tear_down();
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(what_the_first_one_packs_the_second_one_loads);
-    RUN(a_file_of_something_else_is_refused);
-    RUN(a_damaged_file_is_refused);
-    RUN(a_file_that_cannot_be_written_ends_it);
-    RUN(without_plans_no_file_is_made);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

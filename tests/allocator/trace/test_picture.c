@@ -42,7 +42,7 @@ static const ashlar_picture_block sample[] = {
     {.begin = 30, .end = 100, .offset = 3 * MIB, .bytes = MIB, .name = "last"},
 };
 
-static void each_block_is_a_rectangle_at_its_time_and_address(void) {
+CASE(each_block_is_a_rectangle_at_its_time_and_address) {
     const ashlar_picture picture = picture_of(sample, COUNT(sample));
     REQUIRE(draw(&picture));
     CHECK_ZU(box_count, 4);
@@ -52,7 +52,7 @@ static void each_block_is_a_rectangle_at_its_time_and_address(void) {
     CHECK(box_is("last, user: 1048576 B at 3145728, 30 to 100", 4240, 800, 7560, 1525));
 }
 
-static void a_tag_has_a_colour_and_its_bytes_at_the_peak(void) {
+CASE(a_tag_has_a_colour_and_its_bytes_at_the_peak) {
     const ashlar_picture picture = picture_of(sample, COUNT(sample));
     REQUIRE(draw(&picture));
     CHECK(strcmp(box_of("#1").fill, box_of("#2").fill) == 0);
@@ -65,7 +65,7 @@ static void a_tag_has_a_colour_and_its_bytes_at_the_peak(void) {
     CHECK_ZU(times_in_picture(box_of("#1").fill), 2); /* the group and the legend */
 }
 
-static void colours_of_tags_are_all_different(void) {
+CASE(colours_of_tags_are_all_different) {
     ashlar_picture_block blocks[ASHLAR_TAG_COUNT];
     for (unsigned i = 0; i < ASHLAR_TAG_COUNT; i++) {
         blocks[i] = (ashlar_picture_block){
@@ -81,7 +81,7 @@ static void colours_of_tags_are_all_different(void) {
     CHECK_HAS(svg, "<rect x=\"9100\" y=\"7670\" "); /* the eighth place */
 }
 
-static void lines_lie_at_the_peak_and_at_the_limit(void) {
+CASE(lines_lie_at_the_peak_and_at_the_limit) {
     ashlar_picture picture = picture_of(sample, COUNT(sample));
     REQUIRE(draw(&picture));
     CHECK_HAS(svg, "4 blocks; peak of live bytes 3.00 MiB<");
@@ -98,7 +98,7 @@ static void lines_lie_at_the_peak_and_at_the_limit(void) {
     CHECK(box_is("#0", 1000, 6137, 5400, 763));
 }
 
-static void the_first_moment_of_the_peak_is_shown(void) {
+CASE(the_first_moment_of_the_peak_is_shown) {
     const ashlar_picture_block blocks[] = {
         {.begin = 0, .end = 8, .bytes = 1, .tag = ASHLAR_TAG_WEIGHTS},
         {.begin = 2, .end = 4, .offset = 1, .bytes = 5, .tag = ASHLAR_TAG_BATCH},
@@ -112,7 +112,7 @@ static void the_first_moment_of_the_peak_is_shown(void) {
 }
 
 /* Both orders of a block's end and another's begin at one moment. */
-static void a_block_is_not_live_at_its_end(void) {
+CASE(a_block_is_not_live_at_its_end) {
     const ashlar_picture_block blocks[] = {
         {.begin = 5, .end = 9, .offset = 0, .bytes = 100},
         {.begin = 0, .end = 5, .offset = 0, .bytes = 100},
@@ -125,7 +125,7 @@ static void a_block_is_not_live_at_its_end(void) {
 
 /* More is live than what the addresses end at, where blocks overlap: the line must be in the plot.
  */
-static void the_axis_reaches_to_the_peak(void) {
+CASE(the_axis_reaches_to_the_peak) {
     const ashlar_picture_block blocks[] = {
         {.begin = 0, .end = 2, .offset = 0, .bytes = 100},
         {.begin = 0, .end = 2, .offset = 0, .bytes = 100},
@@ -137,7 +137,7 @@ static void the_axis_reaches_to_the_peak(void) {
 }
 
 /* Two blocks at either end of each colour's sizes. */
-static void blocks_without_tags_are_coloured_by_size(void) {
+CASE(blocks_without_tags_are_coloured_by_size) {
     enum { SIZES = 8 };
     ashlar_picture_block blocks[2 * SIZES];
     char title[TEXT_MAX];
@@ -167,7 +167,7 @@ static void blocks_without_tags_are_coloured_by_size(void) {
     CHECK_ZU(times_in_picture(" at peak<"), SIZES);
 }
 
-static void a_block_too_small_to_see_is_made_visible_within_the_plot(void) {
+CASE(a_block_too_small_to_see_is_made_visible_within_the_plot) {
     const ashlar_picture_block blocks[] = {
         {.begin = 0, .end = 1000000, .offset = 0, .bytes = (size_t)1 << 40},
         {.begin = 999999, .end = 1000000, .offset = 0, .bytes = 1},
@@ -179,7 +179,7 @@ static void a_block_too_small_to_see_is_made_visible_within_the_plot(void) {
     CHECK(box_is("#2", 1000, 800, 10, 10));
 }
 
-static void axes_have_round_numbers_of_one_unit(void) {
+CASE(axes_have_round_numbers_of_one_unit) {
     const ashlar_picture_block block = {.begin = 1234, .end = 8765, .bytes = 3 * MIB};
     const ashlar_picture picture = picture_of(&block, 1);
     REQUIRE(draw(&picture));
@@ -201,7 +201,7 @@ static void axes_have_round_numbers_of_one_unit(void) {
 }
 
 /* One step at a time up to ten; then in steps of 2, 5, 10. */
-static void time_steps_are_one_two_and_five(void) {
+CASE(time_steps_are_one_two_and_five) {
     static const struct {
         uint64_t end;
         const char *last, *no;
@@ -217,7 +217,7 @@ static void time_steps_are_one_two_and_five(void) {
     }
 }
 
-static void sizes_are_rounded_to_hundredths_whatever_the_locale(void) {
+CASE(sizes_are_rounded_to_hundredths_whatever_the_locale) {
     static const struct {
         size_t bytes;
         const char *text;
@@ -242,7 +242,7 @@ static void sizes_are_rounded_to_hundredths_whatever_the_locale(void) {
     }
 }
 
-static void texts_are_escaped_and_cut(void) {
+CASE(texts_are_escaped_and_cut) {
     char title[200], want[200];
     const ashlar_picture_block block = {
         .end = 1, .bytes = 1, .name = "a<b>&c\"\x01\n\xc3\x7f 012345678901234567890"};
@@ -262,7 +262,7 @@ static void texts_are_escaped_and_cut(void) {
     CHECK_HAS(svg, ">1 &gt; 0<");
 }
 
-static void many_blocks_are_all_there_in_a_file_of_a_moderate_size(void) {
+CASE(many_blocks_are_all_there_in_a_file_of_a_moderate_size) {
     enum { MANY = 10000 };
     static ashlar_picture_block blocks[MANY];
     uint64_t random_state = 3;
@@ -288,7 +288,7 @@ static void many_blocks_are_all_there_in_a_file_of_a_moderate_size(void) {
     CHECK_ZU(invisible, 0);
 }
 
-static void the_same_blocks_make_the_same_bytes(void) {
+CASE(the_same_blocks_make_the_same_bytes) {
     static char first[SVG_MAX_BYTES];
     const ashlar_picture picture = picture_of(sample, COUNT(sample));
     REQUIRE(draw(&picture));
@@ -300,7 +300,7 @@ static void the_same_blocks_make_the_same_bytes(void) {
     CHECK_HAS(svg, "<rect width=\"12000\" height=\"8000\" fill=\"#fff\"/>");
 }
 
-static void the_largest_numbers_are_drawn(void) {
+CASE(the_largest_numbers_are_drawn) {
     const ashlar_picture_block blocks[] = {
         {.begin = 0, .end = UINT64_MAX, .offset = SIZE_MAX - 1, .bytes = 1},
         {.begin = UINT64_MAX - 1, .end = UINT64_MAX, .offset = 0, .bytes = SIZE_MAX - 1},
@@ -315,7 +315,7 @@ static void the_largest_numbers_are_drawn(void) {
     CHECK(svg_bytes < 8000); /* no axis ran over */
 }
 
-static void no_blocks_are_an_empty_picture(void) {
+CASE(no_blocks_are_an_empty_picture) {
     ashlar_picture picture = picture_of(NULL, 0);
     REQUIRE(draw(&picture));
     CHECK_ZU(box_count, 0);
@@ -333,7 +333,7 @@ static bool old_is_there(void) {
     return read_bytes(bytes) == 3 && memcmp(bytes, "old", 3) == 0 && names_in_folder() == 1;
 }
 
-static void a_block_that_cannot_be_is_named(void) {
+CASE(a_block_that_cannot_be_is_named) {
     static const struct {
         ashlar_picture_block block;
         const char *words;
@@ -355,7 +355,7 @@ static void a_block_that_cannot_be_is_named(void) {
     }
 }
 
-static void no_host_memory_at_any_call_leaves_the_old_file(void) {
+CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     const ashlar_picture picture = picture_of(sample, COUNT(sample));
     unsigned long n = 0;
     ashlar_status status = ASHLAR_EHOSTMEM;
@@ -369,37 +369,11 @@ static void no_host_memory_at_any_call_leaves_the_old_file(void) {
     CHECK(status == ASHLAR_OK && n > 2 && read_picture());
 }
 
-static void a_path_that_cannot_be_written_is_named(void) {
+CASE(a_path_that_cannot_be_written_is_named) {
     const ashlar_picture picture = picture_of(sample, COUNT(sample));
     CHECK(ashlar_picture_write(&picture, "/nowhere/picture.svg") == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/picture.svg");
     CHECK(ashlar_picture_write(&picture, folder) == ASHLAR_EINVAL);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(each_block_is_a_rectangle_at_its_time_and_address);
-    RUN(a_tag_has_a_colour_and_its_bytes_at_the_peak);
-    RUN(colours_of_tags_are_all_different);
-    RUN(lines_lie_at_the_peak_and_at_the_limit);
-    RUN(the_first_moment_of_the_peak_is_shown);
-    RUN(a_block_is_not_live_at_its_end);
-    RUN(the_axis_reaches_to_the_peak);
-    RUN(blocks_without_tags_are_coloured_by_size);
-    RUN(a_block_too_small_to_see_is_made_visible_within_the_plot);
-    RUN(axes_have_round_numbers_of_one_unit);
-    RUN(time_steps_are_one_two_and_five);
-    RUN(sizes_are_rounded_to_hundredths_whatever_the_locale);
-    RUN(texts_are_escaped_and_cut);
-    RUN(many_blocks_are_all_there_in_a_file_of_a_moderate_size);
-    RUN(the_same_blocks_make_the_same_bytes);
-    RUN(the_largest_numbers_are_drawn);
-    RUN(no_blocks_are_an_empty_picture);
-    RUN(a_block_that_cannot_be_is_named);
-    RUN(no_host_memory_at_any_call_leaves_the_old_file);
-    RUN(a_path_that_cannot_be_written_is_named);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

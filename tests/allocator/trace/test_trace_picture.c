@@ -32,7 +32,7 @@ static const ashlar_trace_event sample[] = {
     TRACE_ALLOC(BASE + 1024, 2048, 2048, 0),
 };
 
-static void each_block_of_the_trace_is_drawn(void) {
+CASE(each_block_of_the_trace_is_drawn) {
     REQUIRE(draw(sample, COUNT(sample)));
     CHECK_ZU(left_out, 0);
     CHECK_ZU(box_count, 3);
@@ -42,7 +42,7 @@ static void each_block_of_the_trace_is_drawn(void) {
     CHECK_HAS(svg, ">events<");
 }
 
-static void half_a_block_is_left_out_and_counted(void) {
+CASE(half_a_block_is_left_out_and_counted) {
     const ashlar_trace_event events[] = {
         TRACE_FREE(0xa00, 512, 1, 0),
         TRACE_ALLOC(0xb00, 512, 2, 0),
@@ -55,7 +55,7 @@ static void half_a_block_is_left_out_and_counted(void) {
 }
 
 /* A block that ends far up, begun before the next one, is what the gap counts from. */
-static void wide_gaps_between_addresses_are_left_out(void) {
+CASE(wide_gaps_between_addresses_are_left_out) {
     const ashlar_trace_event events[] = {
         TRACE_ALLOC(BASE + 5 * GIB, 512, 1, 0),
         TRACE_ALLOC(BASE, 3 * GIB, 1, 0),
@@ -74,14 +74,14 @@ static void wide_gaps_between_addresses_are_left_out(void) {
     CHECK_HAS(box_of("#5,").title, ": 512 B at 5368710144,");
 }
 
-static void a_gap_of_a_gibibyte_is_too_wide(void) {
+CASE(a_gap_of_a_gibibyte_is_too_wide) {
     const ashlar_trace_event events[] = {TRACE_ALLOC(BASE, 512, 1, 0),
                                          TRACE_ALLOC(BASE + 512 + GIB, 512, 1, 0)};
     REQUIRE(draw(events, COUNT(events)));
     CHECK_HAS(box_of("#1,").title, ": 512 B at 512,");
 }
 
-static void a_trace_of_nothing_is_an_empty_picture(void) {
+CASE(a_trace_of_nothing_is_an_empty_picture) {
     REQUIRE(draw(NULL, 0));
     CHECK(left_out == 0 && box_count == 0);
 }
@@ -91,7 +91,7 @@ static bool old_is_there(void) {
     return read_bytes(bytes) == 3 && memcmp(bytes, "old", 3) == 0 && names_in_folder() == 1;
 }
 
-static void no_host_memory_at_any_call_leaves_the_old_file(void) {
+CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     unsigned long n = 0;
     ashlar_status status = ASHLAR_EHOSTMEM;
     write_bytes("old", 3);
@@ -106,24 +106,11 @@ static void no_host_memory_at_any_call_leaves_the_old_file(void) {
     CHECK(status == ASHLAR_OK && left_out == 0 && n > 4);
 }
 
-static void a_path_that_cannot_be_written_is_named(void) {
+CASE(a_path_that_cannot_be_written_is_named) {
     left_out = 77;
     CHECK(ashlar_trace_write_svg(sample, 2, "/nowhere/trace.svg", &left_out) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/trace.svg");
     CHECK_ZU(left_out, 77);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(each_block_of_the_trace_is_drawn);
-    RUN(half_a_block_is_left_out_and_counted);
-    RUN(wide_gaps_between_addresses_are_left_out);
-    RUN(a_gap_of_a_gibibyte_is_too_wide);
-    RUN(a_trace_of_nothing_is_an_empty_picture);
-    RUN(no_host_memory_at_any_call_leaves_the_old_file);
-    RUN(a_path_that_cannot_be_written_is_named);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

@@ -48,7 +48,7 @@ static void check_read(uint64_t first, size_t count, uint64_t hole) {
     }
 }
 
-static void a_field_comes_back_as_it_was(void) {
+CASE(a_field_comes_back_as_it_was) {
     const ashlar_trace_event want = {
         .sequence = 999,
         .time_ns = 999,
@@ -73,7 +73,7 @@ static void a_field_comes_back_as_it_was(void) {
     CHECK(ring.slots == NULL);
 }
 
-static void a_capacity_is_rounded_up(void) {
+CASE(a_capacity_is_rounded_up) {
     static const size_t pairs[][2] = {{1, 1}, {2, 2}, {3, 4}, {8, 8}, {9, 16}, {1000, 1024}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         REQUIRE(ashlar_trace_init(&ring, pairs[i][0]) == ASHLAR_OK);
@@ -86,7 +86,7 @@ static void a_capacity_is_rounded_up(void) {
     CHECK(ashlar_trace_init(&ring, SIZE_MAX) == ASHLAR_EINVAL);
 }
 
-static void a_ring_that_is_not_full_has_everything(void) {
+CASE(a_ring_that_is_not_full_has_everything) {
     REQUIRE(set_up());
     check_read(0, 0, UINT64_MAX);
     put_to(1);
@@ -96,7 +96,7 @@ static void a_ring_that_is_not_full_has_everything(void) {
     ashlar_trace_finish(&ring);
 }
 
-static void a_full_ring_has_the_newest(void) {
+CASE(a_full_ring_has_the_newest) {
     REQUIRE(set_up());
     for (uint64_t end = CAPACITY + 1; end < 4 * CAPACITY; end++) {
         put_to(end);
@@ -105,7 +105,7 @@ static void a_full_ring_has_the_newest(void) {
     ashlar_trace_finish(&ring);
 }
 
-static void a_small_array_gets_the_newest(void) {
+CASE(a_small_array_gets_the_newest) {
     REQUIRE(set_up());
     put_to(11);
     events[3].address = 77;
@@ -118,7 +118,7 @@ static void a_small_array_gets_the_newest(void) {
 }
 
 /* A thread that stopped inside its put, here by hand. */
-static void an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody(void) {
+CASE(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody) {
     REQUIRE(set_up());
     put_to(6);
     atomic_store(&ring.slots[4].mark, 2 * 4 + 1);
@@ -135,7 +135,7 @@ static void an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody(vo
 }
 
 /* As if other writers had been a lap ahead, here by hand. */
-static void a_writer_that_was_overtaken_writes_nothing(void) {
+CASE(a_writer_that_was_overtaken_writes_nothing) {
     REQUIRE(set_up());
     put_to(5);
     atomic_store(&ring.slots[5].words[1], 99);
@@ -146,7 +146,7 @@ static void a_writer_that_was_overtaken_writes_nothing(void) {
     ashlar_trace_finish(&ring);
 }
 
-static void what_is_overwritten_meanwhile_ends_the_gapless_part(void) {
+CASE(what_is_overwritten_meanwhile_ends_the_gapless_part) {
     REQUIRE(set_up());
     put_to(CAPACITY);
     atomic_store(&ring.slots[2].mark, 2 * (2 + CAPACITY) + 1); /* while it is being read */
@@ -156,7 +156,7 @@ static void what_is_overwritten_meanwhile_ends_the_gapless_part(void) {
     ashlar_trace_finish(&ring);
 }
 
-static void a_ring_without_host_memory_is_none(void) {
+CASE(a_ring_without_host_memory_is_none) {
     ashlar_trace before = {.capacity = 5};
     ashlar_host_fail_at(1);
     CHECK(ashlar_trace_init(&before, 100) == ASHLAR_EHOSTMEM);
@@ -165,7 +165,7 @@ static void a_ring_without_host_memory_is_none(void) {
     CHECK(before.capacity == 5 && before.slots == NULL);
 }
 
-static void the_clock_is_the_monotonic_one(void) {
+CASE(the_clock_is_the_monotonic_one) {
     struct timespec now;
     REQUIRE(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
     const uint64_t before = ashlar_trace_now_ns();
@@ -247,7 +247,7 @@ static void *read_events(void *arg) {
     return NULL;
 }
 
-static void many_writers_and_a_reader_tear_nothing(void) {
+CASE(many_writers_and_a_reader_tear_nothing) {
     pthread_t writers[WRITERS], reader;
     size_t idx[WRITERS];
     REQUIRE(set_up());
@@ -269,7 +269,7 @@ static void many_writers_and_a_reader_tear_nothing(void) {
     ashlar_trace_finish(&ring);
 }
 
-static void threads_are_numbered_from_0_in_the_order_of_their_first_calls(void) {
+CASE(threads_are_numbered_from_0_in_the_order_of_their_first_calls) {
     const uint32_t mine = ashlar_trace_thread();
     bool seen[WRITERS + 1] = {false};
     CHECK(mine == ashlar_trace_thread());
@@ -283,18 +283,4 @@ static void threads_are_numbered_from_0_in_the_order_of_their_first_calls(void) 
     }
 }
 
-int main(void) {
-    RUN(a_field_comes_back_as_it_was);
-    RUN(a_capacity_is_rounded_up);
-    RUN(a_ring_that_is_not_full_has_everything);
-    RUN(a_full_ring_has_the_newest);
-    RUN(a_small_array_gets_the_newest);
-    RUN(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody);
-    RUN(a_writer_that_was_overtaken_writes_nothing);
-    RUN(what_is_overwritten_meanwhile_ends_the_gapless_part);
-    RUN(a_ring_without_host_memory_is_none);
-    RUN(the_clock_is_the_monotonic_one);
-    RUN(many_writers_and_a_reader_tear_nothing);
-    RUN(threads_are_numbered_from_0_in_the_order_of_their_first_calls);
-    return check_report();
-}
+RUN_CASES()

@@ -3,7 +3,7 @@
  */
 #include "tests/arena/checkpoint/checkpoint_fixture.h"
 
-static void a_round_trip_keeps_every_bit(void) {
+CASE(a_round_trip_keeps_every_bit) {
     static image before;
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     draw(arena, 1);
@@ -37,7 +37,7 @@ static void check_part(const ashlar_safetensors *file, const char *prefix, int r
                  part_bytes(region, &info)) == 0);
 }
 
-static void the_file_holds_each_tensor_its_state_and_the_metadata(void) {
+CASE(the_file_holds_each_tensor_its_state_and_the_metadata) {
     const ashlar_checkpoint_pair metadata[] = {{"one", "eins"}, {"two", "zwei"}};
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     draw(arena, 1);
@@ -72,7 +72,7 @@ static size_t count_in_file(void) {
     return count;
 }
 
-static void only_what_is_asked_for_and_there_is_written(void) {
+CASE(only_what_is_asked_for_and_there_is_written) {
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     CHECK(save(0) == ASHLAR_OK);
     CHECK_ZU(count_in_file(), TENSORS);
@@ -91,7 +91,7 @@ static void scale_by_two(void *args) {
 }
 
 /* Nothing has run when save is called, and all has when load returns. */
-static void queued_work_comes_before_the_file_and_the_load_is_over_at_return(void) {
+CASE(queued_work_comes_before_the_file_and_the_load_is_over_at_return) {
     REQUIRE(set_up_arena("memory=64MiB,mode=adversarial,seed=5", ASHLAR_REGIONS_ALL));
     float *values = (float *)(void *)bytes_of(arena, ASHLAR_REGION_MOMENT2);
     for (int i = 0; i < 21; i++) {
@@ -108,7 +108,7 @@ static void queued_work_comes_before_the_file_and_the_load_is_over_at_return(voi
     finish();
 }
 
-static void what_cannot_be_saved_is_refused(void) {
+CASE(what_cannot_be_saved_is_refused) {
     REQUIRE(set_up_arena("memory=64MiB", 0));
     CHECK(save(0) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "not committed");
@@ -128,7 +128,7 @@ static void what_cannot_be_saved_is_refused(void) {
     finish();
 }
 
-static void failing_host_memory_writes_no_file(void) {
+CASE(failing_host_memory_writes_no_file) {
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     draw(arena, 1);
     unsigned long n = 1;
@@ -146,7 +146,7 @@ static void failing_host_memory_writes_no_file(void) {
     finish();
 }
 
-static void a_driver_that_fails_writes_no_file(void) {
+CASE(a_driver_that_fails_writes_no_file) {
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     for (uint64_t n = 1; n <= 4; n++) { /* a copy of each region */
         ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, n, CU_UNKNOWN);
@@ -164,7 +164,7 @@ static void a_driver_that_fails_writes_no_file(void) {
 
 /* The copies are queued on the stream; what fails later must not leave them without their target.
  */
-static void a_late_failure_waits_for_the_copies_before_it(void) {
+CASE(a_late_failure_waits_for_the_copies_before_it) {
     REQUIRE(set_up_arena("memory=64MiB,mode=adversarial,seed=3", ASHLAR_REGIONS_ALL));
     ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 4, CU_UNKNOWN);
     const size_t waits = CALLS(stream_synchronize);
@@ -174,7 +174,7 @@ static void a_late_failure_waits_for_the_copies_before_it(void) {
     finish();
 }
 
-static void a_file_that_cannot_be_written_is_reported(void) {
+CASE(a_file_that_cannot_be_written_is_reported) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     char absent[112];
     (void)snprintf(absent, sizeof absent, "%s/absent/weights", folder);
@@ -182,15 +182,4 @@ static void a_file_that_cannot_be_written_is_reported(void) {
     finish();
 }
 
-int main(void) {
-    RUN(a_round_trip_keeps_every_bit);
-    RUN(the_file_holds_each_tensor_its_state_and_the_metadata);
-    RUN(only_what_is_asked_for_and_there_is_written);
-    RUN(queued_work_comes_before_the_file_and_the_load_is_over_at_return);
-    RUN(what_cannot_be_saved_is_refused);
-    RUN(failing_host_memory_writes_no_file);
-    RUN(a_driver_that_fails_writes_no_file);
-    RUN(a_late_failure_waits_for_the_copies_before_it);
-    RUN(a_file_that_cannot_be_written_is_reported);
-    return check_report();
-}
+RUN_CASES()

@@ -164,7 +164,7 @@ static bool kill_at(pid_t child, size_t n, int *status) {
     return waitpid(child, status, 0) == child && WIFSIGNALED(*status);
 }
 
-static void at_each_system_call_of_a_save_the_old_or_the_new_is_whole(void) {
+CASE(at_each_system_call_of_a_save_the_old_or_the_new_is_whole) {
     enum { ELEMENTS = 16, STOPS_MAX = 2000 };
     size_t old_count = 0, new_count = 0;
     bool is_killed = true;
@@ -212,7 +212,7 @@ static pid_t start_saving(unsigned long generation, size_t elements, int ready[2
     return child;
 }
 
-static void at_any_moment_of_saves_one_is_whole(void) {
+CASE(at_any_moment_of_saves_one_is_whole) {
     enum { ELEMENTS = 8192, KILLS = 60, DELAY_MAX_US = 20000 };
     unsigned long generation = 1;
     uint64_t state = 12345; /* of the delays; what the child does meanwhile is chance anyway */
@@ -236,8 +236,4 @@ static void at_any_moment_of_saves_one_is_whole(void) {
     remove_folder();
 }
 
-int main(void) {
-    RUN(at_each_system_call_of_a_save_the_old_or_the_new_is_whole);
-    RUN(at_any_moment_of_saves_one_is_whole);
-    return check_report();
-}
+RUN_CASES()

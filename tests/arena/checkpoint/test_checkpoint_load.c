@@ -16,7 +16,7 @@ enum {
 
 /* ---- what is taken ---- */
 
-static void without_state_the_moments_stay_and_the_masters_follow_the_file(void) {
+CASE(without_state_the_moments_stay_and_the_masters_follow_the_file) {
     static image saved, before;
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     draw(arena, 1);
@@ -47,7 +47,7 @@ static void set_halves(const ashlar_arena *of) {
     }
 }
 
-static void masters_that_the_file_lacks_are_made_of_the_parameters(void) {
+CASE(masters_that_the_file_lacks_are_made_of_the_parameters) {
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_INFERENCE | MOMENT1 | MOMENT2));
     draw(arena, 1);
     set_halves(arena);
@@ -94,7 +94,7 @@ static void save_as(ashlar_dtype dtype, unsigned regions, float *values) {
     ashlar_arena_destroy(other);
 }
 
-static void parameters_of_another_type_are_converted_where_that_is_allowed(void) {
+CASE(parameters_of_another_type_are_converted_where_that_is_allowed) {
     float values[64];
     for (int i = 0; i < 64; i++) {
         values[i] = 0.1F * (float)(i - 20);
@@ -120,7 +120,7 @@ static void parameters_of_another_type_are_converted_where_that_is_allowed(void)
 }
 
 /* A file of bf16 training, masters and all, for a model in other types. */
-static void state_of_other_types_is_no_obstacle_where_only_parameters_are_wanted(void) {
+CASE(state_of_other_types_is_no_obstacle_where_only_parameters_are_wanted) {
     float values[64];
     for (int i = 0; i < 64; i++) {
         values[i] = (float)i;
@@ -154,7 +154,7 @@ static void check_refused(const tensor *tensors, size_t count, const char *messa
     check_unchanged(arena, STATE, message);
 }
 
-static void files_of_another_model_are_refused_and_nothing_changes(void) {
+CASE(files_of_another_model_are_refused_and_nothing_changes) {
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_INFERENCE));
     tensor other[TENSORS + 1];
     memcpy(other, MODEL, sizeof MODEL);
@@ -186,7 +186,7 @@ static void files_of_another_model_are_refused_and_nothing_changes(void) {
     finish();
 }
 
-static void a_training_goes_on_only_with_the_state_that_it_has(void) {
+CASE(a_training_goes_on_only_with_the_state_that_it_has) {
     static const unsigned sets[] = {0, MOMENT1, MOMENT2, MOMENT1 | MOMENT2};
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_INFERENCE));
     for (size_t in_file = 0; in_file < 4; in_file++) {
@@ -212,7 +212,7 @@ static void a_training_goes_on_only_with_the_state_that_it_has(void) {
     finish();
 }
 
-static void damaged_state_is_refused(void) {
+CASE(damaged_state_is_refused) {
     static const char *const names[] = {"optimizer.moment1.half", "optimizer.moment2.half",
                                         "optimizer.master.half"};
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
@@ -237,7 +237,7 @@ static void damaged_state_is_refused(void) {
     finish();
 }
 
-static void an_arena_without_memory_and_other_flags_are_refused(void) {
+CASE(an_arena_without_memory_and_other_flags_are_refused) {
     REQUIRE(set_up_arena("memory=64MiB", 0));
     CHECK(write_tensors(MODEL, TENSORS) == ASHLAR_OK);
     CHECK(load(arena, 0) == ASHLAR_EINVAL);
@@ -250,7 +250,7 @@ static void an_arena_without_memory_and_other_flags_are_refused(void) {
     finish();
 }
 
-static void files_that_cannot_be_opened_are_named(void) {
+CASE(files_that_cannot_be_opened_are_named) {
     ashlar_checkpoint *file = NULL;
     REQUIRE(set_up_arena("memory=64MiB", 1));
     CHECK(ashlar_checkpoint_open(path, &file) == ASHLAR_EIO);
@@ -266,7 +266,7 @@ static void files_that_cannot_be_opened_are_named(void) {
 
 /* ---- failures outside ---- */
 
-static void failing_host_memory_changes_nothing(void) {
+CASE(failing_host_memory_changes_nothing) {
     static image saved, before;
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     draw(arena, 1);
@@ -298,7 +298,7 @@ static void failing_host_memory_changes_nothing(void) {
     finish();
 }
 
-static void a_driver_that_fails_is_reported(void) {
+CASE(a_driver_that_fails_is_reported) {
     static const int calls[] = {ASHLAR_DRIVER_FN_memcpy_htod_async,
                                 ASHLAR_DRIVER_FN_stream_synchronize};
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
@@ -316,17 +316,4 @@ static void a_driver_that_fails_is_reported(void) {
     finish();
 }
 
-int main(void) {
-    RUN(without_state_the_moments_stay_and_the_masters_follow_the_file);
-    RUN(masters_that_the_file_lacks_are_made_of_the_parameters);
-    RUN(parameters_of_another_type_are_converted_where_that_is_allowed);
-    RUN(state_of_other_types_is_no_obstacle_where_only_parameters_are_wanted);
-    RUN(files_of_another_model_are_refused_and_nothing_changes);
-    RUN(a_training_goes_on_only_with_the_state_that_it_has);
-    RUN(damaged_state_is_refused);
-    RUN(an_arena_without_memory_and_other_flags_are_refused);
-    RUN(files_that_cannot_be_opened_are_named);
-    RUN(failing_host_memory_changes_nothing);
-    RUN(a_driver_that_fails_is_reported);
-    return check_report();
-}
+RUN_CASES()

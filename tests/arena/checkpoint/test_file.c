@@ -17,7 +17,7 @@ static bool begin_replacement(ashlar_file **file) {
            ashlar_file_write(*file, "new text", 8) == ASHLAR_OK;
 }
 
-static void the_target_is_old_until_the_commit(void) {
+CASE(the_target_is_old_until_the_commit) {
     unsigned char bytes[FILE_MAX_BYTES];
     ashlar_file *file;
     REQUIRE(begin_replacement(&file));
@@ -28,7 +28,7 @@ static void the_target_is_old_until_the_commit(void) {
     CHECK(names_in_folder() == 1);
 }
 
-static void an_abort_leaves_the_old_file_and_nothing_else(void) {
+CASE(an_abort_leaves_the_old_file_and_nothing_else) {
     unsigned char bytes[FILE_MAX_BYTES];
     ashlar_file *file;
     REQUIRE(begin_replacement(&file));
@@ -38,7 +38,7 @@ static void an_abort_leaves_the_old_file_and_nothing_else(void) {
     ashlar_file_abort(NULL);
 }
 
-static void a_disk_that_fills_leaves_the_old_file(void) {
+CASE(a_disk_that_fills_leaves_the_old_file) {
     unsigned char bytes[FILE_MAX_BYTES];
     struct rlimit before;
     write_bytes("old", 3);
@@ -60,7 +60,7 @@ static void a_disk_that_fills_leaves_the_old_file(void) {
     CHECK(names_in_folder() == 1);
 }
 
-static void a_rename_that_fails_removes_the_temporary(void) {
+CASE(a_rename_that_fails_removes_the_temporary) {
     ashlar_file *file;
     (void)unlink(path);
     REQUIRE(ashlar_file_create(path, &file) == ASHLAR_OK);
@@ -72,7 +72,7 @@ static void a_rename_that_fails_removes_the_temporary(void) {
     CHECK(rmdir(path) == 0);
 }
 
-static void permissions_and_links_are_kept(void) {
+CASE(permissions_and_links_are_kept) {
     char link_path[80];
     struct stat info;
     ashlar_file *file;
@@ -95,7 +95,7 @@ static void permissions_and_links_are_kept(void) {
 }
 
 /* Of a process of our number on another machine, say, that is still writing: it has the lock. */
-static void a_temporary_of_the_next_name_is_no_obstacle(void) {
+CASE(a_temporary_of_the_next_name_is_no_obstacle) {
     char name[128];
     char last[128] = "";
     ashlar_file *file;
@@ -126,7 +126,7 @@ static void a_temporary_of_the_next_name_is_no_obstacle(void) {
     (void)fclose(other);
 }
 
-static void a_missing_folder_is_named(void) {
+CASE(a_missing_folder_is_named) {
     ashlar_file *file;
     CHECK(ashlar_file_create("/nowhere/at/all", &file) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
@@ -138,17 +138,4 @@ static void a_missing_folder_is_named(void) {
     CHECK(ashlar_file_create("/dev/null", &file) == ASHLAR_EINVAL);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(the_target_is_old_until_the_commit);
-    RUN(an_abort_leaves_the_old_file_and_nothing_else);
-    RUN(a_disk_that_fills_leaves_the_old_file);
-    RUN(a_rename_that_fails_removes_the_temporary);
-    RUN(permissions_and_links_are_kept);
-    RUN(a_temporary_of_the_next_name_is_no_obstacle);
-    RUN(a_missing_folder_is_named);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

@@ -20,7 +20,7 @@ static bool is_mapped(void) {
     return found;
 }
 
-static void a_closed_file_holds_nothing(void) {
+CASE(a_closed_file_holds_nothing) {
     ashlar_safetensors *file;
     REQUIRE(write_sample() == ASHLAR_OK);
     const int free_fd = open("/dev/null", O_RDONLY);
@@ -33,7 +33,7 @@ static void a_closed_file_holds_nothing(void) {
     CHECK(!is_mapped());
 }
 
-static void many_tensors_are_found_by_name(void) {
+CASE(many_tensors_are_found_by_name) {
     enum { MANY = 500 };
     static char names[MANY][8];
     static ashlar_safetensors_entry entries[MANY];
@@ -126,7 +126,7 @@ static const struct {
     {"", 0, "JSON, byte 0"},
 };
 
-static void foreign_and_inconsistent_files_are_refused_with_the_reason(void) {
+CASE(foreign_and_inconsistent_files_are_refused_with_the_reason) {
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         write_header(foreign[i].header, foreign[i].data_bytes);
         if (foreign[i].reason != NULL) {
@@ -140,7 +140,7 @@ static void foreign_and_inconsistent_files_are_refused_with_the_reason(void) {
 }
 
 /* Tensors in any order of the header, an empty one between them. */
-static void the_order_of_the_header_is_free(void) {
+CASE(the_order_of_the_header_is_free) {
     write_header("{\"b\":" T("\"F32\"", "[1]", "[4,8]") ",\"e\":" T("\"F64\"", "[0]", "[4,4]")
                  ",\"a\":" T("\"F32\"", "[]", "[0,4]") "}  \n", 8);
     ashlar_safetensors *file;
@@ -151,7 +151,7 @@ static void the_order_of_the_header_is_free(void) {
     ashlar_safetensors_close(file);
 }
 
-static void a_header_longer_than_file_or_limit_is_refused(void) {
+CASE(a_header_longer_than_file_or_limit_is_refused) {
     static const unsigned char huge[16] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
     static const unsigned char long_by_one[10] = {3, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
     write_bytes(huge, sizeof huge);
@@ -172,7 +172,7 @@ static void a_header_longer_than_file_or_limit_is_refused(void) {
     CHECK(ashlar_safetensors_open(folder, &file) == ASHLAR_EFORMAT);
 }
 
-static void a_file_cut_anywhere_is_refused(void) {
+CASE(a_file_cut_anywhere_is_refused) {
     unsigned char bytes[FILE_MAX_BYTES];
     REQUIRE(write_sample() == ASHLAR_OK);
     const size_t count = read_bytes(bytes);
@@ -201,7 +201,7 @@ static unsigned int touch_everything(const ashlar_safetensors *file, size_t *byt
     return sum;
 }
 
-static void a_flipped_header_byte_never_leads_outside(void) {
+CASE(a_flipped_header_byte_never_leads_outside) {
     unsigned char bytes[FILE_MAX_BYTES];
     REQUIRE(write_sample() == ASHLAR_OK);
     const size_t count = read_bytes(bytes);
@@ -231,17 +231,4 @@ static void a_flipped_header_byte_never_leads_outside(void) {
     CHECK(accepted > 0 && sum > 0); /* a flipped letter of a name is another name */
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(a_closed_file_holds_nothing);
-    RUN(many_tensors_are_found_by_name);
-    RUN(foreign_and_inconsistent_files_are_refused_with_the_reason);
-    RUN(the_order_of_the_header_is_free);
-    RUN(a_header_longer_than_file_or_limit_is_refused);
-    RUN(a_file_cut_anywhere_is_refused);
-    RUN(a_flipped_header_byte_never_leads_outside);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

@@ -8,7 +8,7 @@
 #include "allocator/base/host.h"
 #include "tests/arena/checkpoint/safetensors_fixture.h"
 
-static void tensors_and_metadata_come_back(void) {
+CASE(tensors_and_metadata_come_back) {
     ashlar_safetensors *file;
     REQUIRE(write_sample() == ASHLAR_OK);
     REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
@@ -38,7 +38,7 @@ static void tensors_and_metadata_come_back(void) {
 }
 
 /* The bytes, spelt out: what other programs rely on. */
-static void the_file_is_what_the_format_says(void) {
+CASE(the_file_is_what_the_format_says) {
     static const char header[] = "{\"__metadata__\":{\"k\":\"v\"},\"t\":{\"dtype\":\"F32\","
                                  "\"shape\":[2,1],\"data_offsets\":[0,8]}}";
     const ashlar_safetensors_entry entry = {"t", ASHLAR_F32, 2, {2, 1}, narrow};
@@ -57,7 +57,7 @@ static void the_file_is_what_the_format_says(void) {
 }
 
 /* Names of 1 .. 8 bytes: each length of padding once, and never 8. */
-static void the_header_is_padded_no_more_than_needed(void) {
+CASE(the_header_is_padded_no_more_than_needed) {
     char name[9] = "";
     int seen[8] = {0};
     for (size_t i = 0; i < 8; i++) {
@@ -81,7 +81,7 @@ static void the_header_is_padded_no_more_than_needed(void) {
     }
 }
 
-static void a_file_without_tensors_is_a_file(void) {
+CASE(a_file_without_tensors_is_a_file) {
     ashlar_safetensors *file;
     REQUIRE(ashlar_safetensors_write(path, NULL, 0, NULL, 0) == ASHLAR_OK);
     REQUIRE(ashlar_safetensors_open(path, &file) == ASHLAR_OK);
@@ -99,7 +99,7 @@ static void check_write_refused(const ashlar_safetensors_entry *entries, size_t 
     CHECK(access(path, F_OK) != 0);
 }
 
-static void what_cannot_be_read_back_is_not_written(void) {
+CASE(what_cannot_be_read_back_is_not_written) {
     const size_t big = (size_t)1 << 40;
     ashlar_safetensors_entry e[3] = {sample[0], sample[1], sample[0]};
     (void)unlink(path);
@@ -126,7 +126,7 @@ static void what_cannot_be_read_back_is_not_written(void) {
                         "UTF-8");
 }
 
-static void no_host_memory_at_any_call_leaks_nothing(void) {
+CASE(no_host_memory_at_any_call_leaks_nothing) {
     unsigned long n = 0;
     ashlar_status status = ASHLAR_EHOSTMEM;
     (void)unlink(path);
@@ -153,16 +153,4 @@ static void no_host_memory_at_any_call_leaks_nothing(void) {
     ashlar_safetensors_close(file);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(tensors_and_metadata_come_back);
-    RUN(the_file_is_what_the_format_says);
-    RUN(the_header_is_padded_no_more_than_needed);
-    RUN(a_file_without_tensors_is_a_file);
-    RUN(what_cannot_be_read_back_is_not_written);
-    RUN(no_host_memory_at_any_call_leaks_nothing);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

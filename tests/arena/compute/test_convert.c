@@ -5,7 +5,7 @@
 
 #include "tests/check.h"
 
-static void of_one_type_every_bit_is_kept(void) {
+CASE(of_one_type_every_bit_is_kept) {
     const uint64_t wide[] = {UINT64_C(0x7ff0000000000001), 0}; /* a signalling NaN */
     const uint32_t single[] = {0x7f800001u, 0x80000000u};
     const uint16_t half[] = {0x7c01u, 0x8000u}, brain[] = {0x7f81u, 0x8000u};
@@ -20,7 +20,7 @@ static void of_one_type_every_bit_is_kept(void) {
 }
 
 /* 1, -2.5, 0.15625, -0, 96: exact in every type. */
-static void numbers_that_all_types_have_are_kept_between_all_of_them(void) {
+CASE(numbers_that_all_types_have_are_kept_between_all_of_them) {
     enum { COUNT = 5 };
     static const double wide[COUNT] = {1, -2.5, 0.15625, -0.0, 96};
     static const float single[COUNT] = {1, -2.5F, 0.15625F, -0.0F, 96};
@@ -42,7 +42,7 @@ static void numbers_that_all_types_have_are_kept_between_all_of_them(void) {
     }
 }
 
-static void what_does_not_fit_is_rounded_or_infinite(void) {
+CASE(what_does_not_fit_is_rounded_or_infinite) {
     const double values[] = {1 + 0x1p-30, 1e300, 70000, 0x1.018p0, 0x1.004p0};
     float single[5];
     uint16_t half[5], brain[5];
@@ -54,9 +54,4 @@ static void what_does_not_fit_is_rounded_or_infinite(void) {
     CHECK(brain[0] == 0x3f80 && brain[1] == 0x7f80 && brain[3] == 0x3f81 && brain[4] == 0x3f80);
 }
 
-int main(void) {
-    RUN(of_one_type_every_bit_is_kept);
-    RUN(numbers_that_all_types_have_are_kept_between_all_of_them);
-    RUN(what_does_not_fit_is_rounded_or_infinite);
-    return check_report();
-}
+RUN_CASES()

@@ -14,7 +14,7 @@ static double f16_value(unsigned bits) {
     return exponent == 0 ? sign * ldexp(fraction, -14) : sign * ldexp(1 + fraction, exponent - 15);
 }
 
-static void every_f16_has_its_value_and_comes_back(void) {
+CASE(every_f16_has_its_value_and_comes_back) {
     int wrong = 0;
     for (unsigned bits = 0; bits <= 0xffff; bits++) {
         const float value = ashlar_float_from_f16((uint16_t)bits);
@@ -30,7 +30,7 @@ static void every_f16_has_its_value_and_comes_back(void) {
     CHECK(wrong == 0);
 }
 
-static void every_bf16_has_its_value_and_comes_back(void) {
+CASE(every_bf16_has_its_value_and_comes_back) {
     int wrong = 0;
     for (uint32_t bits = 0; bits <= 0xffff; bits++) {
         const float value = ashlar_float_from_bf16((uint16_t)bits);
@@ -53,7 +53,7 @@ static int wrong_between(float a, float b, uint16_t bits_a, uint16_t bits_b,
     return wrong;
 }
 
-static void values_between_round_to_the_nearest_and_ties_to_even(void) {
+CASE(values_between_round_to_the_nearest_and_ties_to_even) {
     int wrong = 0;
     for (unsigned bits = 0; bits < 0x7bff; bits++) {
         const uint16_t a = (uint16_t)bits, b = (uint16_t)(bits + 1);
@@ -69,7 +69,7 @@ static void values_between_round_to_the_nearest_and_ties_to_even(void) {
     CHECK(wrong == 0);
 }
 
-static void what_is_too_large_becomes_infinite(void) {
+CASE(what_is_too_large_becomes_infinite) {
     CHECK(ashlar_f16_from_float(65519.996f) == 0x7bff);
     CHECK(ashlar_f16_from_float(65520.0f) == 0x7c00);
     CHECK(ashlar_f16_from_float(-65520.0f) == 0xfc00);
@@ -78,10 +78,4 @@ static void what_is_too_large_becomes_infinite(void) {
     CHECK(ashlar_bf16_from_float(-INFINITY) == 0xff80);
 }
 
-int main(void) {
-    RUN(every_f16_has_its_value_and_comes_back);
-    RUN(every_bf16_has_its_value_and_comes_back);
-    RUN(values_between_round_to_the_nearest_and_ties_to_even);
-    RUN(what_is_too_large_becomes_infinite);
-    return check_report();
-}
+RUN_CASES()

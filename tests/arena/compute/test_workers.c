@@ -35,7 +35,7 @@ static void check_work(size_t count) {
     CHECK_ZU(wrong, 0);
 }
 
-static void every_piece_is_done_once(void) {
+CASE(every_piece_is_done_once) {
     for (size_t threads = 1; threads <= THREADS; threads++) {
         ashlar_workers_set_count(threads);
         CHECK_ZU(ashlar_workers_count(), threads);
@@ -49,7 +49,7 @@ static void every_piece_is_done_once(void) {
     ashlar_workers_set_count(0);
 }
 
-static void work_goes_on_after_the_threads_have_slept(void) {
+CASE(work_goes_on_after_the_threads_have_slept) {
     ashlar_workers_set_count(THREADS);
     for (int turn = 0; turn < 5; turn++) {
         nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
@@ -87,7 +87,7 @@ static void check_meeting(size_t threads) {
     pthread_barrier_destroy(&all_here);
 }
 
-static void as_many_threads_work_at_once_as_were_asked_for(void) {
+CASE(as_many_threads_work_at_once_as_were_asked_for) {
     for (int turn = 0; turn < 20; turn++) {
         check_meeting(2);
         check_meeting(THREADS);
@@ -115,7 +115,7 @@ static size_t count_doers(size_t count) {
     return different;
 }
 
-static void no_more_threads_join_than_were_asked_for(void) {
+CASE(no_more_threads_join_than_were_asked_for) {
     check_meeting(THREADS); /* so that there are too many */
     for (size_t threads = 1; threads < THREADS; threads++) {
         ashlar_workers_set_count(threads);
@@ -127,7 +127,7 @@ static void no_more_threads_join_than_were_asked_for(void) {
     ashlar_workers_set_count(0);
 }
 
-static void a_single_piece_stays_with_its_caller(void) {
+CASE(a_single_piece_stays_with_its_caller) {
     ashlar_workers_set_count(THREADS);
     for (int turn = 0; turn < 100; turn++) {
         ashlar_workers_run(1, note_doer, NULL);
@@ -148,7 +148,7 @@ static void outer(void *context, size_t i) {
     ashlar_workers_run(10, inner, &self);
 }
 
-static void work_within_work_is_done_by_its_caller(void) {
+CASE(work_within_work_is_done_by_its_caller) {
     ashlar_workers_set_count(THREADS);
     atomic_store(&doer_count, 0);
     ashlar_workers_run(50, outer, NULL);
@@ -179,7 +179,7 @@ static void *call_often(void *arg) {
     return NULL;
 }
 
-static void several_callers_do_not_meet(void) {
+CASE(several_callers_do_not_meet) {
     static claim claims[THREADS];
     pthread_t threads[THREADS];
     ashlar_workers_set_count(3);
@@ -205,7 +205,7 @@ static void look_at_signals(void *context, size_t i) {
 }
 
 /* And the caller's mask is its own again. */
-static void signals_are_left_to_the_programs_threads(void) {
+CASE(signals_are_left_to_the_programs_threads) {
     pthread_barrier_init(&all_here, NULL, THREADS);
     ashlar_workers_set_count(THREADS);
     atomic_store(&blocked, 0);
@@ -215,14 +215,4 @@ static void signals_are_left_to_the_programs_threads(void) {
     ashlar_workers_set_count(0);
 }
 
-int main(void) {
-    RUN(every_piece_is_done_once);
-    RUN(work_goes_on_after_the_threads_have_slept);
-    RUN(as_many_threads_work_at_once_as_were_asked_for);
-    RUN(no_more_threads_join_than_were_asked_for);
-    RUN(a_single_piece_stays_with_its_caller);
-    RUN(work_within_work_is_done_by_its_caller);
-    RUN(several_callers_do_not_meet);
-    RUN(signals_are_left_to_the_programs_threads);
-    return check_report();
-}
+RUN_CASES()

@@ -69,7 +69,7 @@ static int count_by_environment(const void *text) {
     return ashlar_workers_check() == ASHLAR_OK ? (int)ashlar_workers_count() : 0;
 }
 
-static void the_environment_says_how_many(void) {
+CASE(the_environment_says_how_many) {
     CHECK(run_in_child(count_by_environment, "1") == 1);
     CHECK(run_in_child(count_by_environment, "7") == 7);
     CHECK(run_in_child(count_by_environment, "255") == 255);
@@ -85,7 +85,7 @@ static int bad_environment(const void *text) {
     return ashlar_workers_count() == 1 && work(10, NULL) == 0 ? 0 : 2;
 }
 
-static void a_bad_environment_is_reported_and_work_done_alone(void) {
+CASE(a_bad_environment_is_reported_and_work_done_alone) {
     static const char *const texts[] = {"0", "257", "", "two", "-1", "2 ", "99999999999999999999"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         CHECK(run_in_child(bad_environment, texts[i]) == 0);
@@ -100,7 +100,7 @@ static int count_on_one_processor(const void *unused) {
     return sched_setaffinity(0, sizeof set, &set) == 0 ? count_by_environment(unused) : 99;
 }
 
-static void without_it_they_are_as_many_as_the_process_may_run_on(void) {
+CASE(without_it_they_are_as_many_as_the_process_may_run_on) {
     cpu_set_t set;
     REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
     const int want = CPU_COUNT(&set) < ASHLAR_WORKERS_MAX ? CPU_COUNT(&set) : ASHLAR_WORKERS_MAX;
@@ -123,7 +123,7 @@ static int fork_with_threads(const void *unused) {
     return child == 1 ? work_in_two() : 20; /* the parent's go on */
 }
 
-static void a_child_starts_threads_of_its_own(void) {
+CASE(a_child_starts_threads_of_its_own) {
     CHECK(run_in_child(fork_with_threads, NULL) == 1);
 }
 
@@ -162,7 +162,7 @@ static int fork_amid_work(const void *unused) {
     return good;
 }
 
-static void a_fork_amid_work_leaves_the_child_able_to_work(void) {
+CASE(a_fork_amid_work_leaves_the_child_able_to_work) {
     CHECK(run_in_child(fork_amid_work, NULL) == 50);
 }
 
@@ -184,7 +184,7 @@ static int work_with_fewer_threads(const void *unused) {
     return work(100, NULL) != 99 && work_in_two() == 1 ? 0 : 20;
 }
 
-static void without_threads_the_caller_does_everything(void) {
+CASE(without_threads_the_caller_does_everything) {
     CHECK(run_in_child(work_without_threads, NULL) == 0);
     CHECK(run_in_child(work_with_fewer_threads, NULL) == 0);
 }
@@ -195,19 +195,10 @@ static int exit_with_threads(const void *unused) {
     exit(status);
 }
 
-static void a_process_may_end_while_they_are_there(void) {
+CASE(a_process_may_end_while_they_are_there) {
     for (int i = 0; i < 20; i++) {
         CHECK(run_in_child(exit_with_threads, NULL) == 7);
     }
 }
 
-int main(void) {
-    RUN(the_environment_says_how_many);
-    RUN(a_bad_environment_is_reported_and_work_done_alone);
-    RUN(without_it_they_are_as_many_as_the_process_may_run_on);
-    RUN(a_child_starts_threads_of_its_own);
-    RUN(a_fork_amid_work_leaves_the_child_able_to_work);
-    RUN(without_threads_the_caller_does_everything);
-    RUN(a_process_may_end_while_they_are_there);
-    return check_report();
-}
+RUN_CASES()

@@ -33,7 +33,7 @@ static bool commit(unsigned regions) {
     return ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK;
 }
 
-static void every_region_has_the_same_offsets(void) {
+CASE(every_region_has_the_same_offsets) {
     REQUIRE(set_up_declared());
     REQUIRE(commit(ASHLAR_REGIONS_ALL));
     CHECK_ZU(ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS), REGION_BYTES);
@@ -57,7 +57,7 @@ static void every_region_has_the_same_offsets(void) {
     finish();
 }
 
-static void each_region_is_one_block_with_its_tag(void) {
+CASE(each_region_is_one_block_with_its_tag) {
     REQUIRE(set_up_declared());
     REQUIRE(commit(ASHLAR_REGIONS_ALL));
     const ashlar_stats stats = stats_now();
@@ -69,7 +69,7 @@ static void each_region_is_one_block_with_its_tag(void) {
 }
 
 /* So that the places of one element differ in more than one bit of their address. */
-static void large_regions_side_by_side_are_not_a_power_of_two_apart(void) {
+CASE(large_regions_side_by_side_are_not_a_power_of_two_apart) {
     const size_t elements = (size_t)16 << 20;
     REQUIRE(set_up("memory=512MiB"));
     REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
@@ -87,7 +87,7 @@ static void large_regions_side_by_side_are_not_a_power_of_two_apart(void) {
 }
 
 /* On memory that held something else before. */
-static void commit_fills_every_region_with_zeros(void) {
+CASE(commit_fills_every_region_with_zeros) {
     REQUIRE(set_up_declared());
     unsigned char *dirty = take(8 * REGION_BYTES, streams[0]);
     CHECK(ashlar_fill(device, dirty, 0xab, 8 * REGION_BYTES, streams[0]) == ASHLAR_OK);
@@ -106,7 +106,7 @@ static void commit_fills_every_region_with_zeros(void) {
     finish();
 }
 
-static void an_arena_has_the_regions_it_was_committed_with(void) {
+CASE(an_arena_has_the_regions_it_was_committed_with) {
     for (unsigned regions = 1; regions <= ASHLAR_REGIONS_ALL; regions += 2) {
         const unsigned there = regions & ALL; /* no narrow tensor, no master */
         REQUIRE(set_up_declared());
@@ -125,7 +125,7 @@ static void an_arena_has_the_regions_it_was_committed_with(void) {
     }
 }
 
-static void nothing_is_there_before_commit(void) {
+CASE(nothing_is_there_before_commit) {
     REQUIRE(set_up_declared());
     CHECK(ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS) == NULL);
     CHECK(ashlar_arena_view(arena, ASHLAR_REGION_PARAMETERS, 0) == NULL);
@@ -135,7 +135,7 @@ static void nothing_is_there_before_commit(void) {
     finish();
 }
 
-static void a_commit_that_cannot_be_is_refused(void) {
+CASE(a_commit_that_cannot_be_is_refused) {
     REQUIRE(set_up_declared());
     ashlar_arena *empty = NULL;
     REQUIRE(ashlar_arena_create(&empty) == ASHLAR_OK);
@@ -155,7 +155,7 @@ static void a_commit_that_cannot_be_is_refused(void) {
     finish();
 }
 
-static void nothing_is_declared_after_commit(void) {
+CASE(nothing_is_declared_after_commit) {
     REQUIRE(set_up_declared());
     REQUIRE(commit(1));
     CHECK(ashlar_arena_add(arena, "five", ASHLAR_F32, 1, &(size_t){1}, NULL) == ASHLAR_EINVAL);
@@ -164,7 +164,7 @@ static void nothing_is_declared_after_commit(void) {
     finish();
 }
 
-static void tensors_too_large_together_are_not_committed(void) {
+CASE(tensors_too_large_together_are_not_committed) {
     REQUIRE(set_up_declared());
     CHECK(ashlar_arena_add(arena, "five", ASHLAR_F32, 1, &(size_t){SIZE_MAX / 4}, NULL) ==
           ASHLAR_OK);
@@ -185,7 +185,7 @@ static void check_uncommitted(void) {
 }
 
 /* The n-th fill, then the first mapping, then host memory; each time a second try succeeds. */
-static void a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again(void) {
+CASE(a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again) {
     for (uint64_t n = 1; n <= ASHLAR_REGION_MASTER; n++) {
         REQUIRE(set_up_declared());
         ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, n, CU_INVALID_HANDLE);
@@ -210,7 +210,7 @@ static void a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again(
 }
 
 /* What the failed commit held for a moment is somebody else's now, and stays it. */
-static void a_commit_that_failed_forgets_the_blocks_it_gave_back(void) {
+CASE(a_commit_that_failed_forgets_the_blocks_it_gave_back) {
     REQUIRE(set_up_declared());
     ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memset_d8_async, 3, CU_UNKNOWN);
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], ALL) == ASHLAR_EDRIVER);
@@ -228,7 +228,7 @@ static void a_commit_that_failed_forgets_the_blocks_it_gave_back(void) {
     finish();
 }
 
-static void regions_larger_than_the_device_are_out_of_memory(void) {
+CASE(regions_larger_than_the_device_are_out_of_memory) {
     REQUIRE(set_up_declared());
     /* Two of these regions fit, the third does not. */
     CHECK(ashlar_arena_add(arena, "big", ASHLAR_F32, 1, &(size_t){7 * MIB}, NULL) == ASHLAR_OK);
@@ -238,18 +238,4 @@ static void regions_larger_than_the_device_are_out_of_memory(void) {
     finish();
 }
 
-int main(void) {
-    RUN(every_region_has_the_same_offsets);
-    RUN(each_region_is_one_block_with_its_tag);
-    RUN(large_regions_side_by_side_are_not_a_power_of_two_apart);
-    RUN(commit_fills_every_region_with_zeros);
-    RUN(an_arena_has_the_regions_it_was_committed_with);
-    RUN(nothing_is_there_before_commit);
-    RUN(a_commit_that_cannot_be_is_refused);
-    RUN(nothing_is_declared_after_commit);
-    RUN(tensors_too_large_together_are_not_committed);
-    RUN(a_commit_that_failed_half_way_leaves_nothing_and_can_be_tried_again);
-    RUN(a_commit_that_failed_forgets_the_blocks_it_gave_back);
-    RUN(regions_larger_than_the_device_are_out_of_memory);
-    return check_report();
-}
+RUN_CASES()

@@ -1,7 +1,7 @@
 /* test_arena_bind.c - which pointers and views an arena watches. */
 #include "tests/arena/layout/arena_fixture.h"
 
-static void a_bound_pointer_is_set(void) {
+CASE(a_bound_pointer_is_set) {
     REQUIRE(set_up_arena("memory=64MiB", 3));
     void *two = NULL, *five = NULL, *gradient = NULL;
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, TWO, &two) == ASHLAR_OK);
@@ -15,7 +15,7 @@ static void a_bound_pointer_is_set(void) {
 }
 
 /* Type by region: bf16 parameters and gradients, F32 moments and masters. */
-static void a_bound_view_is_filled_in(void) {
+CASE(a_bound_view_is_filled_in) {
     static const ashlar_dtype types[ASHLAR_REGION_COUNT] = {ASHLAR_BF16, ASHLAR_BF16, ASHLAR_F32,
                                                             ASHLAR_F32, ASHLAR_F32};
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
@@ -39,7 +39,7 @@ static void a_bound_view_is_filled_in(void) {
     tear_down_arena();
 }
 
-static void a_view_that_is_not_there_cannot_be_bound(void) {
+CASE(a_view_that_is_not_there_cannot_be_bound) {
     void *pointer = &arena;
     ashlar_tensor_view view = {.data = &arena, .rank = 77};
     REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
@@ -56,7 +56,7 @@ static void a_view_that_is_not_there_cannot_be_bound(void) {
     tear_down_arena();
 }
 
-static void without_host_memory_nothing_is_bound(void) {
+CASE(without_host_memory_nothing_is_bound) {
     unsigned long n = 1;
     for (bool failed = true; failed; n++) {
         void *pointer = &arena;
@@ -79,7 +79,7 @@ static void without_host_memory_nothing_is_bound(void) {
     CHECK_ZU(n, 4); /* two allocations */
 }
 
-static void what_was_bound_before_is_bound_anew(void) {
+CASE(what_was_bound_before_is_bound_anew) {
     REQUIRE(set_up_arena("memory=64MiB", 3));
     void *pointer = NULL;
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &pointer) == ASHLAR_OK);
@@ -92,7 +92,7 @@ static void what_was_bound_before_is_bound_anew(void) {
     tear_down_arena();
 }
 
-static void one_tensor_may_be_bound_by_several_pointers(void) {
+CASE(one_tensor_may_be_bound_by_several_pointers) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     void *tied[2] = {NULL, NULL};
     CHECK(ashlar_arena_bind(arena, ASHLAR_REGION_PARAMETERS, ONE, &tied[0]) == ASHLAR_OK);
@@ -107,7 +107,7 @@ static void one_tensor_may_be_bound_by_several_pointers(void) {
     tear_down_arena();
 }
 
-static void an_unbound_pointer_may_go_anywhere(void) {
+CASE(an_unbound_pointer_may_go_anywhere) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     void *pointer = NULL;
     CHECK(ashlar_arena_unbind(arena, &pointer) == ASHLAR_EINVAL); /* none is bound at all */
@@ -123,7 +123,7 @@ static void an_unbound_pointer_may_go_anywhere(void) {
 enum { MANY = 3000 };
 
 /* Every one of them is watched, and after a while exactly those that are left. */
-static void thousands_of_pointers_come_and_go(void) {
+CASE(thousands_of_pointers_come_and_go) {
     static void *pointers[MANY];
     size_t wrong = 0;
     REQUIRE(set_up_arena("memory=64MiB", 1));
@@ -153,14 +153,4 @@ static void thousands_of_pointers_come_and_go(void) {
     tear_down_arena();
 }
 
-int main(void) {
-    RUN(a_bound_pointer_is_set);
-    RUN(a_bound_view_is_filled_in);
-    RUN(a_view_that_is_not_there_cannot_be_bound);
-    RUN(without_host_memory_nothing_is_bound);
-    RUN(what_was_bound_before_is_bound_anew);
-    RUN(one_tensor_may_be_bound_by_several_pointers);
-    RUN(an_unbound_pointer_may_go_anywhere);
-    RUN(thousands_of_pointers_come_and_go);
-    return check_report();
-}
+RUN_CASES()

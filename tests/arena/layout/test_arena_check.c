@@ -24,7 +24,7 @@ static void check_place(ashlar_region region, size_t tensor, void *ptr, const ch
     CHECK(ashlar_arena_check(arena) == ASHLAR_OK);
 }
 
-static void a_view_replaced_by_null_or_foreign_memory_is_found(void) {
+CASE(a_view_replaced_by_null_or_foreign_memory_is_found) {
     REQUIRE(set_up_arena("memory=64MiB", 3));
     unsigned char *foreign = take(4096, streams[0]);
     check_place(ASHLAR_REGION_PARAMETERS, TWO, NULL, "NULL");
@@ -36,7 +36,7 @@ static void a_view_replaced_by_null_or_foreign_memory_is_found(void) {
     tear_down_arena();
 }
 
-static void a_view_moved_onto_another_tensor_is_found_with_both_names(void) {
+CASE(a_view_moved_onto_another_tensor_is_found_with_both_names) {
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     unsigned char *const three = view_of(ASHLAR_REGION_PARAMETERS, THREE);
     check_place(ASHLAR_REGION_PARAMETERS, TWO, three, "0 bytes into tensor three (parameters)");
@@ -54,7 +54,7 @@ static void a_view_moved_onto_another_tensor_is_found_with_both_names(void) {
     tear_down_arena();
 }
 
-static void a_view_moved_into_padding_is_found(void) {
+CASE(a_view_moved_into_padding_is_found) {
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     unsigned char *const base = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
     unsigned char *const master = ashlar_arena_region(arena, ASHLAR_REGION_MASTER);
@@ -75,7 +75,7 @@ static void a_view_moved_into_padding_is_found(void) {
     tear_down_arena();
 }
 
-static void a_view_that_reaches_into_the_arena_from_outside_is_found(void) {
+CASE(a_view_that_reaches_into_the_arena_from_outside_is_found) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     unsigned char *const base = ashlar_arena_region(arena, ASHLAR_REGION_PARAMETERS);
     check_place(ASHLAR_REGION_PARAMETERS, FOUR, base - 280, "none of the arena's memory");
@@ -86,7 +86,7 @@ static void a_view_that_reaches_into_the_arena_from_outside_is_found(void) {
     tear_down_arena();
 }
 
-static void a_view_that_reaches_onto_the_first_byte_from_outside_is_found(void) {
+CASE(a_view_that_reaches_onto_the_first_byte_from_outside_is_found) {
     REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
     CHECK(ashlar_arena_add(arena, "first", ASHLAR_F32, 1, &(size_t){9}, NULL) == ASHLAR_OK);
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK);
@@ -97,7 +97,7 @@ static void a_view_that_reaches_onto_the_first_byte_from_outside_is_found(void) 
 
 /* ---- views ---- */
 
-static void a_view_of_another_type_is_found(void) {
+CASE(a_view_of_another_type_is_found) {
     ashlar_tensor_view view;
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_MASTER, HALF, &view) == ASHLAR_OK);
@@ -110,7 +110,7 @@ static void a_view_of_another_type_is_found(void) {
     tear_down_arena();
 }
 
-static void a_view_of_another_shape_is_found_in_each_dimension(void) {
+CASE(a_view_of_another_shape_is_found_in_each_dimension) {
     ashlar_tensor_view view, old;
     REQUIRE(set_up_arena("memory=64MiB", 2 + 1));
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_GRADIENTS, TWO, &view) == ASHLAR_OK);
@@ -130,7 +130,7 @@ static void a_view_of_another_shape_is_found_in_each_dimension(void) {
     tear_down_arena();
 }
 
-static void the_address_of_a_view_is_watched_too(void) {
+CASE(the_address_of_a_view_is_watched_too) {
     ashlar_tensor_view view;
     REQUIRE(set_up_arena("memory=64MiB", 1));
     CHECK(ashlar_arena_bind_view(arena, ASHLAR_REGION_PARAMETERS, FOUR, &view) == ASHLAR_OK);
@@ -146,7 +146,7 @@ static void the_address_of_a_view_is_watched_too(void) {
 
 /* ---- the arena's own account, as a stray write would leave it ---- */
 
-static void groups_that_left_their_place_are_found(void) {
+CASE(groups_that_left_their_place_are_found) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     for (size_t layout = 0; layout < ASHLAR_LAYOUT_MASTER; layout++) {
         arena->groups[2].offset[layout] = 256; /* on the group before */
@@ -167,7 +167,7 @@ static void groups_that_left_their_place_are_found(void) {
     tear_down_arena();
 }
 
-static void a_tensor_that_left_its_group_is_found(void) {
+CASE(a_tensor_that_left_its_group_is_found) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     for (size_t i = 0; i < TENSORS; i++) {
         for (size_t layout = 0; layout < ASHLAR_LAYOUT_COUNT; layout++) {
@@ -186,7 +186,7 @@ static void a_tensor_that_left_its_group_is_found(void) {
     tear_down_arena();
 }
 
-static void a_tensor_whose_shape_changed_is_found(void) {
+CASE(a_tensor_whose_shape_changed_is_found) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     ashlar_arena_entry *two = &arena->tensors[TWO];
     const ashlar_arena_entry old = *two;
@@ -217,7 +217,7 @@ static void a_tensor_whose_shape_changed_is_found(void) {
     tear_down_arena();
 }
 
-static void two_views_that_overlap_are_found_with_both_names(void) {
+CASE(two_views_that_overlap_are_found_with_both_names) {
     ashlar_tensor_view two, three;
     REQUIRE(set_up_arena("memory=64MiB", 1));
     arena->tensors[TWO].group_offset -= 12; /* [60, 100), three has [0, 64) */
@@ -236,7 +236,7 @@ static void two_views_that_overlap_are_found_with_both_names(void) {
     tear_down_arena();
 }
 
-static void buckets_with_a_gap_are_found(void) {
+CASE(buckets_with_a_gap_are_found) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     REQUIRE(ashlar_arena_bucket_count(arena) == 4); /* by type: five, four, half, the others */
     arena->buckets[1].bytes -= 256;
@@ -253,7 +253,7 @@ static void buckets_with_a_gap_are_found(void) {
 
 /* ---- regions ---- */
 
-static void an_arena_that_is_not_committed_cannot_be_checked(void) {
+CASE(an_arena_that_is_not_committed_cannot_be_checked) {
     REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
     REQUIRE(declare_all(arena));
     CHECK(ashlar_arena_check(arena) == ASHLAR_EINVAL);
@@ -261,7 +261,7 @@ static void an_arena_that_is_not_committed_cannot_be_checked(void) {
     tear_down_arena();
 }
 
-static void a_region_freed_by_others_is_found_and_does_not_keep_the_rest(void) {
+CASE(a_region_freed_by_others_is_found_and_does_not_keep_the_rest) {
     for (int region = 0; region < ASHLAR_REGION_COUNT; region++) {
         char message[80];
         REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
@@ -273,7 +273,7 @@ static void a_region_freed_by_others_is_found_and_does_not_keep_the_rest(void) {
     }
 }
 
-static void a_region_in_a_block_too_small_is_found(void) {
+CASE(a_region_in_a_block_too_small_is_found) {
     REQUIRE(set_up_arena("memory=64MiB", 3));
     void *const right = arena->regions[1];
     arena->regions[1] = take(512, streams[0]);
@@ -284,22 +284,4 @@ static void a_region_in_a_block_too_small_is_found(void) {
     tear_down_arena();
 }
 
-int main(void) {
-    RUN(a_view_replaced_by_null_or_foreign_memory_is_found);
-    RUN(a_view_moved_onto_another_tensor_is_found_with_both_names);
-    RUN(a_view_moved_into_padding_is_found);
-    RUN(a_view_that_reaches_into_the_arena_from_outside_is_found);
-    RUN(a_view_that_reaches_onto_the_first_byte_from_outside_is_found);
-    RUN(a_view_of_another_type_is_found);
-    RUN(a_view_of_another_shape_is_found_in_each_dimension);
-    RUN(the_address_of_a_view_is_watched_too);
-    RUN(groups_that_left_their_place_are_found);
-    RUN(a_tensor_that_left_its_group_is_found);
-    RUN(a_tensor_whose_shape_changed_is_found);
-    RUN(two_views_that_overlap_are_found_with_both_names);
-    RUN(buckets_with_a_gap_are_found);
-    RUN(an_arena_that_is_not_committed_cannot_be_checked);
-    RUN(a_region_freed_by_others_is_found_and_does_not_keep_the_rest);
-    RUN(a_region_in_a_block_too_small_is_found);
-    return check_report();
-}
+RUN_CASES()

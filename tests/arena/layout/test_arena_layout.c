@@ -43,7 +43,7 @@ static ashlar_tensor_spec vector(const char *name, size_t elements, size_t group
                                 .group_offset = group_offset};
 }
 
-static void tensors_of_their_own_lie_256_bytes_apart(void) {
+CASE(tensors_of_their_own_lie_256_bytes_apart) {
     REQUIRE(set_up());
     add("a", ASHLAR_F32, 1);
     add("b", ASHLAR_F32, 64);  /* 256 B: nothing left over */
@@ -59,7 +59,7 @@ static void tensors_of_their_own_lie_256_bytes_apart(void) {
     tear_down();
 }
 
-static void members_of_a_group_lie_at_their_offsets(void) {
+CASE(members_of_a_group_lie_at_their_offsets) {
     REQUIRE(set_up());
     const ashlar_tensor_spec specs[] = {
         vector("second", 4, 64), vector("first", 16, 0), vector("last", 1, 80)};
@@ -77,7 +77,7 @@ static void members_of_a_group_lie_at_their_offsets(void) {
 }
 
 /* The group's own size counts, not what its tensors fill. */
-static void a_group_keeps_the_room_it_asked_for(void) {
+CASE(a_group_keeps_the_room_it_asked_for) {
     REQUIRE(set_up());
     const ashlar_tensor_spec spec = vector("a", 1, 1000);
     CHECK(ashlar_arena_add_group(arena, 1025, &spec, 1, NULL) == ASHLAR_OK);
@@ -88,7 +88,7 @@ static void a_group_keeps_the_room_it_asked_for(void) {
     tear_down();
 }
 
-static void what_was_declared_comes_back(void) {
+CASE(what_was_declared_comes_back) {
     REQUIRE(set_up());
     char name[] = "weight";
     size_t tensor = 77;
@@ -144,7 +144,7 @@ static void refuse(ashlar_status want, const char *name, ashlar_dtype dtype, siz
     check_only_a();
 }
 
-static void bad_tensors_are_refused_by_name(void) {
+CASE(bad_tensors_are_refused_by_name) {
     REQUIRE(set_up_with_a());
     const size_t fine[] = {1, 1, 1, 1, 1}, zero_last[] = {2, 3, 0}, zero_first[] = {0, 2};
     const size_t huge[] = {SIZE_MAX, 2}, wide[] = {SIZE_MAX / 4 + 1};
@@ -170,7 +170,7 @@ static void refuse_group(ashlar_status want, size_t bytes, const ashlar_tensor_s
     check_only_a();
 }
 
-static void bad_groups_are_refused_whole(void) {
+CASE(bad_groups_are_refused_whole) {
     REQUIRE(set_up_with_a());
     const ashlar_tensor_spec twice[] = {vector("x", 1, 0), vector("y", 1, 4), vector("x", 1, 8)};
     const ashlar_tensor_spec last_twice[] = {
@@ -189,7 +189,7 @@ static void bad_groups_are_refused_whole(void) {
     tear_down();
 }
 
-static void a_tensor_must_lie_inside_its_group_at_its_alignment(void) {
+CASE(a_tensor_must_lie_inside_its_group_at_its_alignment) {
     REQUIRE(set_up_with_a());
     ashlar_tensor_spec spec = vector("x", 3, 4);
     refuse_group(ASHLAR_EINVAL, 15, &spec, 1, "tensor x: 12 bytes at offset 4 do not fit");
@@ -206,7 +206,7 @@ static void a_tensor_must_lie_inside_its_group_at_its_alignment(void) {
     tear_down();
 }
 
-static void a_group_has_one_type(void) {
+CASE(a_group_has_one_type) {
     REQUIRE(set_up_with_a());
     ashlar_tensor_spec specs[] = {vector("x", 2, 0), vector("y", 1, 8)};
     specs[1].dtype = ASHLAR_F64;
@@ -214,7 +214,7 @@ static void a_group_has_one_type(void) {
     tear_down();
 }
 
-static void a_name_that_is_not_there_is_not_found(void) {
+CASE(a_name_that_is_not_there_is_not_found) {
     REQUIRE(set_up());
     size_t found = 77;
     CHECK(ashlar_arena_find(arena, "a", &found) == ASHLAR_EINVAL);
@@ -228,7 +228,7 @@ static void a_name_that_is_not_there_is_not_found(void) {
     tear_down();
 }
 
-static void tensors_of_a_group_may_touch_but_not_overlap(void) {
+CASE(tensors_of_a_group_may_touch_but_not_overlap) {
     REQUIRE(set_up_with_a());
     const struct {
         size_t elements, offset;
@@ -248,7 +248,7 @@ static void tensors_of_a_group_may_touch_but_not_overlap(void) {
 
 /* ---- sizes that do not fit ---- */
 
-static void the_largest_region_is_placed_and_one_element_more_is_not(void) {
+CASE(the_largest_region_is_placed_and_one_element_more_is_not) {
     const size_t limit = (SIZE_MAX - 255) / 4; /* elements: 2^64 - 256 bytes */
     REQUIRE(set_up());
     add("t", ASHLAR_F32, limit);
@@ -262,7 +262,7 @@ static void the_largest_region_is_placed_and_one_element_more_is_not(void) {
     tear_down();
 }
 
-static void tensors_that_fit_alone_but_not_together_are_refused(void) {
+CASE(tensors_that_fit_alone_but_not_together_are_refused) {
     const size_t half = SIZE_MAX / 8 + 1; /* elements: 2^63 bytes */
     REQUIRE(set_up());
     add("a", ASHLAR_F32, 1);
@@ -279,7 +279,7 @@ static void tensors_that_fit_alone_but_not_together_are_refused(void) {
 
 /* ---- no host memory ---- */
 
-static void failing_host_memory_adds_nothing(void) {
+CASE(failing_host_memory_adds_nothing) {
     const ashlar_tensor_spec specs[] = {vector("x", 1, 0), vector("y", 1, 4), vector("z", 1, 8)};
     ashlar_status status = ASHLAR_EHOSTMEM;
     unsigned long n = 0;
@@ -309,7 +309,7 @@ static void failing_host_memory_adds_nothing(void) {
 }
 
 /* Enough to move the arrays several times. */
-static void many_tensors_keep_their_names_and_places(void) {
+CASE(many_tensors_keep_their_names_and_places) {
     enum { MANY = 300 };
     REQUIRE(set_up());
     for (size_t i = 0; i < MANY; i++) {
@@ -340,20 +340,4 @@ static void many_tensors_keep_their_names_and_places(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(tensors_of_their_own_lie_256_bytes_apart);
-    RUN(members_of_a_group_lie_at_their_offsets);
-    RUN(a_group_keeps_the_room_it_asked_for);
-    RUN(what_was_declared_comes_back);
-    RUN(bad_tensors_are_refused_by_name);
-    RUN(bad_groups_are_refused_whole);
-    RUN(a_tensor_must_lie_inside_its_group_at_its_alignment);
-    RUN(a_group_has_one_type);
-    RUN(a_name_that_is_not_there_is_not_found);
-    RUN(tensors_of_a_group_may_touch_but_not_overlap);
-    RUN(the_largest_region_is_placed_and_one_element_more_is_not);
-    RUN(tensors_that_fit_alone_but_not_together_are_refused);
-    RUN(failing_host_memory_adds_nothing);
-    RUN(many_tensors_keep_their_names_and_places);
-    return check_report();
-}
+RUN_CASES()

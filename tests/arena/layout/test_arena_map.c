@@ -41,7 +41,7 @@ static const char MAP[] =
     "          1024             16     240  F32   bias [4]  (no decay, rate x 0.5)\n"
     "          1280            256       0  F32   table [64]  (frozen)\n";
 
-static void a_map_shows_regions_buckets_and_tensors(void) {
+CASE(a_map_shows_regions_buckets_and_tensors) {
     REQUIRE(set_up_arena());
     const unsigned regions = 3 | ASHLAR_REGION_BIT(ASHLAR_REGION_MASTER);
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], regions) == ASHLAR_OK);
@@ -57,7 +57,7 @@ static void a_map_shows_regions_buckets_and_tensors(void) {
     finish();
 }
 
-static void a_buffer_too_small_is_told_and_not_overrun(void) {
+CASE(a_buffer_too_small_is_told_and_not_overrun) {
     REQUIRE(set_up_arena());
     REQUIRE(ashlar_arena_commit(arena, allocator, streams[0], ASHLAR_REGIONS_ALL) == ASHLAR_OK);
     size_t needed = 0;
@@ -75,7 +75,7 @@ static void a_buffer_too_small_is_told_and_not_overrun(void) {
     finish();
 }
 
-static void an_arena_that_is_not_committed_has_no_map(void) {
+CASE(an_arena_that_is_not_committed_has_no_map) {
     REQUIRE(set_up_arena());
     size_t needed = 77;
     CHECK(ashlar_arena_format_map(arena, NULL, 0, &needed) == ASHLAR_EINVAL);
@@ -84,7 +84,7 @@ static void an_arena_that_is_not_committed_has_no_map(void) {
     finish();
 }
 
-static void further_regions_are_zero_and_the_old_ones_stay(void) {
+CASE(further_regions_are_zero_and_the_old_ones_stay) {
     REQUIRE(set_up_arena());
     CHECK(ashlar_arena_extend(arena, streams[0], 1) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "not committed");
@@ -112,10 +112,4 @@ static void further_regions_are_zero_and_the_old_ones_stay(void) {
     finish();
 }
 
-int main(void) {
-    RUN(a_map_shows_regions_buckets_and_tensors);
-    RUN(a_buffer_too_small_is_told_and_not_overrun);
-    RUN(an_arena_that_is_not_committed_has_no_map);
-    RUN(further_regions_are_zero_and_the_old_ones_stay);
-    return check_report();
-}
+RUN_CASES()

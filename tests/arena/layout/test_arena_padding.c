@@ -32,7 +32,7 @@ static void check_message(ashlar_region region, size_t i, const char *before) {
 }
 
 /* Of every region, one at a time. */
-static void every_byte_of_padding_is_watched_and_no_other(void) {
+CASE(every_byte_of_padding_is_watched_and_no_other) {
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     wait_for(streams[0]);
     size_t padding = 0;
@@ -57,7 +57,7 @@ static void every_byte_of_padding_is_watched_and_no_other(void) {
     tear_down_arena();
 }
 
-static void the_first_of_several_bytes_is_named(void) {
+CASE(the_first_of_several_bytes_is_named) {
     REQUIRE(set_up_arena("memory=64MiB", 3));
     wait_for(streams[0]);
     unsigned char *gradients = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
@@ -72,7 +72,7 @@ static void the_first_of_several_bytes_is_named(void) {
     tear_down_arena();
 }
 
-static void the_look_comes_behind_what_is_queued_on_its_stream(void) {
+CASE(the_look_comes_behind_what_is_queued_on_its_stream) {
     REQUIRE(set_up_arena("memory=64MiB,mode=adversarial,seed=4", 3));
     unsigned char *const stray = view_of(ASHLAR_REGION_GRADIENTS, FOUR) + 280;
     CHECK(ashlar_arena_check_padding(arena, streams[0]) == ASHLAR_OK); /* zeros are queued there */
@@ -83,7 +83,7 @@ static void the_look_comes_behind_what_is_queued_on_its_stream(void) {
     tear_down_arena();
 }
 
-static void padding_is_fetched_by_few_calls(void) {
+CASE(padding_is_fetched_by_few_calls) {
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     CHECK(ashlar_arena_check_padding(arena, streams[1]) == ASHLAR_OK);
     const size_t batches = CALLS(memcpy_batch_async), copies = CALLS(memcpy_dtoh_async),
@@ -97,7 +97,7 @@ static void padding_is_fetched_by_few_calls(void) {
     tear_down_arena();
 }
 
-static void an_arena_without_padding_has_nothing_to_look_at(void) {
+CASE(an_arena_without_padding_has_nothing_to_look_at) {
     REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
     CHECK(ashlar_arena_check_padding(arena, streams[0]) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "not committed");
@@ -127,17 +127,9 @@ static void check_nothing_is_left(ashlar_status status) {
     tear_down_arena();
 }
 
-static void whatever_fails_nothing_is_left_behind(void) {
+CASE(whatever_fails_nothing_is_left_behind) {
     const fault_case all = {prepare, look, check_nothing_is_left};
     CHECK(run_with_all_faults(&all) > 10);
 }
 
-int main(void) {
-    RUN(every_byte_of_padding_is_watched_and_no_other);
-    RUN(the_first_of_several_bytes_is_named);
-    RUN(the_look_comes_behind_what_is_queued_on_its_stream);
-    RUN(padding_is_fetched_by_few_calls);
-    RUN(an_arena_without_padding_has_nothing_to_look_at);
-    RUN(whatever_fails_nothing_is_left_behind);
-    return check_report();
-}
+RUN_CASES()

@@ -45,7 +45,7 @@ static bool set_up_mixed(void) {
     return true;
 }
 
-static void narrow_tensors_have_wide_moments_and_masters(void) {
+CASE(narrow_tensors_have_wide_moments_and_masters) {
     REQUIRE(set_up_mixed());
     REQUIRE(ashlar_arena_place(arena) == ASHLAR_OK);
     const size_t want[4][ASHLAR_LAYOUT_COUNT] = {
@@ -64,7 +64,7 @@ static void narrow_tensors_have_wide_moments_and_masters(void) {
     tear_down();
 }
 
-static void a_master_that_does_not_fit_is_refused(void) {
+CASE(a_master_that_does_not_fit_is_refused) {
     REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
     add("half", ASHLAR_F16, SIZE_MAX / 4 + 1); /* 2^63 B, and masters of 2^64 */
     CHECK(ashlar_arena_place(arena) == ASHLAR_EOVERFLOW);
@@ -72,7 +72,7 @@ static void a_master_that_does_not_fit_is_refused(void) {
     tear_down();
 }
 
-static void failing_host_memory_places_nothing(void) {
+CASE(failing_host_memory_places_nothing) {
     for (unsigned long n = 1; n <= 4; n++) {
         REQUIRE(set_up_mixed());
         ashlar_host_fail_at(n);
@@ -98,7 +98,7 @@ static void check_bucket(size_t i, size_t offset, size_t bytes, ashlar_dtype dty
     CHECK_ZU(b.tensor_count, count);
 }
 
-static void without_being_asked_for_buckets_are_stretches_of_one_type(void) {
+CASE(without_being_asked_for_buckets_are_stretches_of_one_type) {
     REQUIRE(set_up_mixed());
     add("second", ASHLAR_F64, 1);
     CHECK_ZU(ashlar_arena_bucket_count(arena), 0);
@@ -112,7 +112,7 @@ static void without_being_asked_for_buckets_are_stretches_of_one_type(void) {
 }
 
 /* Lines of 256 B: 1, 3, 2, 1, 1; closed at 512 B from the end; three shards each. */
-static void buckets_are_closed_from_the_end_and_padded_to_equal_shards(void) {
+CASE(buckets_are_closed_from_the_end_and_padded_to_equal_shards) {
     REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
     add("a", ASHLAR_F32, 64);
     add("b", ASHLAR_F32, 192);
@@ -131,7 +131,7 @@ static void buckets_are_closed_from_the_end_and_padded_to_equal_shards(void) {
     tear_down();
 }
 
-static void bad_buckets_are_refused(void) {
+CASE(bad_buckets_are_refused) {
     REQUIRE(set_up_mixed());
     CHECK(ashlar_arena_set_buckets(arena, 0, 1) == ASHLAR_EINVAL);
     CHECK(ashlar_arena_set_buckets(arena, 1, 0) == ASHLAR_EINVAL);
@@ -145,7 +145,7 @@ static void bad_buckets_are_refused(void) {
 
 /* ---- runs ---- */
 
-static void runs_end_where_type_or_options_change(void) {
+CASE(runs_end_where_type_or_options_change) {
     const ashlar_tensor_spec stack[] = {{"w", ASHLAR_F32, 1, {10}, 0},
                                         {"b", ASHLAR_F32, 1, {2}, 48},
                                         {"r", ASHLAR_F32, 1, {2}, 40}};
@@ -184,7 +184,7 @@ static void runs_end_where_type_or_options_change(void) {
     tear_down();
 }
 
-static void bad_options_are_refused_by_name(void) {
+CASE(bad_options_are_refused_by_name) {
     REQUIRE(set_up_mixed());
     CHECK(ashlar_arena_set_options(arena, 4, &(ashlar_tensor_options){0}) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "no tensor 4");
@@ -285,7 +285,7 @@ static void check_runs(void) {
     free(runs);
 }
 
-static void made_up_arenas_keep_the_equations(void) {
+CASE(made_up_arenas_keep_the_equations) {
     for (state = 1; state <= 60 * 0x10001; state += 0x10001) {
         const uint64_t seed = state;
         REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
@@ -300,15 +300,4 @@ static void made_up_arenas_keep_the_equations(void) {
     }
 }
 
-int main(void) {
-    RUN(narrow_tensors_have_wide_moments_and_masters);
-    RUN(a_master_that_does_not_fit_is_refused);
-    RUN(failing_host_memory_places_nothing);
-    RUN(without_being_asked_for_buckets_are_stretches_of_one_type);
-    RUN(buckets_are_closed_from_the_end_and_padded_to_equal_shards);
-    RUN(bad_buckets_are_refused);
-    RUN(runs_end_where_type_or_options_change);
-    RUN(bad_options_are_refused_by_name);
-    RUN(made_up_arenas_keep_the_equations);
-    return check_report();
-}
+RUN_CASES()

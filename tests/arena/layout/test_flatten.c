@@ -7,7 +7,7 @@ static void free_all(void *const *blocks, size_t count) {
     }
 }
 
-static void scattered_tensors_of_every_region_are_gathered(void) {
+CASE(scattered_tensors_of_every_region_are_gathered) {
     for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
         const ashlar_region region = (ashlar_region)r;
         REQUIRE(set_up_arena("memory=64MiB,mode=adversarial,seed=9", ASHLAR_REGIONS_ALL));
@@ -75,7 +75,7 @@ static void check_copies(const size_t offsets[PARTS], size_t copies) {
     tear_down_arena();
 }
 
-static void neighbours_on_both_sides_are_one_copy(void) {
+CASE(neighbours_on_both_sides_are_one_copy) {
     check_copies((const size_t[]){0, 40, 64, 128, 384}, 2);   /* c and d are apart in the arena */
     check_copies((const size_t[]){0, 40, 64, 256, 512}, 2);   /* and with a gap here too */
     check_copies((const size_t[]){0, 44, 68, 256, 516}, 4);   /* b and c only */
@@ -85,7 +85,7 @@ static void neighbours_on_both_sides_are_one_copy(void) {
 
 /* ---- ties ---- */
 
-static void tied_tensors_are_copied_once_and_stay_tied(void) {
+CASE(tied_tensors_are_copied_once_and_stay_tied) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     void *tied[3];
     unsigned char *block = take(280, streams[0]), *other = take(64, streams[0]);
@@ -112,7 +112,7 @@ static void tied_tensors_are_copied_once_and_stay_tied(void) {
 
 /* ---- mending ---- */
 
-static void what_lies_in_its_place_is_not_copied(void) {
+CASE(what_lies_in_its_place_is_not_copied) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     void *blocks[TENSORS];
     const size_t count = scatter(ASHLAR_REGION_PARAMETERS, streams[0]);
@@ -128,7 +128,7 @@ static void what_lies_in_its_place_is_not_copied(void) {
     tear_down_arena();
 }
 
-static void a_tensor_that_was_replaced_is_mended(void) {
+CASE(a_tensor_that_was_replaced_is_mended) {
     REQUIRE(set_up_arena("memory=64MiB", 3));
     ashlar_tensor_view view;
     void *other = NULL;
@@ -165,7 +165,7 @@ static void a_tensor_that_was_replaced_is_mended(void) {
     tear_down_arena();
 }
 
-static void statistics_are_not_asked_for(void) {
+CASE(statistics_are_not_asked_for) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     void *block = take(16, streams[0]), *pointer = block;
     items[0] = (ashlar_flatten_item){FIVE, &pointer};
@@ -205,7 +205,7 @@ static void check_refused(size_t tensor, void *at, size_t other_tensor, void *ot
     CHECK_ZU(gathered.copies, (size_t)0xeeeeeeeeeeeeeeee); /* not written */
 }
 
-static void memories_that_do_not_belong_together_are_refused(void) {
+CASE(memories_that_do_not_belong_together_are_refused) {
     REQUIRE(set_up_room());
     check_refused(TWO, room, THREE, room, "tensors two and three have one memory",
                   "declare one tensor and name it in both items");
@@ -218,7 +218,7 @@ static void memories_that_do_not_belong_together_are_refused(void) {
     tear_down_arena();
 }
 
-static void memory_of_the_arena_is_no_source(void) {
+CASE(memory_of_the_arena_is_no_source) {
     REQUIRE(set_up_room());
     unsigned char *gradients = ashlar_arena_region(arena, ASHLAR_REGION_GRADIENTS);
     check_refused(ONE, room, TWO, view_of(ASHLAR_REGION_PARAMETERS, THREE), "tensor two",
@@ -234,7 +234,7 @@ static void memory_of_the_arena_is_no_source(void) {
     tear_down_arena();
 }
 
-static void items_that_are_none_are_refused(void) {
+CASE(items_that_are_none_are_refused) {
     REQUIRE(set_up_room());
     check_refused(ONE, room, TWO, NULL, "the pointer to tensor two is NULL", "");
     check_refused(ONE, room, TENSORS, room, "no tensor 6", "");
@@ -257,15 +257,4 @@ static void items_that_are_none_are_refused(void) {
     tear_down_arena();
 }
 
-int main(void) {
-    RUN(scattered_tensors_of_every_region_are_gathered);
-    RUN(neighbours_on_both_sides_are_one_copy);
-    RUN(tied_tensors_are_copied_once_and_stay_tied);
-    RUN(what_lies_in_its_place_is_not_copied);
-    RUN(a_tensor_that_was_replaced_is_mended);
-    RUN(statistics_are_not_asked_for);
-    RUN(memories_that_do_not_belong_together_are_refused);
-    RUN(memory_of_the_arena_is_no_source);
-    RUN(items_that_are_none_are_refused);
-    return check_report();
-}
+RUN_CASES()

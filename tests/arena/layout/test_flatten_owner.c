@@ -1,7 +1,7 @@
 /* test_flatten_owner.c - sources that are freed: which, when, and how much memory that saves. */
 #include "tests/arena/layout/flatten_fixture.h"
 
-static void sources_are_freed_each_once(void) {
+CASE(sources_are_freed_each_once) {
     REQUIRE(set_up_arena("memory=64MiB", ASHLAR_REGIONS_ALL));
     for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
         const size_t count = scatter((ashlar_region)r, streams[r % STREAMS]);
@@ -38,7 +38,7 @@ static void check_block(size_t count, size_t freed, size_t kept) {
 }
 
 /* Four has 280 bytes, two 40, three 64. */
-static void a_block_is_freed_if_every_byte_of_it_is_gathered(void) {
+CASE(a_block_is_freed_if_every_byte_of_it_is_gathered) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     cut_block(320, FOUR, TWO, 280);
     check_block(2, 1, 0);
@@ -67,7 +67,7 @@ static void a_block_is_freed_if_every_byte_of_it_is_gathered(void) {
 }
 
 /* On its own stream, which runs beside, and on the one that gathers, whoever has the block next. */
-static void sources_are_reused_only_when_they_were_read(void) {
+CASE(sources_are_reused_only_when_they_were_read) {
     for (int seed = 1; seed <= 12; seed++) {
         char spec[64];
         (void)snprintf(spec, sizeof spec, "memory=64MiB,mode=adversarial,seed=%d", seed);
@@ -95,7 +95,7 @@ static void sources_are_reused_only_when_they_were_read(void) {
 }
 
 /* A use on the source's own stream that comes after the gathering was queued. */
-static void a_source_in_use_on_its_own_stream_is_not_reused_before(void) {
+CASE(a_source_in_use_on_its_own_stream_is_not_reused_before) {
     REQUIRE(set_up_arena("memory=64MiB,mode=adversarial,seed=3", 1));
     pointers[FOUR] = take(280, streams[1]);
     unsigned char *const block = pointers[FOUR];
@@ -126,7 +126,7 @@ enum { BIG_TENSORS = 8, BIG_BYTES = 2 << 20, SETS = 4 };
  * Parameters, gradients and two moments lie scattered, 16 MiB each. Gathering all of them needs
  * room for one more of the four, and not for four.
  */
-static void beside_the_model_there_is_never_more_than_one_region(void) {
+CASE(beside_the_model_there_is_never_more_than_one_region) {
     static void *scattered[SETS][BIG_TENSORS];
     const size_t set_bytes = BIG_TENSORS * BIG_BYTES;
     REQUIRE(set_up("memory=90MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
@@ -167,7 +167,7 @@ static void beside_the_model_there_is_never_more_than_one_region(void) {
 
 /* ---- what is refused ---- */
 
-static void memory_of_somebody_else_is_refused(void) {
+CASE(memory_of_somebody_else_is_refused) {
     REQUIRE(set_up_arena("memory=66MiB", 1));
     ashlar_allocator *other = NULL;
     REQUIRE(ashlar_allocator_create(device, &other) == ASHLAR_OK);
@@ -200,7 +200,7 @@ static void memory_of_somebody_else_is_refused(void) {
     tear_down_arena();
 }
 
-static void a_tensor_that_reaches_over_its_block_is_refused(void) {
+CASE(a_tensor_that_reaches_over_its_block_is_refused) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     unsigned char *block = take(1024, streams[0]);
     pointers[FOUR] = block + 1024 - 276;
@@ -249,7 +249,7 @@ static void check_all_or_nothing(ashlar_status status) {
     tear_down_arena();
 }
 
-static void whatever_fails_all_is_done_or_nothing(void) {
+CASE(whatever_fails_all_is_done_or_nothing) {
     const fault_case all = {prepare, gather, check_all_or_nothing};
     CHECK(run_with_all_faults(&all) > 12);
 }
@@ -267,7 +267,7 @@ static bool set_up_guarded_arena(ashlar_guard guard) {
 }
 
 /* And not before they were read, although their own stream is long done. */
-static void blocks_of_a_guarded_allocator_are_found_and_freed(void) {
+CASE(blocks_of_a_guarded_allocator_are_found_and_freed) {
     for (int guard = ASHLAR_GUARD_FILL; guard <= ASHLAR_GUARD_UNMAP; guard++) {
         REQUIRE(set_up_guarded_arena((ashlar_guard)guard));
         CHECK_ZU(scatter(ASHLAR_REGION_PARAMETERS, streams[0]), TENSORS);
@@ -287,7 +287,7 @@ static void blocks_of_a_guarded_allocator_are_found_and_freed(void) {
 }
 
 /* Whatever comes of freeing, it is told, and all else is done. */
-static void what_a_guard_says_at_the_end_undoes_nothing(void) {
+CASE(what_a_guard_says_at_the_end_undoes_nothing) {
     size_t told = 0;
     for (uint64_t n = 1; n <= 40; n++) {
         REQUIRE(set_up_guarded_arena(ASHLAR_GUARD_FILL));
@@ -322,16 +322,4 @@ static void what_a_guard_says_at_the_end_undoes_nothing(void) {
     CHECK(told > 5);
 }
 
-int main(void) {
-    RUN(sources_are_freed_each_once);
-    RUN(a_block_is_freed_if_every_byte_of_it_is_gathered);
-    RUN(sources_are_reused_only_when_they_were_read);
-    RUN(a_source_in_use_on_its_own_stream_is_not_reused_before);
-    RUN(beside_the_model_there_is_never_more_than_one_region);
-    RUN(memory_of_somebody_else_is_refused);
-    RUN(a_tensor_that_reaches_over_its_block_is_refused);
-    RUN(whatever_fails_all_is_done_or_nothing);
-    RUN(blocks_of_a_guarded_allocator_are_found_and_freed);
-    RUN(what_a_guard_says_at_the_end_undoes_nothing);
-    return check_report();
-}
+RUN_CASES()

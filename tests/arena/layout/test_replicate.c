@@ -79,7 +79,7 @@ static void check_tensors(void) {
     }
 }
 
-static void a_replica_has_the_layout_of_its_source(void) {
+CASE(a_replica_has_the_layout_of_its_source) {
     REQUIRE(set_up_two("devices=2,memory=64MiB", ASHLAR_REGIONS_ALL));
     REQUIRE(replicate(ASHLAR_REGIONS_ALL) == ASHLAR_OK);
     check_tensors();
@@ -103,7 +103,7 @@ static void a_replica_has_the_layout_of_its_source(void) {
     tear_down_two();
 }
 
-static void a_replica_has_the_regions_that_were_asked_for(void) {
+CASE(a_replica_has_the_regions_that_were_asked_for) {
     REQUIRE(set_up_two("devices=2,memory=64MiB", 1 + 2 + 16));
     REQUIRE(replicate(1) == ASHLAR_OK);
     CHECK_ZU(ashlar_arena_regions(replica), 1);
@@ -126,7 +126,7 @@ static void a_replica_has_the_regions_that_were_asked_for(void) {
     tear_down_arena();
 }
 
-static void regions_that_are_not_there_are_refused(void) {
+CASE(regions_that_are_not_there_are_refused) {
     REQUIRE(set_up_two("devices=2,memory=64MiB", 1 + 4));
     CHECK(replicate(3) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "the source has no gradients");
@@ -152,7 +152,7 @@ static void regions_that_are_not_there_are_refused(void) {
  * All of it: what was queued before on the source's stream is in the replica, what is queued there
  * afterwards is not. Nothing waits on the host until then.
  */
-static void contents_are_those_between_what_came_before_and_after(void) {
+CASE(contents_are_those_between_what_came_before_and_after) {
     for (int seed = 1; seed <= 16; seed++) {
         char spec[80];
         (void)snprintf(spec, sizeof spec, "devices=2,memory=64MiB,mode=adversarial,seed=%d", seed);
@@ -182,7 +182,7 @@ static void contents_are_those_between_what_came_before_and_after(void) {
     }
 }
 
-static void parameters_are_refreshed_by_one_copy_in_order(void) {
+CASE(parameters_are_refreshed_by_one_copy_in_order) {
     for (int seed = 1; seed <= 16; seed++) {
         char spec[80];
         (void)snprintf(spec, sizeof spec, "devices=2,memory=64MiB,mode=adversarial,seed=%d", seed);
@@ -205,7 +205,7 @@ static void parameters_are_refreshed_by_one_copy_in_order(void) {
     }
 }
 
-static void a_replica_on_the_same_device_works_too(void) {
+CASE(a_replica_on_the_same_device_works_too) {
     REQUIRE(set_up_two("devices=2,memory=64MiB,mode=adversarial,seed=6", 1));
     fill(ASHLAR_REGION_PARAMETERS, ONE, ON_ONE, streams[0]);
     REQUIRE(ashlar_arena_replicate(arena, streams[0], allocator, streams[0], 1, &replica) ==
@@ -219,7 +219,7 @@ static void a_replica_on_the_same_device_works_too(void) {
     tear_down_two();
 }
 
-static void a_replica_outlives_its_source(void) {
+CASE(a_replica_outlives_its_source) {
     REQUIRE(set_up_two("devices=2,memory=64MiB", 1));
     fill(ASHLAR_REGION_PARAMETERS, FIVE, ON_ONE, streams[0]);
     REQUIRE(replicate(1) == ASHLAR_OK);
@@ -233,7 +233,7 @@ static void a_replica_outlives_its_source(void) {
     tear_down_two();
 }
 
-static void an_arena_of_another_layout_refreshes_nothing(void) {
+CASE(an_arena_of_another_layout_refreshes_nothing) {
     REQUIRE(set_up_two("devices=2,memory=64MiB", 1));
     const size_t shapes[][2] = {{70, 2}, {70, 3}, {69, 2}, {70, 2}}; /* of four and five */
     CHECK(replicate(1) == ASHLAR_OK);
@@ -272,7 +272,7 @@ static void an_arena_of_another_layout_refreshes_nothing(void) {
 
 /* ---- pointers ---- */
 
-static void pointers_are_rebased_to_the_same_place(void) {
+CASE(pointers_are_rebased_to_the_same_place) {
     REQUIRE(set_up_two("devices=2,memory=64MiB", ASHLAR_REGIONS_ALL));
     REQUIRE(replicate(1 + 4 + 16) == ASHLAR_OK);
     for (int r = 0; r < ASHLAR_REGION_COUNT; r++) {
@@ -323,7 +323,7 @@ static void check_all_or_nothing(ashlar_status status) {
     tear_down_two();
 }
 
-static void whatever_fails_there_is_a_replica_or_nothing(void) {
+CASE(whatever_fails_there_is_a_replica_or_nothing) {
     const fault_case all = {prepare, replicate_two, check_all_or_nothing};
     CHECK(run_with_all_faults(&all) > 30);
 }
@@ -346,13 +346,13 @@ static void check_refreshed(ashlar_status status) {
     tear_down_two();
 }
 
-static void a_refresh_that_failed_can_be_tried_again(void) {
+CASE(a_refresh_that_failed_can_be_tried_again) {
     const fault_case all = {prepare_replica, refresh, check_refreshed};
     CHECK(run_with_all_faults(&all) >= 7);
 }
 
 /* Its source may be written or gone at once: the copy that was queued has run. */
-static void nothing_reads_the_source_after_a_failure(void) {
+CASE(nothing_reads_the_source_after_a_failure) {
     REQUIRE(prepare());
     const size_t waits = CALLS(stream_synchronize);
     ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_peer_async, 2, CU_UNKNOWN);
@@ -361,18 +361,4 @@ static void nothing_reads_the_source_after_a_failure(void) {
     tear_down_two();
 }
 
-int main(void) {
-    RUN(a_replica_has_the_layout_of_its_source);
-    RUN(a_replica_has_the_regions_that_were_asked_for);
-    RUN(regions_that_are_not_there_are_refused);
-    RUN(contents_are_those_between_what_came_before_and_after);
-    RUN(parameters_are_refreshed_by_one_copy_in_order);
-    RUN(a_replica_on_the_same_device_works_too);
-    RUN(a_replica_outlives_its_source);
-    RUN(an_arena_of_another_layout_refreshes_nothing);
-    RUN(pointers_are_rebased_to_the_same_place);
-    RUN(whatever_fails_there_is_a_replica_or_nothing);
-    RUN(a_refresh_that_failed_can_be_tried_again);
-    RUN(nothing_reads_the_source_after_a_failure);
-    return check_report();
-}
+RUN_CASES()

@@ -46,7 +46,7 @@ static void check_steps(const ashlar_optimizer_config *config, int count) {
     check_steps_scaled(config, count, 1);
 }
 
-static void steps_follow_the_formulas(void) {
+CASE(steps_follow_the_formulas) {
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         const ashlar_optimizer_config config = defaults((ashlar_optimizer_kind)kind);
         check_steps(&config, 4);
@@ -66,7 +66,7 @@ static ashlar_optimizer_config unusual(ashlar_optimizer_kind kind) {
     return config;
 }
 
-static void every_value_counts(void) {
+CASE(every_value_counts) {
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         const ashlar_optimizer_config config = unusual((ashlar_optimizer_kind)kind);
         check_steps(&config, 4);
@@ -76,7 +76,7 @@ static void every_value_counts(void) {
     check_steps(&config, 3);
 }
 
-static void momentum_counts(void) {
+CASE(momentum_counts) {
     ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_SGD);
     config.momentum = 0.9;
     check_steps(&config, 4);
@@ -91,7 +91,7 @@ static void momentum_counts(void) {
 }
 
 /* The gradients' norm is about 47 throughout. */
-static void gradients_above_the_clip_norm_are_scaled_down(void) {
+CASE(gradients_above_the_clip_norm_are_scaled_down) {
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         ashlar_optimizer_config config = unusual((ashlar_optimizer_kind)kind);
         config.clip_norm = 3;
@@ -103,14 +103,14 @@ static void gradients_above_the_clip_norm_are_scaled_down(void) {
     }
 }
 
-static void gradients_are_divided_by_what_they_were_accumulated_over(void) {
+CASE(gradients_are_divided_by_what_they_were_accumulated_over) {
     ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
     check_steps_scaled(&config, 2, 0.125);
     config.clip_norm = 3; /* of the norm after scaling, which is 6 */
     check_steps_scaled(&config, 2, 0.125);
 }
 
-static void the_loss_scale_is_divided_out(void) {
+CASE(the_loss_scale_is_divided_out) {
     ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
     config.loss_scale = 64;
     check_steps(&config, 2);
@@ -119,7 +119,7 @@ static void the_loss_scale_is_divided_out(void) {
     check_steps_scaled(&config, 2, 3);
 }
 
-static void the_defaults_are_those_of_pytorch(void) {
+CASE(the_defaults_are_those_of_pytorch) {
     const double rates[] = {1e-3, 1e-3, 1e-3, 1e-2, 1e-2};
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         const ashlar_optimizer_config c = defaults((ashlar_optimizer_kind)kind);
@@ -136,7 +136,7 @@ static void the_defaults_are_those_of_pytorch(void) {
     CHECK_HAS(ashlar_optimizer_name(ASHLAR_OPTIMIZER_COUNT), "unknown");
 }
 
-static void only_moments_that_are_used_are_asked_for(void) {
+CASE(only_moments_that_are_used_are_asked_for) {
     const unsigned least =
         1u << ASHLAR_REGION_PARAMETERS | 1u << ASHLAR_REGION_GRADIENTS | 1u << ASHLAR_REGION_MASTER;
     const unsigned first = 1u << ASHLAR_REGION_MOMENT1, second = 1u << ASHLAR_REGION_MOMENT2;
@@ -152,7 +152,7 @@ static void only_moments_that_are_used_are_asked_for(void) {
 }
 
 /* The sum of the squares 1, 4, 9 .. has more digits than fp32; it is exact in double. */
-static void the_norm_is_exact(void) {
+CASE(the_norm_is_exact) {
     static const tensor_case tensors[] = {{"a", ASHLAR_F32, 4999, {0}}, {"b", ASHLAR_F32, 30, {0}}};
     const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     REQUIRE(open_optimizer_of("memory=16MiB", tensors, 2, &config));
@@ -170,7 +170,7 @@ static void the_norm_is_exact(void) {
 }
 
 /* Huge and tiny gradients together with the smallest epsilon and the largest rate there may be. */
-static void padding_survives_extreme_values(void) {
+CASE(padding_survives_extreme_values) {
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         ashlar_optimizer_config config = defaults((ashlar_optimizer_kind)kind);
         config.learning_rate = (double)FLT_MAX / 32;
@@ -188,7 +188,7 @@ static void padding_survives_extreme_values(void) {
     }
 }
 
-static void a_rate_of_zero_changes_no_parameter(void) {
+CASE(a_rate_of_zero_changes_no_parameter) {
     const ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
     REQUIRE(open_optimizer(&config));
     draw(ASHLAR_REGION_GRADIENTS, 2, 1);
@@ -200,7 +200,7 @@ static void a_rate_of_zero_changes_no_parameter(void) {
     close_optimizer();
 }
 
-static void an_arena_whose_tensors_are_all_frozen_stays(void) {
+CASE(an_arena_whose_tensors_are_all_frozen_stays) {
     static const tensor_case tensors[] = {{"a", ASHLAR_F32, 50, {.is_frozen = true}}};
     const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     image before;
@@ -216,7 +216,7 @@ static void an_arena_whose_tensors_are_all_frozen_stays(void) {
 }
 
 /* A cell, the runs, and a partial sum for each chunk. */
-static void the_block_has_room_for_everything(void) {
+CASE(the_block_has_room_for_everything) {
     static const tensor_case tensors[] = {{"a", ASHLAR_F32, ELEMENTS_MAX, {0}},
                                           {"b", ASHLAR_F32, 100 * 4096, {.has_no_decay = true}}};
     const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_SGD);
@@ -229,7 +229,7 @@ static void the_block_has_room_for_everything(void) {
     close_optimizer();
 }
 
-static void work_is_queued_with_its_own_copy_of_the_values(void) {
+CASE(work_is_queued_with_its_own_copy_of_the_values) {
     static image eager;
     for (int pass = 0; pass < 2; pass++) {
         ashlar_optimizer_config config = unusual(ASHLAR_OPTIMIZER_ADAMW);
@@ -254,20 +254,4 @@ static void work_is_queued_with_its_own_copy_of_the_values(void) {
     }
 }
 
-int main(void) {
-    RUN(steps_follow_the_formulas);
-    RUN(every_value_counts);
-    RUN(momentum_counts);
-    RUN(gradients_above_the_clip_norm_are_scaled_down);
-    RUN(gradients_are_divided_by_what_they_were_accumulated_over);
-    RUN(the_loss_scale_is_divided_out);
-    RUN(the_defaults_are_those_of_pytorch);
-    RUN(only_moments_that_are_used_are_asked_for);
-    RUN(the_norm_is_exact);
-    RUN(padding_survives_extreme_values);
-    RUN(a_rate_of_zero_changes_no_parameter);
-    RUN(an_arena_whose_tensors_are_all_frozen_stays);
-    RUN(the_block_has_room_for_everything);
-    RUN(work_is_queued_with_its_own_copy_of_the_values);
-    return check_report();
-}
+RUN_CASES()

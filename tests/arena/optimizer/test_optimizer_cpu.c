@@ -90,7 +90,7 @@ static void run_steps(world *w, ashlar_algorithm algorithm,
     }
 }
 
-static void every_number_of_threads_gets_the_same_bits(void) {
+CASE(every_number_of_threads_gets_the_same_bits) {
     for (int a = 0; a < ASHLAR_ALGORITHM_COUNT; a++) {
         ashlar_workers_set_count(1);
         run_steps(first, (ashlar_algorithm)a, ashlar_optimizer_kernels_best());
@@ -104,7 +104,7 @@ static void every_number_of_threads_gets_the_same_bits(void) {
     ashlar_workers_set_count(0);
 }
 
-static void every_instruction_set_gets_the_same_bits(void) {
+CASE(every_instruction_set_gets_the_same_bits) {
     if (ashlar_optimizer_kernels_best() == &ashlar_optimizer_kernels_baseline) {
         SKIP("this processor runs the baseline only");
     }
@@ -115,7 +115,7 @@ static void every_instruction_set_gets_the_same_bits(void) {
     }
 }
 
-static void the_norm_is_that_of_all_runs(void) {
+CASE(the_norm_is_that_of_all_runs) {
     double sum = 0;
     draw_world(first);
     (void)ashlar_optimizer_number(runs, RUNS);
@@ -132,7 +132,7 @@ static void the_norm_is_that_of_all_runs(void) {
 }
 
 /* A table's parts, each a launch of its own: as lists of tensors. */
-static void lists_of_runs_together_are_the_table(void) {
+CASE(lists_of_runs_together_are_the_table) {
     for (size_t length = 1; length < RUNS; length++) {
         run_steps(first, ASHLAR_ALGORITHM_ADAM, ashlar_optimizer_kernels_best());
         draw_world(second);
@@ -160,7 +160,7 @@ static void lists_of_runs_together_are_the_table(void) {
     }
 }
 
-static void an_empty_list_is_no_work(void) {
+CASE(an_empty_list_is_no_work) {
     draw_world(first);
     ashlar_optimizer_job job = job_on(first, ASHLAR_ALGORITHM_ADAM);
     ashlar_optimizer_cover(&job, NULL, 0);
@@ -176,11 +176,7 @@ int main(void) {
     if (first == NULL || second == NULL) {
         return 1;
     }
-    RUN(every_number_of_threads_gets_the_same_bits);
-    RUN(every_instruction_set_gets_the_same_bits);
-    RUN(the_norm_is_that_of_all_runs);
-    RUN(lists_of_runs_together_are_the_table);
-    RUN(an_empty_list_is_no_work);
+    check_run_cases();
     free(first);
     free(second);
     return check_report();

@@ -117,7 +117,7 @@ static world run_steps(world *near, const ashlar_optimizer_config *config, int s
 
 /* ---- cases ---- */
 
-static void steps_on_the_device_get_the_bits_of_the_cpu(void) {
+CASE(steps_on_the_device_get_the_bits_of_the_cpu) {
     static const run_spec two_chunks[] = {{ASHLAR_F32, 4096, {0}}, {ASHLAR_BF16, 100, {0}}};
     const char *why = set_up();
     if (why != NULL) {
@@ -142,7 +142,7 @@ static void steps_on_the_device_get_the_bits_of_the_cpu(void) {
 }
 
 /* Without clipping the order of the sums touches the norm alone. */
-static void many_chunks_of_every_type_agree_too(void) {
+CASE(many_chunks_of_every_type_agree_too) {
     static const run_spec specs[] = {{ASHLAR_F32, 30000, {0}},
                                      {ASHLAR_F64, 5003, {0}},
                                      {ASHLAR_F16, 20000, {0, 1}},
@@ -165,7 +165,7 @@ static void many_chunks_of_every_type_agree_too(void) {
     tear_down();
 }
 
-static void each_part_launches_its_kernels_and_no_others(void) {
+CASE(each_part_launches_its_kernels_and_no_others) {
     static const struct {
         unsigned parts;
         bool has_chunks;
@@ -214,7 +214,7 @@ static void each_part_launches_its_kernels_and_no_others(void) {
     tear_down();
 }
 
-static void a_device_without_kernels_is_named(void) {
+CASE(a_device_without_kernels_is_named) {
     const char *why = set_up();
     if (why != NULL || fake_launch_log == NULL) {
         SKIP(why != NULL ? why : "a real driver does not do as it is told");
@@ -232,7 +232,7 @@ static void a_device_without_kernels_is_named(void) {
     tear_down();
 }
 
-static void a_build_without_kernels_says_so(void) {
+CASE(a_build_without_kernels_says_so) {
     ashlar_optimizer_cuda *kernels = NULL;
     if (ashlar_device_open("cuda", &device) != ASHLAR_OK) {
         SKIP("no CUDA device, real or fake");
@@ -249,7 +249,7 @@ static void a_build_without_kernels_says_so(void) {
     ashlar_device_close(device);
 }
 
-static void closing_lets_queued_kernels_end(void) {
+CASE(closing_lets_queued_kernels_end) {
     static const run_spec spec = {ASHLAR_F32, 64, {0}};
     const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_SGD);
     const char *why = set_up();
@@ -276,7 +276,7 @@ static void closing_lets_queued_kernels_end(void) {
 
 /* ---- failures ---- */
 
-static void every_failing_call_of_open_is_reported_and_leaks_nothing(void) {
+CASE(every_failing_call_of_open_is_reported_and_leaks_nothing) {
     static const struct {
         ashlar_driver_fn fn;
         uint64_t count;
@@ -317,7 +317,7 @@ static void every_failing_call_of_open_is_reported_and_leaks_nothing(void) {
     tear_down();
 }
 
-static void every_failing_launch_is_named_and_ends_the_job(void) {
+CASE(every_failing_launch_is_named_and_ends_the_job) {
     static const char *const names[] = {"cuLaunchKernel(ashlar_kernel_sum) on",
                                         "cuLaunchKernel(ashlar_kernel_decide) on",
                                         "cuLaunchKernel(ashlar_kernel_adagrad) on"};
@@ -350,13 +350,6 @@ static void every_failing_launch_is_named_and_ends_the_job(void) {
 
 int main(void) {
     find_fake();
-    RUN(a_build_without_kernels_says_so);
-    RUN(steps_on_the_device_get_the_bits_of_the_cpu);
-    RUN(many_chunks_of_every_type_agree_too);
-    RUN(each_part_launches_its_kernels_and_no_others);
-    RUN(a_device_without_kernels_is_named);
-    RUN(closing_lets_queued_kernels_end);
-    RUN(every_failing_call_of_open_is_reported_and_leaks_nothing);
-    RUN(every_failing_launch_is_named_and_ends_the_job);
+    check_run_cases();
     return check_report();
 }

@@ -85,7 +85,7 @@ static void check_steps(const world *start, ashlar_algorithm algorithm) {
     world_free(&on_cuda);
 }
 
-static void every_algorithm_and_type_gets_the_bits_of_the_cpu(void) {
+CASE(every_algorithm_and_type_gets_the_bits_of_the_cpu) {
     const run_spec specs[] = {
         {ASHLAR_F32, 64, {0}},   {ASHLAR_F16, 4160, {0}}, {ASHLAR_F64, 4096, {0}},
         {ASHLAR_F32, 8192, {0}}, {ASHLAR_BF16, 64, {0}},  {ASHLAR_F32, 4097, {0}},
@@ -100,7 +100,7 @@ static void every_algorithm_and_type_gets_the_bits_of_the_cpu(void) {
 }
 
 /* Any one array out of line, or all of them. */
-static void arrays_need_no_alignment_but_their_elements(void) {
+CASE(arrays_need_no_alignment_but_their_elements) {
     for (int array = 0; array <= ARRAYS; array++) {
         run_spec specs[] = {
             {ASHLAR_F32, 131, {0}},
@@ -120,7 +120,7 @@ static void arrays_need_no_alignment_but_their_elements(void) {
     }
 }
 
-static void a_job_may_begin_and_end_inside_a_run(void) {
+CASE(a_job_may_begin_and_end_inside_a_run) {
     static const struct {
         size_t first_run, run_count, first, end, first_chunk, end_chunk;
     } ranges[] = {
@@ -156,7 +156,7 @@ static void a_job_may_begin_and_end_inside_a_run(void) {
     world_free(&start);
 }
 
-static void runs_without_elements_are_passed_over(void) {
+CASE(runs_without_elements_are_passed_over) {
     const run_spec specs[] = {
         {ASHLAR_F64, 0, {0}}, {ASHLAR_F32, 70, {0}}, {ASHLAR_F16, 0, {0}},
         {ASHLAR_F16, 0, {0}}, {ASHLAR_F64, 70, {0}}, {ASHLAR_F64, 0, {0}},
@@ -176,7 +176,7 @@ static void runs_without_elements_are_passed_over(void) {
 }
 
 /* Adding up chunks: every one counts once, whatever their number is beside that of threads. */
-static void the_sum_has_every_chunk_once_and_is_the_same_each_time(void) {
+CASE(the_sum_has_every_chunk_once_and_is_the_same_each_time) {
     static const size_t counts[] = {0, 1, 2, 255, 256, 257, 511, 1000, 2049};
     const ashlar_optimizer_config config = world_config(ASHLAR_ALGORITHM_SGD);
     static double partials[2100];
@@ -215,7 +215,7 @@ static void the_sum_has_every_chunk_once_and_is_the_same_each_time(void) {
     }
 }
 
-static void a_skipped_step_touches_no_array(void) {
+CASE(a_skipped_step_touches_no_array) {
     const run_spec specs[] = {{ASHLAR_F32, 5000, {0}}, {ASHLAR_F16, 70, {0}}};
     for (int algorithm = 0; algorithm < ASHLAR_ALGORITHM_COUNT; algorithm++) {
         const ashlar_optimizer_config config = world_config((ashlar_algorithm)algorithm);
@@ -235,12 +235,4 @@ static void a_skipped_step_touches_no_array(void) {
     }
 }
 
-int main(void) {
-    RUN(every_algorithm_and_type_gets_the_bits_of_the_cpu);
-    RUN(arrays_need_no_alignment_but_their_elements);
-    RUN(a_job_may_begin_and_end_inside_a_run);
-    RUN(runs_without_elements_are_passed_over);
-    RUN(the_sum_has_every_chunk_once_and_is_the_same_each_time);
-    RUN(a_skipped_step_touches_no_array);
-    return check_report();
-}
+RUN_CASES()

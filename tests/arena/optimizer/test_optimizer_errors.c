@@ -47,7 +47,7 @@ enum {
     ALL = SGD | ADAMS | ADAGRAD | RMSPROP,
 };
 
-static void values_outside_their_ranges_are_refused(void) {
+CASE(values_outside_their_ranges_are_refused) {
     const double nan = (double)NAN, inf = (double)INFINITY;
     const double not_positive[] = {0, -1e-3, nan, inf, 1e39, 1e-50}, positive[] = {1e-12, 1, 1e38};
     const double not_decays[] = {-1, nan, inf, 1e39}, decays[] = {0, 2};
@@ -68,7 +68,7 @@ static void values_outside_their_ranges_are_refused(void) {
     FIELD(loss_scale, ALL, not_scales, scales);
 }
 
-static void nesterov_needs_momentum_and_no_dampening(void) {
+CASE(nesterov_needs_momentum_and_no_dampening) {
     ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_SGD);
     config.nesterov = true;
     CHECK(ashlar_optimizer_check(&config) == ASHLAR_EINVAL);
@@ -82,7 +82,7 @@ static void nesterov_needs_momentum_and_no_dampening(void) {
     CHECK(ashlar_optimizer_check(&config) == ASHLAR_OK);
 }
 
-static void values_of_loss_scaling_count_when_it_is_on(void) {
+CASE(values_of_loss_scaling_count_when_it_is_on) {
     const double nan = (double)NAN;
     for (int is_on = 0; is_on < 2; is_on++) {
         const ashlar_status want = is_on ? ASHLAR_EINVAL : ASHLAR_OK;
@@ -105,7 +105,7 @@ static void values_of_loss_scaling_count_when_it_is_on(void) {
     }
 }
 
-static void a_kind_that_is_none_is_refused(void) {
+CASE(a_kind_that_is_none_is_refused) {
     ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_SGD);
     config.kind = ASHLAR_OPTIMIZER_COUNT;
     CHECK(ashlar_optimizer_check(&config) == ASHLAR_EINVAL);
@@ -121,7 +121,7 @@ static void check_nothing_happened(const image *before) {
     CHECK(state.step == 0 && state.skipped == 0 && is_image(before));
 }
 
-static void steps_with_values_that_cannot_be_are_refused(void) {
+CASE(steps_with_values_that_cannot_be_are_refused) {
     const double nan = (double)NAN, inf = (double)INFINITY;
     const double rates[] = {-1, nan, inf, 1e39, (double)FLT_MAX}; /* the last, / (1 - beta1) */
     const double scales[] = {0, -1, nan, inf, 1e39};
@@ -144,7 +144,7 @@ static void steps_with_values_that_cannot_be_are_refused(void) {
 }
 
 /* The rate times the largest scale, 3 here, and times the weight decay. */
-static void rates_that_options_make_too_large_are_refused(void) {
+CASE(rates_that_options_make_too_large_are_refused) {
     ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_SGD);
     REQUIRE(open_optimizer(&config));
     const double most = (double)FLT_MAX / 3;
@@ -164,7 +164,7 @@ static void rates_that_options_make_too_large_are_refused(void) {
     close_optimizer();
 }
 
-static void ranges_that_are_none_are_refused(void) {
+CASE(ranges_that_are_none_are_refused) {
     const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     REQUIRE(open_optimizer(&config));
     const size_t all = ashlar_arena_region_bytes(arena, ASHLAR_REGION_PARAMETERS);
@@ -181,7 +181,7 @@ static void ranges_that_are_none_are_refused(void) {
     close_optimizer();
 }
 
-static void states_with_a_bad_loss_scale_are_refused(void) {
+CASE(states_with_a_bad_loss_scale_are_refused) {
     const double scales[] = {0, -1, (double)NAN, (double)INFINITY, 1e39, 1e-50};
     ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     config.loss_scale = 32;
@@ -200,7 +200,7 @@ static void states_with_a_bad_loss_scale_are_refused(void) {
 
 static const size_t all_count = sizeof all_cases / sizeof all_cases[0];
 
-static void an_arena_that_is_not_committed_is_refused(void) {
+CASE(an_arena_that_is_not_committed_is_refused) {
     const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     const size_t elements = 5;
     REQUIRE(set_up("memory=16MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
@@ -211,7 +211,7 @@ static void an_arena_that_is_not_committed_is_refused(void) {
     close_optimizer();
 }
 
-static void arenas_that_lack_a_region_are_refused(void) {
+CASE(arenas_that_lack_a_region_are_refused) {
     const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     for (int region = 1; region < ASHLAR_REGION_COUNT; region++) {
         const unsigned without = ASHLAR_REGIONS_ALL & ~(1u << region);
@@ -230,7 +230,7 @@ static void arenas_that_lack_a_region_are_refused(void) {
 }
 
 /* A device of the other kind, as far as one can tell from outside. */
-static void a_cuda_device_without_kernels_is_not_supported(void) {
+CASE(a_cuda_device_without_kernels_is_not_supported) {
     const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     REQUIRE(open_arena("memory=16MiB", all_cases, all_count, ASHLAR_REGIONS_ALL));
     device->info.kind = ASHLAR_DEVICE_CUDA;
@@ -240,7 +240,7 @@ static void a_cuda_device_without_kernels_is_not_supported(void) {
     close_optimizer();
 }
 
-static void a_bad_configuration_makes_no_optimizer(void) {
+CASE(a_bad_configuration_makes_no_optimizer) {
     ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     REQUIRE(open_arena("memory=16MiB", all_cases, all_count, ASHLAR_REGIONS_ALL));
     config.beta1 = 2;
@@ -252,7 +252,7 @@ static void a_bad_configuration_makes_no_optimizer(void) {
 /* ---- failures ---- */
 
 /* Every host allocation, driver call and device allocation of create. */
-static void failures_of_create_leave_nothing_behind(void) {
+CASE(failures_of_create_leave_nothing_behind) {
     const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     for (int way = 0; way < 2; way++) {
         ashlar_status status = ASHLAR_EDRIVER;
@@ -278,7 +278,7 @@ static void failures_of_create_leave_nothing_behind(void) {
     }
 }
 
-static void no_device_memory_is_reported(void) {
+CASE(no_device_memory_is_reported) {
     static const tensor_case tensors[] = {{"a", ASHLAR_F32, ELEMENTS_MAX, {0}}};
     const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_SGD);
     void *rest = NULL;
@@ -294,7 +294,7 @@ static void no_device_memory_is_reported(void) {
     tear_down_device();
 }
 
-static void launches_that_fail_are_reported(void) {
+CASE(launches_that_fail_are_reported) {
     const ashlar_optimizer_config config = defaults(ASHLAR_OPTIMIZER_ADAMW);
     image before;
     REQUIRE(open_optimizer(&config));
@@ -327,21 +327,4 @@ static void launches_that_fail_are_reported(void) {
     close_optimizer();
 }
 
-int main(void) {
-    RUN(values_outside_their_ranges_are_refused);
-    RUN(nesterov_needs_momentum_and_no_dampening);
-    RUN(values_of_loss_scaling_count_when_it_is_on);
-    RUN(a_kind_that_is_none_is_refused);
-    RUN(steps_with_values_that_cannot_be_are_refused);
-    RUN(rates_that_options_make_too_large_are_refused);
-    RUN(ranges_that_are_none_are_refused);
-    RUN(states_with_a_bad_loss_scale_are_refused);
-    RUN(an_arena_that_is_not_committed_is_refused);
-    RUN(arenas_that_lack_a_region_are_refused);
-    RUN(a_cuda_device_without_kernels_is_not_supported);
-    RUN(a_bad_configuration_makes_no_optimizer);
-    RUN(failures_of_create_leave_nothing_behind);
-    RUN(no_device_memory_is_reported);
-    RUN(launches_that_fail_are_reported);
-    return check_report();
-}
+RUN_CASES()

@@ -59,7 +59,7 @@ static size_t arena_bytes(void) {
     return bytes;
 }
 
-static void a_step_in_ranges_is_a_step(void) {
+CASE(a_step_in_ranges_is_a_step) {
     const size_t all = arena_bytes();
     enum { LINES_MAX = 200 };
     REQUIRE(all / ASHLAR_ARENA_ALIGN < LINES_MAX);
@@ -76,7 +76,7 @@ static void a_step_in_ranges_is_a_step(void) {
 }
 
 /* A range's elements change, and no others; its sum is that of its gradients. */
-static void a_range_is_exactly_what_it_says(void) {
+CASE(a_range_is_exactly_what_it_says) {
     const ashlar_optimizer_config config = adamw();
     const size_t line = ASHLAR_ARENA_ALIGN;
     REQUIRE(open_optimizer(&config));
@@ -105,7 +105,7 @@ static void a_range_is_exactly_what_it_says(void) {
     close_optimizer();
 }
 
-static void a_range_without_tensors_that_count_sums_to_zero(void) {
+CASE(a_range_without_tensors_that_count_sums_to_zero) {
     static const tensor_case tensors[] = {{"a", ASHLAR_F32, 64, {0}},
                                           {"ice", ASHLAR_F32, 128, {.is_frozen = true}},
                                           {"b", ASHLAR_F32, 64, {0}}};
@@ -130,7 +130,7 @@ static void a_range_without_tensors_that_count_sums_to_zero(void) {
 }
 
 /* Tensors of one group with different options: a run may begin anywhere. */
-static void options_may_differ_inside_a_group(void) {
+CASE(options_may_differ_inside_a_group) {
     static const tensor_case tensors[] = {{"a", ASHLAR_F32, 3, {0}},
                                           {"b", ASHLAR_F32, 4500, {.has_no_decay = true}},
                                           {"c", ASHLAR_F32, 7, {.rate_scale = 2}}};
@@ -166,10 +166,4 @@ static void options_may_differ_inside_a_group(void) {
     close_optimizer();
 }
 
-int main(void) {
-    RUN(a_step_in_ranges_is_a_step);
-    RUN(a_range_is_exactly_what_it_says);
-    RUN(a_range_without_tensors_that_count_sums_to_zero);
-    RUN(options_may_differ_inside_a_group);
-    return check_report();
-}
+RUN_CASES()

@@ -40,7 +40,7 @@ static void check_skip(const ashlar_optimizer_config *config, size_t t, double b
     close_optimizer();
 }
 
-static void a_gradient_that_is_not_finite_changes_nothing(void) {
+CASE(a_gradient_that_is_not_finite_changes_nothing) {
     const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         ashlar_optimizer_config config;
@@ -56,7 +56,7 @@ static void a_gradient_that_is_not_finite_changes_nothing(void) {
     }
 }
 
-static void a_frozen_gradient_that_is_not_finite_does_not_count(void) {
+CASE(a_frozen_gradient_that_is_not_finite_does_not_count) {
     const ashlar_optimizer_config config = adamw();
     REQUIRE(open_optimizer(&config));
     reference_open(&r, &config);
@@ -71,7 +71,7 @@ static void a_frozen_gradient_that_is_not_finite_does_not_count(void) {
 }
 
 /* As if the skipped one had not been: also where it was the very first. */
-static void steps_go_on_after_a_skipped_one(void) {
+CASE(steps_go_on_after_a_skipped_one) {
     const ashlar_optimizer_config config = adamw();
     REQUIRE(open_optimizer(&config));
     reference_open(&r, &config);
@@ -104,7 +104,7 @@ static ashlar_optimizer_config scaled(double scale) {
     return config;
 }
 
-static void the_loss_scale_grows_and_shrinks_as_gradscaler_has_it(void) {
+CASE(the_loss_scale_grows_and_shrinks_as_gradscaler_has_it) {
     const ashlar_optimizer_config config = scaled(8);
     const char *const course = "ggggbgggbbggbgggggg"; /* good and bad steps */
     double scale = 8;
@@ -129,7 +129,7 @@ static void the_loss_scale_grows_and_shrinks_as_gradscaler_has_it(void) {
     close_optimizer();
 }
 
-static void the_loss_scale_stays_within_what_fp32_can_hold(void) {
+CASE(the_loss_scale_stays_within_what_fp32_can_hold) {
     ashlar_optimizer_config config = scaled(0x1p127);
     config.scale_interval = 1;
     REQUIRE(open_optimizer(&config));
@@ -147,7 +147,7 @@ static void the_loss_scale_stays_within_what_fp32_can_hold(void) {
 }
 
 /* 1 / loss_scale would be infinite in fp32: such a step is skipped too. */
-static void a_factor_that_fp32_cannot_hold_skips_the_step(void) {
+CASE(a_factor_that_fp32_cannot_hold_skips_the_step) {
     const ashlar_optimizer_config config = scaled(0x1p-126);
     image before;
     REQUIRE(open_optimizer(&config));
@@ -202,7 +202,7 @@ static void check_resume(const ashlar_optimizer_config *config) {
     free_image(&end);
 }
 
-static void a_resumed_training_goes_on_to_the_last_bit(void) {
+CASE(a_resumed_training_goes_on_to_the_last_bit) {
     for (int kind = 0; kind < ASHLAR_OPTIMIZER_COUNT; kind++) {
         ashlar_optimizer_config config;
         ashlar_optimizer_defaults((ashlar_optimizer_kind)kind, &config);
@@ -215,7 +215,7 @@ static void a_resumed_training_goes_on_to_the_last_bit(void) {
 }
 
 /* Masters begin with the parameters that the first step finds, and after it keep their own. */
-static void masters_are_made_by_the_first_step(void) {
+CASE(masters_are_made_by_the_first_step) {
     const ashlar_optimizer_config config = adamw();
     REQUIRE(open_optimizer(&config));
     draw(ASHLAR_REGION_PARAMETERS, 50, 1);
@@ -235,7 +235,7 @@ static void masters_are_made_by_the_first_step(void) {
     close_optimizer();
 }
 
-static void without_loss_scaling_the_scale_stays_one(void) {
+CASE(without_loss_scaling_the_scale_stays_one) {
     const ashlar_optimizer_config config = adamw();
     const ashlar_optimizer_state state = {.step = 5, .loss_scale = 128};
     REQUIRE(open_optimizer(&config));
@@ -246,15 +246,4 @@ static void without_loss_scaling_the_scale_stays_one(void) {
     close_optimizer();
 }
 
-int main(void) {
-    RUN(a_gradient_that_is_not_finite_changes_nothing);
-    RUN(a_frozen_gradient_that_is_not_finite_does_not_count);
-    RUN(steps_go_on_after_a_skipped_one);
-    RUN(the_loss_scale_grows_and_shrinks_as_gradscaler_has_it);
-    RUN(the_loss_scale_stays_within_what_fp32_can_hold);
-    RUN(a_factor_that_fp32_cannot_hold_skips_the_step);
-    RUN(a_resumed_training_goes_on_to_the_last_bit);
-    RUN(masters_are_made_by_the_first_step);
-    RUN(without_loss_scaling_the_scale_stays_one);
-    return check_report();
-}
+RUN_CASES()

@@ -26,20 +26,20 @@ static void check_rates(const ashlar_schedule *s, const double *want, size_t cou
     }
 }
 
-static void kinds_have_names(void) {
+CASE(kinds_have_names) {
     CHECK(strcmp(ashlar_schedule_name(ASHLAR_SCHEDULE_CONSTANT), "constant") == 0);
     CHECK(strcmp(ashlar_schedule_name(ASHLAR_SCHEDULE_STEP), "step") == 0);
     CHECK(strcmp(ashlar_schedule_name(ASHLAR_SCHEDULE_COUNT), "unknown") == 0);
     CHECK(strcmp(ashlar_schedule_name((ashlar_schedule_kind)-1), "unknown") == 0);
 }
 
-static void a_constant_rate_stays(void) {
+CASE(a_constant_rate_stays) {
     const ashlar_schedule s = {.kind = ASHLAR_SCHEDULE_CONSTANT, .rate = 0.3};
     check_rates(&s, (const double[]){0.3, 0.3, 0.3}, 3);
     CHECK(ashlar_schedule_rate(&s, UINT64_MAX) == 0.3);
 }
 
-static void a_warm_up_rises_to_the_full_rate_at_its_last_step(void) {
+CASE(a_warm_up_rises_to_the_full_rate_at_its_last_step) {
     ashlar_schedule s = {.kind = ASHLAR_SCHEDULE_CONSTANT, .rate = 8, .warmup_steps = 4};
     check_rates(&s, (const double[]){2, 4, 6, 8, 8, 8}, 6);
     s.warmup_steps = 1;
@@ -47,7 +47,7 @@ static void a_warm_up_rises_to_the_full_rate_at_its_last_step(void) {
     CHECK(ashlar_schedule_rate(&s, 0) == 8); /* counts as step 1 */
 }
 
-static void a_cosine_falls_from_the_rate_to_its_floor(void) {
+CASE(a_cosine_falls_from_the_rate_to_its_floor) {
     ashlar_schedule s = cosine();
     double want[20];
     for (size_t t = 1; t <= 20; t++) {
@@ -67,7 +67,7 @@ static void a_cosine_falls_from_the_rate_to_its_floor(void) {
     check_rates(&s, (const double[]){0.5, 0}, 2);
 }
 
-static void steps_multiply_the_rate(void) {
+CASE(steps_multiply_the_rate) {
     ashlar_schedule s = step();
     check_rates(&s, (const double[]){2, 2, 2, 1, 1, 1, 0.5, 0.5, 0.5, 0.25}, 10);
     s.warmup_steps = 2; /* counted from its end */
@@ -84,7 +84,7 @@ static void check_refused(ashlar_schedule s, const char *part) {
     CHECK_HAS(ashlar_error_detail(), part);
 }
 
-static void values_outside_their_ranges_are_refused(void) {
+CASE(values_outside_their_ranges_are_refused) {
     const double nan = (double)NAN, inf = (double)INFINITY;
     const double rates[] = {0, -1, nan, inf};
     for (size_t i = 0; i < 4; i++) {
@@ -129,12 +129,4 @@ static void values_outside_their_ranges_are_refused(void) {
     CHECK(ashlar_schedule_check(&s) == ASHLAR_OK);
 }
 
-int main(void) {
-    RUN(kinds_have_names);
-    RUN(a_constant_rate_stays);
-    RUN(a_warm_up_rises_to_the_full_rate_at_its_last_step);
-    RUN(a_cosine_falls_from_the_rate_to_its_floor);
-    RUN(steps_multiply_the_rate);
-    RUN(values_outside_their_ranges_are_refused);
-    return check_report();
-}
+RUN_CASES()

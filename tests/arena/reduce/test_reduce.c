@@ -3,7 +3,7 @@
 
 /* ---- order ---- */
 
-static void buckets_are_sent_as_soon_as_they_are_complete_and_in_their_order(void) {
+CASE(buckets_are_sent_as_soon_as_they_are_complete_and_in_their_order) {
     static const struct {
         size_t tensor, sent;
     } steps[TENSORS] = {{FIVE, 1}, {ONE, 1}, {HALF, 1}, {TWO, 1}, {FOUR, 3}, {THREE, 4}};
@@ -24,7 +24,7 @@ static void buckets_are_sent_as_soon_as_they_are_complete_and_in_their_order(voi
 }
 
 /* All 720 orders. */
-static void whatever_the_order_of_finals_the_same_is_sent(void) {
+CASE(whatever_the_order_of_finals_the_same_is_sent) {
     size_t wrong = 0;
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
     for (size_t k = 0; k < 720; k++) {
@@ -51,7 +51,7 @@ static void whatever_the_order_of_finals_the_same_is_sent(void) {
  * Gradients are written on two streams, then reduced, then read on a third: whatever the device
  * runs first.
  */
-static void collectives_run_behind_the_gradients_and_before_what_follows(void) {
+CASE(collectives_run_behind_the_gradients_and_before_what_follows) {
     for (int seed = 1; seed <= 24; seed++) {
         char spec[64];
         (void)snprintf(spec, sizeof spec, "memory=64MiB,mode=adversarial,seed=%d", seed);
@@ -83,7 +83,7 @@ static void collectives_run_behind_the_gradients_and_before_what_follows(void) {
     }
 }
 
-static void a_bucket_waits_once_for_each_other_stream(void) {
+CASE(a_bucket_waits_once_for_each_other_stream) {
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     const size_t waits = CALLS(stream_wait_event);
@@ -110,7 +110,7 @@ static void a_bucket_waits_once_for_each_other_stream(void) {
 
 /* ---- frozen tensors ---- */
 
-static void frozen_tensors_are_left_out(void) {
+CASE(frozen_tensors_are_left_out) {
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 1u << HALF | 1u << TWO));
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     CHECK(final(HALF) == ASHLAR_EINVAL);
@@ -124,7 +124,7 @@ static void frozen_tensors_are_left_out(void) {
     tear_down_reducer();
 }
 
-static void buckets_at_either_end_may_be_frozen(void) {
+CASE(buckets_at_either_end_may_be_frozen) {
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_SCATTER,
                            1u << FIVE | 1u << ONE | 1u << TWO | 1u << THREE));
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
@@ -139,7 +139,7 @@ static void buckets_at_either_end_may_be_frozen(void) {
     tear_down_reducer();
 }
 
-static void an_arena_that_is_frozen_sends_nothing(void) {
+CASE(an_arena_that_is_frozen_sends_nothing) {
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 63));
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_OK);
@@ -147,7 +147,7 @@ static void an_arena_that_is_frozen_sends_nothing(void) {
     tear_down_reducer();
 }
 
-static void what_is_frozen_later_still_counts(void) {
+CASE(what_is_frozen_later_still_counts) {
     const ashlar_tensor_options frozen = {.is_frozen = true};
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
     CHECK(ashlar_arena_set_options(arena, FIVE, &frozen) == ASHLAR_OK);
@@ -159,7 +159,7 @@ static void what_is_frozen_later_still_counts(void) {
 
 /* ---- parameters ---- */
 
-static void parameters_are_broadcast_by_stretches_of_one_type(void) {
+CASE(parameters_are_broadcast_by_stretches_of_one_type) {
     REQUIRE(set_up_reducer("memory=64MiB,mode=adversarial,seed=8", ASHLAR_REDUCTION_ALL, 0));
     queue_write(streams[2], view_of(ASHLAR_REGION_PARAMETERS, ONE), 12, 40);
     CHECK(ashlar_stream_synchronize(device, streams[0]) == ASHLAR_OK);
@@ -178,7 +178,7 @@ static void parameters_are_broadcast_by_stretches_of_one_type(void) {
     tear_down_reducer();
 }
 
-static void neighbouring_buckets_of_one_type_are_one_broadcast(void) {
+CASE(neighbouring_buckets_of_one_type_are_one_broadcast) {
     REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
     for (size_t i = 0; i < 5; i++) {
         char name[8];
@@ -201,7 +201,7 @@ static void neighbouring_buckets_of_one_type_are_one_broadcast(void) {
 }
 
 /* As a program does: reduce, update on the stream that finished, gather, read there. */
-static void parts_are_gathered_behind_their_update(void) {
+CASE(parts_are_gathered_behind_their_update) {
     for (int seed = 1; seed <= 8; seed++) {
         char spec[64];
         (void)snprintf(spec, sizeof spec, "memory=64MiB,mode=adversarial,seed=%d", seed);
@@ -225,17 +225,4 @@ static void parts_are_gathered_behind_their_update(void) {
     }
 }
 
-int main(void) {
-    RUN(buckets_are_sent_as_soon_as_they_are_complete_and_in_their_order);
-    RUN(whatever_the_order_of_finals_the_same_is_sent);
-    RUN(collectives_run_behind_the_gradients_and_before_what_follows);
-    RUN(a_bucket_waits_once_for_each_other_stream);
-    RUN(frozen_tensors_are_left_out);
-    RUN(buckets_at_either_end_may_be_frozen);
-    RUN(an_arena_that_is_frozen_sends_nothing);
-    RUN(what_is_frozen_later_still_counts);
-    RUN(parameters_are_broadcast_by_stretches_of_one_type);
-    RUN(neighbouring_buckets_of_one_type_are_one_broadcast);
-    RUN(parts_are_gathered_behind_their_update);
-    return check_report();
-}
+RUN_CASES()

@@ -3,7 +3,7 @@
 
 /* ---- what is refused ---- */
 
-static void a_tensor_reported_twice_is_refused(void) {
+CASE(a_tensor_reported_twice_is_refused) {
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     CHECK(final(THREE) == ASHLAR_OK && final(ONE) == ASHLAR_OK);
@@ -20,7 +20,7 @@ static void a_tensor_reported_twice_is_refused(void) {
     tear_down_reducer();
 }
 
-static void the_first_tensor_that_is_missing_is_named(void) {
+CASE(the_first_tensor_that_is_missing_is_named) {
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 1u << ONE));
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     CHECK(ashlar_reducer_finish(reducer, streams[0]) == ASHLAR_EINVAL);
@@ -38,7 +38,7 @@ static void the_first_tensor_that_is_missing_is_named(void) {
     tear_down_reducer();
 }
 
-static void calls_out_of_turn_are_refused(void) {
+CASE(calls_out_of_turn_are_refused) {
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
     CHECK(final(FIVE) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "final: no step has begun");
@@ -56,7 +56,7 @@ static void calls_out_of_turn_are_refused(void) {
     tear_down_reducer();
 }
 
-static void an_arena_without_gradients_cannot_begin(void) {
+CASE(an_arena_without_gradients_cannot_begin) {
     REQUIRE(set_up_arena("memory=64MiB", 1));
     REQUIRE(ashlar_reducer_create(arena, &collectives, ASHLAR_REDUCTION_ALL, streams[3],
                                   &reducer) == ASHLAR_OK);
@@ -67,7 +67,7 @@ static void an_arena_without_gradients_cannot_begin(void) {
     tear_down_reducer();
 }
 
-static void a_reducer_needs_an_arena_and_its_functions(void) {
+CASE(a_reducer_needs_an_arena_and_its_functions) {
     ashlar_collectives lacks = collectives;
     REQUIRE(set_up_arena("memory=64MiB", 3));
     ashlar_arena *empty = NULL;
@@ -101,7 +101,7 @@ static void a_reducer_needs_an_arena_and_its_functions(void) {
     tear_down_arena();
 }
 
-static void more_streams_than_there_are_places_are_refused(void) {
+CASE(more_streams_than_there_are_places_are_refused) {
     static ashlar_stream many[ASHLAR_REDUCER_STREAMS];
     REQUIRE(set_up("memory=64MiB") && ashlar_arena_create(&arena) == ASHLAR_OK);
     for (size_t i = 0; i < ASHLAR_REDUCER_STREAMS; i++) {
@@ -136,7 +136,7 @@ static void more_streams_than_there_are_places_are_refused(void) {
 
 /* ---- failures ---- */
 
-static void after_a_collective_failed_nothing_more_is_sent_in_that_step(void) {
+CASE(after_a_collective_failed_nothing_more_is_sent_in_that_step) {
     for (size_t n = 1; n <= BUCKETS; n++) {
         REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
         CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
@@ -168,7 +168,7 @@ static void after_a_collective_failed_nothing_more_is_sent_in_that_step(void) {
     }
 }
 
-static void broadcasts_and_gathers_end_at_their_first_failure(void) {
+CASE(broadcasts_and_gathers_end_at_their_first_failure) {
     for (size_t n = 1; n <= BUCKETS; n++) {
         REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_SCATTER, 0));
         fail_at = n;
@@ -181,7 +181,7 @@ static void broadcasts_and_gathers_end_at_their_first_failure(void) {
     }
 }
 
-static void a_step_whose_end_was_not_ordered_says_so(void) {
+CASE(a_step_whose_end_was_not_ordered_says_so) {
     REQUIRE(set_up_reducer("memory=64MiB", ASHLAR_REDUCTION_ALL, 0));
     CHECK(ashlar_reducer_begin(reducer) == ASHLAR_OK);
     for (size_t i = TENSORS; i-- > 0;) {
@@ -237,23 +237,11 @@ static void check_next_step(ashlar_status status) {
     tear_down_reducer();
 }
 
-static void whatever_fails_is_told_and_the_next_step_is_whole(void) {
+CASE(whatever_fails_is_told_and_the_next_step_is_whole) {
     const fault_case creating = {prepare, create, check_created};
     const fault_case running = {prepare_reducer, run_all, check_next_step};
     CHECK(run_with_all_faults(&creating) >= 6);
     CHECK(run_with_all_faults(&running) > 40);
 }
 
-int main(void) {
-    RUN(a_tensor_reported_twice_is_refused);
-    RUN(the_first_tensor_that_is_missing_is_named);
-    RUN(calls_out_of_turn_are_refused);
-    RUN(an_arena_without_gradients_cannot_begin);
-    RUN(a_reducer_needs_an_arena_and_its_functions);
-    RUN(more_streams_than_there_are_places_are_refused);
-    RUN(after_a_collective_failed_nothing_more_is_sent_in_that_step);
-    RUN(a_step_whose_end_was_not_ordered_says_so);
-    RUN(broadcasts_and_gathers_end_at_their_first_failure);
-    RUN(whatever_fails_is_told_and_the_next_step_is_whole);
-    return check_report();
-}
+RUN_CASES()

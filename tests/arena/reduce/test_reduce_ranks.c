@@ -414,21 +414,16 @@ static void run_ranks(ashlar_reduction reduction, void *(*fn)(void *)) {
     }
 }
 
-static void every_rank_has_the_sum_of_all(void) {
+CASE(every_rank_has_the_sum_of_all) {
     run_ranks(ASHLAR_REDUCTION_ALL, train);
 }
 
-static void ranks_that_update_their_parts_have_all_parameters(void) {
+CASE(ranks_that_update_their_parts_have_all_parameters) {
     run_ranks(ASHLAR_REDUCTION_SCATTER, train_in_parts);
 }
 
-static void every_rank_has_the_parameters_of_the_root(void) {
+CASE(every_rank_has_the_parameters_of_the_root) {
     run_ranks(ASHLAR_REDUCTION_ALL, take_parameters);
 }
 
-int main(void) {
-    RUN(every_rank_has_the_sum_of_all);
-    RUN(ranks_that_update_their_parts_have_all_parameters);
-    RUN(every_rank_has_the_parameters_of_the_root);
-    return check_report();
-}
+RUN_CASES()

@@ -9,7 +9,7 @@
 
 enum { CHUNK = ASHLAR_OPTIMIZER_CHUNK };
 
-static void lists_end_at_36_tensors_and_at_320_chunks(void) {
+CASE(lists_end_at_36_tensors_and_at_320_chunks) {
     enum { MANY = 100 };
     static ashlar_optimizer_run runs[MANY];
     const ashlar_arena_list_limits limits = {36, 320, CHUNK};
@@ -39,7 +39,7 @@ static void lists_end_at_36_tensors_and_at_320_chunks(void) {
     CHECK(lists[0].count == 2 && lists[0].end == CHUNK && lists[1].skip == CHUNK);
 }
 
-static void a_long_tensor_goes_on_in_the_next_lists(void) {
+CASE(a_long_tensor_goes_on_in_the_next_lists) {
     ashlar_optimizer_run run = {.elements = 7 * CHUNK + 5};
     const ashlar_arena_list_limits limits = {36, 3, CHUNK};
     ashlar_arena_list lists[4];
@@ -60,8 +60,4 @@ static void a_long_tensor_goes_on_in_the_next_lists(void) {
     CHECK_ZU(job.elements, 3 * CHUNK);
 }
 
-int main(void) {
-    RUN(lists_end_at_36_tensors_and_at_320_chunks);
-    RUN(a_long_tensor_goes_on_in_the_next_lists);
-    return check_report();
-}
+RUN_CASES()

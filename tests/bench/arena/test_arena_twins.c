@@ -116,7 +116,7 @@ static void run_steps(void) {
     synchronize();
 }
 
-static void launches_are_as_many_as_lists(void) {
+CASE(launches_are_as_many_as_lists) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK_ZU(ashlar_arena_twin_list_count(twins[PER_TENSOR]), TENSORS);
@@ -134,7 +134,7 @@ static void launches_are_as_many_as_lists(void) {
     tear_down();
 }
 
-static void steps_without_clipping_are_the_arenas_to_the_last_bit(void) {
+CASE(steps_without_clipping_are_the_arenas_to_the_last_bit) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(1e9) == ASHLAR_OK);
     CHECK_ZU(different(twins[0], ASHLAR_REGION_PARAMETERS), 0);
@@ -149,7 +149,7 @@ static void steps_without_clipping_are_the_arenas_to_the_last_bit(void) {
 }
 
 /* Gradients are scaled by a norm whose last bits differ. */
-static void steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits(void) {
+CASE(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0.01) == ASHLAR_OK);
     CHECK(ashlar_optimizer_sum(optimizer, 0,
@@ -174,7 +174,7 @@ static void steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits(void)
     tear_down();
 }
 
-static void zero_is_of_every_gradient_and_of_nothing_else(void) {
+CASE(zero_is_of_every_gradient_and_of_nothing_else) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK(ashlar_arena_zero(arena, ASHLAR_REGION_GRADIENTS, streams[0]) == ASHLAR_OK);
@@ -188,7 +188,7 @@ static void zero_is_of_every_gradient_and_of_nothing_else(void) {
     tear_down();
 }
 
-static void flatten_brings_a_twins_parameters_and_pointers_into_the_arena(void) {
+CASE(flatten_brings_a_twins_parameters_and_pointers_into_the_arena) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     for (size_t i = 0; i < TWINS; i++) {
@@ -208,7 +208,7 @@ static void flatten_brings_a_twins_parameters_and_pointers_into_the_arena(void) 
     tear_down();
 }
 
-static void a_replica_has_every_parameter_and_goes_back(void) {
+CASE(a_replica_has_every_parameter_and_goes_back) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     for (size_t i = 0; i < TWINS; i++) {
@@ -226,7 +226,7 @@ static void a_replica_has_every_parameter_and_goes_back(void) {
     tear_down();
 }
 
-static void a_twins_file_has_the_arenas_tensors(void) {
+CASE(a_twins_file_has_the_arenas_tensors) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     CHECK(ashlar_arena_twin_save(twins[0], path) == ASHLAR_OK);
@@ -246,7 +246,7 @@ static void a_twins_file_has_the_arenas_tensors(void) {
     tear_down();
 }
 
-static void neighbours_of_the_arena_are_none_in_a_twin(void) {
+CASE(neighbours_of_the_arena_are_none_in_a_twin) {
     REQUIRE(set_up("memory=256MiB"));
     CHECK(make_all(0) == ASHLAR_OK);
     size_t behind = 0, above = 0;
@@ -262,7 +262,7 @@ static void neighbours_of_the_arena_are_none_in_a_twin(void) {
     tear_down();
 }
 
-static void other_tensors_and_optimizers_are_refused(void) {
+CASE(other_tensors_and_optimizers_are_refused) {
     const ashlar_optimizer_config good = adamw(0);
     ashlar_optimizer_config sgd;
     const ashlar_tensor_options frozen = {.is_frozen = true};
@@ -281,7 +281,7 @@ static void other_tensors_and_optimizers_are_refused(void) {
     tear_down();
 }
 
-static void without_host_memory_there_is_no_twin(void) {
+CASE(without_host_memory_there_is_no_twin) {
     const ashlar_optimizer_config config = adamw(0);
     ashlar_arena_twin *twin = NULL;
     ashlar_status status = ASHLAR_EHOSTMEM;
@@ -303,7 +303,7 @@ static void without_host_memory_there_is_no_twin(void) {
 }
 
 /* Any call of the driver that copies, fills or launches, also the last one. */
-static void calls_that_fail_are_reported_and_leave_nothing(void) {
+CASE(calls_that_fail_are_reported_and_leave_nothing) {
     static const int functions[] = {ASHLAR_DRIVER_FN_memcpy_htod_async,
                                     ASHLAR_DRIVER_FN_memcpy_dtod_async,
                                     ASHLAR_DRIVER_FN_memset_d8_async};
@@ -343,17 +343,7 @@ int main(void) {
         return 1;
     }
     ashlar_workers_set_count(2);
-    RUN(launches_are_as_many_as_lists);
-    RUN(steps_without_clipping_are_the_arenas_to_the_last_bit);
-    RUN(steps_with_clipping_are_the_arenas_but_for_the_norms_last_bits);
-    RUN(zero_is_of_every_gradient_and_of_nothing_else);
-    RUN(flatten_brings_a_twins_parameters_and_pointers_into_the_arena);
-    RUN(a_replica_has_every_parameter_and_goes_back);
-    RUN(a_twins_file_has_the_arenas_tensors);
-    RUN(neighbours_of_the_arena_are_none_in_a_twin);
-    RUN(other_tensors_and_optimizers_are_refused);
-    RUN(without_host_memory_there_is_no_twin);
-    RUN(calls_that_fail_are_reported_and_leave_nothing);
+    check_run_cases();
     remove_folder();
     return check_report();
 }

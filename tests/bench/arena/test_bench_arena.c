@@ -17,7 +17,7 @@
 
 /* ---- copies ---- */
 
-static void every_line_is_copied_by_both_ways_and_nothing_else(void) {
+CASE(every_line_is_copied_by_both_ways_and_nothing_else) {
     enum { BYTES = 5 * (1 << 18) + 3 * ASHLAR_COPY_LINE, GUARD = 64 };
     unsigned char *src = aligned_alloc(ASHLAR_COPY_LINE, BYTES);
     unsigned char *dst = aligned_alloc(ASHLAR_COPY_LINE, BYTES + GUARD);
@@ -40,7 +40,7 @@ static void every_line_is_copied_by_both_ways_and_nothing_else(void) {
 
 /* ---- cases and stages ---- */
 
-static void cases_are_what_they_say(void) {
+CASE(cases_are_what_they_say) {
     static const size_t counts[] = {100, 11, 10000, 64};
     static const size_t smoke_elements[] = {1638400, 938240, 0, 64 * 4096};
     size_t count;
@@ -63,7 +63,7 @@ static void cases_are_what_they_say(void) {
     ashlar_arena_destroy(large);
 }
 
-static void most_of_10000_tensors_have_some_hundred_elements(void) {
+CASE(most_of_10000_tensors_have_some_hundred_elements) {
     size_t count, small = 0, large = 0;
     const ashlar_arena_case *all = ashlar_arena_cases(&count);
     ashlar_arena *one = NULL;
@@ -80,7 +80,7 @@ static void most_of_10000_tensors_have_some_hundred_elements(void) {
     ashlar_arena_destroy(one);
 }
 
-static void bytes_are_counted_as_the_table_says(void) {
+CASE(bytes_are_counted_as_the_table_says) {
     static const double accesses[] = {8, 1, 1, 2, 2, 2};
     size_t count;
     ashlar_arena_stage stage = {0};
@@ -100,7 +100,7 @@ static void bytes_are_counted_as_the_table_says(void) {
 }
 
 /* Whatever was called: the arena has the per-tensor twin's parameters, and no replica is left. */
-static void every_runner_runs_every_operation_it_has(void) {
+CASE(every_runner_runs_every_operation_it_has) {
     size_t count;
     double seconds = -1;
     ashlar_arena_stage stage = {0};
@@ -132,7 +132,7 @@ static void every_runner_runs_every_operation_it_has(void) {
     tear_down();
 }
 
-static void only_known_names_are_taken(void) {
+CASE(only_known_names_are_taken) {
     static const char *const good[] = {"model", "large/adamw", "10000_tensors/checkpoint"};
     static const char *const bad[] = {"",          "mode",        "models", "large/",
                                       "large/sgd", "large-adamw", "adamw"};
@@ -178,7 +178,7 @@ static void print_second(FILE *out, const ashlar_arena_rows *rows) {
     ashlar_arena_rows_print(out, rows, 1);
 }
 
-static void the_table_has_ratios_to_the_copies_and_the_arena(void) {
+CASE(the_table_has_ratios_to_the_copies_and_the_arena) {
     ashlar_arena_rows rows = {0};
     add(&rows, "model", ASHLAR_ARENA_OPERATION_ADAMW, 0, 500);
     add(&rows, "model", ASHLAR_ARENA_OPERATION_ADAMW, 1, 2000);
@@ -192,7 +192,7 @@ static void the_table_has_ratios_to_the_copies_and_the_arena(void) {
     CHECK(rows.items == NULL && rows.count == 0);
 }
 
-static void the_targets_are_judged_where_they_can_be(void) {
+CASE(the_targets_are_judged_where_they_can_be) {
     ashlar_arena_rows rows = {0};
     add(&rows, "large", ASHLAR_ARENA_OPERATION_ADAMW, 0, 625); /* 1.6 GB/s */
     add(&rows, "large", ASHLAR_ARENA_OPERATION_ADAMW, 1, 593);
@@ -222,7 +222,7 @@ static void the_targets_are_judged_where_they_can_be(void) {
     ashlar_arena_rows_finish(&rows);
 }
 
-static void json_has_a_row_each(void) {
+CASE(json_has_a_row_each) {
     ashlar_arena_rows rows = {0};
     unsigned char text[FILE_MAX_BYTES];
     for (size_t i = 0; i < 70; i++) {
@@ -244,7 +244,7 @@ static void json_has_a_row_each(void) {
     ashlar_arena_rows_finish(&rows);
 }
 
-static void without_host_memory_no_row_is_added(void) {
+CASE(without_host_memory_no_row_is_added) {
     ashlar_arena_rows rows = {0};
     const ashlar_arena_row row = {.case_name = "model"};
     ashlar_host_fail_at(1);
@@ -258,16 +258,7 @@ int main(void) {
         return 1;
     }
     ashlar_workers_set_count(2);
-    RUN(every_line_is_copied_by_both_ways_and_nothing_else);
-    RUN(cases_are_what_they_say);
-    RUN(most_of_10000_tensors_have_some_hundred_elements);
-    RUN(bytes_are_counted_as_the_table_says);
-    RUN(every_runner_runs_every_operation_it_has);
-    RUN(only_known_names_are_taken);
-    RUN(the_table_has_ratios_to_the_copies_and_the_arena);
-    RUN(the_targets_are_judged_where_they_can_be);
-    RUN(json_has_a_row_each);
-    RUN(without_host_memory_no_row_is_added);
+    check_run_cases();
     remove_folder();
     return check_report();
 }

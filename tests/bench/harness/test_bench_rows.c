@@ -50,7 +50,7 @@ static size_t count_of(const char *text, const char *part) {
     return count;
 }
 
-static void a_row_is_found_by_all_of_its_names(void) {
+CASE(a_row_is_found_by_all_of_its_names) {
     ashlar_bench_rows rows = {0};
     for (size_t threads = 1; threads <= 100; threads++) {
         add(&rows, row("mix", "reverse", threads, "floor", (double)threads));
@@ -66,7 +66,7 @@ static void a_row_is_found_by_all_of_its_names(void) {
     CHECK(rows.count == 0 && rows.items == NULL);
 }
 
-static void without_host_memory_no_row_is_added(void) {
+CASE(without_host_memory_no_row_is_added) {
     ashlar_bench_rows rows = {0};
     const ashlar_bench_row item = row("mix", "reverse", 1, "floor", 1);
     ashlar_host_fail_at(1);
@@ -79,7 +79,7 @@ static void print_from_second(FILE *out, const ashlar_bench_rows *rows) {
     ashlar_bench_print_rows(out, rows, 1);
 }
 
-static void the_table_has_ratios_to_the_floor_and_to_ashlar(void) {
+CASE(the_table_has_ratios_to_the_floor_and_to_ashlar) {
     ashlar_bench_rows rows = {0};
     add(&rows, row("random", "", 1, "ashlar", 40));
     add(&rows, row("random", "", 1, "floor", 16));
@@ -127,7 +127,7 @@ static bool is_null(const ashlar_json *object, const char *key) {
     return value != NULL && value->kind == ASHLAR_JSON_NULL;
 }
 
-static void json_has_a_row_each_and_null_for_what_is_not_known(void) {
+CASE(json_has_a_row_each_and_null_for_what_is_not_known) {
     ashlar_bench_rows rows = {0};
     add(&rows, row("one_size", "4096", 2, "ashlar", 12.5));
     rows.items[0].driver_calls = 3;
@@ -162,7 +162,7 @@ static void json_has_a_row_each_and_null_for_what_is_not_known(void) {
     ashlar_bench_rows_finish(&rows);
 }
 
-static void a_folder_that_is_not_there_is_an_error(void) {
+CASE(a_folder_that_is_not_there_is_an_error) {
     const ashlar_bench_rows rows = {0};
     CHECK(ashlar_bench_rows_write("/nowhere/at/all.json", &rows) == ASHLAR_EIO);
 }
@@ -182,7 +182,7 @@ static bool has_line(const char *text, const char *verdict, const char *what, co
     return false;
 }
 
-static void one_size_is_held_against_floor_cub_and_one_thread(void) {
+CASE(one_size_is_held_against_floor_cub_and_one_thread) {
     ashlar_bench_rows rows = {0};
     add(&rows, row("one_size", "4096", 1, "ashlar", 20));
     add(&rows, row("one_size", "4096", 1, "floor", 10));
@@ -205,7 +205,7 @@ static void one_size_is_held_against_floor_cub_and_one_thread(void) {
     ashlar_bench_rows_finish(&rows);
 }
 
-static void mixed_sizes_are_held_to_memory_too(void) {
+CASE(mixed_sizes_are_held_to_memory_too) {
     static const char *const names[][2] = {{"mix", "reverse"}, {"mix", "shuffled"}, {"random", ""}};
     for (size_t i = 0; i < 3; i++) {
         ashlar_bench_rows rows = {0};
@@ -220,7 +220,7 @@ static void mixed_sizes_are_held_to_memory_too(void) {
     }
 }
 
-static void rnn_steps_are_held_to_memory_and_driver_calls(void) {
+CASE(rnn_steps_are_held_to_memory_and_driver_calls) {
     ashlar_bench_rows rows = {0};
     add(&rows, row("rnn_warm", "", 1, "ashlar", 80));
     rows.items[0].reserved_over_live = 1.03;
@@ -236,7 +236,7 @@ static void rnn_steps_are_held_to_memory_and_driver_calls(void) {
     ashlar_bench_rows_finish(&rows);
 }
 
-static void a_plan_is_held_against_the_cache_and_to_memory(void) {
+CASE(a_plan_is_held_against_the_cache_and_to_memory) {
     ashlar_bench_rows rows = {0};
     add(&rows, row("rnn_step", "64", 1, "ashlar", 20));
     add(&rows, row("rnn_step", "64", 1, "floor", 1));
@@ -259,7 +259,7 @@ static void a_plan_is_held_against_the_cache_and_to_memory(void) {
     ashlar_bench_rows_finish(&rows);
 }
 
-static void instructions_of_a_replay_are_held_to_the_caches(void) {
+CASE(instructions_of_a_replay_are_held_to_the_caches) {
     ashlar_bench_rows rows = {0};
     add(&rows, row("one_size", "4096-instructions", 1, "plan", 0));
     rows.items[0].instructions = 130;
@@ -272,7 +272,7 @@ static void instructions_of_a_replay_are_held_to_the_caches(void) {
     ashlar_bench_rows_finish(&rows);
 }
 
-static void what_was_not_measured_is_not_judged(void) {
+CASE(what_was_not_measured_is_not_judged) {
     ashlar_bench_rows rows = {0};
     add(&rows, row("one_size", "4096", 1, "ashlar", 20));
     add(&rows, row("one_size", "4096", 1, "jemalloc", 20));
@@ -285,7 +285,7 @@ static void what_was_not_measured_is_not_judged(void) {
     ashlar_bench_rows_finish(&rows);
 }
 
-static void instructions_are_held_to_130(void) {
+CASE(instructions_are_held_to_130) {
     ashlar_bench_rows rows = {0};
     add(&rows, row("one_size", "4096-instructions", 1, "ashlar", 0));
     rows.items[0].instructions = 130;
@@ -298,22 +298,4 @@ static void instructions_are_held_to_130(void) {
     ashlar_bench_rows_finish(&rows);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 1;
-    }
-    RUN(a_row_is_found_by_all_of_its_names);
-    RUN(without_host_memory_no_row_is_added);
-    RUN(the_table_has_ratios_to_the_floor_and_to_ashlar);
-    RUN(json_has_a_row_each_and_null_for_what_is_not_known);
-    RUN(a_folder_that_is_not_there_is_an_error);
-    RUN(one_size_is_held_against_floor_cub_and_one_thread);
-    RUN(mixed_sizes_are_held_to_memory_too);
-    RUN(rnn_steps_are_held_to_memory_and_driver_calls);
-    RUN(a_plan_is_held_against_the_cache_and_to_memory);
-    RUN(instructions_of_a_replay_are_held_to_the_caches);
-    RUN(what_was_not_measured_is_not_judged);
-    RUN(instructions_are_held_to_130);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

@@ -25,7 +25,7 @@ static ashlar_status meet(void *arg, size_t thread) {
     return ASHLAR_OK;
 }
 
-static void threads_work_at_the_same_time_and_stay_the_same(void) {
+CASE(threads_work_at_the_same_time_and_stay_the_same) {
     ashlar_crew *crew = NULL;
     pthread_t before[THREADS];
     pthread_barrier_init(&barrier, NULL, THREADS);
@@ -57,7 +57,7 @@ static ashlar_status succeed(void *arg, size_t thread) {
     return ASHLAR_OK;
 }
 
-static void a_failure_comes_with_its_detail(void) {
+CASE(a_failure_comes_with_its_detail) {
     ashlar_crew *crew = NULL;
     double wall_ns = -1;
     REQUIRE(ashlar_crew_create(THREADS, &crew) == ASHLAR_OK);
@@ -79,7 +79,7 @@ static ashlar_status sleep_on_first(void *arg, size_t thread) {
 }
 
 /* The first thread ends last here, and a sleep is never shorter than asked for. */
-static void the_time_reaches_to_the_last_end(void) {
+CASE(the_time_reaches_to_the_last_end) {
     ashlar_crew *crew = NULL;
     double wall_ns = 0;
     REQUIRE(ashlar_crew_create(THREADS, &crew) == ASHLAR_OK);
@@ -88,13 +88,13 @@ static void the_time_reaches_to_the_last_end(void) {
     ashlar_crew_destroy(crew);
 }
 
-static void one_without_work_can_be_ended(void) {
+CASE(one_without_work_can_be_ended) {
     ashlar_crew *crew = NULL;
     CHECK(ashlar_crew_create(1, &crew) == ASHLAR_OK);
     ashlar_crew_destroy(crew);
 }
 
-static void without_host_memory_there_is_none(void) {
+CASE(without_host_memory_there_is_none) {
     ashlar_crew *crew = NULL;
     ashlar_host_fail_at(1);
     CHECK(ashlar_crew_create(1, &crew) == ASHLAR_EHOSTMEM);
@@ -102,11 +102,4 @@ static void without_host_memory_there_is_none(void) {
     CHECK(crew == NULL);
 }
 
-int main(void) {
-    RUN(threads_work_at_the_same_time_and_stay_the_same);
-    RUN(a_failure_comes_with_its_detail);
-    RUN(the_time_reaches_to_the_last_end);
-    RUN(one_without_work_can_be_ended);
-    RUN(without_host_memory_there_is_none);
-    return check_report();
-}
+RUN_CASES()

@@ -11,7 +11,7 @@ static ashlar_live_block block_at(uintptr_t address, size_t bytes) {
     return (ashlar_live_block){.address = address, .bytes = bytes};
 }
 
-static void blocks_side_by_side_do_not_overlap(void) {
+CASE(blocks_side_by_side_do_not_overlap) {
     ashlar_live_set set = {0};
     ashlar_live_block middle = block_at(1000, 100), before = block_at(999, 1),
                       after = block_at(1100, 1);
@@ -20,7 +20,7 @@ static void blocks_side_by_side_do_not_overlap(void) {
     CHECK(ashlar_live_set_insert(&set, &after) == NULL);
 }
 
-static void a_common_byte_is_found_wherever_it_is(void) {
+CASE(a_common_byte_is_found_wherever_it_is) {
     static const struct {
         uintptr_t address;
         size_t bytes;
@@ -37,7 +37,7 @@ static void a_common_byte_is_found_wherever_it_is(void) {
     CHECK(ashlar_live_set_insert(&set, &again) == NULL);
 }
 
-static void the_end_of_the_address_space_is_no_gap(void) {
+CASE(the_end_of_the_address_space_is_no_gap) {
     ashlar_live_set set = {0};
     ashlar_live_block last = block_at(UINTPTR_MAX - 9, 10), wraps = block_at(UINTPTR_MAX - 99, 101),
                       low = block_at(0, 10);
@@ -58,7 +58,7 @@ static size_t depth(const ashlar_live_block *tree) {
     return 1 + (left > right ? left : right);
 }
 
-static void the_tree_stays_flat_in_any_order(void) {
+CASE(the_tree_stays_flat_in_any_order) {
     for (int is_falling = 0; is_falling < 2; is_falling++) {
         ashlar_live_set set = {0};
         for (size_t i = 0; i < COUNT; i++) {
@@ -75,7 +75,7 @@ static void the_tree_stays_flat_in_any_order(void) {
 }
 
 /* Random blocks, in and out, against a look at every byte. */
-static void agrees_with_a_map_of_bytes(void) {
+CASE(agrees_with_a_map_of_bytes) {
     enum { BYTES = 2000 };
     static unsigned char used[BYTES];
     ashlar_live_set set = {0};
@@ -111,11 +111,4 @@ static void agrees_with_a_map_of_bytes(void) {
     CHECK(inserted > 1000 && refused > 1000);
 }
 
-int main(void) {
-    RUN(blocks_side_by_side_do_not_overlap);
-    RUN(a_common_byte_is_found_wherever_it_is);
-    RUN(the_end_of_the_address_space_is_no_gap);
-    RUN(the_tree_stays_flat_in_any_order);
-    RUN(agrees_with_a_map_of_bytes);
-    return check_report();
-}
+RUN_CASES()

@@ -79,7 +79,7 @@ static const char page[] =
     "| | ashlar, ns | floor | cub | jemalloc |\n|---|---:|---:|---:|---:|\n"
     "| mix reverse | 20 | 0.50 | 2.50 | 0.75 |\n";
 
-static void the_page_says_where_we_lose(void) {
+CASE(the_page_says_where_we_lose) {
     empty_folder();
     write_alloc();
     write_file("alloc.txt",
@@ -99,7 +99,7 @@ static void the_page_says_where_we_lose(void) {
     CHECK_HAS(read_file("alloc.svg"), "<svg ");
 }
 
-static void every_group_has_its_figures(void) {
+CASE(every_group_has_its_figures) {
     empty_folder();
     write_file("plan.json", "{\"rows\":[" ROW("ashlar", 20, 1) "," ROW("floor", 9, 1) "," ROW(
                                 "plan", 10, 1) "],\"packings\":[]}");
@@ -122,7 +122,7 @@ static void every_group_has_its_figures(void) {
     CHECK(is_there("plan.svg") && is_there("arena.svg") && is_there("rnn.svg"));
 }
 
-static void a_smoke_run_is_called_one(void) {
+CASE(a_smoke_run_is_called_one) {
     empty_folder();
     write_alloc();
     write_file("machine.json", "{\"smoke\":true}");
@@ -133,7 +133,7 @@ static void a_smoke_run_is_called_one(void) {
     CHECK(strstr(read_file("README.md"), "mean nothing") == NULL);
 }
 
-static void bad_files_are_errors(void) {
+CASE(bad_files_are_errors) {
     empty_folder();
     CHECK(ashlar_page_write(folder) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "no results");
@@ -150,7 +150,7 @@ static void bad_files_are_errors(void) {
     CHECK(!is_there("README.md"));
 }
 
-static void host_memory_may_end_at_every_point(void) {
+CASE(host_memory_may_end_at_every_point) {
     empty_folder();
     write_alloc();
     write_file("machine.json", "{\"cores\":2}");
@@ -169,7 +169,7 @@ static void host_memory_may_end_at_every_point(void) {
 
 /* ---- the machine ---- */
 
-static void the_machine_is_told_without_its_name(void) {
+CASE(the_machine_is_told_without_its_name) {
     ashlar_device *device = NULL;
     char host[256] = "";
     const ashlar_machine_part part = {"cub", "2.1.0"};
@@ -205,12 +205,7 @@ int main(void) {
         perror(folder);
         return 1;
     }
-    RUN(the_page_says_where_we_lose);
-    RUN(every_group_has_its_figures);
-    RUN(a_smoke_run_is_called_one);
-    RUN(bad_files_are_errors);
-    RUN(host_memory_may_end_at_every_point);
-    RUN(the_machine_is_told_without_its_name);
+    check_run_cases();
     empty_folder();
     (void)rmdir(folder);
     return check_report();

@@ -39,7 +39,7 @@ static void check_rows(void) {
     CHECK_NEAR(results.figures[1][1], 0, 0, 0);
 }
 
-static void rows_become_lines_and_subjects(void) {
+CASE(rows_become_lines_and_subjects) {
     char text[sizeof rows_text + 64];
     CHECK(read_text(rows_text, "ns") == ASHLAR_OK);
     check_rows();
@@ -51,7 +51,7 @@ static void rows_become_lines_and_subjects(void) {
     check_rows();
 }
 
-static void other_figures_are_not_known(void) {
+CASE(other_figures_are_not_known) {
     CHECK(read_text(rows_text, "driver_calls") == ASHLAR_OK);
     CHECK_ZU(results.line_count, 2);
     CHECK_NEAR(results.figures[0][0], 0, 0, 0);
@@ -66,7 +66,7 @@ static void check_refused(const char *text, const char *word) {
     CHECK_HAS(ashlar_error_detail(), word);
 }
 
-static void what_is_no_row_is_refused(void) {
+CASE(what_is_no_row_is_refused) {
     check_refused("7", "neither");
     check_refused("{\"row\":[]}", "neither");
     check_refused("{\"rows\":{}}", "neither");
@@ -96,7 +96,7 @@ static const char *many_rows(size_t count, bool is_of_subjects) {
     return text;
 }
 
-static void a_table_has_room_for_so_many(void) {
+CASE(a_table_has_room_for_so_many) {
     CHECK(read_text(many_rows(ASHLAR_RESULTS_LINES_MAX, false), "ns") == ASHLAR_OK);
     CHECK_ZU(results.line_count, ASHLAR_RESULTS_LINES_MAX);
     check_refused(many_rows(ASHLAR_RESULTS_LINES_MAX + 1, false), "row 129 is one too many");
@@ -130,7 +130,7 @@ static size_t count_of(const char *text, const char *part) {
 }
 
 /* The plot is 6200 wide from 3000 on; with figures from 20 to 2500 it is three decades. */
-static void each_figure_is_a_mark_at_its_place(void) {
+CASE(each_figure_is_a_mark_at_its_place) {
     REQUIRE(read_text(rows_text, "ns") == ASHLAR_OK);
     const char *text = draw("Times", "ns");
     CHECK_ZU(count_of(text, "<circle"), 2 + 3);
@@ -149,7 +149,7 @@ static void each_figure_is_a_mark_at_its_place(void) {
     CHECK(strcmp(text + strlen(text) - 7, "</svg>\n") == 0);
 }
 
-static void texts_are_as_xml_has_to_have_them(void) {
+CASE(texts_are_as_xml_has_to_have_them) {
     REQUIRE(read_text("[{\"case\":\"a<b\",\"subject\":\"c&d\",\"ns\":1}]", "ns") == ASHLAR_OK);
     const char *text = draw("e>f", "\xc2\xb5s");
     CHECK_HAS(text, "a&lt;b</text>");
@@ -159,14 +159,14 @@ static void texts_are_as_xml_has_to_have_them(void) {
     CHECK(strstr(text, "a<b") == NULL && strstr(text, "c&d") == NULL);
 }
 
-static void one_figure_has_an_axis_too(void) {
+CASE(one_figure_has_an_axis_too) {
     REQUIRE(read_text("[{\"subject\":\"a\",\"ns\":100}]", "ns") == ASHLAR_OK);
     const char *text = draw("", "");
     CHECK_HAS(text, "<circle cx=\"3000\" cy=\"1160\"");
     CHECK_HAS(text, ">1000</text>");
 }
 
-static void the_ninth_subject_is_a_square(void) {
+CASE(the_ninth_subject_is_a_square) {
     REQUIRE(read_text(many_rows(ASHLAR_RESULTS_SUBJECTS_MAX, true), "ns") == ASHLAR_OK);
     const char *text = draw("", "");
     CHECK_ZU(count_of(text, "<circle"), 2 * 8);
@@ -178,7 +178,7 @@ static void the_ninth_subject_is_a_square(void) {
 }
 
 /* A name of 19 letters would reach into the next column, were there six of them. */
-static void long_names_have_room_in_the_legend(void) {
+CASE(long_names_have_room_in_the_legend) {
     REQUIRE(read_text("[{\"subject\":\"a\",\"ns\":100},{\"subject\":\"b23456789012345678\"},"
                       "{\"subject\":\"c\"},{\"subject\":\"d\"}]",
                       "ns") == ASHLAR_OK);
@@ -192,27 +192,11 @@ static void long_names_have_room_in_the_legend(void) {
     CHECK_HAS(text, "cy=\"1360\""); /* below two rows */
 }
 
-static void nothing_to_draw_is_an_error(void) {
+CASE(nothing_to_draw_is_an_error) {
     REQUIRE(read_text("[]", "ns") == ASHLAR_OK);
     CHECK(ashlar_chart_write(&results, "", "", path) == ASHLAR_EINVAL);
     REQUIRE(read_text(rows_text, "ns") == ASHLAR_OK);
     CHECK(ashlar_chart_write(&results, "", "", "/nowhere/at/all.svg") == ASHLAR_EIO);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 1;
-    }
-    RUN(rows_become_lines_and_subjects);
-    RUN(other_figures_are_not_known);
-    RUN(what_is_no_row_is_refused);
-    RUN(a_table_has_room_for_so_many);
-    RUN(each_figure_is_a_mark_at_its_place);
-    RUN(texts_are_as_xml_has_to_have_them);
-    RUN(one_figure_has_an_axis_too);
-    RUN(the_ninth_subject_is_a_square);
-    RUN(long_names_have_room_in_the_legend);
-    RUN(nothing_to_draw_is_an_error);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

@@ -18,7 +18,7 @@ static ashlar_bench_config config_of(const char *workload, const char *subject) 
     return config;
 }
 
-static void names_of_workloads_may_have_a_variant(void) {
+CASE(names_of_workloads_may_have_a_variant) {
     static const char *const good[] = {"one_size",    "one_size/4096", "one_size/4096-fragmented",
                                        "mix/reverse", "random",        "rnn_warm"};
     static const char *const bad[] = {"one",      "one_size/", "one_size/7",
@@ -35,7 +35,7 @@ static void names_of_workloads_may_have_a_variant(void) {
     }
 }
 
-static void a_subject_that_is_not_there_is_refused(void) {
+CASE(a_subject_that_is_not_there_is_refused) {
     const ashlar_bench_config good = config_of(NULL, "floor"), bad = config_of("mix", "tcmalloc");
     CHECK(ashlar_bench_check(&good) == ASHLAR_OK);
     CHECK(ashlar_bench_check(&bad) == ASHLAR_EINVAL);
@@ -44,7 +44,7 @@ static void a_subject_that_is_not_there_is_refused(void) {
     CHECK_HAS(ashlar_error_detail(), " glibc driver cuda_async plan none");
 }
 
-static void every_name_of_several_is_checked(void) {
+CASE(every_name_of_several_is_checked) {
     ashlar_bench_config config = config_of("mix", "floor");
     config.workloads.items[config.workloads.count++] = "random";
     CHECK(ashlar_bench_check(&config) == ASHLAR_OK);
@@ -56,7 +56,7 @@ static void every_name_of_several_is_checked(void) {
 }
 
 /* Two driver calls a pair tell how many were run, in whole lists of 256. */
-static void pairs_alone_are_run_as_often_as_asked(void) {
+CASE(pairs_alone_are_run_as_often_as_asked) {
     ashlar_device *device = NULL;
     ashlar_driver_counts before, after;
     REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
@@ -69,10 +69,4 @@ static void pairs_alone_are_run_as_often_as_asked(void) {
     ashlar_device_close(device);
 }
 
-int main(void) {
-    RUN(names_of_workloads_may_have_a_variant);
-    RUN(a_subject_that_is_not_there_is_refused);
-    RUN(every_name_of_several_is_checked);
-    RUN(pairs_alone_are_run_as_often_as_asked);
-    return check_report();
-}
+RUN_CASES()

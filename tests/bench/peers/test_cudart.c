@@ -27,7 +27,7 @@ static bool set_up_runtime(const char *spec) {
     return true;
 }
 
-static void without_work_an_event_is_complete_and_costs_no_call(void) {
+CASE(without_work_an_event_is_complete_and_costs_no_call) {
     REQUIRE(set_up_runtime("mode=adversarial"));
     cudaEvent_t event = NULL;
     ashlar_driver_counts before, after;
@@ -43,7 +43,7 @@ static void without_work_an_event_is_complete_and_costs_no_call(void) {
     tear_down_device();
 }
 
-static void with_work_an_event_waits_for_it(void) {
+CASE(with_work_an_event_waits_for_it) {
     REQUIRE(set_up_runtime("mode=adversarial,seed=3"));
     cudaEvent_t event = NULL;
     CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
@@ -62,7 +62,7 @@ static void with_work_an_event_waits_for_it(void) {
     tear_down_device();
 }
 
-static void memory_comes_from_the_device_and_goes_back(void) {
+CASE(memory_comes_from_the_device_and_goes_back) {
     REQUIRE(set_up_runtime("memory=8MiB"));
     void *ptr = NULL, *more = NULL;
     const size_t before = free_memory_of(device);
@@ -80,7 +80,7 @@ static void memory_comes_from_the_device_and_goes_back(void) {
     tear_down_device();
 }
 
-static void there_is_one_device(void) {
+CASE(there_is_one_device) {
     REQUIRE(set_up_runtime(""));
     int ordinal = -1;
     CHECK(cudaGetDevice(&ordinal) == cudaSuccess && ordinal == 0);
@@ -90,7 +90,7 @@ static void there_is_one_device(void) {
     tear_down_device();
 }
 
-static void failing_driver_calls_are_reported(void) {
+CASE(failing_driver_calls_are_reported) {
     REQUIRE(set_up_runtime(""));
     cudaEvent_t event = NULL;
     void *ptr = NULL;
@@ -113,11 +113,4 @@ static void failing_driver_calls_are_reported(void) {
     tear_down_device();
 }
 
-int main(void) {
-    RUN(without_work_an_event_is_complete_and_costs_no_call);
-    RUN(with_work_an_event_waits_for_it);
-    RUN(memory_comes_from_the_device_and_goes_back);
-    RUN(there_is_one_device);
-    RUN(failing_driver_calls_are_reported);
-    return check_report();
-}
+RUN_CASES()

@@ -27,7 +27,7 @@ static ashlar_workload record(const char *variant) {
 
 /* --- the median ------------------------------------------------------------------------------ */
 
-static void the_median_is_the_one_in_the_middle(void) {
+CASE(the_median_is_the_one_in_the_middle) {
     double one[] = {7}, odd[] = {9, 1, 5, 100, 2}, even[] = {4, 1, 3, 100}, equal[] = {2, 2, 2};
     CHECK_NEAR(ashlar_median(one, 1), 7, 0, 0);
     CHECK_NEAR(ashlar_median(odd, 5), 5, 0, 0);
@@ -131,7 +131,7 @@ static void check_counts_balance(void) {
     CHECK_ZU(counts.destroys, counts.creates);
 }
 
-static void every_part_of_the_list_is_run_on_every_thread(void) {
+CASE(every_part_of_the_list_is_run_on_every_thread) {
     const ashlar_peer *peer = &counting;
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096-fragmented");
@@ -161,7 +161,7 @@ static ashlar_status create_from_origin(ashlar_device *of, void **self) {
 }
 
 /* The prologue's blocks have other sizes than 4096; some are given back only at the end. */
-static void a_subject_may_be_told_what_it_gets_back(void) {
+CASE(a_subject_may_be_told_what_it_gets_back) {
     ashlar_peer peer = sized;
     const ashlar_peer *subject = &peer;
     peer.origin = &my_number;
@@ -252,7 +252,7 @@ static ashlar_status measure_stepping(const ashlar_workload *w, size_t threads) 
     return status;
 }
 
-static void steps_begin_and_end_where_the_list_has_them(void) {
+CASE(steps_begin_and_end_where_the_list_has_them) {
     REQUIRE(set_up_device(""));
     ashlar_workload w = record_steps("rnn_warm");
     for (size_t threads = 1; threads <= THREADS; threads++) {
@@ -269,7 +269,7 @@ static void steps_begin_and_end_where_the_list_has_them(void) {
     tear_down_device();
 }
 
-static void a_step_that_fails_ends_the_measurement(void) {
+CASE(a_step_that_fails_ends_the_measurement) {
     REQUIRE(set_up_device(""));
     ashlar_workload w = record_steps("rnn_step");
     for (size_t at = 1; at <= 4; at++) {
@@ -328,7 +328,7 @@ static void no_matter(void *self, void *ptr) {
 }
 
 /* With rounds of 1 ns every subject is slow; with long ones none is. */
-static void a_slow_subject_takes_part_in_five_rounds(void) {
+CASE(a_slow_subject_takes_part_in_five_rounds) {
     const ashlar_peer *peer = &counting;
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");
@@ -345,7 +345,7 @@ static void a_slow_subject_takes_part_in_five_rounds(void) {
     tear_down_device();
 }
 
-static void every_round_begins_with_another_subject(void) {
+CASE(every_round_begins_with_another_subject) {
     static const ashlar_peer a = {
         .name = "a", .create = create_a, .enter = note_turn, .take = any_block, .give = no_matter};
     static const ashlar_peer b = {
@@ -367,7 +367,7 @@ static void every_round_begins_with_another_subject(void) {
     tear_down_device();
 }
 
-static void a_longer_round_runs_the_body_more_often(void) {
+CASE(a_longer_round_runs_the_body_more_often) {
     const ashlar_peer *peer = &counting;
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");
@@ -382,7 +382,7 @@ static void a_longer_round_runs_the_body_more_often(void) {
     tear_down_device();
 }
 
-static void a_repeat_runs_the_body_as_often_as_asked(void) {
+CASE(a_repeat_runs_the_body_as_often_as_asked) {
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096-fragmented");
     counts = (counter){0};
@@ -393,7 +393,7 @@ static void a_repeat_runs_the_body_as_often_as_asked(void) {
     tear_down_device();
 }
 
-static void a_subject_that_runs_out_is_named_and_nothing_stays_taken(void) {
+CASE(a_subject_that_runs_out_is_named_and_nothing_stays_taken) {
     const ashlar_peer *peer = &counting;
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096-fragmented");
@@ -415,7 +415,7 @@ static void a_subject_that_runs_out_is_named_and_nothing_stays_taken(void) {
 
 /* --- real subjects --------------------------------------------------------------------------- */
 
-static void every_subject_runs_on_one_thread_and_on_two(void) {
+CASE(every_subject_runs_on_one_thread_and_on_two) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     ashlar_measurement results[ASHLAR_PEERS_MAX];
     size_t count = 0;
@@ -440,7 +440,7 @@ static void every_subject_runs_on_one_thread_and_on_two(void) {
     tear_down_device();
 }
 
-static void driver_calls_are_those_of_one_run_of_the_body(void) {
+CASE(driver_calls_are_those_of_one_run_of_the_body) {
     const ashlar_peer *peers[] = {ashlar_peer_driver(), ashlar_peer_ashlar(), ashlar_peer_floor()};
     ashlar_measurement results[3];
     REQUIRE(set_up_device(""));
@@ -454,7 +454,7 @@ static void driver_calls_are_those_of_one_run_of_the_body(void) {
     tear_down_device();
 }
 
-static void the_prologue_is_not_counted(void) {
+CASE(the_prologue_is_not_counted) {
     const ashlar_peer *peer = ashlar_peer_ashlar();
     ashlar_measurement result;
     REQUIRE(set_up_device(""));
@@ -468,7 +468,7 @@ static void the_prologue_is_not_counted(void) {
 }
 
 /* The list's own account of what is live, which other subjects are measured by, is ashlar's. */
-static void ashlar_and_the_list_agree_on_what_is_live(void) {
+CASE(ashlar_and_the_list_agree_on_what_is_live) {
     REQUIRE(set_up("memory=16GiB"));
     const char *const variants[] = {"4096", "shuffled"};
     for (size_t i = 0; i < 2; i++) {
@@ -497,7 +497,7 @@ static void ashlar_and_the_list_agree_on_what_is_live(void) {
 
 /* --- failures -------------------------------------------------------------------------------- */
 
-static void any_lack_of_host_memory_ends_cleanly(void) {
+CASE(any_lack_of_host_memory_ends_cleanly) {
     const ashlar_peer *peers[] = {ashlar_peer_ashlar(), ashlar_peer_floor(), &counting};
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("4096");
@@ -519,7 +519,7 @@ static void any_lack_of_host_memory_ends_cleanly(void) {
     tear_down_device();
 }
 
-static void any_failing_driver_call_ends_cleanly(void) {
+CASE(any_failing_driver_call_ends_cleanly) {
     const ashlar_peer *peers[] = {&counting, ashlar_peer_driver(), ashlar_peer_ashlar()};
     REQUIRE(set_up_device(""));
     ashlar_workload w = record("512");
@@ -540,22 +540,4 @@ static void any_failing_driver_call_ends_cleanly(void) {
     ashlar_device_close(device);
 }
 
-int main(void) {
-    RUN(the_median_is_the_one_in_the_middle);
-    RUN(every_part_of_the_list_is_run_on_every_thread);
-    RUN(a_subject_may_be_told_what_it_gets_back);
-    RUN(steps_begin_and_end_where_the_list_has_them);
-    RUN(a_step_that_fails_ends_the_measurement);
-    RUN(a_slow_subject_takes_part_in_five_rounds);
-    RUN(every_round_begins_with_another_subject);
-    RUN(a_longer_round_runs_the_body_more_often);
-    RUN(a_repeat_runs_the_body_as_often_as_asked);
-    RUN(a_subject_that_runs_out_is_named_and_nothing_stays_taken);
-    RUN(every_subject_runs_on_one_thread_and_on_two);
-    RUN(driver_calls_are_those_of_one_run_of_the_body);
-    RUN(the_prologue_is_not_counted);
-    RUN(ashlar_and_the_list_agree_on_what_is_live);
-    RUN(any_lack_of_host_memory_ends_cleanly);
-    RUN(any_failing_driver_call_ends_cleanly);
-    return check_report();
-}
+RUN_CASES()

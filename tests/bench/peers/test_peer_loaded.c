@@ -25,7 +25,7 @@ static void check_refused(const char *text, const char *word) {
     CHECK_ZU(count_peers(), count);
 }
 
-static void what_is_no_peer_is_refused(void) {
+CASE(what_is_no_peer_is_refused) {
     check_refused("/nowhere/stone.so", "/nowhere/stone.so");
     check_refused(path_of("."), "irectory");
     check_refused("/proc/self/status", "status: ");
@@ -34,11 +34,11 @@ static void what_is_no_peer_is_refused(void) {
 }
 
 /* The C library, on which it depends, has one. */
-static void the_c_librarys_free_is_not_the_peers(void) {
+CASE(the_c_librarys_free_is_not_the_peers) {
     check_refused(path_of("half.so"), "no function \"free\"");
 }
 
-static void text_that_names_no_file_is_refused(void) {
+CASE(text_that_names_no_file_is_refused) {
     check_refused("", "FILE.so:ALLOC,FREE");
     check_refused(":a,b", "FILE.so:ALLOC,FREE");
     check_refused("x.so:,b", "FILE.so:ALLOC,FREE");
@@ -50,12 +50,12 @@ static void text_that_names_no_file_is_refused(void) {
     check_refused("/tmp/<x>.so", "the file's name is the subject's");
 }
 
-static void a_name_that_is_taken_is_refused(void) {
+CASE(a_name_that_is_taken_is_refused) {
     check_refused("/tmp/libfloor.so.1", "\"floor\" already");
     check_refused("none.so", "\"none\" already");
 }
 
-static void a_loaded_peer_is_a_subject(void) {
+CASE(a_loaded_peer_is_a_subject) {
     const size_t count = count_peers();
     REQUIRE(set_up_device(""));
     CHECK(ashlar_peer_loaded(0) == NULL);
@@ -81,7 +81,7 @@ static void a_loaded_peer_is_a_subject(void) {
     tear_down_device();
 }
 
-static void its_context_is_current_while_it_works(void) {
+CASE(its_context_is_current_while_it_works) {
     REQUIRE(set_up_device(""));
     const ashlar_peer *peer = ashlar_peer_loaded(0);
     void *self = peer->origin;
@@ -96,7 +96,7 @@ static void its_context_is_current_while_it_works(void) {
     tear_down_device();
 }
 
-static void without_host_memory_there_is_no_instance(void) {
+CASE(without_host_memory_there_is_no_instance) {
     REQUIRE(set_up_device(""));
     const ashlar_peer *peer = ashlar_peer_loaded(0);
     void *self = peer->origin;
@@ -106,7 +106,7 @@ static void without_host_memory_there_is_no_instance(void) {
     tear_down_device();
 }
 
-static void functions_of_other_names_are_found(void) {
+CASE(functions_of_other_names_are_found) {
     char text[PATH_BYTES + 32];
     (void)snprintf(text, sizeof text, "%s:half_take,half_give", path_of("half.so"));
     REQUIRE(ashlar_peer_load(text) == ASHLAR_OK);
@@ -123,7 +123,7 @@ static void functions_of_other_names_are_found(void) {
 }
 
 /* Files of other names are other peers, until there is no room. In this folder, a bare name. */
-static void there_is_room_for_a_few(void) {
+CASE(there_is_room_for_a_few) {
     char folder[] = "/tmp/ashlar-peers-XXXXXX", name[32], back[PATH_BYTES];
     const char *object = realpath(path_of("stone.so"), back);
     REQUIRE(object != NULL && mkdtemp(folder) != NULL && chdir(folder) == 0);
@@ -142,7 +142,7 @@ static void there_is_room_for_a_few(void) {
     CHECK(chdir("/") == 0 && rmdir(folder) == 0);
 }
 
-static void cudas_pools_are_for_cuda_devices(void) {
+CASE(cudas_pools_are_for_cuda_devices) {
     REQUIRE(set_up_device(""));
     const ashlar_peer *peer = ashlar_peer_find("cuda_async");
     REQUIRE(peer != NULL && !ashlar_peer_is_loaded(peer));
@@ -152,16 +152,4 @@ static void cudas_pools_are_for_cuda_devices(void) {
     tear_down_device();
 }
 
-int main(void) {
-    RUN(what_is_no_peer_is_refused);
-    RUN(the_c_librarys_free_is_not_the_peers);
-    RUN(text_that_names_no_file_is_refused);
-    RUN(a_name_that_is_taken_is_refused);
-    RUN(a_loaded_peer_is_a_subject);
-    RUN(its_context_is_current_while_it_works);
-    RUN(without_host_memory_there_is_no_instance);
-    RUN(functions_of_other_names_are_found);
-    RUN(there_is_room_for_a_few);
-    RUN(cudas_pools_are_for_cuda_devices);
-    return check_report();
-}
+RUN_CASES()

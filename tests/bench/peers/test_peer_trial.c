@@ -31,7 +31,7 @@ static int next_file(void) {
     return file;
 }
 
-static void a_good_one_passes_and_is_not_loaded(void) {
+CASE(a_good_one_passes_and_is_not_loaded) {
     const int before = next_file();
     CHECK(ashlar_peer_trial(path_of("stone.so"), "soft") == ASHLAR_OK);
     CHECK(ashlar_peer_trial(path_of("half.so:half_take,half_give"), "soft") == ASHLAR_OK);
@@ -39,12 +39,12 @@ static void a_good_one_passes_and_is_not_loaded(void) {
     CHECK(next_file() == before); /* no end of a pipe is left */
 }
 
-static void what_cannot_be_loaded_is_told_as_by_loading(void) {
+CASE(what_cannot_be_loaded_is_told_as_by_loading) {
     check_refused("half.so", "has no function \"free\"");
     check_refused("none.so", "none");
 }
 
-static void blocks_that_are_none_are_found(void) {
+CASE(blocks_that_are_none_are_found) {
     check_refused("bad.so:none_take,give", "bytes it returned NULL");
     check_refused("bad.so:late_take,give", "bytes it returned NULL");
     CHECK_HAS(ashlar_error_detail(), path_of("bad.so"));
@@ -52,7 +52,7 @@ static void blocks_that_are_none_are_found(void) {
     check_refused("bad.so:same_take,give", "shares bytes with one that is in use");
 }
 
-static void one_that_crashes_is_told(void) {
+CASE(one_that_crashes_is_told) {
     const struct rlimit no_core = {0, 0};
     REQUIRE(setrlimit(RLIMIT_CORE, &no_core) == 0);
     check_refused("bad.so:late_take,crash_give", "when tried ("); /* a sanitizer's status, or */
@@ -62,18 +62,18 @@ static void one_that_crashes_is_told(void) {
     REQUIRE(unsetenv("BAD_PEER") == 0);
 }
 
-static void a_hang_ends_although_the_signal_is_ignored(void) {
+CASE(a_hang_ends_although_the_signal_is_ignored) {
     void (*before)(int) = signal(SIGALRM, SIG_IGN);
     check_refused("bad.so:slow_take,give", "it did not end within 60 s");
     (void)signal(SIGALRM, before);
 }
 
-static void without_its_device_that_is_told(void) {
+CASE(without_its_device_that_is_told) {
     CHECK(ashlar_peer_trial(path_of("stone.so"), "gpu") == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "gpu");
 }
 
-static void without_another_process_that_is_told(void) {
+CASE(without_another_process_that_is_told) {
     struct rlimit limit;
     REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     const struct rlimit few = {3, limit.rlim_max};
@@ -84,13 +84,4 @@ static void without_another_process_that_is_told(void) {
     CHECK_HAS(ashlar_error_detail(), "no pipe");
 }
 
-int main(void) {
-    RUN(a_good_one_passes_and_is_not_loaded);
-    RUN(what_cannot_be_loaded_is_told_as_by_loading);
-    RUN(blocks_that_are_none_are_found);
-    RUN(one_that_crashes_is_told);
-    RUN(a_hang_ends_although_the_signal_is_ignored);
-    RUN(without_its_device_that_is_told);
-    RUN(without_another_process_that_is_told);
-    return check_report();
-}
+RUN_CASES()

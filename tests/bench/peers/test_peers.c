@@ -93,7 +93,7 @@ static void check_blocks(const ashlar_peer *peer) {
     end(peer, self);
 }
 
-static void no_subject_hands_out_a_byte_twice(void) {
+CASE(no_subject_hands_out_a_byte_twice) {
     const ashlar_peer *peers[ASHLAR_PEERS_MAX];
     REQUIRE(set_up());
     const size_t count = ashlar_peers(peers);
@@ -105,7 +105,7 @@ static void no_subject_hands_out_a_byte_twice(void) {
     tear_down();
 }
 
-static void subjects_are_found_by_name(void) {
+CASE(subjects_are_found_by_name) {
     static const char *const always[] = {"ashlar", "floor", "glibc", "driver", "none"};
     for (size_t i = 0; i < sizeof always / sizeof always[0]; i++) {
         const ashlar_peer *peer = ashlar_peer_find(always[i]);
@@ -117,7 +117,7 @@ static void subjects_are_found_by_name(void) {
     CHECK(ashlar_peer_find("floo") == NULL);
 }
 
-static void subjects_on_the_device_know_what_they_hold(void) {
+CASE(subjects_on_the_device_know_what_they_hold) {
     const ashlar_peer *peers[] = {ashlar_peer_ashlar(), ashlar_peer_cub()};
     REQUIRE(set_up());
     for (size_t i = 0; i < 2; i++) {
@@ -138,7 +138,7 @@ static void subjects_on_the_device_know_what_they_hold(void) {
 }
 
 /* Linked with jemalloc, malloc() is jemalloc's. */
-static void glibc_is_not_jemalloc(void) {
+CASE(glibc_is_not_jemalloc) {
     const ashlar_peer *glibc = ashlar_peer_glibc();
     void *self = begin(glibc);
     unsigned char *small = glibc->take(self, 24, NULL);
@@ -153,7 +153,7 @@ static void glibc_is_not_jemalloc(void) {
 
 /* --- the floor ------------------------------------------------------------------------------- */
 
-static void the_floor_takes_the_block_given_last(void) {
+CASE(the_floor_takes_the_block_given_last) {
     static const size_t sizes[] = {1, 512, 4096, MIB, MIB + 1, 64 * MIB};
     const ashlar_peer *peer = ashlar_peer_floor();
     void *self = begin(peer);
@@ -171,7 +171,7 @@ static void the_floor_takes_the_block_given_last(void) {
     end(peer, self);
 }
 
-static void the_floor_shares_a_class_but_above_1_mib_no_size(void) {
+CASE(the_floor_shares_a_class_but_above_1_mib_no_size) {
     const ashlar_peer *peer = ashlar_peer_floor();
     void *self = begin(peer);
     void *small = peer->take(self, 64 * KIB, NULL), *large = peer->take(self, 3 * MIB, NULL);
@@ -185,7 +185,7 @@ static void the_floor_shares_a_class_but_above_1_mib_no_size(void) {
 }
 
 /* 4096 lists for 6000 sizes: several share one, and blocks must still be told apart. */
-static void the_floor_tells_large_sizes_apart(void) {
+CASE(the_floor_tells_large_sizes_apart) {
     enum { SIZES = 6000 };
     static void *blocks[SIZES];
     const ashlar_peer *peer = ashlar_peer_floor();
@@ -205,7 +205,7 @@ static void the_floor_tells_large_sizes_apart(void) {
     end(peer, self);
 }
 
-static void the_floor_ends_where_its_range_does(void) {
+CASE(the_floor_ends_where_its_range_does) {
     const ashlar_peer *peer = ashlar_peer_floor();
     void *self = begin(peer);
     size_t count = 0;
@@ -242,7 +242,7 @@ static void run_elsewhere(handover *h) {
     pthread_join(thread, NULL);
 }
 
-static void the_floor_keeps_a_block_where_it_is_given(void) {
+CASE(the_floor_keeps_a_block_where_it_is_given) {
     const ashlar_peer *peer = ashlar_peer_floor();
     handover h = {.self = begin(peer)};
     void *block = peer->take(h.self, 4096, NULL);
@@ -255,7 +255,7 @@ static void the_floor_keeps_a_block_where_it_is_given(void) {
     end(peer, h.self);
 }
 
-static void the_floor_without_host_memory_has_no_block(void) {
+CASE(the_floor_without_host_memory_has_no_block) {
     const ashlar_peer *peer = ashlar_peer_floor();
     void *self = NULL;
     ashlar_host_fail_at(1);
@@ -272,16 +272,4 @@ static void the_floor_without_host_memory_has_no_block(void) {
     end(peer, self);
 }
 
-int main(void) {
-    RUN(no_subject_hands_out_a_byte_twice);
-    RUN(subjects_are_found_by_name);
-    RUN(subjects_on_the_device_know_what_they_hold);
-    RUN(glibc_is_not_jemalloc);
-    RUN(the_floor_takes_the_block_given_last);
-    RUN(the_floor_shares_a_class_but_above_1_mib_no_size);
-    RUN(the_floor_tells_large_sizes_apart);
-    RUN(the_floor_ends_where_its_range_does);
-    RUN(the_floor_keeps_a_block_where_it_is_given);
-    RUN(the_floor_without_host_memory_has_no_block);
-    return check_report();
-}
+RUN_CASES()

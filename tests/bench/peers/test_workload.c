@@ -99,7 +99,7 @@ static void check_specs(const ashlar_workload_spec *specs, size_t count) {
     }
 }
 
-static void every_list_can_be_run_again_and_again(void) {
+CASE(every_list_can_be_run_again_and_again) {
     size_t count;
     const ashlar_workload_spec *specs = ashlar_workload_specs(&count);
     check_specs(specs, count);
@@ -119,7 +119,7 @@ static ashlar_workload record_for_plan(const char *name, const char *variant) {
     return w;
 }
 
-static void steps_for_plans_are_as_long_as_they_say(void) {
+CASE(steps_for_plans_are_as_long_as_they_say) {
     static const struct {
         const char *name, *variant;
         size_t steps, pairs; /* of the body */
@@ -138,7 +138,7 @@ static void steps_for_plans_are_as_long_as_they_say(void) {
 }
 
 /* So that a thread's cache serves the step: no large blocks, and a heap that is much larger. */
-static void the_small_step_fits_a_cache(void) {
+CASE(the_small_step_fits_a_cache) {
     ashlar_workload w = record_for_plan("rnn_step", "1");
     REQUIRE(w.step_count > 0);
     uint64_t step_bytes = 0, before = 0;
@@ -151,7 +151,7 @@ static void the_small_step_fits_a_cache(void) {
     ashlar_workload_finish(&w);
 }
 
-static void all_that_is_to_be_measured_is_there(void) {
+CASE(all_that_is_to_be_measured_is_there) {
     static const char *const wanted[][2] = {
         {"one_size", "512"},     {"one_size", "4096"},     {"one_size", "65536"},
         {"one_size", "1048576"}, {"one_size", "67108864"}, {"one_size", "4096-fragmented"},
@@ -168,7 +168,7 @@ static void all_that_is_to_be_measured_is_there(void) {
     }
 }
 
-static void one_size_is_pairs_of_that_size(void) {
+CASE(one_size_is_pairs_of_that_size) {
     static const char *const variants[] = {"512", "4096", "65536", "1048576", "67108864"};
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         ashlar_workload w = record("one_size", variants[i]);
@@ -185,7 +185,7 @@ static void one_size_is_pairs_of_that_size(void) {
 }
 
 /* Sizes of the class of 4 KiB would be no holes but what is asked for. */
-static void the_fragmented_heap_has_holes_of_other_sizes_only(void) {
+CASE(the_fragmented_heap_has_holes_of_other_sizes_only) {
     ashlar_workload w = record("one_size", "4096-fragmented");
     size_t takes = 0, same = 0, measured = 0, larger = 0;
     for (size_t i = 0; i < w.body_begin; i++) {
@@ -206,7 +206,7 @@ static void the_fragmented_heap_has_holes_of_other_sizes_only(void) {
     ashlar_workload_finish(&w);
 }
 
-static void holes_lie_between_blocks(void) {
+CASE(holes_lie_between_blocks) {
     ashlar_workload w = record("one_size", "4096-fragmented");
     size_t neighbours = 0;
     for (size_t i = 4000; i + 1 < w.body_begin; i++) {
@@ -219,7 +219,7 @@ static void holes_lie_between_blocks(void) {
 
 enum { TENSORS = 400 };
 
-static void a_mix_takes_400_tensors_of_all_magnitudes(void) {
+CASE(a_mix_takes_400_tensors_of_all_magnitudes) {
     ashlar_workload reverse = record("mix", "reverse"), shuffled = record("mix", "shuffled");
     size_t by_doubling[17] = {0};
     CHECK_ZU(reverse.live_max, TENSORS);
@@ -242,7 +242,7 @@ static void a_mix_takes_400_tensors_of_all_magnitudes(void) {
     ashlar_workload_finish(&shuffled);
 }
 
-static void the_two_mixes_differ_in_the_order_of_giving(void) {
+CASE(the_two_mixes_differ_in_the_order_of_giving) {
     ashlar_workload reverse = record("mix", "reverse"), shuffled = record("mix", "shuffled");
     size_t opposite = 0, same = 0, again = 0;
     for (size_t i = 0; i < TENSORS; i++) {
@@ -257,7 +257,7 @@ static void the_two_mixes_differ_in_the_order_of_giving(void) {
     ashlar_workload_finish(&shuffled);
 }
 
-static void random_keeps_nearly_1000_blocks_live(void) {
+CASE(random_keeps_nearly_1000_blocks_live) {
     ashlar_workload w = record("random", "");
     size_t live = 0, many = 0, takes = 0;
     uint64_t sum = 0;
@@ -274,7 +274,7 @@ static void random_keeps_nearly_1000_blocks_live(void) {
     ashlar_workload_finish(&w);
 }
 
-static void random_gives_old_and_new_blocks_alike(void) {
+CASE(random_gives_old_and_new_blocks_alike) {
     ashlar_workload w = record("random", "");
     size_t *taken_at = calloc(w.slot_count, sizeof *taken_at);
     size_t newest = 0, gives = 0;
@@ -293,7 +293,7 @@ static void random_gives_old_and_new_blocks_alike(void) {
     ashlar_workload_finish(&w);
 }
 
-static void the_two_rnn_lists_differ_in_the_first_step_only(void) {
+CASE(the_two_rnn_lists_differ_in_the_first_step_only) {
     ashlar_workload warm = record("rnn_warm", ""), cold = record("rnn_cold", "");
     const size_t first = warm.body_begin;
     CHECK(first > 0 && cold.body_begin == 0);
@@ -317,7 +317,7 @@ static void the_two_rnn_lists_differ_in_the_first_step_only(void) {
 }
 
 /* Operation by operation no later step asks for more than the first, and lengths vary. */
-static void the_first_rnn_step_is_the_longest(void) {
+CASE(the_first_rnn_step_is_the_longest) {
     ashlar_workload w = record("rnn_warm", "");
     const size_t step = w.body_begin;
     size_t larger = 0, longest = 0, shortest = 0;
@@ -338,7 +338,7 @@ static void the_first_rnn_step_is_the_longest(void) {
     ashlar_workload_finish(&w);
 }
 
-static void recording_again_gives_the_same_list(void) {
+CASE(recording_again_gives_the_same_list) {
     ashlar_workload one = record("random", ""), two = record("random", "");
     REQUIRE(one.count == two.count);
     CHECK(memcmp(one.ops, two.ops, one.count * sizeof one.ops[0]) == 0);
@@ -346,7 +346,7 @@ static void recording_again_gives_the_same_list(void) {
     ashlar_workload_finish(&two);
 }
 
-static void any_lack_of_host_memory_is_reported(void) {
+CASE(any_lack_of_host_memory_is_reported) {
     const ashlar_workload_spec *spec = spec_of("one_size", "4096-fragmented");
     ashlar_workload w = {.count = 7};
     unsigned long n = 0;
@@ -363,21 +363,4 @@ static void any_lack_of_host_memory_is_reported(void) {
     ashlar_workload_finish(&w);
 }
 
-int main(void) {
-    RUN(every_list_can_be_run_again_and_again);
-    RUN(steps_for_plans_are_as_long_as_they_say);
-    RUN(the_small_step_fits_a_cache);
-    RUN(all_that_is_to_be_measured_is_there);
-    RUN(one_size_is_pairs_of_that_size);
-    RUN(the_fragmented_heap_has_holes_of_other_sizes_only);
-    RUN(holes_lie_between_blocks);
-    RUN(a_mix_takes_400_tensors_of_all_magnitudes);
-    RUN(the_two_mixes_differ_in_the_order_of_giving);
-    RUN(random_keeps_nearly_1000_blocks_live);
-    RUN(random_gives_old_and_new_blocks_alike);
-    RUN(the_two_rnn_lists_differ_in_the_first_step_only);
-    RUN(the_first_rnn_step_is_the_longest);
-    RUN(recording_again_gives_the_same_list);
-    RUN(any_lack_of_host_memory_is_reported);
-    return check_report();
-}
+RUN_CASES()

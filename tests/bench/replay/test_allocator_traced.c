@@ -75,7 +75,7 @@ static void compare_runs(const char *spec, uint64_t cache_bytes) {
     CHECK(plain.stats.served_same_stream > 0 && plain.stats.served_waited > 0);
 }
 
-static void a_trace_changes_no_address_and_no_statistic(void) {
+CASE(a_trace_changes_no_address_and_no_statistic) {
     compare_runs("memory=64MiB", 0);
     compare_runs("memory=64MiB", 200 * KIB); /* so small that blocks wait for the heap */
     compare_runs("memory=64MiB,mode=adversarial", 600 * KIB);
@@ -85,7 +85,7 @@ static void a_trace_changes_no_address_and_no_statistic(void) {
 
 /* ---- replayed ---- */
 
-static void a_written_trace_is_replayed_with_the_same_peak(void) {
+CASE(a_written_trace_is_replayed_with_the_same_peak) {
     static run r;
     ashlar_rmm_log *log = NULL;
     ashlar_replay_result result;
@@ -106,12 +106,4 @@ static void a_written_trace_is_replayed_with_the_same_peak(void) {
     ashlar_rmm_log_free(log);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(a_trace_changes_no_address_and_no_statistic);
-    RUN(a_written_trace_is_replayed_with_the_same_peak);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

@@ -8,7 +8,7 @@
 #include "tests/allocator/base/file_fixture.h"
 #include "allocator/base/host.h"
 
-static void the_problem_is_packed_and_the_gap_is_that_of_the_plan(void) {
+CASE(the_problem_is_packed_and_the_gap_is_that_of_the_plan) {
     ashlar_packing packing = {0};
     CHECK(ashlar_bench_pack(1, &packing) == ASHLAR_OK);
     CHECK_ZU(packing.count, 20000);
@@ -22,7 +22,7 @@ static void the_problem_is_packed_and_the_gap_is_that_of_the_plan(void) {
     CHECK(ashlar_packing_gap(&packing) == 0);
 }
 
-static void without_host_memory_there_is_no_packing(void) {
+CASE(without_host_memory_there_is_no_packing) {
     ashlar_packing packing = {.count = 7};
     for (size_t at = 1; at <= 3; at++) {
         ashlar_host_fail_at(at);
@@ -61,7 +61,7 @@ static void write_problem(void) {
     write_bytes(text, sizeof text - 1);
 }
 
-static void a_file_is_packed_into_its_capacity(void) {
+CASE(a_file_is_packed_into_its_capacity) {
     ashlar_packing packing = {0};
     write_problem();
     CHECK(ashlar_bench_pack_file(path, 150, 1, &packing) == ASHLAR_OK);
@@ -74,7 +74,7 @@ static void a_file_is_packed_into_its_capacity(void) {
     CHECK_HAS(text_of(ashlar_bench_pack_print, &packing), "gap 0.00 %, DOES NOT FIT\n");
 }
 
-static void a_file_that_is_no_problem_is_an_error(void) {
+CASE(a_file_that_is_no_problem_is_an_error) {
     ashlar_packing packing = {.count = 7};
     write_bytes("id,lower\n", 9);
     CHECK(ashlar_bench_pack_file(path, 150, 1, &packing) == ASHLAR_EFORMAT);
@@ -82,7 +82,7 @@ static void a_file_that_is_no_problem_is_an_error(void) {
     CHECK_ZU(packing.count, 7);
 }
 
-static void without_host_memory_no_file_is_packed(void) {
+CASE(without_host_memory_no_file_is_packed) {
     ashlar_packing packing = {.count = 7};
     ashlar_status status = ASHLAR_EHOSTMEM;
     unsigned long n = 0;
@@ -96,14 +96,14 @@ static void without_host_memory_no_file_is_packed(void) {
     CHECK(n > 3 && n < 100 && packing.count == 3);
 }
 
-static void the_line_has_the_figures(void) {
+CASE(the_line_has_the_figures) {
     const ashlar_packing packing = packing_of(0.25, 1025);
     const char *text = text_of(ashlar_bench_pack_print, &packing);
     CHECK_HAS(text, "some");
     CHECK_HAS(text, " 3 buffers    0.250 s  plan 1025 B, bound 1000 B, gap 2.50 %\n");
 }
 
-static void a_second_and_3_percent_are_the_targets(void) {
+CASE(a_second_and_3_percent_are_the_targets) {
     ashlar_packing packing = packing_of(1, 1029);
     const char *text = text_of(ashlar_bench_pack_print_targets, &packing);
     CHECK(strstr(text, "NOT MET") == NULL);
@@ -126,7 +126,7 @@ static void check_json(const ashlar_packing *packing, const char *want) {
     ashlar_json_writer_finish(&w);
 }
 
-static void json_has_the_figures(void) {
+CASE(json_has_the_figures) {
     ashlar_packing packing = packing_of(0.25, 1500);
     check_json(&packing, "{\"problem\":\"some\",\"buffers\":3,\"seconds\":0.25,"
                          "\"plan_bytes\":1500,\"bound_bytes\":1000,\"gap\":0.5}");
@@ -136,18 +136,4 @@ static void json_has_the_figures(void) {
                          "\"capacity\":1500,\"fits\":true}");
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 1;
-    }
-    RUN(the_problem_is_packed_and_the_gap_is_that_of_the_plan);
-    RUN(without_host_memory_there_is_no_packing);
-    RUN(a_file_is_packed_into_its_capacity);
-    RUN(a_file_that_is_no_problem_is_an_error);
-    RUN(without_host_memory_no_file_is_packed);
-    RUN(the_line_has_the_figures);
-    RUN(a_second_and_3_percent_are_the_targets);
-    RUN(json_has_the_figures);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

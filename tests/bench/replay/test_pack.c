@@ -32,13 +32,13 @@ static bool packs(size_t count, const ashlar_pack_options *options) {
            (result.is_optimal || highest > result.bound_bytes) && result.strategy != NULL;
 }
 
-static void no_buffers_are_a_plan_of_no_bytes(void) {
+CASE(no_buffers_are_a_plan_of_no_bytes) {
     REQUIRE(ashlar_pack(NULL, 0, NULL, NULL, &result) == ASHLAR_OK);
     CHECK(result.plan_bytes == 0 && result.bound_bytes == 0 && result.is_optimal);
     CHECK(!result.was_stopped && result.strategy != NULL);
 }
 
-static void the_bound_is_the_peak_of_live_bytes(void) {
+CASE(the_bound_is_the_peak_of_live_bytes) {
     for (int round = 0; round < 300; round++) {
         const size_t count = pack_draw(1, 40);
         draw_buffers(buffers, count, 100, pack_draw(1, 60));
@@ -47,7 +47,7 @@ static void the_bound_is_the_peak_of_live_bytes(void) {
     }
 }
 
-static void lifetimes_are_half_open(void) {
+CASE(lifetimes_are_half_open) {
     buffers[0] = (ashlar_pack_buffer){10, 0, 5};
     buffers[1] = (ashlar_pack_buffer){10, 5, 9};
     buffers[2] = (ashlar_pack_buffer){10, 9, UINT64_MAX};
@@ -58,7 +58,7 @@ static void lifetimes_are_half_open(void) {
     CHECK_ZU(result.plan_bytes, 20);
 }
 
-static void few_buffers_get_the_smallest_plan_and_its_proof(void) {
+CASE(few_buffers_get_the_smallest_plan_and_its_proof) {
     const ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
     for (int round = 0; round < 700; round++) {
         const size_t count = pack_draw(1, 8);
@@ -101,7 +101,7 @@ static const ashlar_pack_buffer hard[2][13] = {
 };
 static const size_t hard_counts[2] = {12, 13}, hard_smallest[2] = {25, 26};
 
-static void a_plan_above_the_bound_is_proven(void) {
+CASE(a_plan_above_the_bound_is_proven) {
     const ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
     for (int i = 0; i < 2; i++) {
         memcpy(buffers, hard[i], sizeof hard[i]);
@@ -121,7 +121,7 @@ static void a_plan_above_the_bound_is_proven(void) {
     }
 }
 
-static void without_a_budget_there_is_no_search(void) {
+CASE(without_a_budget_there_is_no_search) {
     ashlar_pack_options options = {0};
     int worse = 0;
     for (int round = 0; round < 2000; round++) {
@@ -139,7 +139,7 @@ static void without_a_budget_there_is_no_search(void) {
 }
 
 /* Each of the orders is the best one of some problem. */
-static void every_order_has_its_problems(void) {
+CASE(every_order_has_its_problems) {
     static const char *const names[] = {"fullest section first", "largest first",
                                         "largest area first", "longest-lived first",
                                         "earliest first"};
@@ -158,7 +158,7 @@ static void every_order_has_its_problems(void) {
     }
 }
 
-static void an_order_is_improved_by_what_stuck_out(void) {
+CASE(an_order_is_improved_by_what_stuck_out) {
     pack_seed = 1;
     for (int round = 0; round < 2; round++) {
         ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
@@ -175,7 +175,7 @@ static void an_order_is_improved_by_what_stuck_out(void) {
     }
 }
 
-static void offsets_are_aligned(void) {
+CASE(offsets_are_aligned) {
     for (size_t alignment = 1; alignment <= 4096; alignment *= 8) {
         const ashlar_pack_options options = {.alignment = alignment, .time_budget_ms = 20};
         draw_buffers(buffers, 60, 3000, 50);
@@ -190,7 +190,7 @@ static void offsets_are_aligned(void) {
     CHECK_ZU(result.plan_bytes, 768);
 }
 
-static void a_capacity_is_met_and_no_more(void) {
+CASE(a_capacity_is_met_and_no_more) {
     ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
     int looser = 0;
     for (int round = 0; round < 200; round++) {
@@ -211,7 +211,7 @@ static void a_capacity_is_met_and_no_more(void) {
     CHECK(looser > 0);
 }
 
-static void the_same_problem_gives_the_same_offsets(void) {
+CASE(the_same_problem_gives_the_same_offsets) {
     const ashlar_pack_options options = {.alignment = 4, .time_budget_ms = NO_HURRY_MS};
     ashlar_pack_result first;
     draw_buffers(buffers, 40, 1000, 30);
@@ -226,7 +226,7 @@ static void the_same_problem_gives_the_same_offsets(void) {
     CHECK(first.plan_bytes == result.plan_bytes && strcmp(first.strategy, result.strategy) == 0);
 }
 
-static void times_count_only_by_their_order(void) {
+CASE(times_count_only_by_their_order) {
     draw_buffers(buffers, 50, 1000, 30);
     REQUIRE(packs(50, NULL));
     memcpy(others, offsets, sizeof offsets);
@@ -260,7 +260,7 @@ static void draw_hard(void) {
     }
 }
 
-static void progress_can_stop_the_search(void) {
+CASE(progress_can_stop_the_search) {
     const ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS,
                                          .capacity_bytes = 1,
                                          .progress = stop_at_once,
@@ -275,7 +275,7 @@ static void progress_can_stop_the_search(void) {
     CHECK(told.elapsed_ms >= 100); /* at most ten calls a second */
 }
 
-static void the_time_budget_ends_the_search(void) {
+CASE(the_time_budget_ends_the_search) {
     const ashlar_pack_options options = {.time_budget_ms = 30, .capacity_bytes = 1};
     draw_hard();
     REQUIRE(packs(HARD, NULL));
@@ -298,7 +298,7 @@ static bool refuses(size_t count, size_t alignment, ashlar_status want, const ch
            memcmp(offsets, others, sizeof offsets) == 0;
 }
 
-static void bad_arguments_are_named(void) {
+CASE(bad_arguments_are_named) {
     memset(&result, 0, sizeof result);
     draw_buffers(buffers, 3, 9, 9);
     CHECK(refuses(3, 3, ASHLAR_EINVAL, "alignment of 3"));
@@ -312,7 +312,7 @@ static void bad_arguments_are_named(void) {
     CHECK(refuses((size_t)1 << 31, 1, ASHLAR_EOVERFLOW, "2147483648 buffers"));
 }
 
-static void sizes_that_do_not_add_up_are_refused(void) {
+CASE(sizes_that_do_not_add_up_are_refused) {
     memset(&result, 0, sizeof result);
     buffers[0] = (ashlar_pack_buffer){SIZE_MAX - 9, 0, 2};
     buffers[1] = (ashlar_pack_buffer){9, 1, 3};
@@ -323,7 +323,7 @@ static void sizes_that_do_not_add_up_are_refused(void) {
     CHECK(result.plan_bytes == SIZE_MAX - 1 && result.is_optimal);
 }
 
-static void without_host_memory_nothing_changes(void) {
+CASE(without_host_memory_nothing_changes) {
     const ashlar_pack_options options = {.time_budget_ms = NO_HURRY_MS};
     ashlar_status status = ASHLAR_EHOSTMEM;
     unsigned long n = 0;
@@ -348,23 +348,4 @@ static void without_host_memory_nothing_changes(void) {
     CHECK(status == ASHLAR_OK && n > 30);
 }
 
-int main(void) {
-    RUN(no_buffers_are_a_plan_of_no_bytes);
-    RUN(the_bound_is_the_peak_of_live_bytes);
-    RUN(lifetimes_are_half_open);
-    RUN(few_buffers_get_the_smallest_plan_and_its_proof);
-    RUN(a_plan_above_the_bound_is_proven);
-    RUN(without_a_budget_there_is_no_search);
-    RUN(every_order_has_its_problems);
-    RUN(an_order_is_improved_by_what_stuck_out);
-    RUN(offsets_are_aligned);
-    RUN(a_capacity_is_met_and_no_more);
-    RUN(the_same_problem_gives_the_same_offsets);
-    RUN(times_count_only_by_their_order);
-    RUN(progress_can_stop_the_search);
-    RUN(the_time_budget_ends_the_search);
-    RUN(bad_arguments_are_named);
-    RUN(sizes_that_do_not_add_up_are_refused);
-    RUN(without_host_memory_nothing_changes);
-    return check_report();
-}
+RUN_CASES()

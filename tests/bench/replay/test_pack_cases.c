@@ -12,7 +12,7 @@ enum { MANY = 20000, FEW = 200 };
 static ashlar_pack_buffer buffers[MANY], others[MANY];
 static size_t offsets[MANY];
 
-static void packings_are_without_a_gap(void) {
+CASE(packings_are_without_a_gap) {
     for (uint64_t seed = 0; seed < 50; seed++) {
         const size_t count = 1 + (size_t)seed * 4;
         double area = 0;
@@ -29,7 +29,7 @@ static void packings_are_without_a_gap(void) {
 }
 
 /* Each beginning and each end has a time of its own, apart from the last one. */
-static void training_steps_are_well_formed(void) {
+CASE(training_steps_are_well_formed) {
     size_t throughout = 0, brief = 0;
     ashlar_pack_case_training(1, buffers, MANY);
     for (size_t i = 0; i < MANY; i++) {
@@ -43,7 +43,7 @@ static void training_steps_are_well_formed(void) {
     CHECK(brief > MANY / 4 && brief < MANY * 3 / 4);
 }
 
-static void a_seed_is_a_problem(void) {
+CASE(a_seed_is_a_problem) {
     ashlar_pack_case_training(5, buffers, FEW);
     ashlar_pack_case_training(5, others, FEW);
     CHECK(memcmp(buffers, others, FEW * sizeof *buffers) == 0);
@@ -53,7 +53,7 @@ static void a_seed_is_a_problem(void) {
     CHECK(others[0].begin < others[0].end);
 }
 
-static void training_steps_are_packed_close_to_the_bound(void) {
+CASE(training_steps_are_packed_close_to_the_bound) {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         const ashlar_pack_options options = {.alignment = 512};
         ashlar_pack_result result;
@@ -66,10 +66,4 @@ static void training_steps_are_packed_close_to_the_bound(void) {
     }
 }
 
-int main(void) {
-    RUN(packings_are_without_a_gap);
-    RUN(training_steps_are_well_formed);
-    RUN(a_seed_is_a_problem);
-    RUN(training_steps_are_packed_close_to_the_bound);
-    return check_report();
-}
+RUN_CASES()

@@ -50,7 +50,7 @@ static ashlar_pack_outcome find(size_t capacity, uint64_t steps) {
     return outcome;
 }
 
-static void packings_without_a_gap_are_found(void) {
+CASE(packings_without_a_gap_are_found) {
     for (uint64_t seed = 0; seed < 400; seed++) {
         const size_t count = 4 + (size_t)seed % 30;
         ashlar_pack_case_perfect(seed, 64, 1, 64, buffers, known, count);
@@ -62,7 +62,7 @@ static void packings_without_a_gap_are_found(void) {
     }
 }
 
-static void large_packings_without_a_gap_are_found(void) {
+CASE(large_packings_without_a_gap_are_found) {
     for (uint64_t seed = 1; seed < 4; seed++) {
         const size_t count = 100 + 50 * (size_t)seed;
         ashlar_pack_case_perfect(seed, 1 << 20, 1 << 10, 1 << 20, buffers, known, count);
@@ -82,7 +82,7 @@ static void draw_loose(uint64_t seed, size_t count) {
     }
 }
 
-static void few_buffers_are_found_at_the_smallest_capacity(void) {
+CASE(few_buffers_are_found_at_the_smallest_capacity) {
     for (int round = 0; round < 3000; round++) {
         const size_t count = pack_draw(1, 8);
         draw_buffers(buffers, count, round % 2 == 0 ? 9 : 3, 8);
@@ -112,7 +112,7 @@ static void draw_moved(uint64_t seed, size_t count) {
     }
 }
 
-static void what_is_called_impossible_is(void) {
+CASE(what_is_called_impossible_is) {
     enum { MOVED = 12 };
     size_t impossible = 0;
     for (uint64_t seed = 0; seed < 2000; seed++) {
@@ -132,7 +132,7 @@ static void what_is_called_impossible_is(void) {
     CHECK(impossible > 0);
 }
 
-static void nothing_is_called_impossible_that_is_not(void) {
+CASE(nothing_is_called_impossible_that_is_not) {
     size_t found = 0;
     for (uint64_t seed = 0; seed < 600; seed++) {
         const size_t count = 5 + (size_t)seed % 20;
@@ -152,7 +152,7 @@ static void nothing_is_called_impossible_that_is_not(void) {
 }
 
 /* Hardly any room: a few pieces are a little smaller, so that gaps have to be left just there. */
-static void little_room_is_enough(void) {
+CASE(little_room_is_enough) {
     for (uint64_t seed = 0; seed < 500; seed++) {
         const size_t count = 10 + (size_t)seed % 30;
         ashlar_pack_case_perfect(seed, 64, 1, 64, buffers, known, count);
@@ -166,7 +166,7 @@ static void little_room_is_enough(void) {
 }
 
 /* How many of 20 are found in so few steps depends on all that makes the search quick. */
-static void few_steps_are_needed(void) {
+CASE(few_steps_are_needed) {
     size_t found = 0;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         const size_t count = 100 + 5 * (size_t)seed;
@@ -179,7 +179,7 @@ static void few_steps_are_needed(void) {
     CHECK(found >= 17);
 }
 
-static void steps_are_counted(void) {
+CASE(steps_are_counted) {
     ashlar_pack_case_perfect(9, 1 << 20, 1 << 10, 1 << 20, buffers, known, MANY);
     REQUIRE(begin(MANY));
     CHECK(find(1 << 20, 0) == ASHLAR_PACK_UNDECIDED);
@@ -190,7 +190,7 @@ static void steps_are_counted(void) {
 }
 
 /* Two stretches of time that share nothing: the failure of one is not sought in the other. */
-static void parts_fail_by_themselves(void) {
+CASE(parts_fail_by_themselves) {
     enum { PART = 120 };
     ashlar_pack_case_perfect(3, 1 << 20, 1 << 10, 1 << 20, buffers, known, PART);
     for (size_t i = 0; i < PART; i++) {
@@ -206,7 +206,7 @@ static void parts_fail_by_themselves(void) {
     end();
 }
 
-static void without_host_memory_it_says_so(void) {
+CASE(without_host_memory_it_says_so) {
     ashlar_status status = ASHLAR_EHOSTMEM;
     unsigned long n = 0;
     ashlar_pack_case_perfect(5, 1 << 20, 1 << 10, 1 << 20, buffers, known, 100);
@@ -229,16 +229,4 @@ static void without_host_memory_it_says_so(void) {
     ashlar_pack_items_finish(&problem);
 }
 
-int main(void) {
-    RUN(packings_without_a_gap_are_found);
-    RUN(large_packings_without_a_gap_are_found);
-    RUN(few_buffers_are_found_at_the_smallest_capacity);
-    RUN(what_is_called_impossible_is);
-    RUN(nothing_is_called_impossible_that_is_not);
-    RUN(little_room_is_enough);
-    RUN(few_steps_are_needed);
-    RUN(steps_are_counted);
-    RUN(parts_fail_by_themselves);
-    RUN(without_host_memory_it_says_so);
-    return check_report();
-}
+RUN_CASES()

@@ -92,7 +92,7 @@ static void check_none(void) {
 
 /* ---- found ---- */
 
-static void equal_steps_have_their_length_as_period(void) {
+CASE(equal_steps_have_their_length_as_period) {
     static const size_t lengths[] = {5, 17, 100, 512, 700};
     for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
         start(1);
@@ -105,7 +105,7 @@ static void equal_steps_have_their_length_as_period(void) {
     }
 }
 
-static void what_links_name_is_a_period_before(void) {
+CASE(what_links_name_is_a_period_before) {
     start(1);
     for (int i = 0; i < 10; i++) {
         put_step(150, 0, 0);
@@ -120,7 +120,7 @@ static void what_links_name_is_a_period_before(void) {
     ashlar_period_finish(&period);
 }
 
-static void layers_within_a_step_are_not_its_period(void) {
+CASE(layers_within_a_step_are_not_its_period) {
     static const size_t layers[] = {2, 24, 128};
     for (size_t n = 0; n < 3; n++) {
         start(1);
@@ -133,7 +133,7 @@ static void layers_within_a_step_are_not_its_period(void) {
 }
 
 /* A head as short as a drift: it could be taken for numbers put in between layers. */
-static void a_short_head_is_a_step_s_all_the_same(void) {
+CASE(a_short_head_is_a_step_s_all_the_same) {
     start(1);
     for (int i = 0; i < 4; i++) {
         put_step(8, 1, 0);
@@ -145,7 +145,7 @@ static void a_short_head_is_a_step_s_all_the_same(void) {
     check_found(658, 0, count);
 }
 
-static void layers_are_the_period_of_what_has_nothing_else(void) {
+CASE(layers_are_the_period_of_what_has_nothing_else) {
     start(1);
     for (int i = 0; i < 24; i++) {
         put_step(53, 2, 0);
@@ -155,7 +155,7 @@ static void layers_are_the_period_of_what_has_nothing_else(void) {
 }
 
 /* The initialisation may be long, if it is said to be one; what follows may not. */
-static void a_prefix_and_a_tail_are_cut_off(void) {
+CASE(a_prefix_and_a_tail_are_cut_off) {
     start(2);
     put_random(400, 900);
     for (int i = 0; i < 6; i++) {
@@ -185,7 +185,7 @@ static void a_prefix_and_a_tail_are_cut_off(void) {
     check_none();
 }
 
-static void changed_numbers_are_forgiven(void) {
+CASE(changed_numbers_are_forgiven) {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         start(seed);
         for (int i = 0; i < 10; i++) {
@@ -200,7 +200,7 @@ static void changed_numbers_are_forgiven(void) {
 }
 
 /* The same for steps of two kinds of layers, in which few runs are there once. */
-static void changed_numbers_among_many_layers_are_forgiven(void) {
+CASE(changed_numbers_among_many_layers_are_forgiven) {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         start(seed);
         for (int i = 0; i < 8; i++) {
@@ -219,7 +219,7 @@ static void changed_numbers_among_many_layers_are_forgiven(void) {
 }
 
 /* No short run tells much here: each is one of a layer's. */
-static void many_kinds_of_layers_are_one_step(void) {
+CASE(many_kinds_of_layers_are_one_step) {
     start(1);
     for (int i = 0; i < 4; i++) {
         for (size_t kind = 0; kind < 14; kind++) {
@@ -232,7 +232,7 @@ static void many_kinds_of_layers_are_one_step(void) {
     check_found(count / 4, 0, count);
 }
 
-static void one_step_that_lacks_some_numbers_shifts_no_link(void) {
+CASE(one_step_that_lacks_some_numbers_shifts_no_link) {
     size_t begins[12];
     start(1);
     for (size_t i = 0; i < 12; i++) {
@@ -254,7 +254,7 @@ static void one_step_that_lacks_some_numbers_shifts_no_link(void) {
 }
 
 /* Steps differ in length by up to four, each by something put in or left out somewhere. */
-static void inserted_and_missing_numbers_are_forgiven(void) {
+CASE(inserted_and_missing_numbers_are_forgiven) {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         size_t begins[12];
         start(seed);
@@ -281,7 +281,7 @@ static void inserted_and_missing_numbers_are_forgiven(void) {
 }
 
 /* The tenth part of each step is different each time. */
-static void a_part_that_never_repeats_is_forgiven(void) {
+CASE(a_part_that_never_repeats_is_forgiven) {
     start(1);
     for (int i = 0; i < 8; i++) {
         put_step(180, 5, 0);
@@ -292,7 +292,7 @@ static void a_part_that_never_repeats_is_forgiven(void) {
     check_found(200, 0, count - 20);
 }
 
-static void steps_of_two_kinds_in_turn_have_a_period_of_both(void) {
+CASE(steps_of_two_kinds_in_turn_have_a_period_of_both) {
     start(1);
     for (int i = 0; i < 6; i++) {
         put_step(100, 1, 0);
@@ -304,7 +304,7 @@ static void steps_of_two_kinds_in_turn_have_a_period_of_both(void) {
 }
 
 /* Of many equal numbers, those few that differ tell. */
-static void a_step_of_mostly_one_number_has_a_period(void) {
+CASE(a_step_of_mostly_one_number_has_a_period) {
     start(1);
     for (int i = 0; i < 20; i++) {
         for (size_t k = 0; k < 120; k++) {
@@ -317,7 +317,7 @@ static void a_step_of_mostly_one_number_has_a_period(void) {
 
 /* ---- not found ---- */
 
-static void noise_has_no_period(void) {
+CASE(noise_has_no_period) {
     static const size_t kinds[] = {2, 3, 4, 16, 900};
     for (size_t n = 0; n < sizeof kinds / sizeof *kinds; n++) {
         for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -329,7 +329,7 @@ static void noise_has_no_period(void) {
     }
 }
 
-static void mostly_one_number_is_noise_too(void) {
+CASE(mostly_one_number_is_noise_too) {
     for (uint64_t seed = 1; seed <= 10; seed++) {
         start(seed);
         for (int i = 0; i < 3000; i++) {
@@ -340,7 +340,7 @@ static void mostly_one_number_is_noise_too(void) {
     }
 }
 
-static void one_number_over_and_over_has_no_period(void) {
+CASE(one_number_over_and_over_has_no_period) {
     start(1);
     for (int i = 0; i < 2000; i++) {
         put(5);
@@ -362,7 +362,7 @@ static void one_number_over_and_over_has_no_period(void) {
 }
 
 /* As a training has it: layers forward, other layers backward, others again to update. */
-static void one_step_of_several_kinds_of_layers_has_no_period(void) {
+CASE(one_step_of_several_kinds_of_layers_has_no_period) {
     start(1);
     put_random(200, 900);
     for (int i = 0; i < 24; i++) {
@@ -379,7 +379,7 @@ static void one_step_of_several_kinds_of_layers_has_no_period(void) {
 }
 
 /* Layers of nearly one length: a drift must not join them. */
-static void two_kinds_of_layers_of_nearly_one_length_are_not_joined(void) {
+CASE(two_kinds_of_layers_of_nearly_one_length_are_not_joined) {
     start(1);
     for (int i = 0; i < 24; i++) {
         put_step(117, 2, 0);
@@ -392,7 +392,7 @@ static void two_kinds_of_layers_of_nearly_one_length_are_not_joined(void) {
 }
 
 /* Two thirds must repeat: one repeat in three does, one in four does not. */
-static void too_small_a_part_that_repeats_is_none(void) {
+CASE(too_small_a_part_that_repeats_is_none) {
     start(3);
     put_random(500, 900);
     put_step(501, 1, 0);
@@ -407,7 +407,7 @@ static void too_small_a_part_that_repeats_is_none(void) {
     check_none();
 }
 
-static void too_much_noise_hides_a_period(void) {
+CASE(too_much_noise_hides_a_period) {
     start(4);
     for (int i = 0; i < 10; i++) {
         put_step(300, 1, 5);
@@ -416,7 +416,7 @@ static void too_much_noise_hides_a_period(void) {
     check_none();
 }
 
-static void less_than_two_steps_have_no_period(void) {
+CASE(less_than_two_steps_have_no_period) {
     start(1);
     put_step(700, 1, 0);
     put_step(630, 1, 0);
@@ -429,7 +429,7 @@ static void less_than_two_steps_have_no_period(void) {
     check_found(700, 0, 1397);
 }
 
-static void short_sequences_are_no_evidence(void) {
+CASE(short_sequences_are_no_evidence) {
     static const size_t few[] = {0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0};
     for (size_t n = 0; n <= 21; n++) {
         period = (ashlar_period){.period = 77};
@@ -445,7 +445,7 @@ static void short_sequences_are_no_evidence(void) {
 
 /* ---- errors ---- */
 
-static void no_host_memory_at_any_call_changes_nothing(void) {
+CASE(no_host_memory_at_any_call_changes_nothing) {
     unsigned long n = 0;
     ashlar_status status = ASHLAR_EHOSTMEM;
     start(1);
@@ -464,30 +464,4 @@ static void no_host_memory_at_any_call_changes_nothing(void) {
     check_found(200, 0, 1000);
 }
 
-int main(void) {
-    RUN(equal_steps_have_their_length_as_period);
-    RUN(what_links_name_is_a_period_before);
-    RUN(layers_within_a_step_are_not_its_period);
-    RUN(a_short_head_is_a_step_s_all_the_same);
-    RUN(layers_are_the_period_of_what_has_nothing_else);
-    RUN(a_prefix_and_a_tail_are_cut_off);
-    RUN(changed_numbers_are_forgiven);
-    RUN(changed_numbers_among_many_layers_are_forgiven);
-    RUN(many_kinds_of_layers_are_one_step);
-    RUN(one_step_that_lacks_some_numbers_shifts_no_link);
-    RUN(inserted_and_missing_numbers_are_forgiven);
-    RUN(a_part_that_never_repeats_is_forgiven);
-    RUN(steps_of_two_kinds_in_turn_have_a_period_of_both);
-    RUN(a_step_of_mostly_one_number_has_a_period);
-    RUN(noise_has_no_period);
-    RUN(mostly_one_number_is_noise_too);
-    RUN(one_number_over_and_over_has_no_period);
-    RUN(one_step_of_several_kinds_of_layers_has_no_period);
-    RUN(two_kinds_of_layers_of_nearly_one_length_are_not_joined);
-    RUN(too_small_a_part_that_repeats_is_none);
-    RUN(too_much_noise_hides_a_period);
-    RUN(less_than_two_steps_have_no_period);
-    RUN(short_sequences_are_no_evidence);
-    RUN(no_host_memory_at_any_call_changes_nothing);
-    return check_report();
-}
+RUN_CASES()

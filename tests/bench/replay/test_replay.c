@@ -128,7 +128,7 @@ static bool calls_were(const char *want) {
 
 /* ---- figures ---- */
 
-static void figures_are_those_of_the_log(void) {
+CASE(figures_are_those_of_the_log) {
     REQUIRE(replay(HEADER "1,0,allocate,0x10,3000000,0\n1,0,allocate,0x20,1000,0\n"
                           "1,0,free,0x10,3000000,0\n1,0,allocate,0x30,2000000,0\n"
                           "1,0,allocate failure,,5000000,0\n") == ASHLAR_OK);
@@ -144,7 +144,7 @@ static void figures_are_those_of_the_log(void) {
     CHECK(result.ns_per_op > 0);
 }
 
-static void a_log_of_nothing_but_failures_has_no_rates(void) {
+CASE(a_log_of_nothing_but_failures_has_no_rates) {
     REQUIRE(replay(HEADER "1,0,allocate failure,,5000000,0\n") == ASHLAR_OK);
     CHECK(calls_were("c"));
     CHECK_ZU(result.allocations, 0);
@@ -153,7 +153,7 @@ static void a_log_of_nothing_but_failures_has_no_rates(void) {
 }
 
 /* A pause inside an allocation cannot be left out of the mean; how much more it is says nothing. */
-static void the_calls_to_the_allocator_are_timed(void) {
+CASE(the_calls_to_the_allocator_are_timed) {
     sleep_ms = 10;
     const ashlar_status status = replay(HEADER "1,0,allocate,0x10,1,0\n1,0,free,0x10,1,0\n"
                                                "1,0,allocate,0x10,1,0\n1,0,free,0x10,1,0\n");
@@ -169,7 +169,7 @@ static void report(void *context, size_t done, size_t count) {
     reported = done;
 }
 
-static void progress_is_told_to_the_end(void) {
+CASE(progress_is_told_to_the_end) {
     config.progress = report;
     config.context = &reported;
     const ashlar_status status = replay(HEADER "1,0,allocate,0x10,1,0\n1,0,free,0x10,1,0\n");
@@ -180,7 +180,7 @@ static void progress_is_told_to_the_end(void) {
 
 /* ---- threads and streams ---- */
 
-static void streams_are_those_of_the_log(void) {
+CASE(streams_are_those_of_the_log) {
     REQUIRE(replay(HEADER "1,0,allocate,0x10,1,0\n1,0,allocate,0x20,2,0x50\n"
                           "1,0,allocate,0x30,3,0x60\n1,0,allocate,0x40,4,0x50\n"
                           "1,0,free,0x10,1,0\n1,0,free,0x20,2,0x50\n1,0,free,0x30,3,0x50\n"
@@ -197,7 +197,7 @@ static void streams_are_those_of_the_log(void) {
     CHECK(made >= 2 && made == atomic_load(&driver->calls[ASHLAR_DRIVER_FN_stream_destroy]));
 }
 
-static void threads_take_turns_in_the_order_of_the_log(void) {
+CASE(threads_take_turns_in_the_order_of_the_log) {
     static const int threads[] = {0, 1, 0, 0, 2, 1, 1, 2, 0, 1};
     REQUIRE(replay(HEADER "70,0,allocate,0x1,1,0\n80,0,allocate,0x2,2,0\n70,0,allocate,0x3,3,0\n"
                           "70,0,allocate,0x4,4,0\n90,0,allocate,0x5,5,0\n80,0,allocate,0x6,6,0\n"
@@ -219,14 +219,14 @@ static const char three_threads[] =
     HEADER "7,0,allocate,0x1,1,0\n8,0,allocate,0x2,1,0\n9,0,allocate,0x3,1,0\n"
            "8,0,free,0x2,1,0\n7,0,free,0x1,1,0\n9,0,free,0x3,1,0\n";
 
-static void a_failure_ends_every_thread(void) {
+CASE(a_failure_ends_every_thread) {
     CHECK(replay_wrong(three_threads, 4, ASHLAR_EPOINTER) == ASHLAR_EPOINTER);
     CHECK(calls_were("aaaf"));
     CHECK_HAS(ashlar_error_detail(), "stone.csv:5: as the test wants it");
 }
 
 /* From the call on that is to go wrong, threads want more stack than there are addresses. */
-static void a_thread_that_cannot_be_started_is_a_failure(void) {
+CASE(a_thread_that_cannot_be_started_is_a_failure) {
     pthread_attr_t before;
     REQUIRE(pthread_getattr_default_np(&before) == 0);
     spoils_threads = true;
@@ -245,7 +245,7 @@ static const char too_large[] =
            "1,0,allocate,0x30,50000000,0\n1,0,free,0x20,60000000,0\n"
            "1,0,free,0x10,60000000,0\n1,0,allocate,0x20,1,0\n";
 
-static void failed_allocations_are_counted_and_their_frees_left_out(void) {
+CASE(failed_allocations_are_counted_and_their_frees_left_out) {
     REQUIRE(replay(too_large) == ASHLAR_OK);
     CHECK(calls_were("aaafafc"));
     CHECK_ZU(result.failures, 2);
@@ -256,7 +256,7 @@ static void failed_allocations_are_counted_and_their_frees_left_out(void) {
     CHECK_NEAR(result.hit_rate, 0.5, 0, 1e-15);
 }
 
-static void a_failed_allocation_stops_it_where_that_is_asked_for(void) {
+CASE(a_failed_allocation_stops_it_where_that_is_asked_for) {
     config.stops_at_a_failure = true;
     const ashlar_status status = replay(too_large);
     config.stops_at_a_failure = false;
@@ -269,7 +269,7 @@ static void a_failed_allocation_stops_it_where_that_is_asked_for(void) {
 static const char pair[] = HEADER "1,0,allocate,0x10,4096,0\n1,0,allocate,0x20,4096,0\n"
                                   "1,0,free,0x10,4096,0\n1,0,free,0x20,4096,0x7\n";
 
-static void an_overlapping_block_is_found(void) {
+CASE(an_overlapping_block_is_found) {
     static const ptrdiff_t moves[] = {-4096, -1};
     for (size_t i = 0; i < 2; i++) {
         bad_move = &moves[i];
@@ -282,7 +282,7 @@ static void an_overlapping_block_is_found(void) {
     CHECK(replay(pair) == ASHLAR_OK); /* the control */
 }
 
-static void a_block_is_live_only_until_its_free(void) {
+CASE(a_block_is_live_only_until_its_free) {
     static const char again[] = HEADER "1,0,allocate,0x10,4096,0\n1,0,free,0x10,4096,0\n"
                                        "1,0,allocate,0x20,4096,0\n";
     CHECK(replay(again) == ASHLAR_OK); /* in the same place */
@@ -295,7 +295,7 @@ static void a_block_is_live_only_until_its_free(void) {
     CHECK(result.peak_live == 8192);
 }
 
-static void what_the_allocator_says_is_passed_on_with_the_line(void) {
+CASE(what_the_allocator_says_is_passed_on_with_the_line) {
     CHECK(replay_wrong(pair, 1, ASHLAR_EDRIVER) == ASHLAR_EDRIVER);
     CHECK_HAS(ashlar_error_detail(), "stone.csv:2: as the test");
     CHECK(replay_wrong(pair, 3, ASHLAR_EPOINTER) == ASHLAR_EPOINTER);
@@ -305,7 +305,7 @@ static void what_the_allocator_says_is_passed_on_with_the_line(void) {
     CHECK(calls_were("aafo"));
 }
 
-static void the_end_of_the_log_is_checked(void) {
+CASE(the_end_of_the_log_is_checked) {
     static const char left[] = HEADER "1,0,allocate,0x10,4096,0\n1,0,allocate failure,,1,0\n";
     CHECK(replay_wrong(left, 3, ASHLAR_EFORMAT) == ASHLAR_EFORMAT); /* the check */
     CHECK_HAS(ashlar_error_detail(), "stone.csv:3: at the end: as the test");
@@ -317,7 +317,7 @@ static void the_end_of_the_log_is_checked(void) {
 }
 
 /* The n-th piece of host memory fails, for all n: of the replay, the device and the allocator. */
-static void running_out_of_host_memory_is_survived(void) {
+CASE(running_out_of_host_memory_is_survived) {
     bool has_passed = false;
     unsigned long n = 1;
     REQUIRE(parse(HEADER "1,0,allocate,0x10,1,0x8\n2,0,free,0x10,1,0x9\n") == ASHLAR_OK);
@@ -353,7 +353,7 @@ static void check_capacity(const char *text, size_t want) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void the_smallest_capacity_is_found(void) {
+CASE(the_smallest_capacity_is_found) {
     check_capacity(HEADER "1,0,allocate,0x10,1,0\n", 2 * MIB);
     check_capacity(HEADER "1,0,allocate failure,,1,0\n", 2 * MIB);
     check_capacity(HEADER "1,0,allocate,0x10,4194304,0\n", 4 * MIB);
@@ -365,7 +365,7 @@ static void the_smallest_capacity_is_found(void) {
                    12 * MIB);
 }
 
-static void a_fault_in_the_search_is_no_capacity(void) {
+CASE(a_fault_in_the_search_is_no_capacity) {
     size_t capacity = 99;
     REQUIRE(parse(HEADER "1,0,allocate,0x10,4194305,0\n"
                          "1,0,allocate,0x20,4194305,0\n") == ASHLAR_OK);
@@ -382,23 +382,4 @@ static void a_fault_in_the_search_is_no_capacity(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-int main(void) {
-    RUN(figures_are_those_of_the_log);
-    RUN(a_log_of_nothing_but_failures_has_no_rates);
-    RUN(the_calls_to_the_allocator_are_timed);
-    RUN(progress_is_told_to_the_end);
-    RUN(streams_are_those_of_the_log);
-    RUN(threads_take_turns_in_the_order_of_the_log);
-    RUN(a_failure_ends_every_thread);
-    RUN(a_thread_that_cannot_be_started_is_a_failure);
-    RUN(failed_allocations_are_counted_and_their_frees_left_out);
-    RUN(a_failed_allocation_stops_it_where_that_is_asked_for);
-    RUN(an_overlapping_block_is_found);
-    RUN(a_block_is_live_only_until_its_free);
-    RUN(what_the_allocator_says_is_passed_on_with_the_line);
-    RUN(the_end_of_the_log_is_checked);
-    RUN(running_out_of_host_memory_is_survived);
-    RUN(the_smallest_capacity_is_found);
-    RUN(a_fault_in_the_search_is_no_capacity);
-    return check_report();
-}
+RUN_CASES()

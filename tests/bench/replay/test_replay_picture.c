@@ -19,7 +19,7 @@ static const char sample[] = HEADER "1,0,allocate,0x10,1048576,0\n1,0,allocate f
 
 static const ashlar_replay_result result = {.peak_reserved = 4 * MIB};
 
-static void each_block_is_drawn_where_the_replay_put_it(void) {
+CASE(each_block_is_drawn_where_the_replay_put_it) {
     const uintptr_t addresses[BLOCKS] = {BASE + 2 * MIB, BASE, BASE + 3 * MIB};
     REQUIRE(parse(sample) == ASHLAR_OK);
     CHECK(ashlar_replay_draw(log_of, addresses, &result, path) == ASHLAR_OK);
@@ -34,7 +34,7 @@ static void each_block_is_drawn_where_the_replay_put_it(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void a_block_that_was_never_there_is_not_drawn(void) {
+CASE(a_block_that_was_never_there_is_not_drawn) {
     const uintptr_t addresses[BLOCKS] = {0, BASE + MIB, BASE};
     REQUIRE(parse(sample) == ASHLAR_OK);
     CHECK(ashlar_replay_draw(log_of, addresses, &result, path) == ASHLAR_OK);
@@ -45,7 +45,7 @@ static void a_block_that_was_never_there_is_not_drawn(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void a_log_without_blocks_is_an_empty_picture(void) {
+CASE(a_log_without_blocks_is_an_empty_picture) {
     const uintptr_t none = 0;
     REQUIRE(parse(HEADER "1,0,allocate failure,,5,0\n") == ASHLAR_OK);
     CHECK(ashlar_replay_draw(log_of, &none, &result, path) == ASHLAR_OK);
@@ -54,7 +54,7 @@ static void a_log_without_blocks_is_an_empty_picture(void) {
 }
 
 /* The second block does not fit; the search for a capacity, of other replays, changes nothing. */
-static void a_replay_says_where_each_block_was(void) {
+CASE(a_replay_says_where_each_block_was) {
     uintptr_t addresses[BLOCKS] = {1, 1, 1};
     ashlar_replay_config config = {
         .calls = &ashlar_replay_calls_of_ashlar, .memory_bytes = 2 * MIB, .addresses = addresses};
@@ -72,7 +72,7 @@ static void a_replay_says_where_each_block_was(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void no_host_memory_at_any_call_leaves_the_old_file(void) {
+CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     const uintptr_t addresses[BLOCKS] = {BASE, BASE + MIB, BASE + 3 * MIB};
     unsigned char bytes[FILE_MAX_BYTES];
     unsigned long n = 0;
@@ -90,15 +90,4 @@ static void no_host_memory_at_any_call_leaves_the_old_file(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(each_block_is_drawn_where_the_replay_put_it);
-    RUN(a_block_that_was_never_there_is_not_drawn);
-    RUN(a_log_without_blocks_is_an_empty_picture);
-    RUN(a_replay_says_where_each_block_was);
-    RUN(no_host_memory_at_any_call_leaves_the_old_file);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

@@ -108,7 +108,7 @@ static const char three_steps[] =
         GIVE(1, 0x20) STEP(1) TAKE(1, 0x10, 3000000) GIVE(1, 0x10) STEP(1) TAKE(1, 0x10, 3000321)
             TAKE(1, 0x20, 1000) GIVE(1, 0x20) GIVE(1, 0x10) GIVE(1, 0x99);
 
-static void the_first_step_is_recorded_and_the_others_are_replayed(void) {
+CASE(the_first_step_is_recorded_and_the_others_are_replayed) {
     REQUIRE(replay(three_steps) == ASHLAR_OK);
     CHECK(calls_were("abaaffebafebaafffec"));
     CHECK(plan.twice == NULL && plan.log == log_of);
@@ -125,7 +125,7 @@ static void the_first_step_is_recorded_and_the_others_are_replayed(void) {
 }
 
 /* The first one outlives its step and the second one is of before it: neither is in the plan. */
-static void blocks_across_a_boundary_are_not_planned(void) {
+CASE(blocks_across_a_boundary_are_not_planned) {
     REQUIRE(replay(HEADER TAKE(1, 0x10, 1000) STEP(1) TAKE(1, 0x20, 2000) TAKE(1, 0x30, 4096)
                        GIVE(1, 0x30) STEP(1) GIVE(1, 0x10) GIVE(1, 0x20) TAKE(1, 0x20, 2000)
                            TAKE(1, 0x30, 4096) GIVE(1, 0x30)) == ASHLAR_OK);
@@ -137,7 +137,7 @@ static void blocks_across_a_boundary_are_not_planned(void) {
 }
 
 /* Thread 2 allocates more; thread 1 has the marks, and goes on after its last event. */
-static void steps_are_of_the_thread_that_allocates_most(void) {
+CASE(steps_are_of_the_thread_that_allocates_most) {
     static const char log[] = HEADER STEP(1) TAKE(1, 0x10, 1) TAKE(2, 0x20, 2000)
         TAKE(2, 0x30, 3000) GIVE(1, 0x20) GIVE(2, 0x30) GIVE(2, 0x10) STEP(1) TAKE(1, 0x10, 1)
             TAKE(2, 0x20, 2000) TAKE(2, 0x30, 3000) GIVE(2, 0x20) GIVE(1, 0x30) GIVE(1, 0x10);
@@ -156,7 +156,7 @@ static void steps_are_of_the_thread_that_allocates_most(void) {
 }
 
 /* Nothing of the steps' thread lies between the second mark and the third. */
-static void a_step_without_the_thread_is_passed_over(void) {
+CASE(a_step_without_the_thread_is_passed_over) {
     REQUIRE(replay(HEADER STEP(1) TAKE(2, 0x10, 1) GIVE(2, 0x10) STEP(1) TAKE(1, 0x10, 1)
                        GIVE(1, 0x10) STEP(1) TAKE(2, 0x10, 1) GIVE(2, 0x10)) == ASHLAR_OK);
     CHECK_ZU(plan.steps.count, 3);
@@ -166,7 +166,7 @@ static void a_step_without_the_thread_is_passed_over(void) {
 }
 
 /* What follows the last mark allocates nothing: it is no step, and the one before has ended. */
-static void the_last_step_ends_before_what_is_none(void) {
+CASE(the_last_step_ends_before_what_is_none) {
     REQUIRE(replay(HEADER STEP(1) TAKE(1, 0x10, 1) GIVE(1, 0x10) STEP(1) TAKE(1, 0x10, 1) STEP(1)
                        GIVE(1, 0x10)) == ASHLAR_OK);
     CHECK_ZU(plan.steps.count, 2);
@@ -174,7 +174,7 @@ static void the_last_step_ends_before_what_is_none(void) {
     finish();
 }
 
-static void a_step_begins_on_the_stream_of_its_first_allocation(void) {
+CASE(a_step_begins_on_the_stream_of_its_first_allocation) {
     REQUIRE(replay(HEADER "1,0,step,,0,0\n1,0,allocate,0x10,512,0x7\n1,0,allocate,0x20,512,0\n"
                           "1,0,free,0x10,0,0x7\n1,0,free,0x20,0,0\n1,0,step,,0,0\n"
                           "1,0,allocate,0x10,512,0x7\n1,0,free,0x10,0,0x7\n") == ASHLAR_OK);
@@ -190,7 +190,7 @@ static const char one_step[] =
     HEADER TAKE(1, 0x10, 3000) "1,0,allocate failure,,7,0\n" TAKE(1, 0x20, 1000) GIVE(1, 0x10)
         TAKE(2, 0x30, 4000);
 
-static void a_log_without_steps_is_done_twice(void) {
+CASE(a_log_without_steps_is_done_twice) {
     REQUIRE(replay(one_step) == ASHLAR_OK);
     REQUIRE(plan.twice != NULL && plan.log == plan.twice);
     const ashlar_rmm_log *twice = plan.twice;
@@ -219,7 +219,7 @@ static void a_log_without_steps_is_done_twice(void) {
 }
 
 /* A single mark makes no two steps. */
-static void a_single_step_is_no_reason_to_leave_the_rest_out(void) {
+CASE(a_single_step_is_no_reason_to_leave_the_rest_out) {
     REQUIRE(replay(HEADER TAKE(1, 0x10, 3000) STEP(1) TAKE(1, 0x20, 3000)) == ASHLAR_OK);
     CHECK(plan.twice != NULL && plan.steps.count == 2);
     CHECK_ZU(result.plan.hits, 2);
@@ -227,7 +227,7 @@ static void a_single_step_is_no_reason_to_leave_the_rest_out(void) {
     finish();
 }
 
-static void a_log_of_nothing_plans_nothing(void) {
+CASE(a_log_of_nothing_plans_nothing) {
     REQUIRE(replay(HEADER "1,0,allocate failure,,7,0\n") == ASHLAR_OK);
     CHECK(result.plan.bound_bytes == 0 && result.plan.hits == 0);
     CHECK_ZU(plan.step_allocations, 0);
@@ -237,7 +237,7 @@ static void a_log_of_nothing_plans_nothing(void) {
 /* ---- failures ---- */
 
 /* Each call in turn fails; the message has the line of the event that it was made for. */
-static void a_call_that_fails_ends_the_replay(void) {
+CASE(a_call_that_fails_ends_the_replay) {
     static const char order[] = "abaaffebafebaafffec";
     static const size_t lines[] = {2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 15, 16, 16};
     for (size_t at = 1; at < sizeof order; at++) {
@@ -256,7 +256,7 @@ static void a_call_that_fails_ends_the_replay(void) {
     finish();
 }
 
-static void no_memory_for_the_plan_is_a_failure(void) {
+CASE(no_memory_for_the_plan_is_a_failure) {
     REQUIRE(parse(three_steps) == ASHLAR_OK);
     REQUIRE(ashlar_replay_plan_init(log_of, &plan) == ASHLAR_OK);
     const ashlar_replay_config config = {
@@ -276,7 +276,7 @@ static void no_memory_for_the_plan_is_a_failure(void) {
 }
 
 /* The n-th piece of host memory fails, for all n. */
-static void without_host_memory_there_are_no_steps(void) {
+CASE(without_host_memory_there_are_no_steps) {
     static const char *const logs[] = {three_steps, one_step};
     for (size_t i = 0; i < 2; i++) {
         REQUIRE(parse(logs[i]) == ASHLAR_OK);
@@ -294,7 +294,7 @@ static void without_host_memory_there_are_no_steps(void) {
     }
 }
 
-static void running_out_of_host_memory_in_a_step_is_survived(void) {
+CASE(running_out_of_host_memory_in_a_step_is_survived) {
     REQUIRE(parse(three_steps) == ASHLAR_OK);
     REQUIRE(ashlar_replay_plan_init(log_of, &plan) == ASHLAR_OK);
     unsigned long failed = 0, planned = 0;
@@ -336,7 +336,7 @@ static const ashlar_plan_stats some_stats = {
     .misses = {[ASHLAR_PLAN_MISS_TAG] = 3, [ASHLAR_PLAN_MISS_LIVE] = 4},
 };
 
-static void the_lines_have_the_figures(void) {
+CASE(the_lines_have_the_figures) {
     plan = (ashlar_replay_plan){.steps = {.count = 5}, .step_allocations = 6};
     CHECK(strcmp(text_of(&some_stats),
                  "  5 steps, the first of 6 allocations\n"
@@ -352,7 +352,7 @@ static void the_lines_have_the_figures(void) {
     CHECK_HAS(text_of(&none), "  plan: nothing that ends with its step");
 }
 
-static void json_has_the_figures(void) {
+CASE(json_has_the_figures) {
     ashlar_json_writer w;
     const char *text = NULL;
     size_t bytes = 0;
@@ -372,7 +372,7 @@ static void json_has_the_figures(void) {
     ashlar_json_writer_finish(&w);
 }
 
-static void there_is_no_gap_of_nothing(void) {
+CASE(there_is_no_gap_of_nothing) {
     ashlar_json_writer w;
     const char *text = NULL;
     size_t bytes = 0;
@@ -386,22 +386,4 @@ static void there_is_no_gap_of_nothing(void) {
     ashlar_json_writer_finish(&w);
 }
 
-int main(void) {
-    RUN(the_first_step_is_recorded_and_the_others_are_replayed);
-    RUN(blocks_across_a_boundary_are_not_planned);
-    RUN(steps_are_of_the_thread_that_allocates_most);
-    RUN(a_step_without_the_thread_is_passed_over);
-    RUN(the_last_step_ends_before_what_is_none);
-    RUN(a_step_begins_on_the_stream_of_its_first_allocation);
-    RUN(a_log_without_steps_is_done_twice);
-    RUN(a_single_step_is_no_reason_to_leave_the_rest_out);
-    RUN(a_log_of_nothing_plans_nothing);
-    RUN(a_call_that_fails_ends_the_replay);
-    RUN(no_memory_for_the_plan_is_a_failure);
-    RUN(without_host_memory_there_are_no_steps);
-    RUN(running_out_of_host_memory_in_a_step_is_survived);
-    RUN(the_lines_have_the_figures);
-    RUN(json_has_the_figures);
-    RUN(there_is_no_gap_of_nothing);
-    return check_report();
-}
+RUN_CASES()

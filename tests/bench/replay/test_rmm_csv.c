@@ -9,7 +9,7 @@
 #include "tests/check.h"
 #include "tests/bench/replay/rmm_fixture.h"
 
-static void rows_become_events(void) {
+CASE(rows_become_events) {
     REQUIRE(parse(HEADER "2342727,15:47:02.841961,allocate,0x10012400000,1048576,0\n"
                          "2342727,15:47:02.841970,allocate,0x10012600000,512,0x0\n"
                          "2342727,15:47:02.841977,free,0x10012400000,1048576,0\n") == ASHLAR_OK);
@@ -26,7 +26,7 @@ static void rows_become_events(void) {
     ashlar_rmm_log_free(NULL);
 }
 
-static void columns_are_found_by_name(void) {
+CASE(columns_are_found_by_name) {
     REQUIRE(parse("Stream,Device,Size,Pointer,Action,Thread\n"
                   "7,9,512,0x10,allocate,3\n"
                   "0,9,512,0x10,free,4\n") == ASHLAR_OK);
@@ -39,7 +39,7 @@ static void columns_are_found_by_name(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void an_address_that_comes_again_is_another_block(void) {
+CASE(an_address_that_comes_again_is_another_block) {
     REQUIRE(parse(HEADER "1,0,allocate,0x10,100,0\n1,0,free,0x10,100,0\n"
                          "1,0,allocate,0x10,200,0\n1,0,free,0x10,200,0\n") == ASHLAR_OK);
     CHECK_ZU(log_of->block_count, 2);
@@ -47,7 +47,7 @@ static void an_address_that_comes_again_is_another_block(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void many_addresses_are_told_apart(void) {
+CASE(many_addresses_are_told_apart) {
     enum { BLOCKS = 100000, ROW_BYTES = 64 }; /* so many that slow searches would show */
     char *text = malloc(2 * BLOCKS * ROW_BYTES);
     REQUIRE(text != NULL);
@@ -75,14 +75,14 @@ static void many_addresses_are_told_apart(void) {
 
 /* ---- numbers ---- */
 
-static void bare_numbers_are_decimal(void) {
+CASE(bare_numbers_are_decimal) {
     REQUIRE(parse(HEADER "1,0,allocate,0x1F4,1,0x10\n1,0,free,500,1,16\n") == ASHLAR_OK);
     CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
     CHECK(log_of->events[0].stream == 1 && log_of->events[1].stream == 1);
     ashlar_rmm_log_free(log_of);
 }
 
-static void one_letter_makes_a_column_hexadecimal(void) {
+CASE(one_letter_makes_a_column_hexadecimal) {
     /* 3f8 is 1016 in decimal: told apart only if 1016 is read as hexadecimal too. */
     REQUIRE(parse(HEADER "12,0,allocate,1016,1,20\n12,0,allocate,3f8,1,5587C0\n"
                          "12,0,free,0x1016,1,0x20\n12,0,free,0X3F8,1,5587c0\n") == ASHLAR_OK);
@@ -93,7 +93,7 @@ static void one_letter_makes_a_column_hexadecimal(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void the_letters_of_a_column_are_its_own(void) {
+CASE(the_letters_of_a_column_are_its_own) {
     REQUIRE(parse(HEADER "1,0,allocate,0x10,1,ab\nb,0,free,16,1,0\n") == ASHLAR_OK);
     CHECK(event_is(1, ASHLAR_RMM_FREE, 3, 0, 0));
     CHECK_ZU(log_of->thread_count, 2);
@@ -104,7 +104,7 @@ static void the_letters_of_a_column_are_its_own(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void numbers_have_64_bits(void) {
+CASE(numbers_have_64_bits) {
     REQUIRE(parse(HEADER "1,0,allocate,0xffffffffffffffff,18446744073709551615,0\n"
                          "1,0,free,18446744073709551615,0,0\n") == ASHLAR_OK);
     CHECK(event_is(0, ASHLAR_RMM_ALLOCATE, 2, 0, SIZE_MAX));
@@ -116,7 +116,7 @@ static void numbers_have_64_bits(void) {
 
 /* ---- threads and streams ---- */
 
-static void streams_are_cudas_handles(void) {
+CASE(streams_are_cudas_handles) {
     REQUIRE(parse(HEADER "5,0,allocate,0x1,1,0x1\n5,0,allocate,0x2,1,0\n5,0,allocate,0x3,1,(nil)\n"
                          "5,0,allocate,0x4,1,2\n6,0,allocate,0x5,1,0x2\n5,0,allocate,0x6,1,2\n"
                          "6,0,allocate,0x7,1,3\n5,0,allocate,0x8,1,3\n") == ASHLAR_OK);
@@ -130,7 +130,7 @@ static void streams_are_cudas_handles(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void a_recorded_failure_is_nothing_to_replay(void) {
+CASE(a_recorded_failure_is_nothing_to_replay) {
     REQUIRE(parse(HEADER "1,0,allocate failure,(nil),99,0\n1,0,allocate failure,,98,0\n"
                          "1,0,allocate failure,0,97,0x7\n1,0,allocate,0x10,1,0\n") == ASHLAR_OK);
     CHECK_ZU(log_of->recorded_failures, 3);
@@ -140,7 +140,7 @@ static void a_recorded_failure_is_nothing_to_replay(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void a_row_of_ours_says_that_a_step_begins(void) {
+CASE(a_row_of_ours_says_that_a_step_begins) {
     REQUIRE(parse(HEADER "1,0,step,,0,0\n1,0,allocate,0x10,1,0\n1,0,step,0x10,0,7\n"
                          "1,0,free,0x10,1,0\n") == ASHLAR_OK);
     CHECK(event_is(1, ASHLAR_RMM_ALLOCATE, 3, 0, 1) && event_is(3, ASHLAR_RMM_FREE, 5, 0, 0));
@@ -151,7 +151,7 @@ static void a_row_of_ours_says_that_a_step_begins(void) {
     CHECK(parse(HEADER "1,0,step,,,0\n") == ASHLAR_EFORMAT);
 }
 
-static void a_block_of_0_bytes_is_nothing_to_replay(void) {
+CASE(a_block_of_0_bytes_is_nothing_to_replay) {
     REQUIRE(parse(HEADER "1,0,allocate,(nil),0,0\n1,0,free,(nil),0,0\n1,0,allocate,0x10,0,0\n"
                          "1,0,free,0x10,0,0\n1,0,free,0x0,5,0\n") == ASHLAR_OK);
     CHECK_ZU(log_of->block_count, 0);
@@ -167,7 +167,7 @@ static void a_block_of_0_bytes_is_nothing_to_replay(void) {
 
 /* ---- lines ---- */
 
-static void lines_may_end_in_any_way(void) {
+CASE(lines_may_end_in_any_way) {
     REQUIRE(parse("\xef\xbb\xbfThread, Time,Action,Pointer,Size,Stream\r\n\r\n"
                   "1,0, allocate ,0x10,\t5,0\r\n \n1,0,free,0x10,5,0") == ASHLAR_OK);
     CHECK_ZU(log_of->event_count, 2);
@@ -175,7 +175,7 @@ static void lines_may_end_in_any_way(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void a_bad_log_is_refused_by_its_line(void) {
+CASE(a_bad_log_is_refused_by_its_line) {
     static const struct {
         const char *text, *want;
     } bad[] = {
@@ -221,7 +221,7 @@ static void a_bad_log_is_refused_by_its_line(void) {
     }
 }
 
-static void what_a_message_shows_is_short_and_printable(void) {
+CASE(what_a_message_shows_is_short_and_printable) {
     CHECK(parse(HEADER "1,0,\x1b[2J\x80 ~\x7f,0x10,5,0\n") == ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "not \"?[2J? ~?\"");
     CHECK(parse(HEADER "1,0,aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeee,0x10,5,0\n") ==
@@ -229,21 +229,4 @@ static void what_a_message_shows_is_short_and_printable(void) {
     CHECK_HAS(ashlar_error_detail(), "dddddddddd\"");
 }
 
-int main(void) {
-    RUN(rows_become_events);
-    RUN(columns_are_found_by_name);
-    RUN(an_address_that_comes_again_is_another_block);
-    RUN(many_addresses_are_told_apart);
-    RUN(bare_numbers_are_decimal);
-    RUN(one_letter_makes_a_column_hexadecimal);
-    RUN(the_letters_of_a_column_are_its_own);
-    RUN(numbers_have_64_bits);
-    RUN(streams_are_cudas_handles);
-    RUN(a_recorded_failure_is_nothing_to_replay);
-    RUN(a_row_of_ours_says_that_a_step_begins);
-    RUN(a_block_of_0_bytes_is_nothing_to_replay);
-    RUN(lines_may_end_in_any_way);
-    RUN(a_bad_log_is_refused_by_its_line);
-    RUN(what_a_message_shows_is_short_and_printable);
-    return check_report();
-}
+RUN_CASES()

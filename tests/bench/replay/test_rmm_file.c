@@ -71,7 +71,7 @@ static ashlar_status read_log(void) {
     return ashlar_rmm_log_read(path, &log_of);
 }
 
-static void a_plain_file_is_read(void) {
+CASE(a_plain_file_is_read) {
     write_bytes(HEADER "1,0,allocate,0x10,5,0\n", sizeof HEADER - 1 + 22);
     REQUIRE(read_log() == ASHLAR_OK);
     CHECK(strcmp(log_of->name, path) == 0);
@@ -79,7 +79,7 @@ static void a_plain_file_is_read(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void a_long_file_is_read_to_its_end(void) {
+CASE(a_long_file_is_read_to_its_end) {
     enum { PAIRS = 10000 };
     static const char row[] = "1,0,allocate,0x10,5,0\n1,0,free,0x10,5,0\n";
     FILE *file = fopen(path, "wb");
@@ -97,7 +97,7 @@ static void a_long_file_is_read_to_its_end(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void a_file_that_cannot_be_read_is_named(void) {
+CASE(a_file_that_cannot_be_read_is_named) {
     CHECK(ashlar_rmm_log_read("/nowhere/at/all", &log_of) == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
     CHECK(ashlar_rmm_log_read(folder, &log_of) == ASHLAR_EIO);
@@ -107,7 +107,7 @@ static void a_file_that_cannot_be_read_is_named(void) {
     CHECK_HAS(ashlar_error_detail(), path);
 }
 
-static void without_zlib_gzip_is_refused(void) {
+CASE(without_zlib_gzip_is_refused) {
     if (ashlar_gzip_is_supported()) {
         SKIP("this build has zlib");
     }
@@ -117,7 +117,7 @@ static void without_zlib_gzip_is_refused(void) {
     CHECK_HAS(ashlar_error_detail(), "zlib");
 }
 
-static void a_gzip_file_is_told_by_its_content(void) {
+CASE(a_gzip_file_is_told_by_its_content) {
     if (!ashlar_gzip_is_supported()) {
         SKIP("this build has no zlib");
     }
@@ -141,7 +141,7 @@ static size_t join_packed(unsigned char *to, size_t extra, int filler) {
     return sizeof packed_head + sizeof packed_tail + extra;
 }
 
-static void gzip_files_may_follow_each_other(void) {
+CASE(gzip_files_may_follow_each_other) {
     unsigned char bytes[FILE_MAX_BYTES];
     if (!ashlar_gzip_is_supported()) {
         SKIP("this build has no zlib");
@@ -156,7 +156,7 @@ static void gzip_files_may_follow_each_other(void) {
     CHECK_HAS(ashlar_error_detail(), "3 bytes that are no gzip data");
 }
 
-static void a_damaged_gzip_file_is_refused(void) {
+CASE(a_damaged_gzip_file_is_refused) {
     unsigned char bytes[FILE_MAX_BYTES];
     if (!ashlar_gzip_is_supported()) {
         SKIP("this build has no zlib");
@@ -175,7 +175,7 @@ static void a_damaged_gzip_file_is_refused(void) {
 }
 
 /* The n-th piece of host memory fails, for all n. */
-static void running_out_of_host_memory_is_survived(void) {
+CASE(running_out_of_host_memory_is_survived) {
     bool has_passed = false;
     if (ashlar_gzip_is_supported()) {
         write_bytes(packed_large, sizeof packed_large);
@@ -194,18 +194,4 @@ static void running_out_of_host_memory_is_survived(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(a_plain_file_is_read);
-    RUN(a_long_file_is_read_to_its_end);
-    RUN(a_file_that_cannot_be_read_is_named);
-    RUN(without_zlib_gzip_is_refused);
-    RUN(a_gzip_file_is_told_by_its_content);
-    RUN(gzip_files_may_follow_each_other);
-    RUN(a_damaged_gzip_file_is_refused);
-    RUN(running_out_of_host_memory_is_survived);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

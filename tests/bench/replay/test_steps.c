@@ -115,7 +115,7 @@ static void check_none(void) {
 
 /* ---- by period ---- */
 
-static void steps_begin_where_least_is_live(void) {
+CASE(steps_begin_where_least_is_live) {
     static const size_t counts[] = {2, 3, 10}, layers[] = {6, 24, 60};
     for (size_t c = 0; c < 3; c++) {
         for (size_t l = 0; l < 3; l++) {
@@ -130,7 +130,7 @@ static void steps_begin_where_least_is_live(void) {
     }
 }
 
-static void a_tail_is_in_no_step(void) {
+CASE(a_tail_is_in_no_step) {
     start(1);
     initialise(30);
     put_steps(5, 12, 0);
@@ -140,7 +140,7 @@ static void a_tail_is_in_no_step(void) {
 }
 
 /* Cut by so many allocations and their frees; what is live from the start must not matter. */
-static void a_step_that_the_log_does_not_end_is_none(void) {
+CASE(a_step_that_the_log_does_not_end_is_none) {
     static const size_t cuts[] = {10, 20, 60};
     for (size_t c = 0; c < 3; c++) {
         start(1);
@@ -155,7 +155,7 @@ static void a_step_that_the_log_does_not_end_is_none(void) {
 }
 
 /* Steps of 100 allocations, the first or the last of which has 30 others at its open end. */
-static void a_step_of_which_much_is_different_at_the_end_is_none(void) {
+CASE(a_step_of_which_much_is_different_at_the_end_is_none) {
     for (size_t odd = 0; odd < 6; odd += 5) {
         start(1);
         for (size_t i = 0; i < 6; i++) {
@@ -179,7 +179,7 @@ static void a_step_of_which_much_is_different_at_the_end_is_none(void) {
 }
 
 /* Least is live at the start; but in the first step that is after the first half. */
-static void where_the_first_step_has_its_trough_does_not_matter(void) {
+CASE(where_the_first_step_has_its_trough_does_not_matter) {
     start(1);
     const size_t early = take(1 << 20);
     for (size_t i = 0; i < 6; i++) {
@@ -207,7 +207,7 @@ static void where_the_first_step_has_its_trough_does_not_matter(void) {
 }
 
 /* Any place is a trough: the one that most steps have. */
-static void of_equal_troughs_the_one_of_most_steps_is_taken(void) {
+CASE(of_equal_troughs_the_one_of_most_steps_is_taken) {
     start(1);
     for (size_t i = 0; i < 6; i++) {
         begins[i] = made.event_count;
@@ -220,7 +220,7 @@ static void of_equal_troughs_the_one_of_most_steps_is_taken(void) {
 }
 
 /* The frees at the end of a step are the step's; of the last one, up to the log's end. */
-static void what_a_step_frees_at_its_end_is_in_it(void) {
+CASE(what_a_step_frees_at_its_end_is_in_it) {
     start(1);
     for (size_t i = 0; i < 6; i++) {
         size_t blocks[20];
@@ -237,7 +237,7 @@ static void what_a_step_frees_at_its_end_is_in_it(void) {
     check_steps(6);
 }
 
-static void small_changes_move_no_boundary(void) {
+CASE(small_changes_move_no_boundary) {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         start(seed);
         initialise(30);
@@ -250,7 +250,7 @@ static void small_changes_move_no_boundary(void) {
 
 /* What lives on after the first step (gradients, moments) makes its trough lower than the others.
  */
-static void a_first_step_that_fills_up_moves_no_boundary(void) {
+CASE(a_first_step_that_fills_up_moves_no_boundary) {
     start(1);
     begins[0] = made.event_count;
     train(10, 0);
@@ -266,7 +266,7 @@ static void a_first_step_that_fills_up_moves_no_boundary(void) {
 }
 
 /* All of one size; where each is for is all that tells. */
-static void streams_tell_allocations_apart(void) {
+CASE(streams_tell_allocations_apart) {
     start(1);
     for (size_t i = 0; i < 8; i++) {
         size_t blocks[40];
@@ -289,7 +289,7 @@ static void streams_tell_allocations_apart(void) {
     check_none();
 }
 
-static void one_step_is_none(void) {
+CASE(one_step_is_none) {
     start(1);
     initialise(30);
     put_steps(1, 24, 0);
@@ -297,7 +297,7 @@ static void one_step_is_none(void) {
     check_none();
 }
 
-static void noise_is_none(void) {
+CASE(noise_is_none) {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         start(seed);
         for (size_t i = 0; i < 3000; i++) {
@@ -311,7 +311,7 @@ static void noise_is_none(void) {
     }
 }
 
-static void a_log_with_nothing_in_it_has_none(void) {
+CASE(a_log_with_nothing_in_it_has_none) {
     start(1);
     REQUIRE(find(&made));
     check_none();
@@ -325,7 +325,7 @@ static void a_log_with_nothing_in_it_has_none(void) {
 
 /* ---- by marks ---- */
 
-static void marks_are_where_steps_begin(void) {
+CASE(marks_are_where_steps_begin) {
     REQUIRE(parse(HEADER "1,0,allocate,0x10,1,0\n1,0,step,,0,0\n1,0,free,0x10,1,0\n"
                          "1,0,step,,0,0\n1,0,allocate,0x10,1,0\n") == ASHLAR_OK);
     REQUIRE(find(log_of));
@@ -338,7 +338,7 @@ static void marks_are_where_steps_begin(void) {
 }
 
 /* A mark at the end says where the last step ended. */
-static void what_follows_the_last_mark_is_a_step_if_it_allocates(void) {
+CASE(what_follows_the_last_mark_is_a_step_if_it_allocates) {
     REQUIRE(parse(HEADER "1,0,step,,0,0\n1,0,allocate,0x10,1,0\n1,0,step,,0,0\n"
                          "1,0,free,0x10,1,0\n") == ASHLAR_OK);
     REQUIRE(find(log_of));
@@ -352,7 +352,7 @@ static void what_follows_the_last_mark_is_a_step_if_it_allocates(void) {
     ashlar_rmm_log_free(log_of);
 }
 
-static void marks_win_over_a_period(void) {
+CASE(marks_win_over_a_period) {
     start(1);
     put(ASHLAR_RMM_STEP, 0, 0, 0);
     put_steps(6, 12, 0);
@@ -373,7 +373,7 @@ static const char *recorded(const char *name) {
 }
 
 /* Each holds one step of a training, told by what is live: it rises and falls once. */
-static void a_recorded_step_of_a_training_is_none(void) {
+CASE(a_recorded_step_of_a_training_is_none) {
     static const char *const names[] = {"gpt_medium_128_train", "gpt_medium_512_train"};
     for (size_t i = 0; i < 2; i++) {
         ashlar_rmm_log *log = NULL;
@@ -391,7 +391,7 @@ static void a_recorded_step_of_a_training_is_none(void) {
 
 /* The same step four times, as if it had gone on: its frees of what was live before are left out.
  */
-static void a_recorded_step_done_again_is_found(void) {
+CASE(a_recorded_step_done_again_is_found) {
     ashlar_rmm_log *log = NULL;
     size_t first = 0, live = 0;
     if (access(recorded("gpt_medium_128_train"), R_OK) != 0) {
@@ -433,7 +433,7 @@ static void a_recorded_step_done_again_is_found(void) {
 }
 
 /* 24 layers behind the weights, and nothing that says they are no steps. */
-static void recorded_layers_of_an_inference_are_found(void) {
+CASE(recorded_layers_of_an_inference_are_found) {
     ashlar_rmm_log *log = NULL;
     if (access(recorded("gpt_medium_128_inference"), R_OK) != 0) {
         SKIP("no recorded trainings beside the source folder");
@@ -451,7 +451,7 @@ static void recorded_layers_of_an_inference_are_found(void) {
 
 /* ---- errors ---- */
 
-static void no_host_memory_at_any_call_changes_nothing(void) {
+CASE(no_host_memory_at_any_call_changes_nothing) {
     for (int is_marked = 0; is_marked <= 1; is_marked++) {
         unsigned long n = 0;
         ashlar_status status = ASHLAR_EHOSTMEM;
@@ -474,26 +474,4 @@ static void no_host_memory_at_any_call_changes_nothing(void) {
     }
 }
 
-int main(void) {
-    RUN(steps_begin_where_least_is_live);
-    RUN(a_tail_is_in_no_step);
-    RUN(a_step_that_the_log_does_not_end_is_none);
-    RUN(a_step_of_which_much_is_different_at_the_end_is_none);
-    RUN(where_the_first_step_has_its_trough_does_not_matter);
-    RUN(of_equal_troughs_the_one_of_most_steps_is_taken);
-    RUN(what_a_step_frees_at_its_end_is_in_it);
-    RUN(small_changes_move_no_boundary);
-    RUN(a_first_step_that_fills_up_moves_no_boundary);
-    RUN(streams_tell_allocations_apart);
-    RUN(one_step_is_none);
-    RUN(noise_is_none);
-    RUN(a_log_with_nothing_in_it_has_none);
-    RUN(marks_are_where_steps_begin);
-    RUN(what_follows_the_last_mark_is_a_step_if_it_allocates);
-    RUN(marks_win_over_a_period);
-    RUN(a_recorded_step_of_a_training_is_none);
-    RUN(a_recorded_step_done_again_is_found);
-    RUN(recorded_layers_of_an_inference_are_found);
-    RUN(no_host_memory_at_any_call_changes_nothing);
-    return check_report();
-}
+RUN_CASES()

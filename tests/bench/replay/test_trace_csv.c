@@ -44,7 +44,7 @@ static const ashlar_trace_event sample[] = {
     TRACE_UNMAP(0x7f0000200000, 2 << 20),
 };
 
-static void rmm_has_a_row_for_each_event_of_a_block(void) {
+CASE(rmm_has_a_row_for_each_event_of_a_block) {
     REQUIRE(ashlar_trace_write_rmm(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
     CHECK_ZU(left_out, 0);
     CHECK(file_is(HEADER "0,00:00:00.000000,allocate,0x7f0000000000,1000,0x0\n"
@@ -54,7 +54,7 @@ static void rmm_has_a_row_for_each_event_of_a_block(void) {
                          "0,00:00:00.000000,allocate,0x7f0000000000,2048,0x0\n"));
 }
 
-static void a_time_has_its_columns(void) {
+CASE(a_time_has_its_columns) {
     const ashlar_trace_event late[] = {{.time_ns = UINT64_C(442859999999999), /* 123 hours */
                                         .address = 1,
                                         .requested = 1,
@@ -63,7 +63,7 @@ static void a_time_has_its_columns(void) {
     CHECK(file_is(HEADER "0,123:00:59.999999,allocate,0x1,1,0x0\n"));
 }
 
-static void the_replay_reads_rmm_back(void) {
+CASE(the_replay_reads_rmm_back) {
     ashlar_rmm_log *log = NULL;
     REQUIRE(ashlar_trace_write_rmm(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
     REQUIRE(ashlar_rmm_log_read(path, &log) == ASHLAR_OK);
@@ -81,7 +81,7 @@ static void the_replay_reads_rmm_back(void) {
     ashlar_rmm_log_free(log);
 }
 
-static void minimalloc_has_a_row_for_each_block(void) {
+CASE(minimalloc_has_a_row_for_each_block) {
     REQUIRE(ashlar_trace_write_minimalloc(sample, COUNT(sample), path, &left_out) == ASHLAR_OK);
     CHECK_ZU(left_out, 0);
     CHECK(file_is(MINIMALLOC_HEADER "0,1,3,1024\n"
@@ -90,7 +90,7 @@ static void minimalloc_has_a_row_for_each_block(void) {
 }
 
 /* As after an overflow, and with an event missing between two. */
-static void half_a_block_is_left_out_and_counted(void) {
+CASE(half_a_block_is_left_out_and_counted) {
     const ashlar_trace_event events[] = {
         TRACE_FREE(0xa00, 512, 1, 0),  /* its ALLOC is older than the trace */
         TRACE_ALLOC(0xb00, 512, 2, 0), /* its FREE is missing */
@@ -113,7 +113,7 @@ static void half_a_block_is_left_out_and_counted(void) {
                                     "2,7,8,512\n"));
 }
 
-static void a_trace_of_nothing_has_no_rows(void) {
+CASE(a_trace_of_nothing_has_no_rows) {
     left_out = 9;
     REQUIRE(ashlar_trace_write_rmm(NULL, 0, path, &left_out) == ASHLAR_OK);
     CHECK(left_out == 0 && file_is(HEADER));
@@ -122,7 +122,7 @@ static void a_trace_of_nothing_has_no_rows(void) {
 }
 
 /* Any window of a long run can be replayed, and what is left out is what began before it. */
-static void every_window_of_a_long_run_is_read_back(void) {
+CASE(every_window_of_a_long_run_is_read_back) {
     enum { ALL = 40000, ADDRESSES = 500, WINDOWS = 8, WINDOW = 5000 };
     static ashlar_trace_event all[ALL];
     static bool is_live[ADDRESSES];
@@ -159,7 +159,7 @@ static void every_window_of_a_long_run_is_read_back(void) {
 typedef ashlar_status (*write_fn)(const ashlar_trace_event *, size_t, const char *, uint64_t *);
 static const write_fn writers[] = {ashlar_trace_write_rmm, ashlar_trace_write_minimalloc};
 
-static void no_host_memory_at_any_call_leaves_the_old_file(void) {
+CASE(no_host_memory_at_any_call_leaves_the_old_file) {
     for (size_t w = 0; w < COUNT(writers); w++) {
         unsigned long n = 0;
         ashlar_status status = ASHLAR_EHOSTMEM;
@@ -178,7 +178,7 @@ static void no_host_memory_at_any_call_leaves_the_old_file(void) {
     }
 }
 
-static void a_path_that_cannot_be_written_is_one_clear_line(void) {
+CASE(a_path_that_cannot_be_written_is_one_clear_line) {
     for (size_t w = 0; w < COUNT(writers); w++) {
         left_out = 77;
         CHECK(writers[w](sample, COUNT(sample), "/nowhere/trace.csv", &left_out) == ASHLAR_EIO);
@@ -190,19 +190,4 @@ static void a_path_that_cannot_be_written_is_one_clear_line(void) {
     }
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(rmm_has_a_row_for_each_event_of_a_block);
-    RUN(a_time_has_its_columns);
-    RUN(the_replay_reads_rmm_back);
-    RUN(minimalloc_has_a_row_for_each_block);
-    RUN(half_a_block_is_left_out_and_counted);
-    RUN(a_trace_of_nothing_has_no_rows);
-    RUN(every_window_of_a_long_run_is_read_back);
-    RUN(no_host_memory_at_any_call_leaves_the_old_file);
-    RUN(a_path_that_cannot_be_written_is_one_clear_line);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

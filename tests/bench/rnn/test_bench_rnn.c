@@ -20,7 +20,7 @@ static const ashlar_rnn_case SMALL = {
     .is_varied = true,
 };
 
-static void every_case_is_a_network_and_has_lengths(void) {
+CASE(every_case_is_a_network_and_has_lengths) {
     size_t count, varied = 0, inference = 0, both = 0;
     const ashlar_rnn_case *cases = ashlar_rnn_cases(&count);
     REQUIRE(count >= 7 && count * ASHLAR_RNN_SUBJECT_COUNT <= ASHLAR_RNN_RESULTS_MAX);
@@ -46,7 +46,7 @@ static void every_case_is_a_network_and_has_lengths(void) {
 }
 
 /* Every subject leaves the same gradients, and none keeps a block. */
-static void every_subject_runs_the_same_step(void) {
+CASE(every_subject_runs_the_same_step) {
     ashlar_rnn_stage stage = {0};
     float want[2048];
     REQUIRE(set_up("memory=1GiB"));
@@ -79,7 +79,7 @@ static void every_subject_runs_the_same_step(void) {
     tear_down();
 }
 
-static void onednn_takes_part_where_it_can(void) {
+CASE(onednn_takes_part_where_it_can) {
     ashlar_rnn_stage stage = {0};
     ashlar_rnn_case one = SMALL;
     ashlar_rnn_times times;
@@ -99,7 +99,7 @@ static void onednn_takes_part_where_it_can(void) {
     tear_down();
 }
 
-static void inference_has_no_backward(void) {
+CASE(inference_has_no_backward) {
     ashlar_rnn_stage stage = {0};
     ashlar_rnn_case one = SMALL;
     ashlar_rnn_times times = {.backward_s = -1};
@@ -114,7 +114,7 @@ static void inference_has_no_backward(void) {
     tear_down();
 }
 
-static void without_memory_a_step_fails_and_keeps_nothing(void) {
+CASE(without_memory_a_step_fails_and_keeps_nothing) {
     ashlar_rnn_stage stage = {0};
     ashlar_rnn_times times;
     ashlar_stats before, after;
@@ -132,7 +132,7 @@ static void without_memory_a_step_fails_and_keeps_nothing(void) {
 }
 
 /* What the allocator keeps for speed only may be missing. */
-static void without_host_memory_no_stage_is_set_up(void) {
+CASE(without_host_memory_no_stage_is_set_up) {
     size_t refused = 0;
     REQUIRE(set_up("memory=1GiB"));
     for (size_t n = 1; n <= 40; n++) {
@@ -146,7 +146,7 @@ static void without_host_memory_no_stage_is_set_up(void) {
     tear_down();
 }
 
-static void only_known_names_are_taken(void) {
+CASE(only_known_names_are_taken) {
     static const char *const good[] = {"lstm_T64_B32_H256_L2", "static_buffer"};
     static const char *const bad[] = {"", "lstm", "ashlars"};
     for (size_t i = 0; i < 3; i++) {
@@ -201,14 +201,14 @@ static void print_all(FILE *out, const ashlar_rnn_results *results) {
     ashlar_rnn_results_print(out, results, 0);
 }
 
-static void the_table_has_ratios_where_they_are_known(void) {
+CASE(the_table_has_ratios_where_they_are_known) {
     const ashlar_rnn_results results = some_results();
     const char *text = text_of(print_all, &results);
     CHECK_HAS(text, "  1.000     3.000     4.000     250.0    1.005    1.250      75 %\n");
     CHECK_HAS(text, "  8.000     0.000     8.000     125.0        -    1.000         -\n");
 }
 
-static void targets_are_judged_of_ours_only(void) {
+CASE(targets_are_judged_of_ours_only) {
     const ashlar_rnn_results results = some_results();
     const char *text = text_of(ashlar_rnn_results_print_targets, &results);
     CHECK_HAS(text, "met      a                              ashlar / static_buffer   1.005");
@@ -221,7 +221,7 @@ static double number_of(const ashlar_json *row, const char *key) {
     return value != NULL && value->kind == ASHLAR_JSON_NUMBER ? value->number : -1;
 }
 
-static void rows_are_written_with_null_for_what_is_not_known(void) {
+CASE(rows_are_written_with_null_for_what_is_not_known) {
     const ashlar_rnn_results results = some_results();
     unsigned char bytes[FILE_MAX_BYTES];
     ashlar_json *document = NULL;
@@ -250,16 +250,7 @@ int main(void) {
         return 1;
     }
     ashlar_workers_set_count(2);
-    RUN(every_case_is_a_network_and_has_lengths);
-    RUN(every_subject_runs_the_same_step);
-    RUN(onednn_takes_part_where_it_can);
-    RUN(inference_has_no_backward);
-    RUN(without_memory_a_step_fails_and_keeps_nothing);
-    RUN(without_host_memory_no_stage_is_set_up);
-    RUN(only_known_names_are_taken);
-    RUN(the_table_has_ratios_where_they_are_known);
-    RUN(targets_are_judged_of_ours_only);
-    RUN(rows_are_written_with_null_for_what_is_not_known);
+    check_run_cases();
     remove_folder();
     return check_report();
 }

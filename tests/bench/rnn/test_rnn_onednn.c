@@ -75,17 +75,16 @@ static void check_cell(ashlar_rnn_cell cell) {
     }
 }
 
-static void the_lstm_is_onednns(void) {
+CASE(the_lstm_is_onednns) {
     check_cell(ASHLAR_RNN_LSTM);
 }
 
-static void the_gru_is_onednns_with_linear_before_reset(void) {
+CASE(the_gru_is_onednns_with_linear_before_reset) {
     check_cell(ASHLAR_RNN_GRU);
 }
 
 int main(void) {
     ashlar_onednn_set_threads(1); /* its threads spin, and the other tests want the processors */
-    RUN(the_lstm_is_onednns);
-    RUN(the_gru_is_onednns_with_linear_before_reset);
+    check_run_cases();
     return check_report();
 }

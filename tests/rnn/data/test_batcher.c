@@ -92,7 +92,7 @@ static int record_of_column(const fixture *f, size_t batch, size_t j) {
     return same ? number : -1;
 }
 
-static void a_batch_is_whole_records_longest_first_and_padded(void) {
+CASE(a_batch_is_whole_records_longest_first_and_padded) {
     enum { BATCH = 7 };
     fixture f;
     REQUIRE(set_up(&f, BATCH, 1000, 3, 1));
@@ -117,7 +117,7 @@ static void a_batch_is_whole_records_longest_first_and_padded(void) {
 /* --- the supply ----------------------------------------------------------------------------- */
 
 /* With windows that divide the epoch, each window of `RECORDS` sequences is one epoch. */
-static void every_epoch_has_every_sequence_once(void) {
+CASE(every_epoch_has_every_sequence_once) {
     enum { BATCH = 10 };
     fixture f;
     REQUIRE(set_up(&f, BATCH, 1000, 5, 3));
@@ -139,7 +139,7 @@ static void every_epoch_has_every_sequence_once(void) {
 }
 
 /* 3 windows of 16 * 50 sequences are 24 epochs of 100: a window spans 8 of them. */
-static void a_window_may_span_epochs(void) {
+CASE(a_window_may_span_epochs) {
     enum { BATCH = 50 };
     fixture f;
     REQUIRE(set_up(&f, BATCH, 1000, 0, 4));
@@ -159,7 +159,7 @@ static void a_window_may_span_epochs(void) {
     tear_down(&f);
 }
 
-static void two_epochs_are_in_different_order(void) {
+CASE(two_epochs_are_in_different_order) {
     fixture f;
     REQUIRE(set_up(&f, 1, 1000, 1, 6));
     int order[2][RECORDS];
@@ -179,7 +179,7 @@ static void two_epochs_are_in_different_order(void) {
 }
 
 /* In a window the batches are slices of one sorted list: similar inside, different outside. */
-static void a_window_is_sorted_and_its_batches_are_shuffled(void) {
+CASE(a_window_is_sorted_and_its_batches_are_shuffled) {
     enum { BATCH = 10, WINDOW = 10 };
     fixture f;
     REQUIRE(set_up(&f, BATCH, 1000, WINDOW, 7));
@@ -204,7 +204,7 @@ static void a_window_is_sorted_and_its_batches_are_shuffled(void) {
 }
 
 /* Windows must not all be handed out in one order: the first batch's length has to vary. */
-static void each_window_has_its_own_order(void) {
+CASE(each_window_has_its_own_order) {
     enum { WINDOW = 10 };
     fixture f;
     REQUIRE(set_up(&f, 10, 1000, WINDOW, 8));
@@ -222,7 +222,7 @@ static void each_window_has_its_own_order(void) {
 }
 
 /* Cut to 8 steps, one batch of every piece there is: they join to the records again. */
-static void pieces_join_to_their_records(void) {
+CASE(pieces_join_to_their_records) {
     enum { MAX_STEPS = 8 };
     size_t piece_count = 0;
     size_t steps_total = 0;
@@ -263,7 +263,7 @@ static void pieces_join_to_their_records(void) {
     tear_down(&f);
 }
 
-static void one_step_is_enough_for_a_piece(void) {
+CASE(one_step_is_enough_for_a_piece) {
     fixture f;
     REQUIRE(set_up(&f, 3, 1, 2, 1));
     CHECK_ZU(ashlar_batcher_piece_count(f.batcher), ashlar_corpus_bytes(corpus) + RECORDS);
@@ -329,7 +329,7 @@ static size_t pieces_by_hand(size_t steps) {
 }
 
 /* One piece a batch, for one epoch. */
-static void a_stride_makes_pieces_overlap(void) {
+CASE(a_stride_makes_pieces_overlap) {
     const ashlar_batcher_config config = {
         .batch = 1, .max_steps = MAX, .window = 1, .seed = 5, .stride = STRIDE};
     static bool taken[RECORDS][LONGEST_RECORD + 1];
@@ -352,12 +352,12 @@ static void a_stride_makes_pieces_overlap(void) {
     tear_down(&f);
 }
 
-static void the_seed_decides_the_batches(void) {
+CASE(the_seed_decides_the_batches) {
     CHECK(equal_batches(11, 11) == 30);
     CHECK(equal_batches(11, 12) == 0);
 }
 
-static void bad_sizes_are_refused(void) {
+CASE(bad_sizes_are_refused) {
     ashlar_batcher *batcher = NULL;
     ashlar_batcher_config config = {.batch = 0, .max_steps = 5};
     CHECK(ashlar_batcher_create(corpus, &config, &batcher) == ASHLAR_EINVAL);
@@ -379,7 +379,7 @@ static void bad_sizes_are_refused(void) {
     ashlar_batcher_destroy(batcher);
 }
 
-static void no_host_memory_at_any_call_leaks_nothing(void) {
+CASE(no_host_memory_at_any_call_leaks_nothing) {
     const ashlar_batcher_config config = {.batch = 4, .max_steps = 9};
     unsigned long n = 0;
     ashlar_status status = ASHLAR_EHOSTMEM;
@@ -410,7 +410,7 @@ static bool is_same_random(const ashlar_batcher *a, const ashlar_batcher *b) {
 }
 
 /* Into windows and epochs at every place. */
-static void passing_over_batches_is_as_handing_them_out(void) {
+CASE(passing_over_batches_is_as_handing_them_out) {
     enum { SKIPS = 60, BATCH = 7, WINDOW = 5 };
     for (size_t skipped = 0; skipped < SKIPS; skipped++) {
         fixture one, two;
@@ -437,19 +437,7 @@ int main(void) {
         printf("Bail out! no test corpus: %s\n", ashlar_error_detail());
         return 99;
     }
-    RUN(a_batch_is_whole_records_longest_first_and_padded);
-    RUN(every_epoch_has_every_sequence_once);
-    RUN(a_window_may_span_epochs);
-    RUN(two_epochs_are_in_different_order);
-    RUN(a_window_is_sorted_and_its_batches_are_shuffled);
-    RUN(each_window_has_its_own_order);
-    RUN(pieces_join_to_their_records);
-    RUN(one_step_is_enough_for_a_piece);
-    RUN(a_stride_makes_pieces_overlap);
-    RUN(the_seed_decides_the_batches);
-    RUN(bad_sizes_are_refused);
-    RUN(passing_over_batches_is_as_handing_them_out);
-    RUN(no_host_memory_at_any_call_leaks_nothing);
+    check_run_cases();
     ashlar_corpus_destroy(corpus);
     return check_report();
 }

@@ -72,26 +72,26 @@ static void check_records(const char *path, const char *want) {
     ashlar_corpus_destroy(corpus);
 }
 
-static void paragraphs_end_at_blank_lines(void) {
+CASE(paragraphs_end_at_blank_lines) {
     check_records(make_text("p1", "one\n two\n\n\n \t\nthree\n"), "one\n two|three");
     check_records(make_text("p2", "\n\nonly"), "only");
     check_records(make_text("p3", "100%\n%%\n % \n"), "100%\n%%\n % ");
 }
 
-static void a_line_of_a_percent_sign_makes_a_fortune_file(void) {
+CASE(a_line_of_a_percent_sign_makes_a_fortune_file) {
     check_records(make_text("f1", "a\n\nb\n%\nc\n%\n"), "a\n\nb|c");
     check_records(make_text("f2", "%\n%\n\n%\na"), "a");
     check_records(make_text("f3", "\n  art\n\n%\nx\n"), "\n  art\n|x");
     check_records(make_text("f4", "a\n%"), "a");
 }
 
-static void carriage_returns_belong_to_the_line_end(void) {
+CASE(carriage_returns_belong_to_the_line_end) {
     check_records(make_text("c1", "a\r\nb\r\n\r\nc\r\n"), "a\r\nb|c");
     check_records(make_text("c2", "a\r\n%\r\nb\r\n"), "a|b");
     check_records(make_text("c3", "a\rb\n\nc"), "a\rb|c");
 }
 
-static void a_folder_is_read_in_name_order_once_per_file(void) {
+CASE(a_folder_is_read_in_name_order_once_per_file) {
     const char *path = make_folder("d");
     (void)make_text("d/b", "second\n");
     (void)make_text("d/a", "first\n");
@@ -119,7 +119,7 @@ static void a_folder_is_read_in_name_order_once_per_file(void) {
     ashlar_corpus_destroy(corpus);
 }
 
-static void several_paths_are_read_in_their_order(void) {
+CASE(several_paths_are_read_in_their_order) {
     const char *const paths[] = {make_text("s2", "two\n"), make_text("s1", "one\n")};
     ashlar_corpus *corpus;
     REQUIRE(ashlar_corpus_open(paths, 2, &corpus) == ASHLAR_OK);
@@ -129,7 +129,7 @@ static void several_paths_are_read_in_their_order(void) {
     ashlar_corpus_destroy(corpus);
 }
 
-static void a_large_file_is_whole(void) {
+CASE(a_large_file_is_whole) {
     enum { LINES = 30000 };
     FILE *file = fopen(in_folder("large"), "wb");
     REQUIRE(file != NULL);
@@ -156,7 +156,7 @@ static void check_refused(const char *path, ashlar_status status, const char *pa
     CHECK_HAS(ashlar_error_detail(), part);
 }
 
-static void what_holds_no_text_is_refused_by_name(void) {
+CASE(what_holds_no_text_is_refused_by_name) {
     ashlar_corpus *corpus;
     CHECK(ashlar_corpus_open(NULL, 0, &corpus) == ASHLAR_EINVAL);
     check_refused(in_folder("missing"), ASHLAR_EIO, "No such file");
@@ -169,7 +169,7 @@ static void what_holds_no_text_is_refused_by_name(void) {
     check_refused("/dev/null", ASHLAR_EFORMAT, "neither a file nor a folder");
 }
 
-static void a_file_that_may_not_be_read_is_refused(void) {
+CASE(a_file_that_may_not_be_read_is_refused) {
     const char *path = make_text("locked", "text\n");
     if (geteuid() == 0) {
         SKIP("the superuser may read every file");
@@ -178,7 +178,7 @@ static void a_file_that_may_not_be_read_is_refused(void) {
     check_refused(path, ASHLAR_EIO, "Permission denied");
 }
 
-static void no_host_memory_at_any_call_leaks_nothing(void) {
+CASE(no_host_memory_at_any_call_leaks_nothing) {
     const char *const paths[] = {make_folder("oom"), make_text("oom-file", "x\n\ny\n")};
     (void)make_text("oom/1", "a\n\nb\n");
     (void)make_text("oom/2", "c\n%\nd\n");
@@ -197,7 +197,7 @@ static void no_host_memory_at_any_call_leaks_nothing(void) {
 }
 
 /* The real thing, where Debian's packages fortunes and fortunes-min are installed. */
-static void the_fortunes_of_debian_are_complete(void) {
+CASE(the_fortunes_of_debian_are_complete) {
     const char *path = "/usr/share/games/fortunes";
     if (access("/usr/share/games/fortunes/zippy", R_OK) != 0 ||
         access("/usr/share/games/fortunes/riddles", R_OK) != 0) {
@@ -218,16 +218,7 @@ int main(void) {
         perror(folder);
         return 99;
     }
-    RUN(paragraphs_end_at_blank_lines);
-    RUN(a_line_of_a_percent_sign_makes_a_fortune_file);
-    RUN(carriage_returns_belong_to_the_line_end);
-    RUN(a_folder_is_read_in_name_order_once_per_file);
-    RUN(several_paths_are_read_in_their_order);
-    RUN(a_large_file_is_whole);
-    RUN(what_holds_no_text_is_refused_by_name);
-    RUN(a_file_that_may_not_be_read_is_refused);
-    RUN(no_host_memory_at_any_call_leaks_nothing);
-    RUN(the_fortunes_of_debian_are_complete);
+    check_run_cases();
     char command[64];
     (void)snprintf(command, sizeof command, "rm -rf %s", folder);
     if (system(command) != 0) {

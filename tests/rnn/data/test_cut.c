@@ -74,7 +74,7 @@ static void check_cut(const ashlar_cut_config *config, const int32_t *of) {
     CHECK_ZU(steps, batch.steps);
 }
 
-static void every_position_is_in_one_place(void) {
+CASE(every_position_is_in_one_place) {
     for (size_t run = 0; run < sizeof RUNS / sizeof RUNS[0]; run++) {
         for (size_t i = 0; i < 4 * 11 * 11; i++) {
             const size_t micro[] = {0, 2, 3, 6};
@@ -85,7 +85,7 @@ static void every_position_is_in_one_place(void) {
     }
 }
 
-static void sizes_of_a_cut(void) {
+CASE(sizes_of_a_cut) {
     const ashlar_cut_config plain = {.batch = BATCH};
     ashlar_cut cut = ashlar_cut_of(&plain, 9);
     CHECK(cut.count == BATCH && cut.micro == 1 && cut.part == 9 && cut.chunk == 9);
@@ -101,7 +101,7 @@ static void sizes_of_a_cut(void) {
     CHECK(cut.part == 2 && cut.chunk == 2 && cut.parts == 1 && cut.chunks == 1);
 }
 
-static void no_size_shrinks_with_more_steps(void) {
+CASE(no_size_shrinks_with_more_steps) {
     for (size_t part = 0; part < 9; part++) {
         for (size_t chunk = 0; chunk < 9; chunk++) {
             const ashlar_cut_config config = {.batch = BATCH, .part = part, .chunk = chunk};
@@ -115,9 +115,4 @@ static void no_size_shrinks_with_more_steps(void) {
     }
 }
 
-int main(void) {
-    RUN(every_position_is_in_one_place);
-    RUN(sizes_of_a_cut);
-    RUN(no_size_shrinks_with_more_steps);
-    return check_report();
-}
+RUN_CASES()

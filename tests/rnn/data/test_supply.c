@@ -21,7 +21,7 @@ static ashlar_supply *open_supply(uint64_t seed) {
     return supply;
 }
 
-static void each_item_comes_once_an_epoch(void) {
+CASE(each_item_comes_once_an_epoch) {
     ashlar_supply *supply = open_supply(1);
     for (size_t epoch = 1; epoch <= 3; epoch++) {
         size_t seen[ITEMS] = {0};
@@ -44,7 +44,7 @@ static void each_item_comes_once_an_epoch(void) {
 
 /* The batches of a window, put side by side by their longest, go from the longest to the shortest.
  */
-static void lengths_within_a_batch_are_similar(void) {
+CASE(lengths_within_a_batch_are_similar) {
     ashlar_supply *supply = open_supply(2);
     size_t orders = 0;
     for (size_t window = 0; window < 20; window++) {
@@ -68,7 +68,7 @@ static void lengths_within_a_batch_are_similar(void) {
     ashlar_supply_destroy(supply);
 }
 
-static void the_seed_decides_the_order(void) {
+CASE(the_seed_decides_the_order) {
     ashlar_supply *a = open_supply(3), *b = open_supply(3), *other = open_supply(4);
     size_t differ = 0;
     for (size_t i = 0; i < 40; i++) {
@@ -85,7 +85,7 @@ static void the_seed_decides_the_order(void) {
     ashlar_supply_destroy(other);
 }
 
-static void a_supply_that_was_passed_over_goes_on_as_if_handed_out(void) {
+CASE(a_supply_that_was_passed_over_goes_on_as_if_handed_out) {
     ashlar_supply *a = open_supply(5), *b = open_supply(5);
     for (size_t i = 0; i < 23; i++) {
         (void)ashlar_supply_next(a);
@@ -101,7 +101,7 @@ static void a_supply_that_was_passed_over_goes_on_as_if_handed_out(void) {
     ashlar_supply_destroy(b);
 }
 
-static void fewer_items_than_a_batch_repeat(void) {
+CASE(fewer_items_than_a_batch_repeat) {
     const ashlar_supply_item two[] = {{7, 1}, {8, 2}};
     ashlar_supply *supply = NULL;
     REQUIRE(ashlar_supply_create(two, 2, 5, 1, 1, &supply) == ASHLAR_OK);
@@ -116,7 +116,7 @@ static void fewer_items_than_a_batch_repeat(void) {
     ashlar_supply_destroy(supply);
 }
 
-static void what_cannot_be_supplied_is_refused(void) {
+CASE(what_cannot_be_supplied_is_refused) {
     const ashlar_supply_item one[] = {{7, 1}};
     ashlar_supply *supply = NULL;
     CHECK(ashlar_supply_create(one, 0, 1, 1, 1, &supply) == ASHLAR_EINVAL);
@@ -140,12 +140,4 @@ static void what_cannot_be_supplied_is_refused(void) {
     ashlar_supply_destroy(NULL);
 }
 
-int main(void) {
-    RUN(each_item_comes_once_an_epoch);
-    RUN(lengths_within_a_batch_are_similar);
-    RUN(the_seed_decides_the_order);
-    RUN(a_supply_that_was_passed_over_goes_on_as_if_handed_out);
-    RUN(fewer_items_than_a_batch_repeat);
-    RUN(what_cannot_be_supplied_is_refused);
-    return check_report();
-}
+RUN_CASES()

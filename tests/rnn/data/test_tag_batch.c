@@ -28,7 +28,7 @@ static void check_values(const int32_t *got, size_t count, const int32_t *want) 
     }
 }
 
-static void the_parts_fill_the_block_in_order(void) {
+CASE(the_parts_fill_the_block_in_order) {
     const ashlar_tag_shape shape = {.steps = 3, .batch = 2, .width = 5};
     int32_t data[1];
     size_t bytes = 0;
@@ -41,7 +41,7 @@ static void the_parts_fill_the_block_in_order(void) {
 }
 
 /* ab=1 c=2 abc=3 b=4 cab=5, X=0 Y=1, a=1 b=2 c=3; zz is held out, and unknown. */
-static void sentences_are_padded_and_time_comes_first(void) {
+CASE(sentences_are_padded_and_time_comes_first) {
     int32_t data[256];
     ashlar_tag_batch batch = {.data = data};
     ashlar_tag_corpus *corpus = open_corpus();
@@ -64,7 +64,7 @@ static void sentences_are_padded_and_time_comes_first(void) {
     ashlar_tag_corpus_destroy(corpus);
 }
 
-static void the_width_is_that_of_the_batch(void) {
+CASE(the_width_is_that_of_the_batch) {
     int32_t data[256];
     ashlar_tag_batch batch = {.data = data};
     ashlar_tag_corpus *corpus = open_corpus();
@@ -78,7 +78,7 @@ static void the_width_is_that_of_the_batch(void) {
     ashlar_tag_corpus_destroy(corpus);
 }
 
-static void a_full_batch_has_no_padding(void) {
+CASE(a_full_batch_has_no_padding) {
     int32_t data[256];
     ashlar_tag_batch batch = {.data = data};
     memset(data, 0x7f, sizeof data);
@@ -93,7 +93,7 @@ static void a_full_batch_has_no_padding(void) {
     CHECK(data[52] == 0x7f7f7f7f);
 }
 
-static void shapes_that_cannot_be_counted_are_refused(void) {
+CASE(shapes_that_cannot_be_counted_are_refused) {
     const ashlar_tag_shape none[] = {{0, 1, 1}, {1, 0, 1}, {1, 1, 0}};
     const ashlar_tag_shape many[] = {{SIZE_MAX / 2, 3, 1},  {1 << 20, 1 << 20, SIZE_MAX / 8},
                                      {1 << 15, 1 << 15, 2}, {SIZE_MAX / 4, 1, 1},
@@ -110,15 +110,4 @@ static void shapes_that_cannot_be_counted_are_refused(void) {
     CHECK(ashlar_tag_batch_bytes(&(ashlar_tag_shape){1 << 14, 1 << 14, 2}, &bytes) == ASHLAR_OK);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(the_parts_fill_the_block_in_order);
-    RUN(sentences_are_padded_and_time_comes_first);
-    RUN(the_width_is_that_of_the_batch);
-    RUN(a_full_batch_has_no_padding);
-    RUN(shapes_that_cannot_be_counted_are_refused);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

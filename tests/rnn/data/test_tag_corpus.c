@@ -51,7 +51,7 @@ static void check_sentences(const ashlar_tag_corpus *corpus, const char *want) {
     }
 }
 
-static void lines_are_words_and_blank_ones_end_sentences(void) {
+CASE(lines_are_words_and_blank_ones_end_sentences) {
     ashlar_tag_corpus *c = open_text("the\tD\ncat\tN\n\nthe\tD\nthe\tN\n", &usual);
     REQUIRE(c != NULL);
     check_sentences(c, "the:1:0 cat:2:1|the:1:0 the:1:1");
@@ -66,7 +66,7 @@ static void lines_are_words_and_blank_ones_end_sentences(void) {
     ashlar_tag_corpus_destroy(NULL);
 }
 
-static void ends_of_lines_and_blank_lines_may_be_of_any_kind(void) {
+CASE(ends_of_lines_and_blank_lines_may_be_of_any_kind) {
     const char *const same[] = {
         "a\tX\nb\tY\n\nc\tX\n",
         "a\tX\r\nb\tY\r\n\r\nc\tX\r\n",
@@ -82,7 +82,7 @@ static void ends_of_lines_and_blank_lines_may_be_of_any_kind(void) {
 }
 
 /* Within a line all but TAB, its end and byte 0 is a word's. */
-static void words_may_hold_any_other_byte(void) {
+CASE(words_may_hold_any_other_byte) {
     ashlar_tag_corpus *c = open_text("a b\tX y\n\xc3\xa9\r!\tY\n", &usual);
     REQUIRE(c != NULL);
     check_sentences(c, "a b:1:0 \xc3\xa9\r!:2:1");
@@ -90,7 +90,7 @@ static void words_may_hold_any_other_byte(void) {
     ashlar_tag_corpus_destroy(c);
 }
 
-static void several_files_are_one_after_the_other(void) {
+CASE(several_files_are_one_after_the_other) {
     char second[96];
     const char *paths[] = {path, second, path};
     ashlar_tag_corpus *c = NULL;
@@ -112,7 +112,7 @@ static void several_files_are_one_after_the_other(void) {
     (void)unlink(second);
 }
 
-static void rare_words_are_unknown(void) {
+CASE(rare_words_are_unknown) {
     const char *const text = "a\tX\nb\tX\nc\tX\n\nb\tX\na\tX\na\tX\n";
     const struct {
         size_t min_count, words;
@@ -137,7 +137,7 @@ static void rare_words_are_unknown(void) {
 }
 
 /* What is seen in held-out sentences only, or too often there, is not known; tags are. */
-static void held_out_sentences_teach_no_words(void) {
+CASE(held_out_sentences_teach_no_words) {
     ashlar_tag_corpus_config config = usual;
     config.held_out = 2;
     config.min_count = 2;
@@ -166,7 +166,7 @@ static void check_refused(const char *bytes, size_t count, const char *what) {
     CHECK_HAS(ashlar_error_detail(), what);
 }
 
-static void bad_lines_are_named(void) {
+CASE(bad_lines_are_named) {
     check_refused("a\tX\nb\n", 6, ":2: no TAB");
     check_refused("\n\n\n b\n", 6, ":4: no TAB");
     check_refused("a\tX\tY\n", 6, ":1: a second TAB");
@@ -181,7 +181,7 @@ static void bad_lines_are_named(void) {
     check_refused("\n \n\r\n", 5, "no sentence");
 }
 
-static void what_is_too_long_is_named_with_its_option(void) {
+CASE(what_is_too_long_is_named_with_its_option) {
     ashlar_tag_corpus *c = NULL;
     const char *const longest = "12345\tX\n1\tX\n1\tX\n1\tX\n1\tX\n1\tX\n";
     check_refused("a\tX\n123456\tX\n", 13, ":2: a word of 6 bytes; allow it with --max-word");
@@ -192,7 +192,7 @@ static void what_is_too_long_is_named_with_its_option(void) {
     ashlar_tag_corpus_destroy(c);
 }
 
-static void what_cannot_be_asked_for_is_refused(void) {
+CASE(what_cannot_be_asked_for_is_refused) {
     const char *paths[] = {"/nowhere/at/all"};
     const ashlar_tag_corpus_config bad[] = {
         {.max_words = 0, .max_bytes = 5},
@@ -219,7 +219,7 @@ static size_t make_long(char *text, size_t sentences) {
     return used;
 }
 
-static void failing_host_memory_at_any_point_is_told(void) {
+CASE(failing_host_memory_at_any_point_is_told) {
     static char text[FILE_MAX_BYTES];
     ashlar_tag_corpus *c = NULL;
     const size_t bytes = make_long(text, 200);
@@ -242,7 +242,7 @@ static void failing_host_memory_at_any_point_is_told(void) {
 }
 
 /* Whatever the pieces, it is read or refused; what is read keeps the header's promises. */
-static void random_text_is_read_or_refused(void) {
+CASE(random_text_is_read_or_refused) {
     static const char *const pieces[] = {"a\tX\n", "b\tY\r\n", "cd\tX\n", "\n", " \n",
                                          "a\tX",   "\t",       "a",       "\r", "\0"};
     ashlar_random random;
@@ -285,21 +285,4 @@ static void random_text_is_read_or_refused(void) {
     CHECK(opened > 100 && opened < 900);
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(lines_are_words_and_blank_ones_end_sentences);
-    RUN(ends_of_lines_and_blank_lines_may_be_of_any_kind);
-    RUN(words_may_hold_any_other_byte);
-    RUN(several_files_are_one_after_the_other);
-    RUN(rare_words_are_unknown);
-    RUN(held_out_sentences_teach_no_words);
-    RUN(bad_lines_are_named);
-    RUN(what_is_too_long_is_named_with_its_option);
-    RUN(what_cannot_be_asked_for_is_refused);
-    RUN(failing_host_memory_at_any_point_is_told);
-    RUN(random_text_is_read_or_refused);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

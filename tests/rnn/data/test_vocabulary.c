@@ -12,7 +12,7 @@ static size_t number_of(ashlar_vocabulary *v, const void *bytes, size_t count) {
     return number;
 }
 
-static void numbers_follow_the_order_of_first_sight(void) {
+CASE(numbers_follow_the_order_of_first_sight) {
     ashlar_vocabulary *v = NULL;
     REQUIRE(ashlar_vocabulary_create(&v) == ASHLAR_OK);
     CHECK_ZU(ashlar_vocabulary_count(v), 0);
@@ -42,7 +42,7 @@ static void make_many(void) {
     }
 }
 
-static void numbers_stay_while_it_grows(void) {
+CASE(numbers_stay_while_it_grows) {
     ashlar_vocabulary *v = NULL;
     size_t wrong = 0;
     REQUIRE(ashlar_vocabulary_create(&v) == ASHLAR_OK);
@@ -58,7 +58,7 @@ static void numbers_stay_while_it_grows(void) {
     ashlar_vocabulary_destroy(v);
 }
 
-static void without_host_memory_it_stays_as_it_was(void) {
+CASE(without_host_memory_it_stays_as_it_was) {
     ashlar_vocabulary *v = NULL;
     size_t failures = 0, number = 77;
     ashlar_host_fail_at(1);
@@ -88,9 +88,4 @@ static void without_host_memory_it_stays_as_it_was(void) {
     ashlar_vocabulary_destroy(v);
 }
 
-int main(void) {
-    RUN(numbers_follow_the_order_of_first_sight);
-    RUN(numbers_stay_while_it_grows);
-    RUN(without_host_memory_it_stays_as_it_was);
-    return check_report();
-}
+RUN_CASES()

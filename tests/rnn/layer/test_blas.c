@@ -81,7 +81,7 @@ static product make_product(int trans, size_t m, size_t n, size_t k, size_t extr
     };
 }
 
-static void products_match_plain_loops_for_all_transposes(void) {
+CASE(products_match_plain_loops_for_all_transposes) {
     static const size_t sizes[][3] = {{1, 1, 1},   {1, 7, 5},    {7, 1, 5},     {5, 7, 1},
                                       {2, 3, 4},   {17, 9, 33},  {64, 128, 64}, {65, 129, 66},
                                       {3, 130, 140}, {130, 5, 131}, {1, 140, 130},
@@ -100,7 +100,7 @@ static void products_match_plain_loops_for_all_transposes(void) {
     }
 }
 
-static void an_empty_dimension_is_legal(void) {
+CASE(an_empty_dimension_is_legal) {
     for (int trans = 0; trans < 4; trans++) {
         for (int empty = 1; empty < 8; empty++) {
             product p = make_product(trans, (empty & 1) != 0 ? 0 : 6, (empty & 2) != 0 ? 0 : 7,
@@ -112,14 +112,14 @@ static void an_empty_dimension_is_legal(void) {
     }
 }
 
-static void one_row_with_an_empty_sum_is_still_scaled(void) {
+CASE(one_row_with_an_empty_sum_is_still_scaled) {
     product p = make_product(0, 1, 7, 0, 0);
     check_product(&p);
     p.beta = 0.5;
     check_product(&p);
 }
 
-static void nan_in_one_row_stays_in_that_row(void) {
+CASE(nan_in_one_row_stays_in_that_row) {
     enum { M = 9, N = 33, K = 20 };
     const product p = make_product(2, M, N, K, 0);
     fill(&p);
@@ -134,7 +134,7 @@ static void nan_in_one_row_stays_in_that_row(void) {
     CHECK(wrong == 0);
 }
 
-static void the_same_product_gives_the_same_bits(void) {
+CASE(the_same_product_gives_the_same_bits) {
     const product p = make_product(2, 90, 100, 110, 0);
     static float first[ROOM];
     fill(&p);
@@ -146,7 +146,7 @@ static void the_same_product_gives_the_same_bits(void) {
 }
 
 /* Large enough to be cut both ways: in columns, and in rows where a is transposed. */
-static void any_number_of_threads_gives_the_same_bits(void) {
+CASE(any_number_of_threads_gives_the_same_bits) {
     enum { SIDE = 216 }; /* 9.6 pieces' worth */
     static float a[SIDE * SIDE], b[SIDE * SIDE], one[SIDE * SIDE], many[SIDE * SIDE];
     static double unused[SIDE * SIDE];
@@ -167,7 +167,7 @@ static void any_number_of_threads_gives_the_same_bits(void) {
 }
 
 /* As the pieces of this processor's best set were checked above; and in two ways to cut. */
-static void the_baseline_gives_the_same_numbers(void) {
+CASE(the_baseline_gives_the_same_numbers) {
     enum { M = 103, N = 140, K = 130 };
     product p = make_product(1, M, N, K, 2);
     fill(&p);
@@ -197,7 +197,7 @@ static void the_baseline_gives_the_same_numbers(void) {
     }
 }
 
-static void the_clock_counts_products_while_it_runs(void) {
+CASE(the_clock_counts_products_while_it_runs) {
     enum { SIDE = 100 };
     ashlar_blas_clock_start(true);
     ashlar_gemm_f32(false, false, SIDE, SIDE, SIDE, 1, a32, SIDE, b32, SIDE, 0, c32, SIDE);
@@ -210,7 +210,7 @@ static void the_clock_counts_products_while_it_runs(void) {
     CHECK(ashlar_blas_clock_ns() == 0 && ashlar_blas_clock_begin() == 0);
 }
 
-static void the_implementation_has_a_name_and_counts_its_threads(void) {
+CASE(the_implementation_has_a_name_and_counts_its_threads) {
     CHECK(strlen(ashlar_blas_name()) > 0);
     ashlar_blas_set_threads(1);
     CHECK(ashlar_blas_threads() == 1);
@@ -219,15 +219,4 @@ static void the_implementation_has_a_name_and_counts_its_threads(void) {
     printf("# %s\n", ashlar_blas_name());
 }
 
-int main(void) {
-    RUN(products_match_plain_loops_for_all_transposes);
-    RUN(an_empty_dimension_is_legal);
-    RUN(one_row_with_an_empty_sum_is_still_scaled);
-    RUN(nan_in_one_row_stays_in_that_row);
-    RUN(the_same_product_gives_the_same_bits);
-    RUN(any_number_of_threads_gives_the_same_bits);
-    RUN(the_baseline_gives_the_same_numbers);
-    RUN(the_clock_counts_products_while_it_runs);
-    RUN(the_implementation_has_a_name_and_counts_its_threads);
-    return check_report();
-}
+RUN_CASES()

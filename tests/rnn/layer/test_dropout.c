@@ -21,7 +21,7 @@ static void check_answer(const uint32_t counter[4], const uint32_t key[2], const
 }
 
 /* The known answers of Philox 4x32-10 that its authors publish. */
-static void the_generator_gives_its_known_answers(void) {
+CASE(the_generator_gives_its_known_answers) {
     check_answer((uint32_t[]){0, 0, 0, 0}, (uint32_t[]){0, 0},
                  (uint32_t[]){0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
     check_answer((uint32_t[]){0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
@@ -46,7 +46,7 @@ static void draw_mask(ashlar_dropout_row row, double rate, bool mask[WORDS]) {
 }
 
 /* Bounds of five standard deviations; the numbers are always the same. */
-static void as_many_are_dropped_as_the_rate_says(void) {
+CASE(as_many_are_dropped_as_the_rate_says) {
     static const double rates[] = {0, 1e-3, 0.1, 0.5, 0.9, 1 - 1e-9};
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
         const double rate = rates[i];
@@ -64,7 +64,7 @@ static void as_many_are_dropped_as_the_rate_says(void) {
 }
 
 /* Masks that differ in one thing only agree by chance: in half of their places. */
-static void every_coordinate_changes_the_mask(void) {
+CASE(every_coordinate_changes_the_mask) {
     const ashlar_dropout_row base = {.seed = 5, .layer = 1, .step = 2, .sequence = 3};
     ashlar_dropout_row others[] = {base, base, base, base, base};
     others[0].seed++;
@@ -86,16 +86,10 @@ static void every_coordinate_changes_the_mask(void) {
     }
 }
 
-static void the_threshold_is_the_rate_in_32_bits(void) {
+CASE(the_threshold_is_the_rate_in_32_bits) {
     CHECK_ZU(ashlar_dropout_threshold(0), 0);
     CHECK_ZU(ashlar_dropout_threshold(0.25), 0x40000000);
     CHECK_ZU(ashlar_dropout_threshold(1 - 0x1p-53), 0xffffffff);
 }
 
-int main(void) {
-    RUN(the_generator_gives_its_known_answers);
-    RUN(as_many_are_dropped_as_the_rate_says);
-    RUN(every_coordinate_changes_the_mask);
-    RUN(the_threshold_is_the_rate_in_32_bits);
-    return check_report();
-}
+RUN_CASES()

@@ -174,12 +174,12 @@ static void check_embedding(const grid *g) {
     drop(&dtable);
 }
 
-static void embeddings_are_those_of_the_cpu(void) {
+CASE(embeddings_are_those_of_the_cpu) {
     on_every_grid(check_embedding);
 }
 
 /* More positions than one chunk of the search, in which each row has many. */
-static void embedding_gradients_add_up_in_the_order_of_the_cpu(void) {
+CASE(embedding_gradients_add_up_in_the_order_of_the_cpu) {
     const int32_t lengths[] = {4500};
     const grid g = {4500, 1, 2, 3, {4500}};
     dtype = ASHLAR_F32;
@@ -216,7 +216,7 @@ static void embedding_gradients_add_up_in_the_order_of_the_cpu(void) {
 }
 
 /* The CPU asserts that there is none. */
-static void a_token_that_is_no_class_becomes_nan(void) {
+CASE(a_token_that_is_no_class_becomes_nan) {
     const int32_t length = 3, tokens_here[] = {1, 2, -1};
     dtype = ASHLAR_F32;
     REQUIRE(ashlar_ops_create(gpu, dtype, &ops) == ASHLAR_OK);
@@ -295,7 +295,7 @@ static void check_linear(const grid *g) {
     }
 }
 
-static void linear_layers_are_those_of_the_cpu(void) {
+CASE(linear_layers_are_those_of_the_cpu) {
     on_every_grid(check_linear);
 }
 
@@ -344,7 +344,7 @@ static void check_loss(const grid *g) {
     }
 }
 
-static void losses_are_those_of_the_cpu(void) {
+CASE(losses_are_those_of_the_cpu) {
     on_every_grid(check_loss);
 }
 
@@ -371,7 +371,7 @@ static void check_columns(const grid *g) {
     }
 }
 
-static void columns_are_copied_and_added_as_by_the_cpu(void) {
+CASE(columns_are_copied_and_added_as_by_the_cpu) {
     on_every_grid(check_columns);
 }
 
@@ -400,7 +400,7 @@ static void check_argmax(const grid *g) {
     drop(&logits);
 }
 
-static void labels_are_those_of_the_cpu(void) {
+CASE(labels_are_those_of_the_cpu) {
     on_every_grid(check_argmax);
 }
 
@@ -409,13 +409,7 @@ int main(void) {
     if (why != 0) {
         return why;
     }
-    RUN(embeddings_are_those_of_the_cpu);
-    RUN(embedding_gradients_add_up_in_the_order_of_the_cpu);
-    RUN(a_token_that_is_no_class_becomes_nan);
-    RUN(linear_layers_are_those_of_the_cpu);
-    RUN(losses_are_those_of_the_cpu);
-    RUN(columns_are_copied_and_added_as_by_the_cpu);
-    RUN(labels_are_those_of_the_cpu);
+    check_run_cases();
     gpu_end();
     return check_report();
 }

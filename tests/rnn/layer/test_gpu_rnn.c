@@ -34,15 +34,15 @@ static void all_kinds_and_shapes(ashlar_dtype dtype) {
     }
 }
 
-static void training_in_float_is_that_of_the_cpu(void) {
+CASE(training_in_float_is_that_of_the_cpu) {
     all_kinds_and_shapes(ASHLAR_F32);
 }
 
-static void training_in_double_is_that_of_the_cpu(void) {
+CASE(training_in_double_is_that_of_the_cpu) {
     all_kinds_and_shapes(ASHLAR_F64);
 }
 
-static void inference_is_that_of_the_cpu(void) {
+CASE(inference_is_that_of_the_cpu) {
     for (size_t s = 0; s < SHAPE_COUNT; s++) {
         for (size_t i = 0; i < KIND_COUNT; i++) {
             const kind k = undropped(i);
@@ -60,7 +60,7 @@ static void inference_is_that_of_the_cpu(void) {
     }
 }
 
-static void what_is_not_wanted_or_not_given_changes_nothing_else(void) {
+CASE(what_is_not_wanted_or_not_given_changes_nothing_else) {
     for (size_t i = 0; i < KIND_COUNT; i++) {
         const kind k = undropped(i);
         const ashlar_rnn_config config = config_of(&SHAPES[5], &k, ASHLAR_F32);
@@ -86,7 +86,7 @@ static void what_is_not_wanted_or_not_given_changes_nothing_else(void) {
 }
 
 /* cuDNN may refuse a persistent algorithm for its sizes. */
-static void persistent_algorithms_compute_the_same(void) {
+CASE(persistent_algorithms_compute_the_same) {
     for (int algorithm = 1; algorithm < ASHLAR_RNN_ALGORITHM_COUNT; algorithm++) {
         for (int cell = 0; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
             const shape s = {1, 6, 4, 64, 64, {6, 6, 6, 6}, true};
@@ -116,7 +116,7 @@ static void persistent_algorithms_compute_the_same(void) {
 }
 
 /* The CPU computes in float what the GPU does in 16 bits: rough, but a wrong formula is rougher. */
-static void narrow_types_and_tf32_are_near_to_float(void) {
+CASE(narrow_types_and_tf32_are_near_to_float) {
     static const struct {
         ashlar_dtype dtype;
         ashlar_rnn_math math;
@@ -147,7 +147,7 @@ static void narrow_types_and_tf32_are_near_to_float(void) {
 }
 
 /* Which outputs are dropped is cuDNN's own; that some are, others doubled, and states go on. */
-static void dropout_changes_training_and_not_inference(void) {
+CASE(dropout_changes_training_and_not_inference) {
     const shape s = {2, 8, 4, 16, 32, {8, 8, 8, 8}, false};
     const kind k = {.cell = ASHLAR_RNN_LSTM, .directions = 1, .dropout = 0.5};
     const ashlar_rnn_config config = config_of(&s, &k, ASHLAR_F32);
@@ -178,13 +178,7 @@ int main(void) {
     if (why != 0) {
         return why;
     }
-    RUN(training_in_float_is_that_of_the_cpu);
-    RUN(training_in_double_is_that_of_the_cpu);
-    RUN(inference_is_that_of_the_cpu);
-    RUN(what_is_not_wanted_or_not_given_changes_nothing_else);
-    RUN(persistent_algorithms_compute_the_same);
-    RUN(narrow_types_and_tf32_are_near_to_float);
-    RUN(dropout_changes_training_and_not_inference);
+    check_run_cases();
     gpu_end();
     return check_report();
 }

@@ -40,7 +40,7 @@ static void draw_tokens(int32_t *tokens) {
 
 /* --- embedding --- */
 
-static void embedding_gathers_rows_and_clears_padding(void) {
+CASE(embedding_gathers_rows_and_clears_padding) {
     float table32[CLASSES * WIDTH], out32[ROWS * WIDTH];
     double table[CLASSES * WIDTH], out[ROWS * WIDTH];
     int32_t tokens[ROWS];
@@ -63,7 +63,7 @@ static void embedding_gathers_rows_and_clears_padding(void) {
     }
 }
 
-static void embedding_gradients_add_up_per_token(void) {
+CASE(embedding_gradients_add_up_per_token) {
     float dtable32[CLASSES * WIDTH], dout32[ROWS * WIDTH];
     double dtable[CLASSES * WIDTH], want[CLASSES * WIDTH], dout[ROWS * WIDTH];
     int32_t tokens[ROWS];
@@ -92,7 +92,7 @@ static void embedding_gradients_add_up_per_token(void) {
 
 /* --- linear --- */
 
-static void linear_forward_is_the_plain_sum(void) {
+CASE(linear_forward_is_the_plain_sum) {
     float x32[ROWS * WIDTH], w32[CLASSES * WIDTH], b32[CLASSES], y32[LOGITS];
     double x[ROWS * WIDTH], w[CLASSES * WIDTH], b[CLASSES], y[LOGITS], bare[LOGITS];
     draw(x32, x, ROWS * WIDTH);
@@ -139,7 +139,7 @@ static double plain_dw(const double *dy, const double *x, size_t i) {
     return sum;
 }
 
-static void linear_backward_overwrites_dx_and_adds_the_rest(void) {
+CASE(linear_backward_overwrites_dx_and_adds_the_rest) {
     float x32[ROWS * WIDTH], w32[CLASSES * WIDTH], dy32[LOGITS];
     float dx32[ROWS * WIDTH], dw32[CLASSES * WIDTH], db32[CLASSES];
     double x[ROWS * WIDTH], w[CLASSES * WIDTH], dy[LOGITS];
@@ -214,7 +214,7 @@ static double plain_loss(const loss_case *c) {
     return loss / (double)VALID;
 }
 
-static void loss_is_the_mean_over_valid_positions(void) {
+CASE(loss_is_the_mean_over_valid_positions) {
     loss_case c;
     open_loss(&c);
     const double want = plain_loss(&c);
@@ -225,7 +225,7 @@ static void loss_is_the_mean_over_valid_positions(void) {
     CHECK_NEAR(ashlar_loss_f32(&c.narrow), want, 1e-6, 0);
 }
 
-static void loss_gradient_matches_finite_differences(void) {
+CASE(loss_gradient_matches_finite_differences) {
     loss_case c;
     open_loss(&c);
     ashlar_loss_f64(&c.wide);
@@ -252,7 +252,7 @@ static void loss_gradient_matches_finite_differences(void) {
     printf("# %d derivatives, worst error %.2g\n", (int)VALID * CLASSES, worst);
 }
 
-static void loss_gradient_is_multiplied_by_the_scale(void) {
+CASE(loss_gradient_is_multiplied_by_the_scale) {
     loss_case c;
     float plain32[LOGITS];
     double plain[LOGITS];
@@ -269,7 +269,7 @@ static void loss_gradient_is_multiplied_by_the_scale(void) {
     }
 }
 
-static void loss_gradient_may_replace_the_logits(void) {
+CASE(loss_gradient_may_replace_the_logits) {
     loss_case apart, in_place;
     open_loss(&apart);
     in_place = apart;
@@ -280,7 +280,7 @@ static void loss_gradient_may_replace_the_logits(void) {
     CHECK(memcmp(apart.dlogits, in_place.logits, sizeof apart.dlogits) == 0);
 }
 
-static void huge_logits_stay_finite(void) {
+CASE(huge_logits_stay_finite) {
     loss_case c;
     open_loss(&c);
     for (size_t row = 0; row < ROWS; row++) {
@@ -298,7 +298,7 @@ static void huge_logits_stay_finite(void) {
     CHECK_NEAR((double)c.dlogits32[4], -1.0 / (double)VALID, 1e-7, 0);
 }
 
-static void softmax_sums_to_one_and_follows_the_temperature(void) {
+CASE(softmax_sums_to_one_and_follows_the_temperature) {
     float logits32[2 * CLASSES];
     double logits[2 * CLASSES], probs[2 * CLASSES], widened[2 * CLASSES];
     draw(logits32, logits, 2 * CLASSES);
@@ -325,7 +325,7 @@ static void softmax_sums_to_one_and_follows_the_temperature(void) {
     }
 }
 
-static void rows_shorter_than_the_lanes_work(void) {
+CASE(rows_shorter_than_the_lanes_work) {
     for (size_t classes = 1; classes < 18; classes++) {
         double logits[18], probs[18], sum = 0;
         int32_t length = 1, target = (int32_t)classes - 1;
@@ -348,7 +348,7 @@ static void rows_shorter_than_the_lanes_work(void) {
 /* --- weight of positions --- */
 
 /* What micro-batches and pieces of time do: the sum over the parts is the whole. */
-static void a_given_weight_replaces_the_mean(void) {
+CASE(a_given_weight_replaces_the_mean) {
     loss_case c;
     open_loss(&c);
     double whole[LOGITS], apart[LOGITS];
@@ -363,7 +363,7 @@ static void a_given_weight_replaces_the_mean(void) {
     CHECK_NEAR(ashlar_loss_f32(&c.narrow), mean, 1e-6, 0);
 }
 
-static void without_valid_positions_a_weighted_loss_is_nothing(void) {
+CASE(without_valid_positions_a_weighted_loss_is_nothing) {
     const int32_t none[BATCH] = {0, 0, 0};
     loss_case c;
     open_loss(&c);
@@ -379,7 +379,7 @@ static void without_valid_positions_a_weighted_loss_is_nothing(void) {
 
 /* --- columns --- */
 
-static void columns_are_copied_or_added_beside_others(void) {
+CASE(columns_are_copied_or_added_beside_others) {
     enum { FROM = 7, TO = 6, TAKEN = 3 };
     double from[ROWS * FROM], to[ROWS * TO], old[ROWS * TO];
     float from32[ROWS * FROM], to32[ROWS * TO];
@@ -407,7 +407,7 @@ static void columns_are_copied_or_added_beside_others(void) {
 
 /* --- argmax --- */
 
-static void argmax_takes_the_first_of_the_largest_and_never_nan(void) {
+CASE(argmax_takes_the_first_of_the_largest_and_never_nan) {
     enum { LABELS = 4, CASES = 5 };
     const double nan = (double)NAN;
     const double logits[CASES * LABELS] = {
@@ -426,21 +426,4 @@ static void argmax_takes_the_first_of_the_largest_and_never_nan(void) {
     }
 }
 
-int main(void) {
-    RUN(embedding_gathers_rows_and_clears_padding);
-    RUN(embedding_gradients_add_up_per_token);
-    RUN(linear_forward_is_the_plain_sum);
-    RUN(linear_backward_overwrites_dx_and_adds_the_rest);
-    RUN(loss_is_the_mean_over_valid_positions);
-    RUN(loss_gradient_matches_finite_differences);
-    RUN(loss_gradient_is_multiplied_by_the_scale);
-    RUN(loss_gradient_may_replace_the_logits);
-    RUN(huge_logits_stay_finite);
-    RUN(softmax_sums_to_one_and_follows_the_temperature);
-    RUN(rows_shorter_than_the_lanes_work);
-    RUN(a_given_weight_replaces_the_mean);
-    RUN(without_valid_positions_a_weighted_loss_is_nothing);
-    RUN(columns_are_copied_or_added_beside_others);
-    RUN(argmax_takes_the_first_of_the_largest_and_never_nan);
-    return check_report();
-}
+RUN_CASES()

@@ -143,7 +143,7 @@ enum { OPERATIONS = sizeof operations / sizeof *operations };
 /* ---- cases ---- */
 
 /* The first case: a library that was found stays. */
-static void a_library_that_is_none_is_refused_by_name(void) {
+CASE(a_library_that_is_none_is_refused_by_name) {
     const char *given = getenv("ASHLAR_CUBLAS");
     char *good = strdup(given == NULL ? "" : given);
     ashlar_ops *ops = NULL;
@@ -160,7 +160,7 @@ static void a_library_that_is_none_is_refused_by_name(void) {
     check_clean();
 }
 
-static void each_operation_launches_what_it_needs_and_no_more(void) {
+CASE(each_operation_launches_what_it_needs_and_no_more) {
     ashlar_ops *ops = NULL;
     REQUIRE(ashlar_ops_create(gpu, ASHLAR_F16, &ops) == ASHLAR_OK);
     CHECK(strcmp(ops->backend->name, "cuda") == 0);
@@ -178,7 +178,7 @@ static void each_operation_launches_what_it_needs_and_no_more(void) {
     check_clean();
 }
 
-static void products_of_fp32_are_in_fp32(void) {
+CASE(products_of_fp32_are_in_fp32) {
     static const cublasComputeType_t want[ASHLAR_DTYPE_COUNT] = {
         [ASHLAR_F32] = CUBLAS_COMPUTE_32F_PEDANTIC,
         [ASHLAR_F64] = CUBLAS_COMPUTE_64F,
@@ -196,7 +196,7 @@ static void products_of_fp32_are_in_fp32(void) {
     check_clean();
 }
 
-static void what_cublas_cannot_count_is_refused(void) {
+CASE(what_cublas_cannot_count_is_refused) {
     ashlar_ops *ops = NULL;
     const size_t huge = (size_t)INT32_MAX + 1;
     const ashlar_linear_args all[] = {{.rows = huge, .in = 1, .out = 1},
@@ -213,7 +213,7 @@ static void what_cublas_cannot_count_is_refused(void) {
     check_clean();
 }
 
-static void every_call_of_an_operation_may_fail(void) {
+CASE(every_call_of_an_operation_may_fail) {
     static const ashlar_driver_fn functions[] = {ASHLAR_DRIVER_FN_ctx_push_current,
                                                  ASHLAR_DRIVER_FN_launch_kernel};
     ashlar_ops *ops = NULL;
@@ -258,7 +258,7 @@ static ashlar_status try_creation(void) {
     return status;
 }
 
-static void creation_fails_whole(void) {
+CASE(creation_fails_whole) {
     static const ashlar_driver_fn functions[] = {ASHLAR_DRIVER_FN_ctx_push_current,
                                                  ASHLAR_DRIVER_FN_module_load_data,
                                                  ASHLAR_DRIVER_FN_module_get_function};
@@ -296,7 +296,7 @@ static void creation_fails_whole(void) {
 }
 
 /* Operations are still queued when it goes. */
-static void destroying_waits_for_what_is_queued(void) {
+CASE(destroying_waits_for_what_is_queued) {
     ashlar_ops *ops = NULL;
     REQUIRE(ashlar_ops_create(gpu, ASHLAR_F32, &ops) == ASHLAR_OK);
     const buffers b = take_buffers();
@@ -323,13 +323,7 @@ int main(void) {
         printf("Bail out! it wants the fake driver and the fake cuBLAS\n");
         return 1;
     }
-    RUN(a_library_that_is_none_is_refused_by_name);
-    RUN(each_operation_launches_what_it_needs_and_no_more);
-    RUN(products_of_fp32_are_in_fp32);
-    RUN(what_cublas_cannot_count_is_refused);
-    RUN(every_call_of_an_operation_may_fail);
-    RUN(creation_fails_whole);
-    RUN(destroying_waits_for_what_is_queued);
+    check_run_cases();
     gpu_end();
     return check_report();
 }

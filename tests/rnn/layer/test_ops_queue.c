@@ -98,7 +98,7 @@ static void run_all(memory *m) {
     ashlar_embedding_backward_f64(&embedding);
 }
 
-static void queued_operations_do_what_they_do_on_plain_memory(void) {
+CASE(queued_operations_do_what_they_do_on_plain_memory) {
     static memory want, got;
     static const char *const specs[] = {"memory=64MiB", "memory=64MiB,mode=adversarial,seed=3"};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
@@ -121,7 +121,7 @@ static void queued_operations_do_what_they_do_on_plain_memory(void) {
     }
 }
 
-static void the_type_is_that_of_the_ops(void) {
+CASE(the_type_is_that_of_the_ops) {
     float logits[3] = {1, 3, 2};
     int32_t label = -1;
     ashlar_ops *ops = NULL;
@@ -136,7 +136,7 @@ static void the_type_is_that_of_the_ops(void) {
     tear_down();
 }
 
-static void each_operation_says_when_it_cannot_be_queued(void) {
+CASE(each_operation_says_when_it_cannot_be_queued) {
     enum { OPERATIONS = 7 };
     static memory m;
     ashlar_ops *ops = NULL;
@@ -153,7 +153,7 @@ static void each_operation_says_when_it_cannot_be_queued(void) {
     tear_down();
 }
 
-static void half_precision_is_refused_and_failures_leave_nothing(void) {
+CASE(half_precision_is_refused_and_failures_leave_nothing) {
     ashlar_ops *ops = NULL;
     REQUIRE(set_up("memory=64MiB"));
     CHECK(ashlar_ops_create(device, ASHLAR_F16, &ops) == ASHLAR_ENOTSUP);
@@ -166,10 +166,4 @@ static void half_precision_is_refused_and_failures_leave_nothing(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(queued_operations_do_what_they_do_on_plain_memory);
-    RUN(the_type_is_that_of_the_ops);
-    RUN(each_operation_says_when_it_cannot_be_queued);
-    RUN(half_precision_is_refused_and_failures_leave_nothing);
-    return check_report();
-}
+RUN_CASES()

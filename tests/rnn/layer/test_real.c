@@ -48,7 +48,7 @@ static void check_function(const function *f) {
     printf("# %s: worst %.2f ulp, at %a\n", f->name, worst, (double)worst_at);
 }
 
-static void float_functions_are_within_a_few_ulps_everywhere(void) {
+CASE(float_functions_are_within_a_few_ulps_everywhere) {
     static const function functions[] = {
         {"exp", real_exp, exp, 2, 0},
         {"sigmoid", real_sigmoid, sigmoid, 4, 0x1p-125},
@@ -59,15 +59,11 @@ static void float_functions_are_within_a_few_ulps_everywhere(void) {
     }
 }
 
-static void float_functions_are_exact_at_the_ends(void) {
+CASE(float_functions_are_exact_at_the_ends) {
     CHECK(real_exp(0) == 1 && real_exp(-INFINITY) == 0 && isinf(real_exp(INFINITY)));
     CHECK(real_sigmoid(0) == 0.5f && real_sigmoid(INFINITY) == 1);
     CHECK(real_sigmoid(-INFINITY) >= 0 && real_sigmoid(-INFINITY) <= 0x1p-125f);
     CHECK(real_tanh(0) == 0 && real_tanh(INFINITY) == 1 && real_tanh(-INFINITY) == -1);
 }
 
-int main(void) {
-    RUN(float_functions_are_within_a_few_ulps_everywhere);
-    RUN(float_functions_are_exact_at_the_ends);
-    return check_report();
-}
+RUN_CASES()

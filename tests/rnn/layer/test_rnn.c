@@ -158,7 +158,7 @@ static void check_passes(const char *spec, const ashlar_rnn_config *config, bool
     finish();
 }
 
-static void queued_passes_are_those_of_the_cpu(void) {
+CASE(queued_passes_are_those_of_the_cpu) {
     for (int i = 0; i < 8; i++) {
         const ashlar_rnn_config config = config_of(i / 2 % 2 == 0 ? ASHLAR_F32 : ASHLAR_F64);
         check_passes(i % 2 == 0 ? "memory=16MiB" : "memory=16MiB,mode=adversarial,seed=4", &config,
@@ -166,7 +166,7 @@ static void queued_passes_are_those_of_the_cpu(void) {
     }
 }
 
-static void so_are_those_of_every_cell(void) {
+CASE(so_are_those_of_every_cell) {
     for (int i = 0; i < ASHLAR_RNN_CELL_COUNT * ASHLAR_RNN_BIAS_COUNT; i++) {
         ashlar_rnn_config config = config_of(ASHLAR_F32);
         config.cell = (ashlar_rnn_cell)(i / ASHLAR_RNN_BIAS_COUNT);
@@ -194,7 +194,7 @@ static void check_batch_refused(size_t steps, size_t batch, const int32_t *lengt
     CHECK_ZU(CALLS(launch_host_func), before);
 }
 
-static void bad_batches_are_refused_and_nothing_is_queued(void) {
+CASE(bad_batches_are_refused_and_nothing_is_queued) {
     REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
     tensors t;
     open_tensors(&t, true);
@@ -215,7 +215,7 @@ static void bad_batches_are_refused_and_nothing_is_queued(void) {
     finish();
 }
 
-static void missing_buffers_are_refused_and_optional_ones_are_not(void) {
+CASE(missing_buffers_are_refused_and_optional_ones_are_not) {
     enum { F = 1, D = 2, W = 4 }; /* the passes that need it */
     static const struct {
         size_t field;
@@ -281,7 +281,7 @@ static void check_asked(ashlar_rnn_pass pass, bool training) {
 }
 
 /* Sizes and pass alike go to whichever back end the stack has. */
-static void a_back_end_is_asked_for_the_pass_and_its_sizes(void) {
+CASE(a_back_end_is_asked_for_the_pass_and_its_sizes) {
     static const ashlar_rnn_backend asking = {.sizes = asked_sizes, .queue = asked_queue};
     REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
     const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
@@ -301,7 +301,7 @@ static void a_back_end_is_asked_for_the_pass_and_its_sizes(void) {
     finish();
 }
 
-static void a_pass_that_cannot_be_queued_is_reported(void) {
+CASE(a_pass_that_cannot_be_queued_is_reported) {
     REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
     const ashlar_rnn_batch batch = {.steps = STEPS, .batch = BATCH, .lengths = LENGTHS};
     tensors t, untouched;
@@ -321,12 +321,4 @@ static void a_pass_that_cannot_be_queued_is_reported(void) {
     finish();
 }
 
-int main(void) {
-    RUN(queued_passes_are_those_of_the_cpu);
-    RUN(so_are_those_of_every_cell);
-    RUN(bad_batches_are_refused_and_nothing_is_queued);
-    RUN(missing_buffers_are_refused_and_optional_ones_are_not);
-    RUN(a_back_end_is_asked_for_the_pass_and_its_sizes);
-    RUN(a_pass_that_cannot_be_queued_is_reported);
-    return check_report();
-}
+RUN_CASES()

@@ -38,7 +38,7 @@ static void check_no_state(const kind *k) {
     close_problem(&without);
 }
 
-static void no_initial_state_is_a_state_of_zeros(void) {
+CASE(no_initial_state_is_a_state_of_zeros) {
     on_every_kind(check_no_state);
 }
 
@@ -65,7 +65,7 @@ static void check_missing_gradients(const kind *k) {
     close_problem(&missing);
 }
 
-static void missing_output_gradients_are_zeros(void) {
+CASE(missing_output_gradients_are_zeros) {
     on_every_kind(check_missing_gradients);
 }
 
@@ -85,7 +85,7 @@ static void check_unwanted(const kind *k) {
     close_problem(&few);
 }
 
-static void unwanted_outputs_change_no_other(void) {
+CASE(unwanted_outputs_change_no_other) {
     on_every_kind(check_unwanted);
 }
 
@@ -107,7 +107,7 @@ static void check_accumulation(const kind *k) {
     close_problem(&twice);
 }
 
-static void weight_gradients_accumulate(void) {
+CASE(weight_gradients_accumulate) {
     on_every_kind(check_accumulation);
 }
 
@@ -128,7 +128,7 @@ static void check_inference(const kind *k) {
     }
 }
 
-static void inference_gives_the_bits_of_training(void) {
+CASE(inference_gives_the_bits_of_training) {
     on_every_kind(check_inference);
 }
 
@@ -149,7 +149,7 @@ static void check_in_place(const kind *k) {
     close_problem(&in_place);
 }
 
-static void states_may_be_updated_in_place(void) {
+CASE(states_may_be_updated_in_place) {
     on_every_kind(check_in_place);
 }
 
@@ -184,7 +184,7 @@ static void check_types(const kind *k) {
     close_problem(&d);
 }
 
-static void float_agrees_with_double(void) {
+CASE(float_agrees_with_double) {
     on_every_kind(check_types);
 }
 
@@ -205,7 +205,7 @@ static void check_repeat(const kind *k) {
     close_problem(&second);
 }
 
-static void the_same_call_gives_the_same_bits(void) {
+CASE(the_same_call_gives_the_same_bits) {
     on_every_kind(check_repeat);
 }
 
@@ -241,19 +241,8 @@ static void check_sets(const kind *k) {
     }
 }
 
-static void every_instruction_set_gives_the_same_numbers(void) {
+CASE(every_instruction_set_gives_the_same_numbers) {
     on_every_kind(check_sets);
 }
 
-int main(void) {
-    RUN(no_initial_state_is_a_state_of_zeros);
-    RUN(missing_output_gradients_are_zeros);
-    RUN(unwanted_outputs_change_no_other);
-    RUN(weight_gradients_accumulate);
-    RUN(inference_gives_the_bits_of_training);
-    RUN(states_may_be_updated_in_place);
-    RUN(float_agrees_with_double);
-    RUN(the_same_call_gives_the_same_bits);
-    RUN(every_instruction_set_gives_the_same_numbers);
-    return check_report();
-}
+RUN_CASES()

@@ -13,7 +13,7 @@ static void check_guards(const problem *p) {
     }
 }
 
-static void no_call_writes_past_its_scratch(void) {
+CASE(no_call_writes_past_its_scratch) {
     for (size_t i = 0; i < (size_t)KIND_COUNT * SHAPE_COUNT * 2; i++) {
         const kind k = kind_at(i / 2 % KIND_COUNT);
         const bool training = i % 2 == 0;
@@ -52,14 +52,14 @@ static void check_sizes_grow(const kind *k) {
     }
 }
 
-static void sizes_never_shrink_when_a_batch_grows(void) {
+CASE(sizes_never_shrink_when_a_batch_grows) {
     for (size_t i = 0; i < KIND_COUNT; i++) {
         const kind k = kind_at(i);
         check_sizes_grow(&k);
     }
 }
 
-static void impossible_sizes_are_refused_and_write_nothing(void) {
+CASE(impossible_sizes_are_refused_and_write_nothing) {
     const ashlar_rnn_config config = {.input = 5, .hidden = 8, .layers = 1, .dtype = ASHLAR_F64};
     ashlar_rnn_layout layout;
     REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
@@ -89,9 +89,4 @@ static void impossible_sizes_are_refused_and_write_nothing(void) {
     CHECK_HAS(ashlar_error_detail(), "lower steps");
 }
 
-int main(void) {
-    RUN(no_call_writes_past_its_scratch);
-    RUN(sizes_never_shrink_when_a_batch_grows);
-    RUN(impossible_sizes_are_refused_and_write_nothing);
-    return check_report();
-}
+RUN_CASES()

@@ -8,7 +8,7 @@
 /* ---- finding it ---- */
 
 /* The first case: a library that was found stays. */
-static void a_library_that_is_none_is_refused_by_name(void) {
+CASE(a_library_that_is_none_is_refused_by_name) {
     const char *given = getenv("ASHLAR_CUDNN");
     char *good = strdup(given == NULL ? "" : given);
     const ashlar_rnn_config config = small_config();
@@ -45,7 +45,7 @@ static const char *described(const ashlar_rnn_config *config) {
     return take_log();
 }
 
-static void a_stack_is_described_as_it_was_asked_for(void) {
+CASE(a_stack_is_described_as_it_was_asked_for) {
     static const char *const cells[] = {"cell=2,", "cell=3,", "cell=1,", "cell=0,"};
     static const char *const biases[] = {"bias=2,", "bias=0,", "bias=1,", "bias=3,"};
     static const char *const types[] = {"type=0,precision=0,math=3,", "type=1,precision=1,math=3,",
@@ -79,7 +79,7 @@ static void a_stack_is_described_as_it_was_asked_for(void) {
     check_clean();
 }
 
-static void a_persistent_algorithm_is_refused_where_cudnn_has_none(void) {
+CASE(a_persistent_algorithm_is_refused_where_cudnn_has_none) {
     ashlar_rnn_config c[3];
     for (int i = 0; i < 3; i++) {
         c[i] = small_config();
@@ -97,7 +97,7 @@ static void a_persistent_algorithm_is_refused_where_cudnn_has_none(void) {
     check_clean();
 }
 
-static void a_layout_that_differs_is_refused_by_name(void) {
+CASE(a_layout_that_differs_is_refused_by_name) {
     static const char *const messages[FAKE_CUDNN_CHANGE_COUNT] = {
         [FAKE_CUDNN_GATES] = "R of layer 1 reverse, gate 0: its byte is ",
         [FAKE_CUDNN_BIASES] = "bW of layer 1 reverse, gate 0: its byte is ",
@@ -119,7 +119,7 @@ static void a_layout_that_differs_is_refused_by_name(void) {
 
 /* ---- passes ---- */
 
-static void a_step_is_one_call_for_each_pass(void) {
+CASE(a_step_is_one_call_for_each_pass) {
     const ashlar_rnn_config config = small_config();
     problem near;
     twin far;
@@ -137,7 +137,7 @@ static void a_step_is_one_call_for_each_pass(void) {
     check_clean();
 }
 
-static void backward_without_the_output_is_refused(void) {
+CASE(backward_without_the_output_is_refused) {
     const ashlar_rnn_config config = small_config();
     problem near;
     twin far;
@@ -154,7 +154,7 @@ static void backward_without_the_output_is_refused(void) {
 }
 
 /* The dynamic one is compiled for a number of sequences: once for each change. */
-static void a_persistent_algorithm_takes_full_lengths_only(void) {
+CASE(a_persistent_algorithm_takes_full_lengths_only) {
     shape s = {1, 3, 2, 3, 4, {3, 3}, false};
     ashlar_rnn_config config = config_of(&s, &PLAIN_LSTM, ASHLAR_F32);
     size_t reserve = 0, work = 0;
@@ -179,7 +179,7 @@ static void a_persistent_algorithm_takes_full_lengths_only(void) {
     check_clean();
 }
 
-static void sizes_beyond_cudnns_integers_are_refused(void) {
+CASE(sizes_beyond_cudnns_integers_are_refused) {
     const ashlar_rnn_config config = small_config();
     const size_t most = (size_t)INT32_MAX;
     static const struct {
@@ -221,7 +221,7 @@ static void check_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool 
     CHECK_ZU(got_work, work);
 }
 
-static void sizes_are_cudnns_and_room_for_two_gradients(void) {
+CASE(sizes_are_cudnns_and_room_for_two_gradients) {
     const ashlar_rnn_config config = config_of(&SHAPE, &GRU, ASHLAR_F32);
     ashlar_rnn *rnn = NULL;
     REQUIRE(ashlar_rnn_create(gpu, &config, &rnn) == ASHLAR_OK);
@@ -253,7 +253,7 @@ static void begin_capture(void) {
 }
 
 /* The fake draws mask n of seed s as the CPU does that of seed s + n. */
-static void masks_follow_from_the_first_seed(void) {
+CASE(masks_follow_from_the_first_seed) {
     const kind k = {.cell = ASHLAR_RNN_LSTM, .directions = 1, .dropout = 0.5};
     const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
     const size_t before = free_memory();
@@ -280,7 +280,7 @@ static void masks_follow_from_the_first_seed(void) {
     check_clean();
 }
 
-static void masks_may_follow_from_every_seed(void) {
+CASE(masks_may_follow_from_every_seed) {
     static const uint64_t seeds[] = {7, 8, 7};
     const kind k = {.cell = ASHLAR_RNN_GRU, .directions = 1, .dropout = 0.5};
     const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
@@ -306,7 +306,7 @@ static void masks_may_follow_from_every_seed(void) {
 }
 
 /* One layer passes nothing on; inference drops nothing. */
-static void dropout_that_drops_nothing_has_no_states(void) {
+CASE(dropout_that_drops_nothing_has_no_states) {
     ashlar_rnn_config config = dropping_config();
     config.layers = 1;
     CHECK_HAS(described(&config), "dropout(0,none,0) ");
@@ -318,7 +318,7 @@ static void dropout_that_drops_nothing_has_no_states(void) {
 /* ---- capture ---- */
 
 /* The strictest mode: any other call than work and queries would end the capture. */
-static void a_step_can_be_captured(void) {
+CASE(a_step_can_be_captured) {
     const ashlar_rnn_config config = small_config();
     problem near;
     twin far;
@@ -342,7 +342,7 @@ static void a_step_can_be_captured(void) {
     check_clean();
 }
 
-static void the_first_forward_with_dropout_is_not_captured(void) {
+CASE(the_first_forward_with_dropout_is_not_captured) {
     const ashlar_rnn_config config = dropping_config();
     problem near;
     twin far;
@@ -367,20 +367,7 @@ int main(void) {
         printf("Bail out! it wants the fake driver and the fake cuDNN\n");
         return 1;
     }
-    RUN(a_library_that_is_none_is_refused_by_name);
-    RUN(a_stack_is_described_as_it_was_asked_for);
-    RUN(a_persistent_algorithm_is_refused_where_cudnn_has_none);
-    RUN(a_layout_that_differs_is_refused_by_name);
-    RUN(a_step_is_one_call_for_each_pass);
-    RUN(backward_without_the_output_is_refused);
-    RUN(a_persistent_algorithm_takes_full_lengths_only);
-    RUN(sizes_beyond_cudnns_integers_are_refused);
-    RUN(sizes_are_cudnns_and_room_for_two_gradients);
-    RUN(masks_follow_from_the_first_seed);
-    RUN(masks_may_follow_from_every_seed);
-    RUN(dropout_that_drops_nothing_has_no_states);
-    RUN(a_step_can_be_captured);
-    RUN(the_first_forward_with_dropout_is_not_captured);
+    check_run_cases();
     gpu_end();
     return check_report();
 }

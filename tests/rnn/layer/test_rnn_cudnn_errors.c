@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-static void every_refusal_has_its_status(void) {
+CASE(every_refusal_has_its_status) {
     static const struct {
         cudnnStatus_t cudnn;
         ashlar_status want;
@@ -49,7 +49,7 @@ static void every_refusal_has_its_status(void) {
 }
 
 /* The first training forward fails at each of its calls, and is queued again. */
-static void a_seed_that_was_refused_is_set_again(void) {
+CASE(a_seed_that_was_refused_is_set_again) {
     const kind k = {.cell = ASHLAR_RNN_LSTM, .directions = 1, .dropout = 0.5};
     const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
     bool has_failed = true;
@@ -152,11 +152,11 @@ static bool arm_host(unsigned n) {
     return is_reached;
 }
 
-static void a_pass_that_cudnn_refuses_can_be_tried_again(void) {
+CASE(a_pass_that_cudnn_refuses_can_be_tried_again) {
     fail_step(arm_cudnn, ASHLAR_EDRIVER);
 }
 
-static void a_pass_that_the_driver_refuses_can_be_tried_again(void) {
+CASE(a_pass_that_the_driver_refuses_can_be_tried_again) {
     static const ashlar_driver_fn all[] = {ASHLAR_DRIVER_FN_ctx_push_current,
                                            ASHLAR_DRIVER_FN_memset_d8_async,
                                            ASHLAR_DRIVER_FN_stream_is_capturing};
@@ -166,7 +166,7 @@ static void a_pass_that_the_driver_refuses_can_be_tried_again(void) {
     }
 }
 
-static void a_pass_without_host_memory_can_be_tried_again(void) {
+CASE(a_pass_without_host_memory_can_be_tried_again) {
     fail_step(arm_host, ASHLAR_EHOSTMEM);
 }
 
@@ -189,7 +189,7 @@ static void creation_fails_whole(bool (*arm)(unsigned n), ashlar_status want) {
     check_clean();
 }
 
-static void creation_fails_whole_where_the_driver_refuses(void) {
+CASE(creation_fails_whole_where_the_driver_refuses) {
     static const ashlar_driver_fn all[] = {ASHLAR_DRIVER_FN_ctx_push_current,
                                            ASHLAR_DRIVER_FN_mem_alloc,
                                            ASHLAR_DRIVER_FN_ctx_synchronize};
@@ -199,7 +199,7 @@ static void creation_fails_whole_where_the_driver_refuses(void) {
     }
 }
 
-static void creation_fails_whole_without_host_memory(void) {
+CASE(creation_fails_whole_without_host_memory) {
     creation_fails_whole(arm_host, ASHLAR_EHOSTMEM);
 }
 
@@ -225,7 +225,7 @@ static void *work_on(void *user_data) {
 }
 
 /* One rnn, a stream and outputs for each thread. */
-static void threads_may_share_a_stack(void) {
+CASE(threads_may_share_a_stack) {
     const ashlar_rnn_config config = small_config();
     problem near;
     twin far;
@@ -272,7 +272,7 @@ static void threads_may_share_a_stack(void) {
 }
 
 /* The rnn goes while its work is queued. */
-static void destroying_waits_for_what_is_queued(void) {
+CASE(destroying_waits_for_what_is_queued) {
     const ashlar_rnn_config config = dropping_config();
     problem near;
     twin far;
@@ -293,15 +293,7 @@ int main(void) {
         printf("Bail out! it wants the fake driver and the fake cuDNN\n");
         return 1;
     }
-    RUN(every_refusal_has_its_status);
-    RUN(a_seed_that_was_refused_is_set_again);
-    RUN(a_pass_that_cudnn_refuses_can_be_tried_again);
-    RUN(a_pass_that_the_driver_refuses_can_be_tried_again);
-    RUN(a_pass_without_host_memory_can_be_tried_again);
-    RUN(creation_fails_whole_where_the_driver_refuses);
-    RUN(creation_fails_whole_without_host_memory);
-    RUN(threads_may_share_a_stack);
-    RUN(destroying_waits_for_what_is_queued);
+    check_run_cases();
     gpu_end();
     return check_report();
 }

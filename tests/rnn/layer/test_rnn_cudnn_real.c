@@ -83,7 +83,7 @@ static ashlar_status describe_batch(const ashlar_rnn *rnn, const ashlar_cudnn_st
     return ashlar_cudnn_state_describe(rnn, s, steps, batch, lengths);
 }
 
-static void every_stack_is_described_and_lies_where_cudnn_wants_it(void) {
+CASE(every_stack_is_described_and_lies_where_cudnn_wants_it) {
     ashlar_cudnn_state s;
     const char *why = open_state(&s);
     size_t described = 0;
@@ -110,7 +110,7 @@ static void every_stack_is_described_and_lies_where_cudnn_wants_it(void) {
 }
 
 /* The layout of another stack is not this one's. */
-static void another_stack_is_found_out(void) {
+CASE(another_stack_is_found_out) {
     ashlar_cudnn_state s;
     const char *why = open_state(&s);
     if (why != NULL) {
@@ -130,7 +130,7 @@ static void another_stack_is_found_out(void) {
     close_state(&s);
 }
 
-static void a_machine_without_a_gpu_is_told_so(void) {
+CASE(a_machine_without_a_gpu_is_told_so) {
     ashlar_device *device = NULL;
     const ashlar_status status = ashlar_device_open("cuda", &device);
     if (status == ASHLAR_OK) {
@@ -141,9 +141,4 @@ static void a_machine_without_a_gpu_is_told_so(void) {
     CHECK_HAS(ashlar_error_detail(), "ASHLAR_DEVICE=soft");
 }
 
-int main(void) {
-    RUN(every_stack_is_described_and_lies_where_cudnn_wants_it);
-    RUN(another_stack_is_found_out);
-    RUN(a_machine_without_a_gpu_is_told_so);
-    return check_report();
-}
+RUN_CASES()

@@ -164,7 +164,7 @@ static void check_sequence(const problem *p, size_t b) {
     }
 }
 
-static void forward_is_the_formula_for_each_sequence_alone(void) {
+CASE(forward_is_the_formula_for_each_sequence_alone) {
     for (size_t i = 0; i < (size_t)KIND_COUNT * SHAPE_COUNT * 2; i++) {
         const kind k = kind_at(i / 2 % KIND_COUNT);
         const shape *s = &SHAPES[i / 2 / KIND_COUNT];
@@ -179,7 +179,7 @@ static void forward_is_the_formula_for_each_sequence_alone(void) {
 }
 
 /* More features than one call of the generator draws, and no multiple of them. */
-static void wide_rows_are_the_formula_too(void) {
+CASE(wide_rows_are_the_formula_too) {
     const shape s = {2, 3, 2, 2, 37, {2, 3}, true};
     for (size_t i = 0; i < KIND_COUNT; i++) {
         const kind k = kind_at(i);
@@ -194,7 +194,7 @@ static void wide_rows_are_the_formula_too(void) {
 }
 
 /* Half the outputs between layers at a rate of a half, and none of anything else. */
-static void dropout_is_between_layers_and_in_training_only(void) {
+CASE(dropout_is_between_layers_and_in_training_only) {
     const shape one = {1, 9, 2, 4, 8, {9, 7}, true}, two = {2, 9, 2, 4, 8, {9, 7}, true};
     const kind without = PLAIN_LSTM, with = {.cell = ASHLAR_RNN_LSTM, .dropout = 0.5};
     for (int i = 0; i < 4; i++) {
@@ -211,7 +211,7 @@ static void dropout_is_between_layers_and_in_training_only(void) {
     }
 }
 
-static void another_seed_drops_others(void) {
+CASE(another_seed_drops_others) {
     const shape s = {2, 9, 2, 4, 8, {9, 7}, true};
     const kind k = {.cell = ASHLAR_RNN_GRU, .dropout = 0.5};
     problem a, b;
@@ -227,10 +227,4 @@ static void another_seed_drops_others(void) {
     close_problem(&b);
 }
 
-int main(void) {
-    RUN(forward_is_the_formula_for_each_sequence_alone);
-    RUN(wide_rows_are_the_formula_too);
-    RUN(dropout_is_between_layers_and_in_training_only);
-    RUN(another_seed_drops_others);
-    return check_report();
-}
+RUN_CASES()

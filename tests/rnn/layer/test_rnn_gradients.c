@@ -76,7 +76,7 @@ static void check_all_gradients(const problem *p) {
     check_gradient(p, a->weights, a->dweights, p->layout.elements, "dweights");
 }
 
-static void gradients_match_finite_differences(void) {
+CASE(gradients_match_finite_differences) {
     for (size_t i = 0; i < KIND_COUNT; i++) {
         const kind k = kind_at(i);
         for (size_t s = 0; s < SHAPE_COUNT; s++) {
@@ -89,7 +89,4 @@ static void gradients_match_finite_differences(void) {
     printf("# %zu derivatives, worst relative error %.2g\n", difference_count, worst_difference);
 }
 
-int main(void) {
-    RUN(gradients_match_finite_differences);
-    return check_report();
-}
+RUN_CASES()

@@ -22,7 +22,7 @@ static void check_view(const ashlar_rnn_layout *layout, size_t part, ashlar_rnn_
 }
 
 /* I 3, H 2, G 4: W0 8x3 = 24, R0 8x2 = 16, W1 and R1 8x2 = 16 each, four biases of 8. */
-static void two_small_layers_lie_where_the_formula_says(void) {
+CASE(two_small_layers_lie_where_the_formula_says) {
     const ashlar_rnn_config config = config_of(3, 2, 2);
     ashlar_rnn_layout layout;
     REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
@@ -38,7 +38,7 @@ static void two_small_layers_lie_where_the_formula_says(void) {
     check_view(&layout, 1, ASHLAR_RNN_BR, 96, 8, 1);
 }
 
-static void the_smallest_stack_has_sixteen_weights(void) {
+CASE(the_smallest_stack_has_sixteen_weights) {
     const ashlar_rnn_config config = config_of(1, 1, 1);
     ashlar_rnn_layout layout;
     REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
@@ -51,7 +51,7 @@ static void the_smallest_stack_has_sixteen_weights(void) {
  * H 3, P 2, D 2, G 4, one layer: W 12x5 = 60, R 12x2 = 24, Wp 2x3 = 6, so 90 for each direction;
  * then one bias of 12 for each.
  */
-static void both_directions_come_before_any_bias(void) {
+CASE(both_directions_come_before_any_bias) {
     ashlar_rnn_config config = config_of(5, 3, 2);
     ashlar_rnn_layout layout;
     config.directions = 2;
@@ -75,7 +75,7 @@ static void both_directions_come_before_any_bias(void) {
 }
 
 /* A stack without fields set beyond its sizes is an LSTM, forward, with both biases. */
-static void the_shortest_configuration_is_an_lstm(void) {
+CASE(the_shortest_configuration_is_an_lstm) {
     const ashlar_rnn_config config = config_of(3, 2, 2);
     ashlar_rnn_layout layout;
     REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
@@ -112,7 +112,7 @@ static void check_coverage(const ashlar_rnn_config *config) {
     free(owners);
 }
 
-static void every_element_belongs_to_exactly_one_tensor(void) {
+CASE(every_element_belongs_to_exactly_one_tensor) {
     for (size_t i = 0; i < 3 * 5 * 5; i++) {
         ashlar_rnn_config config = config_of(1 + i % 3 * 3, 1 + i / 3 % 5 * 2, 1 + i / 15);
         for (int k = 0; k < ASHLAR_RNN_CELL_COUNT * ASHLAR_RNN_BIAS_COUNT * 2; k++) {
@@ -134,7 +134,7 @@ static void check_refused(const ashlar_rnn_config *config, const char *message) 
     CHECK_HAS(ashlar_error_detail(), message);
 }
 
-static void what_cannot_be_is_refused_by_name(void) {
+CASE(what_cannot_be_is_refused_by_name) {
     const ashlar_rnn_config good = config_of(4, 6, 2);
     ashlar_rnn_config c = good;
     c.cell = ASHLAR_RNN_CELL_COUNT;
@@ -165,7 +165,7 @@ static void what_cannot_be_is_refused_by_name(void) {
     }
 }
 
-static void cells_have_names(void) {
+CASE(cells_have_names) {
     static const char *const names[] = {"lstm", "gru", "tanh", "relu"};
     for (int i = 0; i < ASHLAR_RNN_CELL_COUNT; i++) {
         ashlar_rnn_cell cell = ASHLAR_RNN_CELL_COUNT;
@@ -180,7 +180,7 @@ static void cells_have_names(void) {
     CHECK(cell == ASHLAR_RNN_TANH);
 }
 
-static void a_zero_dimension_is_refused_by_name(void) {
+CASE(a_zero_dimension_is_refused_by_name) {
     const ashlar_rnn_config configs[] = {config_of(0, 2, 2), config_of(2, 0, 2),
                                          config_of(2, 2, 0)};
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
@@ -191,7 +191,7 @@ static void a_zero_dimension_is_refused_by_name(void) {
     CHECK_HAS(ashlar_error_detail(), "layers 0");
 }
 
-static void an_unknown_type_is_refused(void) {
+CASE(an_unknown_type_is_refused) {
     ashlar_rnn_config config = config_of(2, 2, 2);
     config.dtype = ASHLAR_DTYPE_COUNT;
     ashlar_rnn_layout layout = {.elements = 77};
@@ -201,7 +201,7 @@ static void an_unknown_type_is_refused(void) {
 }
 
 /* L 1, H 1: 4 (I + 1 + 2) elements, so I = 2^29 - 3 makes exactly 2^31. */
-static void the_limit_of_two_to_the_31_elements_is_exact(void) {
+CASE(the_limit_of_two_to_the_31_elements_is_exact) {
     const size_t limit = ((size_t)1 << 29) - 3;
     ashlar_rnn_layout layout = {.elements = 77};
     ashlar_rnn_config config = config_of(limit, 1, 1);
@@ -214,7 +214,7 @@ static void the_limit_of_two_to_the_31_elements_is_exact(void) {
 }
 
 /* tanh, H 1, D 2, L n + 1, no bias: 2 (I + 1) + 2 n (2 + 1) elements, all of them exact. */
-static void the_limit_is_exact_in_layers_too(void) {
+CASE(the_limit_is_exact_in_layers_too) {
     const size_t above = 357913941; /* 6 n + 4 = 2^31 + 2 */
     ashlar_rnn_layout layout = {.elements = 77};
     ashlar_rnn_config config = config_of(1, 1, above + 1);
@@ -229,7 +229,7 @@ static void the_limit_is_exact_in_layers_too(void) {
 }
 
 /* 4H (I + P) + PH + 8H is 2^64 + 1942047410 here: what is left of it looks like a good size. */
-static void a_sum_that_wraps_to_a_good_size_is_refused(void) {
+CASE(a_sum_that_wraps_to_a_good_size_is_refused) {
     ashlar_rnn_layout layout = {.elements = 77};
     ashlar_rnn_config config = config_of(17, 1920767761, 1);
     config.projection = 1920767758;
@@ -237,7 +237,7 @@ static void a_sum_that_wraps_to_a_good_size_is_refused(void) {
     CHECK_ZU(layout.elements, 77);
 }
 
-static void sizes_that_wrap_are_refused(void) {
+CASE(sizes_that_wrap_are_refused) {
     const size_t huge = SIZE_MAX / 2 + 1; /* 2^63: twice that is 0 again */
     const ashlar_rnn_config configs[] = {
         config_of(8192, 8192, 4), config_of(huge, 1, 1),     config_of(1, huge, 1),
@@ -254,19 +254,4 @@ static void sizes_that_wrap_are_refused(void) {
     }
 }
 
-int main(void) {
-    RUN(two_small_layers_lie_where_the_formula_says);
-    RUN(the_smallest_stack_has_sixteen_weights);
-    RUN(both_directions_come_before_any_bias);
-    RUN(the_shortest_configuration_is_an_lstm);
-    RUN(every_element_belongs_to_exactly_one_tensor);
-    RUN(what_cannot_be_is_refused_by_name);
-    RUN(cells_have_names);
-    RUN(a_zero_dimension_is_refused_by_name);
-    RUN(an_unknown_type_is_refused);
-    RUN(the_limit_of_two_to_the_31_elements_is_exact);
-    RUN(the_limit_is_exact_in_layers_too);
-    RUN(a_sum_that_wraps_to_a_good_size_is_refused);
-    RUN(sizes_that_wrap_are_refused);
-    return check_report();
-}
+RUN_CASES()

@@ -144,7 +144,7 @@ static ashlar_rnn_config random_config(int i) {
     return config;
 }
 
-static void cudnn_places_every_weight_where_the_layout_does(void) {
+CASE(cudnn_places_every_weight_where_the_layout_does) {
     static char page[1 << 16];
     oracle cudnn = {0};
     const bool has_handle = cudnnCreate(&cudnn.handle) == CUDNN_STATUS_SUCCESS;
@@ -171,7 +171,4 @@ static void cudnn_places_every_weight_where_the_layout_does(void) {
     }
 }
 
-int main(void) {
-    RUN(cudnn_places_every_weight_where_the_layout_does);
-    return check_report();
-}
+RUN_CASES()

@@ -61,7 +61,7 @@ static void check_declared(const ashlar_rnn_config *config) {
     ashlar_arena_destroy(arena);
 }
 
-static void weights_are_declared_in_packed_order_under_pytorchs_names(void) {
+CASE(weights_are_declared_in_packed_order_under_pytorchs_names) {
     REQUIRE(set_up("memory=16MiB"));
     for (int i = 0; i < ASHLAR_DTYPE_COUNT * ASHLAR_RNN_CELL_COUNT * ASHLAR_RNN_BIAS_COUNT; i++) {
         ashlar_rnn_config config = config_of((ashlar_dtype)(i % ASHLAR_DTYPE_COUNT));
@@ -76,7 +76,7 @@ static void weights_are_declared_in_packed_order_under_pytorchs_names(void) {
 }
 
 /* By hand, what PyTorch's nn.LSTM(3, 5, 2, proj_size=2, bidirectional=True) has. */
-static void the_names_of_a_projected_bidirectional_lstm_are_pytorchs(void) {
+CASE(the_names_of_a_projected_bidirectional_lstm_are_pytorchs) {
     static const struct {
         const char *name;
         size_t rows, cols;
@@ -109,7 +109,7 @@ static void the_names_of_a_projected_bidirectional_lstm_are_pytorchs(void) {
 }
 
 /* "PREFIX.weight_ih_l0" and its end fill 128 bytes: a prefix of 114 letters is the last to fit. */
-static void a_prefix_too_long_for_a_name_is_refused(void) {
+CASE(a_prefix_too_long_for_a_name_is_refused) {
     REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
     ashlar_arena *arena = NULL;
     REQUIRE(ashlar_arena_create(&arena) == ASHLAR_OK);
@@ -130,7 +130,7 @@ static void a_prefix_too_long_for_a_name_is_refused(void) {
     finish();
 }
 
-static void a_declaration_that_fails_adds_nothing(void) {
+CASE(a_declaration_that_fails_adds_nothing) {
     REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F32));
     ashlar_arena *arena = NULL;
     size_t first = 77;
@@ -154,7 +154,7 @@ static void a_declaration_that_fails_adds_nothing(void) {
 
 /* ---- creation and sizes ---- */
 
-static void a_stack_that_cannot_be_is_refused(void) {
+CASE(a_stack_that_cannot_be_is_refused) {
     REQUIRE(set_up("memory=16MiB"));
     ashlar_rnn_config config = config_of(ASHLAR_F32);
     rnn = NULL;
@@ -179,7 +179,7 @@ static void a_stack_that_cannot_be_is_refused(void) {
 }
 
 /* The layout knows more types than the CPU. */
-static void the_cpu_computes_in_float_and_double_only(void) {
+CASE(the_cpu_computes_in_float_and_double_only) {
     REQUIRE(set_up("memory=16MiB"));
     for (int dtype = 0; dtype < ASHLAR_DTYPE_COUNT; dtype++) {
         const bool is_known = dtype == ASHLAR_F32 || dtype == ASHLAR_F64;
@@ -194,7 +194,7 @@ static void the_cpu_computes_in_float_and_double_only(void) {
     finish();
 }
 
-static void sizes_are_those_of_the_back_end(void) {
+CASE(sizes_are_those_of_the_back_end) {
     REQUIRE(set_up_rnn("memory=16MiB", ASHLAR_F64));
     for (int training = 0; training < 2; training++) {
         size_t reserve = 77, work = 77, want_reserve = 0, want_work = 0;
@@ -212,13 +212,4 @@ static void sizes_are_those_of_the_back_end(void) {
     finish();
 }
 
-int main(void) {
-    RUN(weights_are_declared_in_packed_order_under_pytorchs_names);
-    RUN(the_names_of_a_projected_bidirectional_lstm_are_pytorchs);
-    RUN(a_prefix_too_long_for_a_name_is_refused);
-    RUN(a_declaration_that_fails_adds_nothing);
-    RUN(a_stack_that_cannot_be_is_refused);
-    RUN(the_cpu_computes_in_float_and_double_only);
-    RUN(sizes_are_those_of_the_back_end);
-    return check_report();
-}
+RUN_CASES()

@@ -37,14 +37,11 @@ static void check_threads(const kind *k) {
 }
 
 /* Every cell, both directions, every bias mode. */
-static void any_number_of_threads_gives_the_same_bits(void) {
+CASE(any_number_of_threads_gives_the_same_bits) {
     for (size_t i = 0; i < KIND_COUNT; i += 3) {
         const kind k = kind_at(i);
         check_threads(&k);
     }
 }
 
-int main(void) {
-    RUN(any_number_of_threads_gives_the_same_bits);
-    return check_report();
-}
+RUN_CASES()

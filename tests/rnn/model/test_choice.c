@@ -112,7 +112,7 @@ static void check_distribution(size_t classes, double temperature, size_t top_k,
 
 /* ---- distributions ---- */
 
-static void temperature_alone_gives_each_symbol_its_probability(void) {
+CASE(temperature_alone_gives_each_symbol_its_probability) {
     static const double temperatures[] = {0.2, 0.7, 1, 5, 100};
     for (size_t t = 0; t < 5; t++) {
         check_distribution(1, temperatures[t], 0, 1);
@@ -121,7 +121,7 @@ static void temperature_alone_gives_each_symbol_its_probability(void) {
     }
 }
 
-static void top_k_keeps_the_likeliest_and_their_ratios(void) {
+CASE(top_k_keeps_the_likeliest_and_their_ratios) {
     static const size_t kept[] = {1, 2, 5, 18, 19, 20, 1000};
     for (size_t k = 0; k < 7; k++) {
         check_distribution(1, 0.7, kept[k], 1);
@@ -131,7 +131,7 @@ static void top_k_keeps_the_likeliest_and_their_ratios(void) {
     }
 }
 
-static void top_p_keeps_the_fewest_that_have_the_share(void) {
+CASE(top_p_keeps_the_fewest_that_have_the_share) {
     static const double shares[] = {1e-6, 0.1, 0.35, 0.6, 0.9, 0.999};
     for (size_t p = 0; p < 6; p++) {
         check_distribution(1, 0.7, 0, shares[p]);
@@ -141,7 +141,7 @@ static void top_p_keeps_the_fewest_that_have_the_share(void) {
     }
 }
 
-static void top_p_has_its_share_of_what_top_k_left(void) {
+CASE(top_p_has_its_share_of_what_top_k_left) {
     static const size_t kept[] = {1, 4, 18, 300};
     static const double shares[] = {0.2, 0.55, 0.95};
     for (size_t k = 0; k < 4; k++) {
@@ -166,7 +166,7 @@ static size_t count_kept(double top_p, size_t top_k) {
     return kept;
 }
 
-static void of_equal_symbols_the_lower_ones_are_kept(void) {
+CASE(of_equal_symbols_the_lower_ones_are_kept) {
     CHECK_ZU(count_kept(1, 0), 4);
     CHECK_ZU(count_kept(1, 3), 3);
     CHECK_ZU(count_kept(0, 0), 1);
@@ -180,7 +180,7 @@ static void of_equal_symbols_the_lower_ones_are_kept(void) {
     CHECK_ZU(count_kept(0.51, 2), 2);
 }
 
-static void a_symbol_begins_where_the_one_before_it_ends(void) {
+CASE(a_symbol_begins_where_the_one_before_it_ends) {
     REQUIRE(open_choice(4, 1, 0, 1));
     CHECK(draw(0.25) == 1 && draw(0.5) == 2 && draw(0.75) == 3);
     CHECK(draw(0.25 - 0x1p-54) == 0 && draw(0.5 - 0x1p-53) == 1 && draw(0.75 - 0x1p-53) == 2);
@@ -188,7 +188,7 @@ static void a_symbol_begins_where_the_one_before_it_ends(void) {
 }
 
 /* 256 equal probabilities are 2^-8; one that is far below rounding's reach counts, too. */
-static void a_share_of_1_drops_nothing(void) {
+CASE(a_share_of_1_drops_nothing) {
     REQUIRE(open_choice(CLASSES_MAX, 1, 0, 1));
     choice.logits[7] = -60;
     CHECK(draw(0) == 0);
@@ -199,7 +199,7 @@ static void a_share_of_1_drops_nothing(void) {
     ashlar_choice_finish(&choice);
 }
 
-static void temperature_0_takes_the_likeliest_whatever_the_number(void) {
+CASE(temperature_0_takes_the_likeliest_whatever_the_number) {
     static const double temperatures[] = {0, 1e-300, 0.5 * (double)FLT_MIN};
     static const double numbers[] = {0, 0.5, almost_one};
     for (size_t i = 0; i < 9; i++) {
@@ -215,7 +215,7 @@ static void temperature_0_takes_the_likeliest_whatever_the_number(void) {
 }
 
 /* Here 1/temperature is still a float: equal ones share, everything else has nothing left. */
-static void the_lowest_temperature_that_is_one_draws_among_the_equal(void) {
+CASE(the_lowest_temperature_that_is_one_draws_among_the_equal) {
     REQUIRE(open_choice(5, FLT_MIN, 0, 1));
     memcpy(choice.logits, (float[]){-1, 2, -FLT_MAX, 2, 0}, 5 * sizeof(float));
     CHECK(draw(0) == 1 && draw(0.49) == 1);
@@ -225,7 +225,7 @@ static void the_lowest_temperature_that_is_one_draws_among_the_equal(void) {
 }
 
 /* At a high temperature these two have the same probability in fp32, and still an order. */
-static void one_kept_symbol_is_the_likeliest_by_its_logit(void) {
+CASE(one_kept_symbol_is_the_likeliest_by_its_logit) {
     REQUIRE(open_choice(3, 100, 1, 1));
     memcpy(choice.logits, (float[]){1, 1 + FLT_EPSILON, 0}, 3 * sizeof(float));
     CHECK(draw(0) == 1 && draw(almost_one) == 1);
@@ -234,7 +234,7 @@ static void one_kept_symbol_is_the_likeliest_by_its_logit(void) {
 }
 
 /* Every symbol here has at least 1e-6 of the range, far more than rounding may take off it. */
-static void the_last_number_is_the_last_symbol_that_is_kept(void) {
+CASE(the_last_number_is_the_last_symbol_that_is_kept) {
     int before_the_end = 0;
     REQUIRE(open_choice(CLASSES_MAX, 1, 100, 1));
     for (uint64_t seed = 1; seed <= 300; seed++) {
@@ -252,7 +252,7 @@ static void the_last_number_is_the_last_symbol_that_is_kept(void) {
     ashlar_choice_finish(&choice);
 }
 
-static void what_was_drawn_before_decides_nothing(void) {
+CASE(what_was_drawn_before_decides_nothing) {
     static float first[CLASSES_MAX];
     REQUIRE(open_choice(CLASSES_MAX, 1, 30, 0.9));
     make_logits(5);
@@ -270,7 +270,7 @@ static void what_was_drawn_before_decides_nothing(void) {
 
 /* ---- failures ---- */
 
-static void a_logit_that_is_no_number_is_refused_wherever_it_is(void) {
+CASE(a_logit_that_is_no_number_is_refused_wherever_it_is) {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < 6; i++) {
         REQUIRE(open_choice(19, i % 2 == 0 ? 0 : 1, 3, 0.5));
@@ -286,7 +286,7 @@ static void a_logit_that_is_no_number_is_refused_wherever_it_is(void) {
     }
 }
 
-static void a_choice_without_host_memory_is_refused_and_takes_none(void) {
+CASE(a_choice_without_host_memory_is_refused_and_takes_none) {
     for (unsigned long n = 1; n <= 3; n++) {
         ashlar_host_fail_at(n);
         const bool is_open = open_choice(19, 1, 0, 1);
@@ -304,20 +304,4 @@ static void a_choice_without_host_memory_is_refused_and_takes_none(void) {
     ashlar_choice_finish(&choice);
 }
 
-int main(void) {
-    RUN(temperature_alone_gives_each_symbol_its_probability);
-    RUN(top_k_keeps_the_likeliest_and_their_ratios);
-    RUN(top_p_keeps_the_fewest_that_have_the_share);
-    RUN(top_p_has_its_share_of_what_top_k_left);
-    RUN(of_equal_symbols_the_lower_ones_are_kept);
-    RUN(a_symbol_begins_where_the_one_before_it_ends);
-    RUN(a_share_of_1_drops_nothing);
-    RUN(temperature_0_takes_the_likeliest_whatever_the_number);
-    RUN(the_lowest_temperature_that_is_one_draws_among_the_equal);
-    RUN(one_kept_symbol_is_the_likeliest_by_its_logit);
-    RUN(the_last_number_is_the_last_symbol_that_is_kept);
-    RUN(what_was_drawn_before_decides_nothing);
-    RUN(a_logit_that_is_no_number_is_refused_wherever_it_is);
-    RUN(a_choice_without_host_memory_is_refused_and_takes_none);
-    return check_report();
-}
+RUN_CASES()

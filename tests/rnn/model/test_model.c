@@ -29,7 +29,7 @@ static void check_against_reference(size_t steps, size_t count, const int32_t *l
     close_model();
 }
 
-static void loss_and_gradients_are_those_of_the_reference(void) {
+CASE(loss_and_gradients_are_those_of_the_reference) {
     check_against_reference(6, 4, LENGTHS);
     check_against_reference(1, 1, (int32_t[]){1});
     check_against_reference(20, 2, (int32_t[]){20, 20});
@@ -37,7 +37,7 @@ static void loss_and_gradients_are_those_of_the_reference(void) {
     check_against_reference(2, 16, (int32_t[]){1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2});
 }
 
-static void so_they_are_with_every_cell(void) {
+CASE(so_they_are_with_every_cell) {
     const ashlar_model_config usual = model_config;
     for (int i = 0; i < 2 * ASHLAR_RNN_CELL_COUNT; i++) {
         model_config.cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT);
@@ -56,7 +56,7 @@ static double loss_with(uint64_t dropout_seed) {
     return results->loss;
 }
 
-static void each_seed_drops_its_own_outputs(void) {
+CASE(each_seed_drops_its_own_outputs) {
     const ashlar_model_config usual = model_config;
     model_config.dropout = 0.5;
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
@@ -68,7 +68,7 @@ static void each_seed_drops_its_own_outputs(void) {
 }
 
 /* The reference's gradients are the slopes of its loss: in every tensor, at a few places. */
-static void the_reference_is_the_slope_of_its_loss(void) {
+CASE(the_reference_is_the_slope_of_its_loss) {
     made_batch made;
     reference r, moved;
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
@@ -96,7 +96,7 @@ static void the_reference_is_the_slope_of_its_loss(void) {
     close_model();
 }
 
-static void padding_a_batch_longer_changes_nothing(void) {
+CASE(padding_a_batch_longer_changes_nothing) {
     made_batch made, longer;
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
@@ -118,7 +118,7 @@ static void padding_a_batch_longer_changes_nothing(void) {
     close_model();
 }
 
-static void gradients_are_overwritten_and_other_regions_left_alone(void) {
+CASE(gradients_are_overwritten_and_other_regions_left_alone) {
     made_batch made;
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     const size_t bytes = ashlar_arena_region_bytes(model->arena, ASHLAR_REGION_PARAMETERS);
@@ -139,7 +139,7 @@ static void gradients_are_overwritten_and_other_regions_left_alone(void) {
 }
 
 /* Nothing is added to a place that no symbol and no tensor has: padding, and unused embeddings. */
-static void gradients_are_exactly_zero_where_nothing_adds_to_them(void) {
+CASE(gradients_are_exactly_zero_where_nothing_adds_to_them) {
     made_batch made;
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
@@ -167,7 +167,7 @@ static void gradients_are_exactly_zero_where_nothing_adds_to_them(void) {
 }
 
 /* Leftovers in every buffer, sizes beyond what is needed, work delayed: the same bits. */
-static void sizes_and_order_of_execution_do_not_change_a_bit(void) {
+CASE(sizes_and_order_of_execution_do_not_change_a_bit) {
     static const char *const specs[] = {"memory=64MiB", "memory=64MiB,mode=adversarial,seed=1",
                                         "memory=64MiB,mode=adversarial,seed=2"};
     enum { LARGEST = 65536 };
@@ -200,7 +200,7 @@ static void sizes_and_order_of_execution_do_not_change_a_bit(void) {
 }
 
 /* Host memory that is not page-locked is the caller's again when the call returns. */
-static void the_batch_is_read_before_the_call_returns(void) {
+CASE(the_batch_is_read_before_the_call_returns) {
     made_batch made;
     REQUIRE(open_model("memory=64MiB,mode=adversarial,seed=1", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
@@ -215,15 +215,4 @@ static void the_batch_is_read_before_the_call_returns(void) {
     close_model();
 }
 
-int main(void) {
-    RUN(loss_and_gradients_are_those_of_the_reference);
-    RUN(so_they_are_with_every_cell);
-    RUN(each_seed_drops_its_own_outputs);
-    RUN(the_reference_is_the_slope_of_its_loss);
-    RUN(padding_a_batch_longer_changes_nothing);
-    RUN(gradients_are_overwritten_and_other_regions_left_alone);
-    RUN(gradients_are_exactly_zero_where_nothing_adds_to_them);
-    RUN(sizes_and_order_of_execution_do_not_change_a_bit);
-    RUN(the_batch_is_read_before_the_call_returns);
-    return check_report();
-}
+RUN_CASES()

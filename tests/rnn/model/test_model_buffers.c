@@ -10,7 +10,7 @@ static const int32_t LENGTHS[] = {5, 2, 6, 1};
 
 /* ---- buffers ---- */
 
-static void every_buffer_has_its_size_and_tag_and_goes_back(void) {
+CASE(every_buffer_has_its_size_and_tag_and_goes_back) {
     made_batch made;
     ashlar_step_sizes s;
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
@@ -39,7 +39,7 @@ static ashlar_status note_live(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     return ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
 }
 
-static void no_buffer_is_held_longer_than_it_is_needed(void) {
+CASE(no_buffer_is_held_longer_than_it_is_needed) {
     const ashlar_rnn_backend noting = {.sizes = ashlar_rnn_backend_cpu.sizes, .queue = note_live};
     made_batch made;
     ashlar_step_sizes s;
@@ -56,7 +56,7 @@ static void no_buffer_is_held_longer_than_it_is_needed(void) {
 }
 
 /* Embedding far wider than the rest, so that the peak is where x, dx and dy are. */
-static void activations_go_back_as_soon_as_they_can(void) {
+CASE(activations_go_back_as_soon_as_they_can) {
     const ashlar_model_config wide = {.classes = 2, .embedding = 64, .hidden = 3, .layers = 1};
     made_batch made;
     ashlar_step_sizes s;
@@ -77,7 +77,7 @@ static void activations_go_back_as_soon_as_they_can(void) {
     tear_down();
 }
 
-static void sizes_are_those_of_the_shapes(void) {
+CASE(sizes_are_those_of_the_shapes) {
     ashlar_step_sizes s;
     REQUIRE(open_model("memory=64MiB", 1));
     CHECK(ashlar_model_sizes(model, 6, 4, &s) == ASHLAR_OK);
@@ -95,7 +95,7 @@ static void sizes_are_those_of_the_shapes(void) {
     close_model();
 }
 
-static void a_projection_narrows_the_outputs(void) {
+CASE(a_projection_narrows_the_outputs) {
     const ashlar_model_config usual = model_config;
     ashlar_step_sizes s;
     model_config.projection = 7;
@@ -107,7 +107,7 @@ static void a_projection_narrows_the_outputs(void) {
 }
 
 /* Each product is the first to overflow for some shape. */
-static void sizes_that_overflow_are_refused(void) {
+CASE(sizes_that_overflow_are_refused) {
     const size_t widths[][3] = {{1, 1, 1}, {64, 1, 1}, {1, 64, 1}, {1, 1, 64}};
     for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
         const ashlar_model_config config = {.embedding = widths[i][0],
@@ -141,7 +141,7 @@ static void check_recovers(const made_batch *made, uint64_t live_blocks, double 
     CHECK_ZU(stats_now().live_blocks, live_blocks);
 }
 
-static void a_failing_call_at_any_point_gives_every_buffer_back(void) {
+CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
     const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_memcpy_htod_async,
                          ASHLAR_DRIVER_FN_memset_d8_async, ASHLAR_DRIVER_FN_ctx_push_current};
     const size_t want_failures[] = {8, 3, 2, 13};
@@ -169,7 +169,7 @@ static void a_failing_call_at_any_point_gives_every_buffer_back(void) {
     close_model();
 }
 
-static void failing_host_memory_at_any_point_gives_every_buffer_back(void) {
+CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
     made_batch made;
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     make_batch(&made, 6, 4, LENGTHS);
@@ -188,7 +188,7 @@ static void failing_host_memory_at_any_point_gives_every_buffer_back(void) {
 }
 
 /* Buffers that are each larger than what is mapped at once: the n-th of them finds no memory. */
-static void each_allocation_may_be_the_one_that_fails(void) {
+CASE(each_allocation_may_be_the_one_that_fails) {
     made_batch made;
     make_batch(&made, 6, 4, LENGTHS);
     size_t failures = 0;
@@ -223,7 +223,7 @@ static ashlar_status thief_queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     return ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
 }
 
-static void a_buffer_that_cannot_be_given_back_is_reported(void) {
+CASE(a_buffer_that_cannot_be_given_back_is_reported) {
     static const struct {
         ashlar_rnn_pass pass;
         size_t field;
@@ -247,16 +247,4 @@ static void a_buffer_that_cannot_be_given_back_is_reported(void) {
     close_model();
 }
 
-int main(void) {
-    RUN(every_buffer_has_its_size_and_tag_and_goes_back);
-    RUN(no_buffer_is_held_longer_than_it_is_needed);
-    RUN(activations_go_back_as_soon_as_they_can);
-    RUN(sizes_are_those_of_the_shapes);
-    RUN(a_projection_narrows_the_outputs);
-    RUN(sizes_that_overflow_are_refused);
-    RUN(a_failing_call_at_any_point_gives_every_buffer_back);
-    RUN(failing_host_memory_at_any_point_gives_every_buffer_back);
-    RUN(each_allocation_may_be_the_one_that_fails);
-    RUN(a_buffer_that_cannot_be_given_back_is_reported);
-    return check_report();
-}
+RUN_CASES()

@@ -18,7 +18,7 @@ static void check_tensor(size_t tensor, const char *name, size_t rows, size_t co
     CHECK(cols == 0 || info.shape[1] == cols);
 }
 
-static void the_arena_holds_the_tensors_of_the_model(void) {
+CASE(the_arena_holds_the_tensors_of_the_model) {
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     CHECK_ZU(ashlar_arena_tensor_count(model->arena), TENSORS);
     check_tensor(0, "embedding.weight", CLASSES, EMBEDDING);
@@ -50,7 +50,7 @@ static void check_watched(void **pointer) {
     CHECK(ashlar_arena_check(model->arena) == ASHLAR_OK);
 }
 
-static void views_point_into_the_arena_and_are_watched(void) {
+CASE(views_point_into_the_arena_and_are_watched) {
     for (unsigned regions = 1; regions < ASHLAR_REGIONS_ALL; regions = 2 * regions + 1) {
         REQUIRE(open_model("memory=64MiB", regions));
         CHECK_ZU(ashlar_arena_regions(model->arena), regions);
@@ -93,7 +93,7 @@ static void check_uniform(size_t tensor, double shift, double bound) {
     CHECK(fabs(sum / (double)info.elements) < 0.5 * bound);
 }
 
-static void weights_start_uniform_within_their_bounds(void) {
+CASE(weights_start_uniform_within_their_bounds) {
     REQUIRE(open_model("memory=64MiB", 1));
     const double bound = 1 / sqrt((double)HIDDEN);
     check_uniform(0, 0, sqrt(3.0));
@@ -106,7 +106,7 @@ static void weights_start_uniform_within_their_bounds(void) {
 }
 
 /* Of gates i f g o only the second part of the first bias. */
-static void forget_gates_start_raised_by_one(void) {
+CASE(forget_gates_start_raised_by_one) {
     REQUIRE(open_model("memory=64MiB", 1));
     const double bound = 1 / sqrt((double)HIDDEN);
     for (size_t layer = 0; layer < LAYERS; layer++) {
@@ -121,7 +121,7 @@ static void forget_gates_start_raised_by_one(void) {
 }
 
 /* Only an LSTM has forget gates; each cell's tensors have its name. */
-static void other_cells_have_their_names_and_no_raised_biases(void) {
+CASE(other_cells_have_their_names_and_no_raised_biases) {
     static const char *const names[] = {"lstm.weight_ih_l0", "gru.weight_ih_l0",
                                         "tanh.weight_ih_l0", "relu.weight_ih_l0"};
     const ashlar_model_config usual = model_config;
@@ -143,7 +143,7 @@ static void other_cells_have_their_names_and_no_raised_biases(void) {
 }
 
 /* The linear layer reads what the projection leaves, and starts as wide as that says. */
-static void a_projection_narrows_what_the_linear_layer_reads(void) {
+CASE(a_projection_narrows_what_the_linear_layer_reads) {
     const ashlar_model_config usual = model_config;
     model_config.projection = 7;
     REQUIRE(open_model("memory=64MiB", 1));
@@ -158,7 +158,7 @@ static void a_projection_narrows_what_the_linear_layer_reads(void) {
     model_config = usual;
 }
 
-static void a_seed_gives_the_same_weights_and_another_gives_others(void) {
+CASE(a_seed_gives_the_same_weights_and_another_gives_others) {
     enum { LARGEST = 65536 };
     static char first[LARGEST];
     REQUIRE(open_model("memory=64MiB,mode=adversarial,seed=2", 1));
@@ -173,7 +173,7 @@ static void a_seed_gives_the_same_weights_and_another_gives_others(void) {
     close_model();
 }
 
-static void padding_between_the_weights_is_zero(void) {
+CASE(padding_between_the_weights_is_zero) {
     REQUIRE(open_model("memory=64MiB", 1));
     bool *is_weight = calloc(region_count(), sizeof *is_weight);
     REQUIRE(is_weight != NULL);
@@ -195,7 +195,7 @@ static void padding_between_the_weights_is_zero(void) {
     close_model();
 }
 
-static void weights_that_cannot_be_written_are_reported(void) {
+CASE(weights_that_cannot_be_written_are_reported) {
     REQUIRE(open_model("memory=64MiB", 1));
     ashlar_host_fail_at(1);
     CHECK(ashlar_model_init_weights(model, 3) == ASHLAR_EHOSTMEM);
@@ -213,7 +213,7 @@ static void weights_that_cannot_be_written_are_reported(void) {
 #define SIZES(v, e, h, l) \
     {.classes = (v), .embedding = (e), .hidden = (h), .layers = (l)}
 
-static void impossible_shapes_are_refused(void) {
+CASE(impossible_shapes_are_refused) {
     static const struct {
         ashlar_model_config config;
         ashlar_status want;
@@ -249,7 +249,7 @@ static void impossible_shapes_are_refused(void) {
 }
 
 /* ENOMEM is the software device's, for its part; and the allocator may do without some memory. */
-static void failing_host_memory_leaves_nothing_behind(void) {
+CASE(failing_host_memory_leaves_nothing_behind) {
     size_t failures = 0;
     for (unsigned long n = 1; n <= 60; n++) {
         REQUIRE(set_up("memory=64MiB"));
@@ -272,7 +272,7 @@ static void failing_host_memory_leaves_nothing_behind(void) {
     CHECK(failures > 20 && failures < 60); /* the last ones came too late to fail */
 }
 
-static void failing_driver_calls_leave_nothing_behind(void) {
+CASE(failing_driver_calls_leave_nothing_behind) {
     uint64_t n = 1;
     for (ashlar_status status = ASHLAR_EDRIVER; status != ASHLAR_OK && n < 500; n++) {
         REQUIRE(set_up("memory=64MiB"));
@@ -289,18 +289,4 @@ static void failing_driver_calls_leave_nothing_behind(void) {
     CHECK_ZU(n, 6); /* one for each region, and the last without a failure */
 }
 
-int main(void) {
-    RUN(the_arena_holds_the_tensors_of_the_model);
-    RUN(views_point_into_the_arena_and_are_watched);
-    RUN(weights_start_uniform_within_their_bounds);
-    RUN(forget_gates_start_raised_by_one);
-    RUN(other_cells_have_their_names_and_no_raised_biases);
-    RUN(a_projection_narrows_what_the_linear_layer_reads);
-    RUN(a_seed_gives_the_same_weights_and_another_gives_others);
-    RUN(padding_between_the_weights_is_zero);
-    RUN(weights_that_cannot_be_written_are_reported);
-    RUN(impossible_shapes_are_refused);
-    RUN(failing_host_memory_leaves_nothing_behind);
-    RUN(failing_driver_calls_leave_nothing_behind);
-    return check_report();
-}
+RUN_CASES()

@@ -53,7 +53,7 @@ static ashlar_status queue_nothing(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 
 static const ashlar_rnn_backend odd = {.sizes = odd_sizes, .queue = queue_nothing};
 
-static void sizes_that_cannot_be_told_are_reported(void) {
+CASE(sizes_that_cannot_be_told_are_reported) {
     REQUIRE(open_model("memory=1GiB", ASHLAR_REGIONS_ALL));
     model->rnn->backend = &odd;
     for (failing_steps = 1; failing_steps <= MAX_STEPS; failing_steps++) {
@@ -71,7 +71,7 @@ static void raise_to(size_t *largest, size_t value) {
 }
 
 /* Not the sizes at the maximum length: those of a back end need not grow with it. */
-static void buffers_have_had_their_largest_size_and_go_back(void) {
+CASE(buffers_have_had_their_largest_size_and_go_back) {
     size_t reserve = 0, work = 0;
     ashlar_step_sizes s;
     REQUIRE(open_model("memory=1GiB", ASHLAR_REGIONS_ALL));
@@ -92,7 +92,7 @@ static void buffers_have_had_their_largest_size_and_go_back(void) {
     close_model();
 }
 
-static void a_run_that_fails_does_not_seal(void) {
+CASE(a_run_that_fails_does_not_seal) {
     const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func, ASHLAR_DRIVER_FN_ctx_synchronize};
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_ALL));
     for (size_t i = 0; i < 2; i++) {
@@ -106,7 +106,7 @@ static void a_run_that_fails_does_not_seal(void) {
 }
 
 /* A rehearsal takes what a step takes, in its order: the n-th failure says how many there are. */
-static void a_rehearsal_is_a_step_without_work(void) {
+CASE(a_rehearsal_is_a_step_without_work) {
     const size_t big = 5 * MIB;
     const ashlar_step_sizes sizes = {
         .x = big, .y = big, .logits = big, .reserve = big, .work = big};
@@ -147,7 +147,7 @@ static ashlar_status growing_sizes(const ashlar_rnn *rnn, size_t steps, size_t b
 
 static const ashlar_rnn_backend growing = {.sizes = growing_sizes, .queue = queue_nothing};
 
-static void lengths_are_rehearsed_until_a_pass_changes_nothing(void) {
+CASE(lengths_are_rehearsed_until_a_pass_changes_nothing) {
     REQUIRE(open_model("memory=1GiB", ASHLAR_REGIONS_ALL));
     model->rnn->backend = &growing;
     memset(visits, 0, sizeof visits);
@@ -160,7 +160,7 @@ static void lengths_are_rehearsed_until_a_pass_changes_nothing(void) {
     close_model();
 }
 
-static void a_rehearsal_that_fails_does_not_seal(void) {
+CASE(a_rehearsal_that_fails_does_not_seal) {
     for (int kind = 0; kind < 3; kind++) {
         REQUIRE(open_model("memory=256MiB", ASHLAR_REGIONS_ALL));
         model->rnn->backend = &growing;
@@ -187,7 +187,7 @@ static void note_nothing(void *unused) {
 }
 
 /* Half of the memory was another stream's, which is still busy: the host waits, once is enough. */
-static void a_rehearsal_may_have_to_wait_for_memory(void) {
+CASE(a_rehearsal_may_have_to_wait_for_memory) {
     const ashlar_rnn_backend greedy = {.sizes = greedy_sizes, .queue = queue_nothing};
     REQUIRE(open_model("memory=64MiB,mode=adversarial", ASHLAR_REGIONS_ALL));
     model->rnn->backend = &greedy;
@@ -255,7 +255,7 @@ static void check_steps_after(const char *spec, const ashlar_rnn_backend *backen
     close_model();
 }
 
-static void steps_after_the_warm_up_do_not_manage_memory(void) {
+CASE(steps_after_the_warm_up_do_not_manage_memory) {
     const char *const specs[] = {"memory=1GiB", "memory=1GiB,mode=adversarial,seed=7"};
     for (int i = 0; i < 8; i++) {
         const ashlar_rnn_backend *backend = i / 2 % 2 == 0 ? &ashlar_rnn_backend_cpu : &odd;
@@ -265,7 +265,7 @@ static void steps_after_the_warm_up_do_not_manage_memory(void) {
 }
 
 /* The same steps: what the case above does not see is there to be seen. */
-static void without_the_warm_up_they_would(void) {
+CASE(without_the_warm_up_they_would) {
     const ashlar_warmup_options as = lengths_to(MAX_STEPS);
     REQUIRE(open_model("memory=1GiB", ASHLAR_REGIONS_ALL));
     model->rnn->backend = &odd;
@@ -321,7 +321,7 @@ static void check_shape(const ashlar_model_config *config, size_t max_steps, siz
  * Smaller blocks are not always placed where the larger ones were: in the first two shapes one
  * length finds no hole for its last buffer after a step of the longest alone. The seed is fixed.
  */
-static void no_shape_has_a_length_that_finds_no_room(void) {
+CASE(no_shape_has_a_length_that_finds_no_room) {
     const struct {
         ashlar_model_config config;
         size_t max_steps, batch;
@@ -348,16 +348,4 @@ static void no_shape_has_a_length_that_finds_no_room(void) {
     }
 }
 
-int main(void) {
-    RUN(sizes_that_cannot_be_told_are_reported);
-    RUN(buffers_have_had_their_largest_size_and_go_back);
-    RUN(a_run_that_fails_does_not_seal);
-    RUN(a_rehearsal_is_a_step_without_work);
-    RUN(lengths_are_rehearsed_until_a_pass_changes_nothing);
-    RUN(a_rehearsal_that_fails_does_not_seal);
-    RUN(a_rehearsal_may_have_to_wait_for_memory);
-    RUN(steps_after_the_warm_up_do_not_manage_memory);
-    RUN(without_the_warm_up_they_would);
-    RUN(no_shape_has_a_length_that_finds_no_room);
-    return check_report();
-}
+RUN_CASES()

@@ -105,13 +105,13 @@ static void check_text(double temperature, const int32_t *prime, size_t prime_co
     close_sampler();
 }
 
-static void drawing_symbol_by_symbol_equals_one_long_forward_pass(void) {
+CASE(drawing_symbol_by_symbol_equals_one_long_forward_pass) {
     check_text(1, NULL, 0);
     check_text(0.6, (const int32_t[]){4, 10, 0, 7, 7}, 5);
     check_text(3, (const int32_t[]){1}, 1);
 }
 
-static void so_it_does_with_every_cell(void) {
+CASE(so_it_does_with_every_cell) {
     const ashlar_model_config usual = model_config;
     for (int cell = 0; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
         model_config.cell = (ashlar_rnn_cell)cell;
@@ -124,7 +124,7 @@ static void so_it_does_with_every_cell(void) {
 
 /* ---- what decides the text ---- */
 
-static void a_seed_gives_the_same_text_and_another_gives_another(void) {
+CASE(a_seed_gives_the_same_text_and_another_gives_another) {
     static const char *const specs[] = {"memory=64MiB", "memory=64MiB",
                                         "memory=64MiB,mode=adversarial,seed=1", "memory=64MiB"};
     int32_t texts[4][DRAWN];
@@ -142,7 +142,7 @@ static void a_seed_gives_the_same_text_and_another_gives_another(void) {
     CHECK(memcmp(texts[0], texts[3], sizeof texts[0]) != 0);
 }
 
-static void a_low_temperature_draws_the_likeliest_and_a_high_one_everything(void) {
+CASE(a_low_temperature_draws_the_likeliest_and_a_high_one_everything) {
     enum { MANY = 100 * CLASSES };
     static int32_t symbols[MANY];
     REQUIRE(open_lively_model("memory=64MiB"));
@@ -172,7 +172,7 @@ static void a_low_temperature_draws_the_likeliest_and_a_high_one_everything(void
 }
 
 /* What else there is to a choice, test_choice.c has. */
-static void the_choice_is_the_one_that_was_configured(void) {
+CASE(the_choice_is_the_one_that_was_configured) {
     const ashlar_choice_config choices[] = {{.temperature = 0, .top_p = 1},
                                             {.temperature = 5, .top_k = 1, .top_p = 1},
                                             {.temperature = 1, .top_p = 1e-6},
@@ -192,7 +192,7 @@ static void the_choice_is_the_one_that_was_configured(void) {
 
 /* ---- memory ---- */
 
-static void nothing_is_allocated_after_create(void) {
+CASE(nothing_is_allocated_after_create) {
     int32_t symbols[DRAWN];
     ashlar_driver_counts before, after;
     REQUIRE(open_lively_model("memory=64MiB"));
@@ -213,7 +213,7 @@ static void nothing_is_allocated_after_create(void) {
 }
 
 /* Every part is a multiple of 64 bytes; the workspace is the last of them. */
-static void the_block_is_as_large_as_its_parts(void) {
+CASE(the_block_is_as_large_as_its_parts) {
     size_t reserve = 77, work = 0;
     REQUIRE(open_lively_model("memory=64MiB"));
     const uint64_t before = stats_now().tags[ASHLAR_TAG_ACTIVATIONS].live_bytes;
@@ -226,7 +226,7 @@ static void the_block_is_as_large_as_its_parts(void) {
 }
 
 /* Blocks below and above the sampler's, which come back as they were. */
-static void nothing_outside_the_block_is_written(void) {
+CASE(nothing_outside_the_block_is_written) {
     enum { BYTES = 16384 };
     int32_t symbols[DRAWN];
     REQUIRE(open_lively_model("memory=64MiB"));
@@ -255,7 +255,7 @@ static void nothing_outside_the_block_is_written(void) {
 
 /* ---- failures ---- */
 
-static void a_create_that_fails_leaves_nothing_behind(void) {
+CASE(a_create_that_fails_leaves_nothing_behind) {
     static const int calls[] = {ASHLAR_DRIVER_FN_memset_d8_async,
                                 ASHLAR_DRIVER_FN_memcpy_htod_async,
                                 ASHLAR_DRIVER_FN_launch_host_func};
@@ -285,7 +285,7 @@ static void a_create_that_fails_leaves_nothing_behind(void) {
     close_sampler();
 }
 
-static void a_draw_that_fails_says_so_and_writes_no_symbol(void) {
+CASE(a_draw_that_fails_says_so_and_writes_no_symbol) {
     static const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func,
                                 ASHLAR_DRIVER_FN_memcpy_dtoh_async,
                                 ASHLAR_DRIVER_FN_stream_synchronize,
@@ -307,7 +307,7 @@ static void a_draw_that_fails_says_so_and_writes_no_symbol(void) {
     close_sampler();
 }
 
-static void weights_that_are_no_numbers_draw_nothing(void) {
+CASE(weights_that_are_no_numbers_draw_nothing) {
     REQUIRE(open_lively_model("memory=64MiB"));
     ((float *)model->parameters.bias)[CLASSES - 1] = NAN;
     REQUIRE(open_sampler(1, 9));
@@ -324,7 +324,7 @@ static ashlar_status no_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch,
     return ASHLAR_EOVERFLOW;
 }
 
-static void a_sampler_without_room_is_refused(void) {
+CASE(a_sampler_without_room_is_refused) {
     REQUIRE(open_lively_model("memory=16MiB"));
     const uint64_t live_blocks = stats_now().live_blocks;
     const ashlar_rnn_backend sizeless = {.sizes = no_sizes, .queue = ashlar_rnn_backend_cpu.queue};
@@ -351,7 +351,7 @@ static void a_sampler_without_room_is_refused(void) {
 }
 
 /* The state moves on only with a symbol that was read: after a failure it is fed again. */
-static void a_feed_that_failed_can_be_repeated(void) {
+CASE(a_feed_that_failed_can_be_repeated) {
     int32_t whole[DRAWN], repeated[DRAWN];
     REQUIRE(open_lively_model("memory=64MiB"));
     REQUIRE(open_sampler(1, 9));
@@ -370,19 +370,4 @@ static void a_feed_that_failed_can_be_repeated(void) {
     close_sampler();
 }
 
-int main(void) {
-    RUN(drawing_symbol_by_symbol_equals_one_long_forward_pass);
-    RUN(so_it_does_with_every_cell);
-    RUN(a_seed_gives_the_same_text_and_another_gives_another);
-    RUN(a_low_temperature_draws_the_likeliest_and_a_high_one_everything);
-    RUN(the_choice_is_the_one_that_was_configured);
-    RUN(nothing_is_allocated_after_create);
-    RUN(the_block_is_as_large_as_its_parts);
-    RUN(nothing_outside_the_block_is_written);
-    RUN(a_sampler_without_room_is_refused);
-    RUN(a_create_that_fails_leaves_nothing_behind);
-    RUN(a_draw_that_fails_says_so_and_writes_no_symbol);
-    RUN(weights_that_are_no_numbers_draw_nothing);
-    RUN(a_feed_that_failed_can_be_repeated);
-    return check_report();
-}
+RUN_CASES()

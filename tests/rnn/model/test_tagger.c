@@ -26,7 +26,7 @@ static void check_loss(ashlar_tag_shape shape, const int32_t *lengths) {
     tagger_config = as;
 }
 
-static void the_loss_is_that_of_the_reference(void) {
+CASE(the_loss_is_that_of_the_reference) {
     check_loss(SHAPE, LENGTHS);
     check_loss((ashlar_tag_shape){1, 1, 1}, (int32_t[]){1});
     check_loss((ashlar_tag_shape){20, 2, 9}, (int32_t[]){20, 20});
@@ -34,7 +34,7 @@ static void the_loss_is_that_of_the_reference(void) {
     usual_tagger();
 }
 
-static void so_it_is_with_every_cell_and_direction_and_depth(void) {
+CASE(so_it_is_with_every_cell_and_direction_and_depth) {
     const ashlar_rnn_cell cells[] = {ASHLAR_RNN_LSTM, ASHLAR_RNN_GRU, ASHLAR_RNN_TANH};
     for (size_t i = 0; i < 12; i++) {
         tagger_config.cell = cells[i % 3];
@@ -45,7 +45,7 @@ static void so_it_is_with_every_cell_and_direction_and_depth(void) {
     usual_tagger();
 }
 
-static void so_it_is_with_labels_fed_back(void) {
+CASE(so_it_is_with_labels_fed_back) {
     tagger_config.label_embedding = 3;
     check_loss(SHAPE, LENGTHS);
     check_loss((ashlar_tag_shape){1, 1, 1}, (int32_t[]){1});
@@ -90,12 +90,12 @@ static void check_slopes(void) {
     tagger_config = as;
 }
 
-static void gradients_are_the_slopes_of_the_loss(void) {
+CASE(gradients_are_the_slopes_of_the_loss) {
     check_slopes();
     usual_tagger();
 }
 
-static void so_they_are_with_every_kind_of_stack(void) {
+CASE(so_they_are_with_every_kind_of_stack) {
     for (int i = 0; i < ASHLAR_RNN_CELL_COUNT; i++) {
         tagger_config.cell = (ashlar_rnn_cell)i;
         tagger_config.directions = 1 + (size_t)i % 2;
@@ -108,13 +108,13 @@ static void so_they_are_with_every_kind_of_stack(void) {
 }
 
 /* No label changes within the small steps of this seed, or the slopes would not agree. */
-static void so_they_are_with_labels_fed_back(void) {
+CASE(so_they_are_with_labels_fed_back) {
     tagger_config.label_embedding = 3;
     check_slopes();
     usual_tagger();
 }
 
-static void both_are_added_to_what_is_there(void) {
+CASE(both_are_added_to_what_is_there) {
     made_tags made;
     REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
@@ -135,7 +135,7 @@ static void both_are_added_to_what_is_there(void) {
     close_tagger();
 }
 
-static void the_loss_scale_is_the_gradients_alone(void) {
+CASE(the_loss_scale_is_the_gradients_alone) {
     made_tags made;
     REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
@@ -186,14 +186,14 @@ static void check_order_of_execution(void) {
     }
 }
 
-static void sizes_and_order_of_execution_do_not_change_a_bit(void) {
+CASE(sizes_and_order_of_execution_do_not_change_a_bit) {
     check_order_of_execution();
     tagger_config.label_embedding = 3;
     check_order_of_execution();
     usual_tagger();
 }
 
-static void a_prediction_drops_nothing_and_leaves_the_gradients_alone(void) {
+CASE(a_prediction_drops_nothing_and_leaves_the_gradients_alone) {
     made_tags made;
     int32_t labels[LABELS_MAX];
     tagger_config.layers = 2;
@@ -214,7 +214,7 @@ static void a_prediction_drops_nothing_and_leaves_the_gradients_alone(void) {
     close_tagger();
 }
 
-static void single_precision_agrees_with_double(void) {
+CASE(single_precision_agrees_with_double) {
     made_tags made;
     for (size_t feeds = 0; feeds < 2; feeds++) {
         tagger_config.label_embedding = 3 * feeds;
@@ -231,7 +231,7 @@ static void single_precision_agrees_with_double(void) {
 }
 
 /* Host memory that is not page-locked is the caller's again when the call returns. */
-static void the_batch_is_read_before_the_call_returns(void) {
+CASE(the_batch_is_read_before_the_call_returns) {
     made_tags made;
     tagger_config.label_embedding = 3;
     REQUIRE(open_tagger("memory=64MiB,mode=adversarial,seed=1"));
@@ -246,17 +246,6 @@ static void the_batch_is_read_before_the_call_returns(void) {
 
 int main(void) {
     usual_tagger();
-    RUN(the_loss_is_that_of_the_reference);
-    RUN(so_it_is_with_every_cell_and_direction_and_depth);
-    RUN(so_it_is_with_labels_fed_back);
-    RUN(gradients_are_the_slopes_of_the_loss);
-    RUN(so_they_are_with_every_kind_of_stack);
-    RUN(so_they_are_with_labels_fed_back);
-    RUN(both_are_added_to_what_is_there);
-    RUN(the_loss_scale_is_the_gradients_alone);
-    RUN(sizes_and_order_of_execution_do_not_change_a_bit);
-    RUN(a_prediction_drops_nothing_and_leaves_the_gradients_alone);
-    RUN(single_precision_agrees_with_double);
-    RUN(the_batch_is_read_before_the_call_returns);
+    check_run_cases();
     return check_report();
 }

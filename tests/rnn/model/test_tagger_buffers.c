@@ -28,7 +28,7 @@ static ashlar_status note_live(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 
 static const ashlar_rnn_backend noting = {.sizes = cpu_sizes, .queue = note_live};
 
-static void no_buffer_is_held_longer_than_it_is_needed(void) {
+CASE(no_buffer_is_held_longer_than_it_is_needed) {
     made_tags made;
     size_t spell_reserve, spell_work, read_reserve, read_work;
     for (size_t feeds = 0; feeds < 2; feeds++) {
@@ -63,7 +63,7 @@ static void no_buffer_is_held_longer_than_it_is_needed(void) {
     }
 }
 
-static void every_buffer_has_its_tag_and_goes_back(void) {
+CASE(every_buffer_has_its_tag_and_goes_back) {
     made_tags made;
     int32_t labels[64];
     for (size_t feeds = 0; feeds < 2; feeds++) {
@@ -94,7 +94,7 @@ static void every_buffer_has_its_tag_and_goes_back(void) {
 }
 
 /* The account is the sum at the peak, and the peak is the allocator's. */
-static void the_account_is_what_is_live_at_the_peak(void) {
+CASE(the_account_is_what_is_live_at_the_peak) {
     made_tags made;
     ashlar_tagger_account account;
     const size_t labels[] = {0, 3, 0, 0, 200}, tags[] = {5, 5, 900, 5, 5};
@@ -124,7 +124,7 @@ static void the_account_is_what_is_live_at_the_peak(void) {
 
 /* ---- sizes ---- */
 
-static void sizes_are_those_of_the_shapes(void) {
+CASE(sizes_are_those_of_the_shapes) {
     REQUIRE(open_tagger("memory=64MiB"));
     const size_t words = 6 * 4, letters = 5 * words;
     ashlar_tagger_bytes s = sizes_of(SHAPE);
@@ -152,7 +152,7 @@ static void sizes_are_those_of_the_shapes(void) {
     close_tagger();
 }
 
-static void sizes_that_overflow_are_refused(void) {
+CASE(sizes_that_overflow_are_refused) {
     const ashlar_tag_shape shapes[] = {{0, 4, 5}, {6, 4, SIZE_MAX}, {1 << 15, 1 << 14, 1}};
     const ashlar_status want[] = {ASHLAR_EINVAL, ASHLAR_EOVERFLOW, ASHLAR_EOVERFLOW};
     tagger_config.tags = (size_t)1 << 31;
@@ -215,13 +215,13 @@ static void check_failing_calls(size_t launches, size_t pushes) {
  * of splitting, two embeddings. With feedback, instead of the three: of each of six tokens six,
  * a split, and but for the first two embeddings and one more split.
  */
-static void a_failing_call_at_any_point_gives_every_buffer_back(void) {
+CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
     check_failing_calls(2 + 2 + 3 + 3 + 4 + 3 + 2, 19);
     tagger_config.label_embedding = 3;
     check_failing_calls(16 + 6 * 7 + 5 * 3, 16 + 6 * 7 + 1 + 5 * 3);
 }
 
-static void a_failing_copy_of_labels_gives_every_buffer_back(void) {
+CASE(a_failing_copy_of_labels_gives_every_buffer_back) {
     made_tags made;
     int32_t labels[64];
     REQUIRE(open_tagger("memory=64MiB"));
@@ -237,7 +237,7 @@ static void a_failing_copy_of_labels_gives_every_buffer_back(void) {
     close_tagger();
 }
 
-static void failing_host_memory_at_any_point_gives_every_buffer_back(void) {
+CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
     made_tags made;
     REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
@@ -257,7 +257,7 @@ static void failing_host_memory_at_any_point_gives_every_buffer_back(void) {
 }
 
 /* Buffers that are each larger than what is mapped at once: the n-th of them finds no memory. */
-static void each_allocation_may_be_the_one_that_fails(void) {
+CASE(each_allocation_may_be_the_one_that_fails) {
     made_tags made;
     size_t failures = 0;
     make_tags(&made, SHAPE, LENGTHS);
@@ -295,7 +295,7 @@ static ashlar_status thief_queue(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
     return ashlar_rnn_backend_cpu.queue(rnn, pass, batch, buffers, stream);
 }
 
-static void a_buffer_that_cannot_be_given_back_is_reported(void) {
+CASE(a_buffer_that_cannot_be_given_back_is_reported) {
     const ashlar_rnn_backend thief = {.sizes = cpu_sizes, .queue = thief_queue};
     static const struct {
         ashlar_rnn_pass pass;
@@ -321,15 +321,6 @@ static void a_buffer_that_cannot_be_given_back_is_reported(void) {
 
 int main(void) {
     usual_tagger();
-    RUN(no_buffer_is_held_longer_than_it_is_needed);
-    RUN(every_buffer_has_its_tag_and_goes_back);
-    RUN(the_account_is_what_is_live_at_the_peak);
-    RUN(sizes_are_those_of_the_shapes);
-    RUN(sizes_that_overflow_are_refused);
-    RUN(a_failing_call_at_any_point_gives_every_buffer_back);
-    RUN(a_failing_copy_of_labels_gives_every_buffer_back);
-    RUN(failing_host_memory_at_any_point_gives_every_buffer_back);
-    RUN(each_allocation_may_be_the_one_that_fails);
-    RUN(a_buffer_that_cannot_be_given_back_is_reported);
+    check_run_cases();
     return check_report();
 }

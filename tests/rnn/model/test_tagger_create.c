@@ -15,7 +15,7 @@ static void check_tensor(const char *name, size_t rows, size_t cols) {
     CHECK(cols == 0 || info.shape[1] == cols);
 }
 
-static void the_arena_holds_the_tensors_under_their_names(void) {
+CASE(the_arena_holds_the_tensors_under_their_names) {
     tagger_config.dtype = ASHLAR_F32;
     REQUIRE(open_tagger("memory=64MiB"));
     CHECK_ZU(ashlar_arena_tensor_count(tagger->arena), 1 + 8 + 1 + 8 + 2);
@@ -32,7 +32,7 @@ static void the_arena_holds_the_tensors_under_their_names(void) {
     close_tagger();
 }
 
-static void with_other_options_it_has_other_tensors(void) {
+CASE(with_other_options_it_has_other_tensors) {
     tagger_config.layers = 2;
     tagger_config.projection = 2;
     tagger_config.directions = 1;
@@ -61,7 +61,7 @@ static void check_watched(void **pointer) {
     CHECK(ashlar_arena_check(tagger->arena) == ASHLAR_OK);
 }
 
-static void views_point_into_the_arena_and_are_watched(void) {
+CASE(views_point_into_the_arena_and_are_watched) {
     tagger_config.label_embedding = 3;
     REQUIRE(open_tagger("memory=64MiB"));
     ashlar_tagger_views *const both[] = {&tagger->parameters, &tagger->gradients};
@@ -85,7 +85,7 @@ static void views_point_into_the_arena_and_are_watched(void) {
     close_tagger();
 }
 
-static void without_gradients_it_predicts_all_the_same(void) {
+CASE(without_gradients_it_predicts_all_the_same) {
     made_tags made;
     int32_t labels[64], want[64];
     REQUIRE(open_tagger("memory=64MiB"));
@@ -120,7 +120,7 @@ static void check_uniform(const char *name, double bound) {
     CHECK(least >= -bound && most <= bound && least < -near && most > near);
 }
 
-static void weights_start_uniform_within_their_bounds(void) {
+CASE(weights_start_uniform_within_their_bounds) {
     tagger_config.label_embedding = 3;
     REQUIRE(open_tagger("memory=64MiB"));
     check_uniform("char_embedding.weight", sqrt(3.0));
@@ -135,7 +135,7 @@ static void weights_start_uniform_within_their_bounds(void) {
 }
 
 /* Of gates i f g o only the second part of the first bias, in both directions. */
-static void forget_gates_start_raised_by_one(void) {
+CASE(forget_gates_start_raised_by_one) {
     const char *const names[] = {"char_lstm.bias_ih_l0", "char_lstm.bias_ih_l0_reverse",
                                  "lstm.bias_ih_l0", "lstm.bias_ih_l0_reverse"};
     REQUIRE(open_tagger("memory=64MiB"));
@@ -154,7 +154,7 @@ static void forget_gates_start_raised_by_one(void) {
     close_tagger();
 }
 
-static void the_seed_decides_the_weights_in_both_types(void) {
+CASE(the_seed_decides_the_weights_in_both_types) {
     size_t count = 0;
     static double first[64];
     REQUIRE(open_tagger("memory=64MiB"));
@@ -175,7 +175,7 @@ static void the_seed_decides_the_weights_in_both_types(void) {
     close_tagger();
 }
 
-static void weights_that_cannot_be_written_are_told(void) {
+CASE(weights_that_cannot_be_written_are_told) {
     REQUIRE(open_tagger("memory=64MiB"));
     ashlar_host_fail_at(1);
     CHECK(ashlar_tagger_init_weights(tagger, 3) == ASHLAR_EHOSTMEM);
@@ -195,7 +195,7 @@ static ashlar_status create(void) {
     return ashlar_tagger_create(allocator, streams[1], &tagger_config, ASHLAR_REGIONS_ALL, &tagger);
 }
 
-static void configurations_that_cannot_be_are_refused(void) {
+CASE(configurations_that_cannot_be_are_refused) {
     REQUIRE(set_up("memory=64MiB"));
     size_t *const counts[] = {&tagger_config.words,
                               &tagger_config.characters,
@@ -223,7 +223,7 @@ static void configurations_that_cannot_be_are_refused(void) {
     ashlar_tagger_destroy(NULL);
 }
 
-static void whatever_fails_nothing_is_left_behind(void) {
+CASE(whatever_fails_nothing_is_left_behind) {
     size_t failures = 0;
     tagger_config.label_embedding = 3;
     for (unsigned long n = 1; n < 120; n++) {
@@ -244,15 +244,6 @@ static void whatever_fails_nothing_is_left_behind(void) {
 
 int main(void) {
     usual_tagger();
-    RUN(the_arena_holds_the_tensors_under_their_names);
-    RUN(with_other_options_it_has_other_tensors);
-    RUN(views_point_into_the_arena_and_are_watched);
-    RUN(without_gradients_it_predicts_all_the_same);
-    RUN(weights_start_uniform_within_their_bounds);
-    RUN(forget_gates_start_raised_by_one);
-    RUN(the_seed_decides_the_weights_in_both_types);
-    RUN(weights_that_cannot_be_written_are_told);
-    RUN(configurations_that_cannot_be_are_refused);
-    RUN(whatever_fails_nothing_is_left_behind);
+    check_run_cases();
     return check_report();
 }

@@ -113,13 +113,13 @@ static void check_steps_after_the_warm_up(size_t label_embedding) {
     close_tagger();
 }
 
-static void after_the_warm_up_no_step_asks_the_driver_for_memory(void) {
+CASE(after_the_warm_up_no_step_asks_the_driver_for_memory) {
     check_steps_after_the_warm_up(0);
     check_steps_after_the_warm_up(3); /* four blocks for every token */
 }
 
 /* Without it the same steps do: so the case above can fail. */
-static void without_the_warm_up_they_would(void) {
+CASE(without_the_warm_up_they_would) {
     use_larger_sizes();
     REQUIRE(open_tagger_cached("memory=256MiB", 64 * MIB));
     const uint64_t calls = management_calls();
@@ -130,7 +130,7 @@ static void without_the_warm_up_they_would(void) {
 }
 
 /* Other shapes of models, larger than what an allocator maps at once: misses would be seen. */
-static void plans_are_near_what_is_needed(void) {
+CASE(plans_are_near_what_is_needed) {
     const struct {
         size_t steps, batch, width, hidden, character_hidden, tags, layers, labels;
     } cases[] = {
@@ -196,14 +196,14 @@ static void check_reported_case(size_t label_embedding) {
     close_tagger();
 }
 
-static void the_reported_case_takes_what_it_needs(void) {
+CASE(the_reported_case_takes_what_it_needs) {
     check_reported_case(0);
     check_reported_case(32);
 }
 
 /* ---- the text ---- */
 
-static void the_account_is_printed_with_its_reasons(void) {
+CASE(the_account_is_printed_with_its_reasons) {
     static char text[1 << 14];
     ashlar_tagger_account account;
     FILE *out = tmpfile();
@@ -236,10 +236,6 @@ static void the_account_is_printed_with_its_reasons(void) {
 
 int main(void) {
     usual_tagger();
-    RUN(after_the_warm_up_no_step_asks_the_driver_for_memory);
-    RUN(without_the_warm_up_they_would);
-    RUN(plans_are_near_what_is_needed);
-    RUN(the_reported_case_takes_what_it_needs);
-    RUN(the_account_is_printed_with_its_reasons);
+    check_run_cases();
     return check_report();
 }

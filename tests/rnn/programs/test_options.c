@@ -60,13 +60,13 @@ static ashlar_status parse(const char *const *words) {
         CHECK(strcmp(values.text, "default") == 0);      \
     } while (0)
 
-static void no_words_leave_the_defaults(void) {
+CASE(no_words_leave_the_defaults) {
     CHECK(parse((const char *const[]){NULL}) == ASHLAR_OK);
     CHECK(values.count == 5 && values.seed == 6 && values.real == 0.5 && !values.flag);
     CHECK(strcmp(values.text, "default") == 0 && values.unset == NULL && values.list.count == 0);
 }
 
-static void every_kind_is_read_from_the_next_word_and_behind_an_equals_sign(void) {
+CASE(every_kind_is_read_from_the_next_word_and_behind_an_equals_sign) {
     CHECK(PARSE("--count", "7", "--seed", "8", "--real", "-1.25", "--text", "one", "--unset", "two",
                 "--list", "x", "--flag") == ASHLAR_OK);
     CHECK(values.count == 7 && values.seed == 8 && values.real == -1.25);
@@ -83,7 +83,7 @@ static void every_kind_is_read_from_the_next_word_and_behind_an_equals_sign(void
     CHECK(!values.flag && values.other_flag);
 }
 
-static void the_last_of_two_counts_and_whole_names_are_compared(void) {
+CASE(the_last_of_two_counts_and_whole_names_are_compared) {
     CHECK(PARSE("--count", "7", "--count", "8") == ASHLAR_OK);
     CHECK_ZU(values.count, 8);
     CHECK(PARSE("--countless", "1000") == ASHLAR_OK); /* beyond the range of --count */
@@ -95,7 +95,7 @@ static void the_last_of_two_counts_and_whole_names_are_compared(void) {
     CHECK_REFUSED("--Count", "no such option", "--Count=7");
 }
 
-static void words_that_are_no_options_are_named(void) {
+CASE(words_that_are_no_options_are_named) {
     CHECK_REFUSED("stray", "no option", "stray");
     CHECK_REFUSED("-count", "no option", "-count", "7");
     CHECK_REFUSED("--absent", "no such option", "--absent=1");
@@ -103,7 +103,7 @@ static void words_that_are_no_options_are_named(void) {
     CHECK_HAS(ashlar_error_detail(), "stray");
 }
 
-static void an_option_without_its_value_is_named(void) {
+CASE(an_option_without_its_value_is_named) {
     CHECK_REFUSED("--count: needs a value", "N", "--count");
     CHECK_REFUSED("--text: needs a value", "WORD", "--text");
     CHECK_REFUSED("--list: needs a value", "PATH", "--list");
@@ -113,7 +113,7 @@ static void an_option_without_its_value_is_named(void) {
     CHECK_ZU(values.list.count, 0);
 }
 
-static void counts_keep_to_their_range(void) {
+CASE(counts_keep_to_their_range) {
     static const char *const bad[] = {"2",  "13",  "-5", "+5",  " 5",   "5 ",
                                       "5x", "5.0", "x",  "0x5", "1e1", "99999999999999999999999"};
     CHECK(PARSE("--count", "3") == ASHLAR_OK);
@@ -126,7 +126,7 @@ static void counts_keep_to_their_range(void) {
     }
 }
 
-static void seeds_are_any_64_bits(void) {
+CASE(seeds_are_any_64_bits) {
     CHECK(PARSE("--seed", "18446744073709551615") == ASHLAR_OK);
     CHECK(values.seed == UINT64_MAX);
     CHECK(PARSE("--seed", "0") == ASHLAR_OK);
@@ -138,7 +138,7 @@ static void seeds_are_any_64_bits(void) {
     CHECK_REFUSED("--seed", "\":\"", "--seed", ":"); /* the character behind 9 */
 }
 
-static void reals_keep_to_their_range_and_are_finite(void) {
+CASE(reals_keep_to_their_range_and_are_finite) {
     static const char *const bad[] = {"-1.50001", "2.50001", "nan", "inf", "-inf",
                                       "x",        "1x",      "1e",  "--1", "1e999"};
     CHECK(PARSE("--real", "-1.5") == ASHLAR_OK);
@@ -151,12 +151,12 @@ static void reals_keep_to_their_range_and_are_finite(void) {
     }
 }
 
-static void a_flag_takes_no_value(void) {
+CASE(a_flag_takes_no_value) {
     CHECK_REFUSED("--flag", "takes no value", "--flag=true");
     CHECK_REFUSED("--flag", "\"\" cannot be its value", "--flag=");
 }
 
-static void a_list_takes_64_values_in_their_order(void) {
+CASE(a_list_takes_64_values_in_their_order) {
     const char *words[ASHLAR_OPTION_LIST_MAX + 2] = {NULL};
     for (size_t i = 0; i < ASHLAR_OPTION_LIST_MAX; i++) {
         words[i] = i % 2 == 0 ? "--list=even" : "--list=odd";
@@ -170,7 +170,7 @@ static void a_list_takes_64_values_in_their_order(void) {
     CHECK_ZU(values.list.count, ASHLAR_OPTION_LIST_MAX);
 }
 
-static void other_words_are_taken_out_in_their_order(void) {
+CASE(other_words_are_taken_out_in_their_order) {
     char *argv[] = {"program", "one", "--count", "2", "two", "--flag", "three", "--text=x", "four",
                     "--nonsense", "five", "-c", "six", "--count"};
     enum { WORDS = sizeof argv / sizeof argv[0] };
@@ -189,7 +189,7 @@ static void other_words_are_taken_out_in_their_order(void) {
     }
 }
 
-static void the_help_has_a_line_for_each_option_with_its_default(void) {
+CASE(the_help_has_a_line_for_each_option_with_its_default) {
     char *text = NULL;
     size_t bytes = 0;
     CHECK(parse((const char *const[]){NULL}) == ASHLAR_OK);
@@ -218,7 +218,7 @@ static const char *given(const char *name, const char *first, const char *second
     return value != NULL ? value : "none";
 }
 
-static void what_is_given_is_known_before_the_options_are_read(void) {
+CASE(what_is_given_is_known_before_the_options_are_read) {
     CHECK(strcmp(given("text", "--text", "a"), "a") == 0);
     CHECK(strcmp(given("text", "--text=b", "c"), "b") == 0);
     CHECK(strcmp(given("text", "--text=b", "--text=c"), "c") == 0);
@@ -231,19 +231,4 @@ static void what_is_given_is_known_before_the_options_are_read(void) {
     CHECK(strcmp(given("text", "-text", "a"), "none") == 0);
 }
 
-int main(void) {
-    RUN(no_words_leave_the_defaults);
-    RUN(every_kind_is_read_from_the_next_word_and_behind_an_equals_sign);
-    RUN(the_last_of_two_counts_and_whole_names_are_compared);
-    RUN(words_that_are_no_options_are_named);
-    RUN(an_option_without_its_value_is_named);
-    RUN(counts_keep_to_their_range);
-    RUN(seeds_are_any_64_bits);
-    RUN(reals_keep_to_their_range_and_are_finite);
-    RUN(a_flag_takes_no_value);
-    RUN(a_list_takes_64_values_in_their_order);
-    RUN(other_words_are_taken_out_in_their_order);
-    RUN(what_is_given_is_known_before_the_options_are_read);
-    RUN(the_help_has_a_line_for_each_option_with_its_default);
-    return check_report();
-}
+RUN_CASES()

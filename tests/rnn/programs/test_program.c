@@ -51,7 +51,7 @@ static void stop_listening(void) {
     CHECK(fclose(aside) == 0);
 }
 
-static void a_failure_is_one_line_that_names_the_program(void) {
+CASE(a_failure_is_one_line_that_names_the_program) {
     listen_to_stderr();
     CHECK(ashlar_fail(ASHLAR_EINVAL, "batch: 0 sequences") == ASHLAR_EINVAL);
     const int status = ashlar_program_fail("ashlar-test", 7);
@@ -60,7 +60,7 @@ static void a_failure_is_one_line_that_names_the_program(void) {
     CHECK(strcmp(heard, "ashlar-test: batch: 0 sequences\n") == 0);
 }
 
-static void lost_output_is_a_failure(void) {
+CASE(lost_output_is_a_failure) {
     const int real_stdout = dup(STDOUT_FILENO), full = open("/dev/full", O_WRONLY);
     REQUIRE(real_stdout >= 0 && full >= 0);
     CHECK(ashlar_program_finish("ashlar-test", 0) == 0);
@@ -100,7 +100,7 @@ static int start_without(int closed) {
     return 0;
 }
 
-static void standard_files_are_open_and_a_closed_pipe_is_no_signal(void) {
+CASE(standard_files_are_open_and_a_closed_pipe_is_no_signal) {
     for (int closed = STDIN_FILENO; closed <= STDERR_FILENO; closed++) {
         int status = -1;
         const pid_t child = fork();
@@ -144,7 +144,7 @@ static void check_opens(const char *name, const char *environment, ashlar_device
           atomic_load(&cuda.calls[ASHLAR_DRIVER_FN_primary_ctx_release]));
 }
 
-static void a_cuda_device_is_passed_over_only_where_nobody_asked_for_it(void) {
+CASE(a_cuda_device_is_passed_over_only_where_nobody_asked_for_it) {
     const char *const word = "ashlar-test: using the software device: "; /* and why */
     CHECK(setenv("ASHLAR_CUDNN", "/nowhere/libcudnn.so.9", 1) == 0);
     REQUIRE(ashlar_soft_configure("devices=2") == ASHLAR_OK);
@@ -164,7 +164,7 @@ static void a_cuda_device_is_passed_over_only_where_nobody_asked_for_it(void) {
     check_opens(NULL, "soft:1", ASHLAR_DEVICE_SOFT, "");
 }
 
-static void a_device_that_cannot_be_opened_is_an_exit_status(void) {
+CASE(a_device_that_cannot_be_opened_is_an_exit_status) {
     REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
     has_cuda = false;
     CHECK(open_device("abacus", NULL) == ASHLAR_EXIT_USAGE);
@@ -181,7 +181,7 @@ static void a_device_that_cannot_be_opened_is_an_exit_status(void) {
 
 /* ---- files ---- */
 
-static void two_names_of_one_file_are_the_same(void) {
+CASE(two_names_of_one_file_are_the_same) {
     char folder[] = "/tmp/ashlar-program-XXXXXX";
     REQUIRE(mkdtemp(folder) != NULL && chdir(folder) == 0);
     FILE *file = fopen("one", "w");
@@ -201,12 +201,4 @@ static void two_names_of_one_file_are_the_same(void) {
     CHECK(chdir("/") == 0 && rmdir(folder) == 0);
 }
 
-int main(void) {
-    RUN(a_failure_is_one_line_that_names_the_program);
-    RUN(lost_output_is_a_failure);
-    RUN(standard_files_are_open_and_a_closed_pipe_is_no_signal);
-    RUN(a_cuda_device_is_passed_over_only_where_nobody_asked_for_it);
-    RUN(a_device_that_cannot_be_opened_is_an_exit_status);
-    RUN(two_names_of_one_file_are_the_same);
-    return check_report();
-}
+RUN_CASES()

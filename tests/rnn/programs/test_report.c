@@ -107,7 +107,7 @@ static char *print(const ashlar_train_report *r) {
     return text;
 }
 
-static void the_words_hold_the_numbers(void) {
+CASE(the_words_hold_the_numbers) {
     ashlar_train_report r = a_report();
     char *text = print(&r);
     CHECK_HAS(text, "601 steps on some \"device\" (soft:6), 606000 symbols in 60.6 s: 10000 per "
@@ -127,7 +127,7 @@ static void the_words_hold_the_numbers(void) {
     free(text);
 }
 
-static void the_tables_hold_the_numbers(void) {
+CASE(the_tables_hold_the_numbers) {
     ashlar_train_report r = a_report();
     char *text = print(&r);
     CHECK_HAS(text, "\nWhere memory went (MiB)      at peak   own peak\n  weights ");
@@ -149,7 +149,7 @@ static void the_tables_hold_the_numbers(void) {
     free(text);
 }
 
-static void the_words_tell_of_the_plan(void) {
+CASE(the_words_tell_of_the_plan) {
     ashlar_train_report r = a_report();
     char *text = print(&r);
     CHECK_HAS(text, "a step needs 50.00 MiB at its peak and has 53.00 MiB (1.060 x).\n");
@@ -163,7 +163,7 @@ static void the_words_tell_of_the_plan(void) {
     free(text);
 }
 
-static void the_words_tell_of_growth(void) {
+CASE(the_words_tell_of_growth) {
     ashlar_train_report r = a_report();
     char *text = print(&r);
     const char *line = strstr(text, "Memory for ");
@@ -178,7 +178,7 @@ static void the_words_tell_of_growth(void) {
     free(text);
 }
 
-static void the_account_holds_every_tag(void) {
+CASE(the_account_holds_every_tag) {
     const ashlar_train_report r = a_report();
     char *text = NULL;
     size_t bytes = 0;
@@ -193,7 +193,7 @@ static void the_account_holds_every_tag(void) {
     free(text);
 }
 
-static void the_words_tell_what_options_save(void) {
+CASE(the_words_tell_what_options_save) {
     ashlar_train_report r = a_report();
     char *text = print(&r);
     CHECK_HAS(text, "missed 652.\nWithout --accumulate 671 it would need 100.00 MiB (2.50 x).\n"
@@ -248,7 +248,7 @@ static void check_text(const ashlar_json *object, const char *key, const char *w
     CHECK(value != NULL && value->kind == ASHLAR_JSON_STRING && strcmp(value->text, want) == 0);
 }
 
-static void the_json_holds_every_number_of_the_training(void) {
+CASE(the_json_holds_every_number_of_the_training) {
     const ashlar_train_report r = a_report();
     ashlar_json *document = written(&r);
     REQUIRE(document != NULL);
@@ -291,7 +291,7 @@ static void check_tags(const ashlar_json *document) {
     check_uint(reserve, "grown_since_then", 77);
 }
 
-static void the_json_holds_calls_and_memory(void) {
+CASE(the_json_holds_calls_and_memory) {
     ashlar_train_report r = a_report();
     ashlar_json *document = written(&r);
     REQUIRE(document != NULL);
@@ -330,7 +330,7 @@ static void the_json_holds_calls_and_memory(void) {
     ashlar_json_free(document);
 }
 
-static void the_json_holds_the_configuration(void) {
+CASE(the_json_holds_the_configuration) {
     const ashlar_train_report r = a_report();
     ashlar_json *document = written(&r);
     const ashlar_json *c = ashlar_json_member(document, "config");
@@ -348,7 +348,7 @@ static void the_json_holds_the_configuration(void) {
     ashlar_json_free(document);
 }
 
-static void a_report_that_cannot_be_written_is_an_error(void) {
+CASE(a_report_that_cannot_be_written_is_an_error) {
     const ashlar_train_report r = a_report();
     (void)snprintf(folder, sizeof folder, "/tmp/ashlar-report-XXXXXX");
     REQUIRE(mkdtemp(folder) != NULL);
@@ -402,7 +402,7 @@ static size_t lines(char separator) {
     return count;
 }
 
-static void progress_elsewhere_is_a_plain_line_every_five_seconds(void) {
+CASE(progress_elsewhere_is_a_plain_line_every_five_seconds) {
     ashlar_progress p;
     REQUIRE(open_shown(&p));
     CHECK(!p.is_terminal);
@@ -421,7 +421,7 @@ static void progress_elsewhere_is_a_plain_line_every_five_seconds(void) {
     close_shown();
 }
 
-static void a_terminal_is_told_from_other_files(void) {
+CASE(a_terminal_is_told_from_other_files) {
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
     if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
         SKIP("no pseudo-terminal here");
@@ -435,7 +435,7 @@ static void a_terminal_is_told_from_other_files(void) {
     CHECK(close(master) == 0);
 }
 
-static void progress_on_a_terminal_is_a_bar(void) {
+CASE(progress_on_a_terminal_is_a_bar) {
     ashlar_progress p;
     REQUIRE(open_shown(&p));
     p.is_terminal = true;
@@ -455,19 +455,4 @@ static void progress_on_a_terminal_is_a_bar(void) {
     close_shown();
 }
 
-int main(void) {
-    RUN(the_words_hold_the_numbers);
-    RUN(the_tables_hold_the_numbers);
-    RUN(the_words_tell_of_the_plan);
-    RUN(the_words_tell_of_growth);
-    RUN(the_account_holds_every_tag);
-    RUN(the_words_tell_what_options_save);
-    RUN(the_json_holds_every_number_of_the_training);
-    RUN(the_json_holds_calls_and_memory);
-    RUN(the_json_holds_the_configuration);
-    RUN(a_report_that_cannot_be_written_is_an_error);
-    RUN(progress_elsewhere_is_a_plain_line_every_five_seconds);
-    RUN(a_terminal_is_told_from_other_files);
-    RUN(progress_on_a_terminal_is_a_bar);
-    return check_report();
-}
+RUN_CASES()

@@ -70,7 +70,7 @@ static void prefer(int32_t symbol) {
     ((float *)model->parameters.bias)[symbol] = 4;
 }
 
-static void a_file_gets_every_byte_as_it_is(void) {
+CASE(a_file_gets_every_byte_as_it_is) {
     static char want[TEXT_MAX];
     char *text = NULL;
     size_t bytes = 0;
@@ -89,7 +89,7 @@ static void a_file_gets_every_byte_as_it_is(void) {
     close_byte_model();
 }
 
-static void a_terminal_gets_no_control_characters(void) {
+CASE(a_terminal_gets_no_control_characters) {
     static char want[TEXT_MAX], got[TEXT_MAX];
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
     if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
@@ -117,7 +117,7 @@ static void a_terminal_gets_no_control_characters(void) {
     close_byte_model();
 }
 
-static void a_prime_may_hold_the_mark(void) {
+CASE(a_prime_may_hold_the_mark) {
     char *text = NULL;
     size_t bytes = 0;
     REQUIRE(open_byte_model());
@@ -164,7 +164,7 @@ static void check_constant(const ashlar_text_config *config) {
     close_model();
 }
 
-static void no_length_of_text_takes_memory_with_any_cell(void) {
+CASE(no_length_of_text_takes_memory_with_any_cell) {
     const ashlar_model_config usual = model_config;
     for (int cell = 0; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
         for (size_t projection = 0; projection <= (cell == ASHLAR_RNN_LSTM ? 7 : 0);
@@ -197,7 +197,7 @@ static ssize_t take_on_the_way(void *unused, const char *bytes, size_t count) {
     return (ssize_t)count;
 }
 
-static void a_block_that_was_taken_shows_where_it_was_taken(void) {
+CASE(a_block_that_was_taken_shows_where_it_was_taken) {
     ashlar_text_report r;
     REQUIRE(open_model("memory=64MiB", ASHLAR_REGIONS_INFERENCE));
     watched = fopencookie(NULL, "w", (cookie_io_functions_t){.write = take_on_the_way});
@@ -217,7 +217,7 @@ static void a_block_that_was_taken_shows_where_it_was_taken(void) {
 
 /* ---- failures ---- */
 
-static void text_that_cannot_be_drawn_ends_with_its_status(void) {
+CASE(text_that_cannot_be_drawn_ends_with_its_status) {
     const ashlar_text_config config = config_of("ab", 2);
     REQUIRE(open_byte_model());
     for (uint64_t n = 1; n <= 12; n++) { /* 2 for the mark, 2 for each of "ab", 3 for each byte */
@@ -240,7 +240,7 @@ static void text_that_cannot_be_drawn_ends_with_its_status(void) {
 }
 
 /* A reader that went away does not want the rest of a text without end. */
-static void a_text_that_cannot_be_written_ends_at_once(void) {
+CASE(a_text_that_cannot_be_written_ends_at_once) {
     const ashlar_text_config config = config_of("", (size_t)1 << 60);
     ashlar_text_report report = {.bytes = 77};
     REQUIRE(open_byte_model());
@@ -254,7 +254,7 @@ static void a_text_that_cannot_be_written_ends_at_once(void) {
     close_byte_model();
 }
 
-static void a_text_without_room_for_its_sampler_is_refused(void) {
+CASE(a_text_without_room_for_its_sampler_is_refused) {
     const ashlar_text_config config = config_of("ab", 2);
     REQUIRE(open_byte_model());
     FILE *out = fopen("/dev/null", "w");
@@ -304,7 +304,7 @@ static void check_real(const ashlar_json *json, const char *key, double want) {
     CHECK(value != NULL && value->kind == ASHLAR_JSON_NUMBER && value->number == want);
 }
 
-static void the_report_has_each_number_under_its_name(void) {
+CASE(the_report_has_each_number_under_its_name) {
     ashlar_json *json = NULL;
     REQUIRE(open_byte_model() && open_report(&made_report, &json));
     check_text(json, "device", "soft:0");
@@ -337,7 +337,7 @@ static void the_report_has_each_number_under_its_name(void) {
     close_byte_model();
 }
 
-static void a_short_text_has_no_early_look_to_report(void) {
+CASE(a_short_text_has_no_early_look_to_report) {
     ashlar_json *json = NULL;
     ashlar_text_report report = made_report;
     REQUIRE(open_byte_model());
@@ -354,7 +354,7 @@ static void a_short_text_has_no_early_look_to_report(void) {
     close_byte_model();
 }
 
-static void a_report_that_cannot_be_written_is_an_error(void) {
+CASE(a_report_that_cannot_be_written_is_an_error) {
     const ashlar_text_config config = config_of("", 1);
     REQUIRE(open_byte_model());
     (void)unlink(path);
@@ -366,21 +366,4 @@ static void a_report_that_cannot_be_written_is_an_error(void) {
     close_byte_model();
 }
 
-int main(void) {
-    if (!make_folder()) {
-        return 99;
-    }
-    RUN(a_file_gets_every_byte_as_it_is);
-    RUN(a_terminal_gets_no_control_characters);
-    RUN(a_prime_may_hold_the_mark);
-    RUN(no_length_of_text_takes_memory_with_any_cell);
-    RUN(a_block_that_was_taken_shows_where_it_was_taken);
-    RUN(text_that_cannot_be_drawn_ends_with_its_status);
-    RUN(a_text_that_cannot_be_written_ends_at_once);
-    RUN(a_text_without_room_for_its_sampler_is_refused);
-    RUN(the_report_has_each_number_under_its_name);
-    RUN(a_short_text_has_no_early_look_to_report);
-    RUN(a_report_that_cannot_be_written_is_an_error);
-    remove_folder();
-    return check_report();
-}
+RUN_CASES_IN_FOLDER()

@@ -53,7 +53,7 @@ static void check_micro(size_t micro, size_t recompute) {
     }
 }
 
-static void gradients_are_those_of_the_whole_batch(void) {
+CASE(gradients_are_those_of_the_whole_batch) {
     REQUIRE(open_text("memory=256MiB"));
     for (size_t micro = 1; micro <= B; micro++) {
         if (B % micro == 0) {
@@ -65,7 +65,7 @@ static void gradients_are_those_of_the_whole_batch(void) {
 }
 
 /* To the last bit: as N times the batch is not, but one piece is. */
-static void one_micro_batch_is_the_whole_one(void) {
+CASE(one_micro_batch_is_the_whole_one) {
     static shown runs[2];
     ashlar_train_report report;
     for (size_t i = 0; i < 2; i++) {
@@ -80,7 +80,7 @@ static void one_micro_batch_is_the_whole_one(void) {
     }
 }
 
-static void a_training_is_the_same_to_tolerance_in_a_fraction_of_the_memory(void) {
+CASE(a_training_is_the_same_to_tolerance_in_a_fraction_of_the_memory) {
     static shown runs[2];
     ashlar_train_report reports[2];
     for (size_t i = 0; i < 2; i++) {
@@ -104,7 +104,7 @@ static void a_training_is_the_same_to_tolerance_in_a_fraction_of_the_memory(void
 }
 
 /* Of sequences that are all the same, the second half would else lose what the first one does. */
-static void each_micro_batch_drops_its_own_outputs(void) {
+CASE(each_micro_batch_drops_its_own_outputs) {
     double found[3];
     REQUIRE(open_text("memory=256MiB"));
     for (size_t i = 0; i < 3; i++) {
@@ -121,7 +121,7 @@ static void each_micro_batch_drops_its_own_outputs(void) {
     close_text();
 }
 
-static void a_batch_that_cannot_be_divided_is_refused(void) {
+CASE(a_batch_that_cannot_be_divided_is_refused) {
     static shown seen;
     ashlar_train_report report;
     REQUIRE(open_text("memory=256MiB"));
@@ -131,11 +131,4 @@ static void a_batch_that_cannot_be_divided_is_refused(void) {
     close_text();
 }
 
-int main(void) {
-    RUN(gradients_are_those_of_the_whole_batch);
-    RUN(one_micro_batch_is_the_whole_one);
-    RUN(a_training_is_the_same_to_tolerance_in_a_fraction_of_the_memory);
-    RUN(each_micro_batch_drops_its_own_outputs);
-    RUN(a_batch_that_cannot_be_divided_is_refused);
-    return check_report();
-}
+RUN_CASES()

@@ -134,7 +134,7 @@ static void run_reference(const ashlar_train_config *c, double *losses) {
     ashlar_batcher_destroy(batcher);
 }
 
-static void losses_are_those_of_the_loop_written_out(void) {
+CASE(losses_are_those_of_the_loop_written_out) {
     static const char *const specs[] = {"memory=256MiB", "memory=256MiB,mode=adversarial,seed=5"};
     for (int i = 0; i < ASHLAR_RNN_CELL_COUNT; i++) {
         static shown seen;
@@ -160,7 +160,7 @@ static void losses_are_those_of_the_loop_written_out(void) {
 
 /* ---- the trainer ---- */
 
-static void parts_longer_than_every_sequence_change_nothing(void) {
+CASE(parts_longer_than_every_sequence_change_nothing) {
     static shown runs[2];
     ashlar_train_report reports[2];
     for (size_t i = 0; i < 2; i++) {
@@ -177,7 +177,7 @@ static void parts_longer_than_every_sequence_change_nothing(void) {
 }
 
 /* Sequences four times as long in the same memory, but for the states and the tokens. */
-static void memory_is_that_of_a_part(void) {
+CASE(memory_is_that_of_a_part) {
     static shown seen;
     ashlar_train_report parts, whole, shorter;
     REQUIRE(open_text("memory=256MiB"));
@@ -204,7 +204,7 @@ static void memory_is_that_of_a_part(void) {
 }
 
 /* All three ways to save at once, each accounted for. */
-static void options_go_together(void) {
+CASE(options_go_together) {
     static shown alone, together;
     ashlar_train_report report, without[3];
     REQUIRE(open_text("memory=256MiB"));
@@ -235,7 +235,7 @@ static void options_go_together(void) {
     close_text();
 }
 
-static void a_training_in_parts_can_be_resumed(void) {
+CASE(a_training_in_parts_can_be_resumed) {
     static shown whole, tail;
     ashlar_train_report report;
     REQUIRE(open_case("memory=256MiB"));
@@ -253,11 +253,4 @@ static void a_training_in_parts_can_be_resumed(void) {
     close_case();
 }
 
-int main(void) {
-    RUN(losses_are_those_of_the_loop_written_out);
-    RUN(parts_longer_than_every_sequence_change_nothing);
-    RUN(memory_is_that_of_a_part);
-    RUN(options_go_together);
-    RUN(a_training_in_parts_can_be_resumed);
-    return check_report();
-}
+RUN_CASES()

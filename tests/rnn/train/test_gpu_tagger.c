@@ -100,7 +100,7 @@ static void compare_devices(void) {
     cpu.gradients = gpu.gradients = NULL;
 }
 
-static void a_step_is_that_of_the_cpu(void) {
+CASE(a_step_is_that_of_the_cpu) {
     usual_tagger();
     compare_devices();
     usual_tagger();
@@ -109,7 +109,7 @@ static void a_step_is_that_of_the_cpu(void) {
     compare_devices();
 }
 
-static void so_it_is_with_labels_fed_back(void) {
+CASE(so_it_is_with_labels_fed_back) {
     usual_tagger();
     tagger_config.label_embedding = 3;
     compare_devices();
@@ -122,7 +122,6 @@ int main(void) {
         printf("1..0 # SKIP no GPU: %s\n", ashlar_error_detail());
         return NO_GPU;
     }
-    RUN(a_step_is_that_of_the_cpu);
-    RUN(so_it_is_with_labels_fed_back);
+    check_run_cases();
     return check_report();
 }

@@ -108,23 +108,23 @@ static void compare(const ashlar_train_config *config) {
     CHECK_ZU(gpu.report.step_memory.misses, 0);
 }
 
-static void an_lstm_trains_as_on_the_cpu(void) {
+CASE(an_lstm_trains_as_on_the_cpu) {
     const ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 0);
     compare(&config);
 }
 
-static void a_gru_trains_as_on_the_cpu(void) {
+CASE(a_gru_trains_as_on_the_cpu) {
     const ashlar_train_config config = config_of(ASHLAR_RNN_GRU, 0);
     compare(&config);
 }
 
-static void a_projection_trains_as_on_the_cpu(void) {
+CASE(a_projection_trains_as_on_the_cpu) {
     const ashlar_train_config config = config_of(ASHLAR_RNN_LSTM, 5);
     compare(&config);
 }
 
 /* Roughly: the device's weights and activations have 8 or 11 bits, their masters 24. */
-static void narrow_types_train_about_as_float_does(void) {
+CASE(narrow_types_train_about_as_float_does) {
     static const ashlar_dtype types[] = {ASHLAR_F16, ASHLAR_BF16};
     static result cpu, gpu;
     for (int i = 0; i < 2; i++) {
@@ -143,7 +143,7 @@ static void narrow_types_train_about_as_float_does(void) {
     }
 }
 
-static void the_cpu_refuses_narrow_types(void) {
+CASE(the_cpu_refuses_narrow_types) {
     ashlar_device *device = NULL;
     ashlar_trainer *trainer = NULL;
     ashlar_task *task = NULL;
@@ -168,11 +168,7 @@ int main(void) {
         printf("Bail out! no text\n");
         return 1;
     }
-    RUN(an_lstm_trains_as_on_the_cpu);
-    RUN(a_gru_trains_as_on_the_cpu);
-    RUN(a_projection_trains_as_on_the_cpu);
-    RUN(narrow_types_train_about_as_float_does);
-    RUN(the_cpu_refuses_narrow_types);
+    check_run_cases();
     ashlar_corpus_destroy(corpus);
     return check_report();
 }

@@ -32,7 +32,7 @@ static void check_chunks(size_t chunk) {
     }
 }
 
-static void gradients_are_those_of_the_step_at_once(void) {
+CASE(gradients_are_those_of_the_step_at_once) {
     for (int i = 0; i <= ASHLAR_RNN_CELL_COUNT; i++) {
         const ashlar_model_config before = model_config;
         model_config.cell = (ashlar_rnn_cell)(i % ASHLAR_RNN_CELL_COUNT);
@@ -46,7 +46,7 @@ static void gradients_are_those_of_the_step_at_once(void) {
     }
 }
 
-static void one_layer_and_three_are_alike(void) {
+CASE(one_layer_and_three_are_alike) {
     for (size_t layers = 1; layers <= 3; layers += 2) {
         const ashlar_model_config before = model_config;
         model_config.layers = layers;
@@ -58,7 +58,7 @@ static void one_layer_and_three_are_alike(void) {
 }
 
 /* Here the step at once drops other outputs, so its gradients are no reference. */
-static void with_dropout_gradients_are_the_slopes_of_the_loss(void) {
+CASE(with_dropout_gradients_are_the_slopes_of_the_loss) {
     const ashlar_model_config before = model_config;
     model_config.dropout = 0.3;
     for (int i = 0; i <= ASHLAR_RNN_CELL_COUNT; i++) {
@@ -78,7 +78,7 @@ static void with_dropout_gradients_are_the_slopes_of_the_loss(void) {
 }
 
 /* A chunk drops what a window of its own would with its seed: the first that of the step. */
-static void each_chunk_drops_its_own_outputs(void) {
+CASE(each_chunk_drops_its_own_outputs) {
     const uint64_t stride = UINT64_C(0xd1342543de82ef95);
     const ashlar_model_config before = model_config;
     static answer first, second;
@@ -107,7 +107,7 @@ static void each_chunk_drops_its_own_outputs(void) {
 }
 
 /* In single precision, leftovers in every buffer, work delayed: the same bits. */
-static void the_order_of_execution_does_not_change_a_bit(void) {
+CASE(the_order_of_execution_does_not_change_a_bit) {
     static const char *const specs[] = {"memory=64MiB", "memory=64MiB,mode=adversarial,seed=1",
                                         "memory=64MiB,mode=adversarial,seed=2"};
     made_batch made;
@@ -142,7 +142,7 @@ static ashlar_status count_passes(const ashlar_rnn *rnn, ashlar_rnn_pass pass,
 }
 
 /* Forward of each chunk but the last to keep the states, and of each for its gradients. */
-static void no_pass_is_run_that_is_not_needed(void) {
+CASE(no_pass_is_run_that_is_not_needed) {
     const ashlar_rnn_backend counting = {.sizes = ashlar_rnn_backend_cpu.sizes,
                                          .queue = count_passes};
     const ashlar_model_config before = model_config;
@@ -166,7 +166,7 @@ static void no_pass_is_run_that_is_not_needed(void) {
     model_config = before;
 }
 
-static void buffers_are_those_of_a_chunk_and_go_back(void) {
+CASE(buffers_are_those_of_a_chunk_and_go_back) {
     made_batch made;
     ashlar_step_sizes s, all, one;
     REQUIRE(open_window("memory=64MiB"));
@@ -202,7 +202,7 @@ static ashlar_status odd_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch
     return status;
 }
 
-static void sizes_are_those_of_the_largest_chunk_and_of_the_rest(void) {
+CASE(sizes_are_those_of_the_largest_chunk_and_of_the_rest) {
     const ashlar_rnn_backend odd = {.sizes = odd_sizes, .queue = ashlar_rnn_backend_cpu.queue};
     ashlar_step_sizes s;
     REQUIRE(open_window("memory=64MiB"));
@@ -238,7 +238,7 @@ static void check_peak(size_t chunk, size_t loss_work) {
 }
 
 /* What is computed is what is measured, whichever moment the peak is at; also of a step at once. */
-static void the_computed_peak_is_the_measured_one(void) {
+CASE(the_computed_peak_is_the_measured_one) {
     const ashlar_model_config before = model_config;
     for (size_t wide = 0; wide < 3; wide++) {
         model_config.embedding = wide == 1 ? 300 : EMBEDDING;
@@ -253,7 +253,7 @@ static void the_computed_peak_is_the_measured_one(void) {
 }
 
 /* Activations and reserve at T = 1024 in chunks of twice the root: an eighth at most, of any cell. */
-static void long_steps_take_an_eighth_of_the_memory(void) {
+CASE(long_steps_take_an_eighth_of_the_memory) {
     enum { T = 1024, CHUNK = 64, AT_LEAST = 8 };
     const ashlar_model_config before = model_config;
     for (int i = 0; i <= ASHLAR_RNN_CELL_COUNT; i++) {
@@ -279,7 +279,7 @@ static void long_steps_take_an_eighth_of_the_memory(void) {
 
 /* ---- failures ---- */
 
-static void a_failing_call_at_any_point_gives_every_buffer_back(void) {
+CASE(a_failing_call_at_any_point_gives_every_buffer_back) {
     static const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func,
                                 ASHLAR_DRIVER_FN_ctx_push_current};
     made_batch made;
@@ -305,7 +305,7 @@ static void a_failing_call_at_any_point_gives_every_buffer_back(void) {
     close_window();
 }
 
-static void each_allocation_may_be_the_one_that_fails(void) {
+CASE(each_allocation_may_be_the_one_that_fails) {
     const size_t big = (size_t)5 << 20;
     const ashlar_step_sizes sizes = {.x = big,
                                      .y = big,
@@ -328,18 +328,4 @@ static void each_allocation_may_be_the_one_that_fails(void) {
     CHECK_ZU(failures, 9 + 1);
 }
 
-int main(void) {
-    RUN(gradients_are_those_of_the_step_at_once);
-    RUN(one_layer_and_three_are_alike);
-    RUN(with_dropout_gradients_are_the_slopes_of_the_loss);
-    RUN(each_chunk_drops_its_own_outputs);
-    RUN(the_order_of_execution_does_not_change_a_bit);
-    RUN(no_pass_is_run_that_is_not_needed);
-    RUN(buffers_are_those_of_a_chunk_and_go_back);
-    RUN(sizes_are_those_of_the_largest_chunk_and_of_the_rest);
-    RUN(the_computed_peak_is_the_measured_one);
-    RUN(long_steps_take_an_eighth_of_the_memory);
-    RUN(a_failing_call_at_any_point_gives_every_buffer_back);
-    RUN(each_allocation_may_be_the_one_that_fails);
-    return check_report();
-}
+RUN_CASES()

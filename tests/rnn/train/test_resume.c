@@ -68,16 +68,16 @@ static void check_resume(const char *spec, size_t first) {
     check_resume_of(spec, config_of(STEPS), first);
 }
 
-static void forty_steps_are_twenty_and_twenty_more(void) {
+CASE(forty_steps_are_twenty_and_twenty_more) {
     check_resume("memory=256MiB", 20);
 }
 
-static void in_any_order_of_execution_too(void) {
+CASE(in_any_order_of_execution_too) {
     check_resume("memory=256MiB,mode=adversarial,seed=11", 20);
 }
 
 /* The first, those around a window's end, and the last but one. */
-static void wherever_it_was_interrupted(void) {
+CASE(wherever_it_was_interrupted) {
     static const size_t firsts[] = {1, 9, 15, 16, 17, 39};
     for (size_t i = 0; i < sizeof firsts / sizeof firsts[0]; i++) {
         check_resume("memory=256MiB", firsts[i]);
@@ -85,7 +85,7 @@ static void wherever_it_was_interrupted(void) {
 }
 
 /* Moments in other places, rates of other courses. */
-static void with_every_optimizer_and_schedule(void) {
+CASE(with_every_optimizer_and_schedule) {
     for (int i = 0; i < ASHLAR_OPTIMIZER_COUNT * ASHLAR_SCHEDULE_COUNT; i++) {
         ashlar_train_config config = config_of(STEPS);
         ashlar_optimizer_defaults((ashlar_optimizer_kind)(i % ASHLAR_OPTIMIZER_COUNT),
@@ -106,7 +106,7 @@ static void with_every_optimizer_and_schedule(void) {
 
 /* The scale has changed, up and down, on both sides of the interruption, and its next change is due
  * in so many good steps. */
-static void with_loss_scaling_that_skips_steps(void) {
+CASE(with_loss_scaling_that_skips_steps) {
     ashlar_train_config config = config_of(STEPS);
     config.optimizer.loss_scale = 1024;
     config.optimizer.scale_interval = 6;
@@ -115,7 +115,7 @@ static void with_loss_scaling_that_skips_steps(void) {
     has_spoilt_steps = false;
 }
 
-static void more_than_once_and_without_a_plan(void) {
+CASE(more_than_once_and_without_a_plan) {
     static shown whole, tail;
     ashlar_train_report report;
     ashlar_train_config config = config_of(STEPS);
@@ -150,7 +150,7 @@ static void look(void *context, const ashlar_train_progress *progress) {
     show(&w->seen, progress);
 }
 
-static void every_so_many_steps_the_training_is_saved(void) {
+CASE(every_so_many_steps_the_training_is_saved) {
     static watch watched;
     static shown tail;
     ashlar_train_report report;
@@ -173,7 +173,7 @@ static void every_so_many_steps_the_training_is_saved(void) {
     close_case();
 }
 
-static void a_save_that_fails_ends_the_training(void) {
+CASE(a_save_that_fails_ends_the_training) {
     static shown seen;
     ashlar_train_report report;
     ashlar_train_config config = config_of(9);
@@ -191,14 +191,4 @@ static void a_save_that_fails_ends_the_training(void) {
     close_case();
 }
 
-int main(void) {
-    RUN(forty_steps_are_twenty_and_twenty_more);
-    RUN(in_any_order_of_execution_too);
-    RUN(wherever_it_was_interrupted);
-    RUN(with_every_optimizer_and_schedule);
-    RUN(with_loss_scaling_that_skips_steps);
-    RUN(more_than_once_and_without_a_plan);
-    RUN(every_so_many_steps_the_training_is_saved);
-    RUN(a_save_that_fails_ends_the_training);
-    return check_report();
-}
+RUN_CASES()

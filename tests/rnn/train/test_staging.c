@@ -59,7 +59,7 @@ static void run_eager(size_t bptt) {
     close_text();
 }
 
-static void any_order_that_the_events_allow_gives_the_same_losses(void) {
+CASE(any_order_that_the_events_allow_gives_the_same_losses) {
     for (size_t bptt = 0; bptt < 20; bptt += 9) {
         run_eager(bptt);
         for (size_t seed = 0; seed < SEEDS; seed++) {
@@ -107,16 +107,16 @@ static void check_is_caught(breaker *breaks) {
 }
 
 /* Then steps are run on a batch that has not come, or on the next one. */
-static void a_step_that_does_not_wait_for_its_batch_is_caught(void) {
+CASE(a_step_that_does_not_wait_for_its_batch_is_caught) {
     check_is_caught(break_the_wait_for_the_upload);
 }
 
 /* Then results are read that have not come, and slots drawn into that are in use. */
-static void a_host_that_does_not_wait_for_steps_is_caught(void) {
+CASE(a_host_that_does_not_wait_for_steps_is_caught) {
     check_is_caught(break_the_wait_for_the_step);
 }
 
-static void events_that_are_not_recorded_are_caught(void) {
+CASE(events_that_are_not_recorded_are_caught) {
     check_is_caught(break_the_records);
 }
 
@@ -164,7 +164,7 @@ static void watch(void) {
 }
 
 /* A batch is uploaded while the step before it runs: before the host has waited for that one. */
-static void the_host_is_one_step_behind(void) {
+CASE(the_host_is_one_step_behind) {
     ashlar_train_config config = small_config(5);
     ashlar_train_report report;
     ashlar_trainer *trainer = NULL;
@@ -184,7 +184,7 @@ static void the_host_is_one_step_behind(void) {
 }
 
 /* Before a step is saved, nothing of the next one is drawn: its place would be in the file. */
-static void a_step_that_is_saved_is_waited_for(void) {
+CASE(a_step_that_is_saved_is_waited_for) {
     static char path[96];
     ashlar_train_config config = small_config(5);
     ashlar_train_report report;
@@ -209,7 +209,7 @@ static void a_step_that_is_saved_is_waited_for(void) {
 }
 
 /* A training that ends amid queued work: page-locked memory is not taken from under it. */
-static void an_end_amid_queued_work_waits_for_it(void) {
+CASE(an_end_amid_queued_work_waits_for_it) {
     for (uint64_t n = 1; n < 12; n++) {
         ashlar_train_config config = small_config(6);
         ashlar_train_report report;
@@ -225,13 +225,4 @@ static void an_end_amid_queued_work_waits_for_it(void) {
     }
 }
 
-int main(void) {
-    RUN(any_order_that_the_events_allow_gives_the_same_losses);
-    RUN(a_step_that_does_not_wait_for_its_batch_is_caught);
-    RUN(a_host_that_does_not_wait_for_steps_is_caught);
-    RUN(events_that_are_not_recorded_are_caught);
-    RUN(the_host_is_one_step_behind);
-    RUN(a_step_that_is_saved_is_waited_for);
-    RUN(an_end_amid_queued_work_waits_for_it);
-    return check_report();
-}
+RUN_CASES()

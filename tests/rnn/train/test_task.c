@@ -11,7 +11,7 @@
 
 /* ---- batches and steps ---- */
 
-static void batches_are_those_of_the_batcher(void) {
+CASE(batches_are_those_of_the_batcher) {
     static int32_t inputs[BATCH * MAX_LENGTH], targets[BATCH * MAX_LENGTH], lengths[BATCH];
     ashlar_batch want = {.inputs = inputs, .targets = targets, .lengths = lengths};
     ashlar_train_config config = small_config(1);
@@ -47,7 +47,7 @@ static void batches_are_those_of_the_batcher(void) {
 }
 
 /* A slot stays as it is while the other one is drawn into. */
-static void slots_do_not_touch_each_other(void) {
+CASE(slots_do_not_touch_each_other) {
     const ashlar_train_config config = small_config(1);
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_task(&config));
@@ -70,7 +70,7 @@ static void slots_do_not_touch_each_other(void) {
 }
 
 /* As it was when nothing but the model's step was called: all of it zeros, every sequence full. */
-static void a_made_up_batch_is_of_zeros(void) {
+CASE(a_made_up_batch_is_of_zeros) {
     const ashlar_train_config config = small_config(1);
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_task(&config));
@@ -91,7 +91,7 @@ static void a_made_up_batch_is_of_zeros(void) {
     close_text();
 }
 
-static void steps_add_to_what_is_there(void) {
+CASE(steps_add_to_what_is_there) {
     const ashlar_train_config config = small_config(1);
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_task(&config));
@@ -113,7 +113,7 @@ static void steps_add_to_what_is_there(void) {
 }
 
 /* A step takes what was rehearsed, whatever the options. */
-static void a_rehearsal_takes_what_a_step_takes(void) {
+CASE(a_rehearsal_takes_what_a_step_takes) {
     REQUIRE(open_text("memory=256MiB"));
     for (size_t i = 0; i < 8; i++) {
         ashlar_train_config config = small_config(1);
@@ -146,7 +146,7 @@ static const char *fact(const ashlar_facts *facts, const char *key) {
     return "none";
 }
 
-static void facts_tell_options_and_text(void) {
+CASE(facts_tell_options_and_text) {
     static ashlar_facts facts, place, later;
     ashlar_train_config config = small_config(1);
     config.accumulate = 2;
@@ -177,7 +177,7 @@ static void facts_tell_options_and_text(void) {
 }
 
 /* Twice the least that is not below the root; none where that is no less than everything. */
-static void chunks_of_two_roots_are_rounded_up(void) {
+CASE(chunks_of_two_roots_are_rounded_up) {
     static const size_t lengths[][2] = {{1, 0}, {2, 0},  {3, 0},  {4, 0},  {5, 0},  {6, 0},
                                         {7, 6}, {9, 6}, {10, 8}, {16, 8}, {17, 10}};
     REQUIRE(open_text("memory=256MiB"));
@@ -197,7 +197,7 @@ static void chunks_of_two_roots_are_rounded_up(void) {
     close_text();
 }
 
-static void the_fingerprint_tells_what_sizes_depend_on(void) {
+CASE(the_fingerprint_tells_what_sizes_depend_on) {
     REQUIRE(open_text("memory=256MiB"));
     char first[256], other[256];
     for (size_t i = 0; i < 10; i++) {
@@ -219,7 +219,7 @@ static void the_fingerprint_tells_what_sizes_depend_on(void) {
     close_text();
 }
 
-static void the_options_are_in_the_report(void) {
+CASE(the_options_are_in_the_report) {
     const char *const want[] = {"\"cell\": \"gru\"", "\"layers\": 2",      "\"hidden\": 16",
                                 "\"projection\": 0", "\"dropout\": 0.25",  "\"embedding\": 8",
                                 "\"batch\": 4",      "\"max_length\": 32", "\"accumulate\": 2",
@@ -254,7 +254,7 @@ static void the_options_are_in_the_report(void) {
 
 /* ---- failures ---- */
 
-static void failures_at_each_point_leave_nothing_behind(void) {
+CASE(failures_at_each_point_leave_nothing_behind) {
     ashlar_train_config config = small_config(1);
     config.bptt = 9;
     REQUIRE(open_text("memory=256MiB"));
@@ -283,16 +283,4 @@ static void failures_at_each_point_leave_nothing_behind(void) {
     close_text();
 }
 
-int main(void) {
-    RUN(batches_are_those_of_the_batcher);
-    RUN(slots_do_not_touch_each_other);
-    RUN(a_made_up_batch_is_of_zeros);
-    RUN(steps_add_to_what_is_there);
-    RUN(a_rehearsal_takes_what_a_step_takes);
-    RUN(facts_tell_options_and_text);
-    RUN(chunks_of_two_roots_are_rounded_up);
-    RUN(the_fingerprint_tells_what_sizes_depend_on);
-    RUN(the_options_are_in_the_report);
-    RUN(failures_at_each_point_leave_nothing_behind);
-    return check_report();
-}
+RUN_CASES()

@@ -132,7 +132,7 @@ static void check_against_reference(const ashlar_train_config *config) {
     tags_config = as;
 }
 
-static void losses_and_test_are_those_of_the_parts(void) {
+CASE(losses_and_test_are_those_of_the_parts) {
     ashlar_train_config config = small_config(60);
     check_against_reference(&config);
     config.optimizer.loss_scale = 1024;
@@ -149,7 +149,7 @@ static void losses_and_test_are_those_of_the_parts(void) {
 }
 
 /* Padding has targets and labels too: of some seed the same. */
-static void so_they_are_of_every_seed(void) {
+CASE(so_they_are_of_every_seed) {
     for (uint64_t seed = 1; seed <= 24; seed++) {
         ashlar_train_config config = small_config(2);
         config.seed = seed;
@@ -157,7 +157,7 @@ static void so_they_are_of_every_seed(void) {
     }
 }
 
-static void so_they_are_with_labels_fed_back(void) {
+CASE(so_they_are_with_labels_fed_back) {
     tags_config.label_embedding = 4;
     const ashlar_train_config config = small_config(40);
     check_against_reference(&config);
@@ -175,7 +175,7 @@ static double share_right(const ashlar_train_config *config) {
 }
 
 /* A tag is of the word's last letter and the next one's; most words of the test are unknown. */
-static void it_learns_from_letters_and_neighbours(void) {
+CASE(it_learns_from_letters_and_neighbours) {
     REQUIRE(open_tags("memory=256MiB", 5));
     const ashlar_train_config config = small_config(160);
     CHECK(share_right(&config) > 0.97);
@@ -202,7 +202,7 @@ static void check_memory(const ashlar_train_config *config) {
     close_tags();
 }
 
-static void no_step_after_the_warm_up_asks_the_driver_for_memory(void) {
+CASE(no_step_after_the_warm_up_asks_the_driver_for_memory) {
     ashlar_train_config config = small_config(60);
     check_memory(&config);
     config.buckets = 3;
@@ -217,7 +217,7 @@ static void no_step_after_the_warm_up_asks_the_driver_for_memory(void) {
     check_memory(&config);
 }
 
-static void the_test_is_served_from_the_plans(void) {
+CASE(the_test_is_served_from_the_plans) {
     static shown seen;
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
@@ -238,7 +238,7 @@ static void the_test_is_served_from_the_plans(void) {
 }
 
 /* The allocator may have mapped a piece more than there is need for; at 2 MiB each. */
-static void the_account_is_what_the_training_takes(void) {
+CASE(the_account_is_what_the_training_takes) {
     static shown seen;
     ashlar_trainer *trainer = NULL;
     ashlar_train_report report;
@@ -261,7 +261,7 @@ static void the_account_is_what_the_training_takes(void) {
 
 /* ---- files ---- */
 
-static void a_training_goes_on_with_a_file(void) {
+CASE(a_training_goes_on_with_a_file) {
     static shown whole, head, tail;
     ashlar_train_report report;
     ashlar_tags_test want, test;
@@ -285,7 +285,7 @@ static void a_training_goes_on_with_a_file(void) {
     close_tags();
 }
 
-static void a_file_of_another_tagger_or_text_is_refused(void) {
+CASE(a_file_of_another_tagger_or_text_is_refused) {
     static shown seen;
     ashlar_train_report report;
     ashlar_tags_test test;
@@ -315,7 +315,7 @@ static void a_file_of_another_tagger_or_text_is_refused(void) {
 
 /* ---- edges and failures ---- */
 
-static void without_held_out_sentences_there_is_nothing_to_test(void) {
+CASE(without_held_out_sentences_there_is_nothing_to_test) {
     static shown seen;
     ashlar_train_report report;
     ashlar_tags_test test = {.words = 77};
@@ -375,7 +375,7 @@ static void arm_host_memory(uint64_t n) {
                           n > 0 ? CU_OUT_OF_MEMORY : CU_SUCCESS);
 }
 
-static void whatever_call_fails_nothing_is_left_behind(void) {
+CASE(whatever_call_fails_nothing_is_left_behind) {
     check_failures(arm_host, 400, ASHLAR_EHOSTMEM, 40);
     check_failures(arm_launch, 120, ASHLAR_EDRIVER, 40);
     check_failures(arm_copy, 30, ASHLAR_EDRIVER, 7);
@@ -383,7 +383,7 @@ static void whatever_call_fails_nothing_is_left_behind(void) {
     check_failures(arm_host_memory, 4, ASHLAR_ENOMEM, 2);
 }
 
-static void batches_that_cannot_be_counted_are_refused(void) {
+CASE(batches_that_cannot_be_counted_are_refused) {
     ashlar_task *task = NULL;
     REQUIRE(open_tags("memory=64MiB", 5));
     ashlar_train_config config = small_config(2);
@@ -395,17 +395,6 @@ static void batches_that_cannot_be_counted_are_refused(void) {
 
 int main(void) {
     usual_tags();
-    RUN(losses_and_test_are_those_of_the_parts);
-    RUN(so_they_are_of_every_seed);
-    RUN(so_they_are_with_labels_fed_back);
-    RUN(it_learns_from_letters_and_neighbours);
-    RUN(no_step_after_the_warm_up_asks_the_driver_for_memory);
-    RUN(the_test_is_served_from_the_plans);
-    RUN(the_account_is_what_the_training_takes);
-    RUN(a_training_goes_on_with_a_file);
-    RUN(a_file_of_another_tagger_or_text_is_refused);
-    RUN(without_held_out_sentences_there_is_nothing_to_test);
-    RUN(whatever_call_fails_nothing_is_left_behind);
-    RUN(batches_that_cannot_be_counted_are_refused);
+    check_run_cases();
     return check_report();
 }

@@ -122,7 +122,7 @@ static size_t distinct(const size_t *values, size_t count) {
     return found;
 }
 
-static void losses_and_report_are_those_of_the_loop_written_out(void) {
+CASE(losses_and_report_are_those_of_the_loop_written_out) {
     static reference r;
     static shown seen;
     enum { STEPS = 37 };
@@ -155,7 +155,7 @@ static void losses_and_report_are_those_of_the_loop_written_out(void) {
 }
 
 /* Each step drops by its own seed, which its number and that of the training give. */
-static void other_stacks_and_dropout_are_those_of_the_loop_too(void) {
+CASE(other_stacks_and_dropout_are_those_of_the_loop_too) {
     static reference r;
     static shown seen;
     for (int i = 0; i < ASHLAR_RNN_CELL_COUNT; i++) {
@@ -178,7 +178,7 @@ static void other_stacks_and_dropout_are_those_of_the_loop_too(void) {
  * Per step: 8 launches, an upload, 2 fills, then the update and the two copies of results; and the
  * feed's events: recorded behind the upload and the step, waited for in between. One wait.
  */
-static void driver_calls_are_counted_by_phase(void) {
+CASE(driver_calls_are_counted_by_phase) {
     enum { STEPS = 12 };
     ashlar_train_config config = small_config(STEPS);
     config.batch = 64; /* so that a step needs more than the weights left mapped */
@@ -214,7 +214,7 @@ static void driver_calls_are_counted_by_phase(void) {
 }
 
 /* The plan decides where blocks lie, and nothing else. */
-static void the_plan_changes_no_loss_and_serves_every_block(void) {
+CASE(the_plan_changes_no_loss_and_serves_every_block) {
     enum { STEPS = 25 };
     static shown runs[3];
     ashlar_train_report reports[3];
@@ -252,7 +252,7 @@ static void the_plan_changes_no_loss_and_serves_every_block(void) {
           planned->bound_bytes < not->bound_bytes + 9 * 512);
 }
 
-static void the_loss_falls(void) {
+CASE(the_loss_falls) {
     static shown seen;
     ashlar_train_config config = small_config(60);
     config.schedule.rate = 0.02;
@@ -264,7 +264,7 @@ static void the_loss_falls(void) {
     close_text();
 }
 
-static void the_seed_decides_and_the_order_of_execution_does_not(void) {
+CASE(the_seed_decides_and_the_order_of_execution_does_not) {
     static const char *const specs[] = {"memory=256MiB", "memory=256MiB",
                                         "memory=256MiB,mode=adversarial,seed=1",
                                         "memory=256MiB,mode=adversarial,seed=2", "memory=256MiB"};
@@ -285,7 +285,7 @@ static void the_seed_decides_and_the_order_of_execution_does_not(void) {
     }
 }
 
-static void show_may_be_left_out_and_the_model_is_there_afterwards(void) {
+CASE(show_may_be_left_out_and_the_model_is_there_afterwards) {
     const ashlar_train_config config = small_config(3);
     ashlar_train_report report;
     ashlar_trainer *trainer = NULL;
@@ -325,7 +325,7 @@ static void leak_in_each_step(void *context, const ashlar_train_progress *now) {
 }
 
 /* Step 5 is shown while step 6 is queued, so what it leaves is there from step 7 on. */
-static void a_leak_on_purpose_is_told_with_its_tag_and_step(void) {
+CASE(a_leak_on_purpose_is_told_with_its_tag_and_step) {
     const ashlar_train_config config = small_config(40);
     static ashlar_train_report report;
     static leak l;
@@ -348,7 +348,7 @@ static void a_leak_on_purpose_is_told_with_its_tag_and_step(void) {
     close_text();
 }
 
-static void without_a_leak_nothing_grows(void) {
+CASE(without_a_leak_nothing_grows) {
     const ashlar_train_config config = small_config(40);
     static shown seen;
     ashlar_train_report report;
@@ -365,15 +365,4 @@ static void without_a_leak_nothing_grows(void) {
     close_text();
 }
 
-int main(void) {
-    RUN(losses_and_report_are_those_of_the_loop_written_out);
-    RUN(other_stacks_and_dropout_are_those_of_the_loop_too);
-    RUN(driver_calls_are_counted_by_phase);
-    RUN(the_plan_changes_no_loss_and_serves_every_block);
-    RUN(the_loss_falls);
-    RUN(the_seed_decides_and_the_order_of_execution_does_not);
-    RUN(show_may_be_left_out_and_the_model_is_there_afterwards);
-    RUN(a_leak_on_purpose_is_told_with_its_tag_and_step);
-    RUN(without_a_leak_nothing_grows);
-    return check_report();
-}
+RUN_CASES()

@@ -39,7 +39,7 @@ static cu_result note_upload(cu_ptr dst, const void *src, size_t bytes, cu_strea
 }
 
 /* Each slot has room for the largest batch; the warm-up and every second step have the first. */
-static void batches_are_staged_in_one_page_locked_block(void) {
+CASE(batches_are_staged_in_one_page_locked_block) {
     static shown seen;
     const ashlar_train_config config = small_config(3);
     ashlar_train_report report;
@@ -86,7 +86,7 @@ static void spoil_the_third_step(void *context, const ashlar_train_progress *pro
 }
 
 /* The loss of that step is a number still. */
-static void gradients_that_are_no_numbers_are_an_error(void) {
+CASE(gradients_that_are_no_numbers_are_an_error) {
     const ashlar_train_config config = small_config(5);
     ashlar_train_report report;
     ashlar_trainer *trainer = NULL;
@@ -98,7 +98,7 @@ static void gradients_that_are_no_numbers_are_an_error(void) {
     close_text();
 }
 
-static void with_loss_scaling_such_steps_are_skipped(void) {
+CASE(with_loss_scaling_such_steps_are_skipped) {
     ashlar_train_config config = small_config(5);
     ashlar_train_report report;
     ashlar_trainer *trainer = NULL;
@@ -124,7 +124,7 @@ static void doze(void *context, const ashlar_train_progress *progress) {
 }
 
 /* No statement about speed: only that a pause is in the count, and nothing outside the run is. */
-static void seconds_are_those_that_have_passed(void) {
+CASE(seconds_are_those_that_have_passed) {
     static shown seen;
     const ashlar_train_config config = small_config(2);
     ashlar_train_report report;
@@ -148,7 +148,7 @@ static void move_a_view(void *context, const ashlar_train_progress *progress) {
     }
 }
 
-static void a_weight_that_left_the_arena_is_reported(void) {
+CASE(a_weight_that_left_the_arena_is_reported) {
     const ashlar_train_config config = small_config(3);
     ashlar_train_report report;
     ashlar_trainer *trainer = NULL;
@@ -162,7 +162,7 @@ static void a_weight_that_left_the_arena_is_reported(void) {
 
 /* ---- what cannot be ---- */
 
-static void a_learning_rate_that_diverges_is_an_error(void) {
+CASE(a_learning_rate_that_diverges_is_an_error) {
     static shown seen;
     ashlar_train_config config = small_config(40);
     config.schedule.rate = 1e30;
@@ -177,7 +177,7 @@ static void a_learning_rate_that_diverges_is_an_error(void) {
     close_text();
 }
 
-static void bad_configurations_are_refused(void) {
+CASE(bad_configurations_are_refused) {
     static shown seen;
     ashlar_train_report report = {.steps = 77};
     REQUIRE(open_text("memory=256MiB"));
@@ -230,12 +230,12 @@ static size_t count_failures(bool of_driver, uint64_t calls) {
     return failures;
 }
 
-static void failures_at_many_points_leave_nothing_behind(void) {
+CASE(failures_at_many_points_leave_nothing_behind) {
     CHECK(count_failures(false, 120) > 40);
     CHECK(count_failures(true, 60) > 20);
 }
 
-static void each_call_of_a_step_may_fail(void) {
+CASE(each_call_of_a_step_may_fail) {
     static shown seen;
     static const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func,
                                 ASHLAR_DRIVER_FN_memcpy_htod_async,
@@ -265,15 +265,4 @@ static void each_call_of_a_step_may_fail(void) {
     }
 }
 
-int main(void) {
-    RUN(batches_are_staged_in_one_page_locked_block);
-    RUN(gradients_that_are_no_numbers_are_an_error);
-    RUN(with_loss_scaling_such_steps_are_skipped);
-    RUN(seconds_are_those_that_have_passed);
-    RUN(a_weight_that_left_the_arena_is_reported);
-    RUN(a_learning_rate_that_diverges_is_an_error);
-    RUN(bad_configurations_are_refused);
-    RUN(failures_at_many_points_leave_nothing_behind);
-    RUN(each_call_of_a_step_may_fail);
-    return check_report();
-}
+RUN_CASES()

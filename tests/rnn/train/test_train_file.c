@@ -83,7 +83,7 @@ static void check_words(ashlar_train_config *c) {
     c->schedule.kind = ASHLAR_SCHEDULE_CONSTANT;
 }
 
-static void another_configuration_is_refused_and_named(void) {
+CASE(another_configuration_is_refused_and_named) {
     static shown seen;
     ashlar_train_report report;
     REQUIRE(open_case("memory=256MiB"));
@@ -134,7 +134,7 @@ static ashlar_corpus *other_text(difference kind) {
     return other;
 }
 
-static void another_text_is_refused(void) {
+CASE(another_text_is_refused) {
     static shown seen;
     ashlar_train_report report;
     REQUIRE(open_case("memory=256MiB"));
@@ -247,7 +247,7 @@ static void check_forged(forge *f, size_t key, const char *value, const char *me
     f->pairs[key].value = good;
 }
 
-static void metadata_that_is_missing_or_damaged_is_named(void) {
+CASE(metadata_that_is_missing_or_damaged_is_named) {
     forge f = {0};
     ashlar_train_config config = config_of(9);
     ashlar_trainer *trainer = NULL;
@@ -302,7 +302,7 @@ static void metadata_that_is_missing_or_damaged_is_named(void) {
     close_case();
 }
 
-static void weights_alone_are_no_training(void) {
+CASE(weights_alone_are_no_training) {
     forge f = {0};
     ashlar_train_config config = config_of(9);
     REQUIRE(open_case("memory=256MiB"));
@@ -318,7 +318,7 @@ static void weights_alone_are_no_training(void) {
 
 /* ---- failures outside ---- */
 
-static void failures_at_each_point_of_a_resume_leave_nothing_behind(void) {
+CASE(failures_at_each_point_of_a_resume_leave_nothing_behind) {
     static shown seen;
     ashlar_train_report report;
     ashlar_train_config config = config_of(2);
@@ -348,11 +348,4 @@ static void failures_at_each_point_of_a_resume_leave_nothing_behind(void) {
     close_case();
 }
 
-int main(void) {
-    RUN(another_configuration_is_refused_and_named);
-    RUN(another_text_is_refused);
-    RUN(metadata_that_is_missing_or_damaged_is_named);
-    RUN(weights_alone_are_no_training);
-    RUN(failures_at_each_point_of_a_resume_leave_nothing_behind);
-    return check_report();
-}
+RUN_CASES()

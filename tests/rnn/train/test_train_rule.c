@@ -16,7 +16,7 @@ static ashlar_train_rule usual(void) {
 
 /* ---- names ---- */
 
-static void every_name_is_known(void) {
+CASE(every_name_is_known) {
     const char *const optimizers[] = {"sgd", "adam", "adamw", "adagrad", "rmsprop"};
     const char *const schedules[] = {"constant", "cosine", "step"};
     for (int i = 0; i < 5; i++) {
@@ -33,7 +33,7 @@ static void every_name_is_known(void) {
     }
 }
 
-static void what_cannot_be_is_refused(void) {
+CASE(what_cannot_be_is_refused) {
     ashlar_train_config config = small_config(20);
     ashlar_train_rule rule = usual();
     rule.optimizer = "Adam";
@@ -63,7 +63,7 @@ static void train_all(const ashlar_train_config *config, shown *seen, ashlar_tra
     close_text();
 }
 
-static void every_optimizer_makes_the_loss_fall(void) {
+CASE(every_optimizer_makes_the_loss_fall) {
     static shown seen;
     const char *const names[] = {"sgd", "adam", "adamw", "adagrad", "rmsprop"};
     const double rates[] = {1, 0.02, 0.02, 0.1, 0.01};
@@ -81,7 +81,7 @@ static void every_optimizer_makes_the_loss_fall(void) {
     }
 }
 
-static void the_schedule_decides_each_steps_rate(void) {
+CASE(the_schedule_decides_each_steps_rate) {
     static shown seen[2];
     ashlar_train_report reports[2];
     ashlar_train_config config = small_config(6);
@@ -100,7 +100,7 @@ static void the_schedule_decides_each_steps_rate(void) {
 }
 
 /* A power of two that nothing overflows with changes no bit. */
-static void a_loss_scale_changes_no_loss(void) {
+CASE(a_loss_scale_changes_no_loss) {
     static shown seen[2];
     ashlar_train_report reports[2];
     ashlar_train_config config = small_config(12);
@@ -114,11 +114,4 @@ static void a_loss_scale_changes_no_loss(void) {
     CHECK(reports[1].steps_skipped == 0);
 }
 
-int main(void) {
-    RUN(every_name_is_known);
-    RUN(what_cannot_be_is_refused);
-    RUN(every_optimizer_makes_the_loss_fall);
-    RUN(the_schedule_decides_each_steps_rate);
-    RUN(a_loss_scale_changes_no_loss);
-    return check_report();
-}
+RUN_CASES()

@@ -26,7 +26,7 @@ static void check_windows(size_t border, size_t chunk) {
     give(set);
 }
 
-static void states_go_on_and_gradients_do_not(void) {
+CASE(states_go_on_and_gradients_do_not) {
     static const size_t borders[] = {1, 2, 5, 7, 12};
     for (int i = 0; i <= ASHLAR_RNN_CELL_COUNT; i++) {
         const ashlar_model_config before = model_config;
@@ -42,7 +42,4 @@ static void states_go_on_and_gradients_do_not(void) {
     }
 }
 
-int main(void) {
-    RUN(states_go_on_and_gradients_do_not);
-    return check_report();
-}
+RUN_CASES()

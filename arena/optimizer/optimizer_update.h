@@ -1,13 +1,14 @@
 /*
- * optimizer_formula_template.h - the update of one element, for one real type (internal; included
- * by optimizer_formula.h, once for each type, with ASHLAR_REAL, ASHLAR_REAL_NAME and
- * ASHLAR_REAL_ROOT defined, which it takes away again).
+ * optimizer_update.h - how each algorithm updates one element, in the real type of ASHLAR_TYPE
+ * (internal; C and CUDA C). No include guard: the CUDA kernels include it for f32 and for f64.
  *
- * In each function `gradient` is as stored, and of m and v those may be anything that the
- * algorithm does not have. An element whose parameter, gradient and moments are 0 stays 0.
+ * `gradient` is as stored. A moment that the algorithm does not have may be anything. An element
+ * whose parameter, gradient and moments are 0 stays 0, so that padding does.
  */
+#include "arena/compute/element.h"
+#include "arena/optimizer/optimizer_formula.h"
 
-/* The factors in this type. Each is rounded once: 1.0f - 0.999f is wrong in its fifth digit. */
+/* The factors in this type, each rounded once: 1.0f - 0.999f would be wrong in its fifth digit. */
 typedef struct ASHLAR_REAL_NAME(ashlar_factors) {
     ASHLAR_REAL scale, penalty, rate, shrink, keep1, rest1, keep2, rest2, root_scale, epsilon;
 } ASHLAR_REAL_NAME(ashlar_factors);
@@ -62,31 +63,28 @@ ASHLAR_UPDATE(adam) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     *m = f->keep1 * *m + f->rest1 * g;
     *v = f->keep2 * *v + f->rest2 * g * g;
-    *p -= f->rate * *m / (ASHLAR_REAL_ROOT(*v) * f->root_scale + f->epsilon) + f->shrink * *p;
+    *p -= f->rate * *m / (ASHLAR_ROOT(*v) * f->root_scale + f->epsilon) + f->shrink * *p;
 }
 
 ASHLAR_UPDATE(adagrad) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     (void)m;
     *v += g * g;
-    *p -= f->rate * g / (ASHLAR_REAL_ROOT(*v) + f->epsilon);
+    *p -= f->rate * g / (ASHLAR_ROOT(*v) + f->epsilon);
 }
 
 ASHLAR_UPDATE(rmsprop) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     (void)m;
     *v = f->keep2 * *v + f->rest2 * g * g;
-    *p -= f->rate * g / (ASHLAR_REAL_ROOT(*v) + f->epsilon);
+    *p -= f->rate * g / (ASHLAR_ROOT(*v) + f->epsilon);
 }
 
 ASHLAR_UPDATE(rmsprop_momentum) {
     const ASHLAR_REAL g = ASHLAR_REAL_NAME(ashlar_slope)(f, gradient, *p);
     *v = f->keep2 * *v + f->rest2 * g * g;
-    *m = f->keep1 * *m + g / (ASHLAR_REAL_ROOT(*v) + f->epsilon);
+    *m = f->keep1 * *m + g / (ASHLAR_ROOT(*v) + f->epsilon);
     *p -= f->rate * *m;
 }
 
 #undef ASHLAR_UPDATE
-#undef ASHLAR_REAL
-#undef ASHLAR_REAL_NAME
-#undef ASHLAR_REAL_ROOT

@@ -47,7 +47,7 @@ static uint64_t found_at(uint64_t since, uint64_t every, uint64_t steps) {
 }
 
 /* Whatever windows it falls into. The first step of all cannot be told from the level before. */
-static void a_leak_in_every_step_is_found_within_24_steps(void) {
+CASE(a_leak_in_every_step_is_found_within_24_steps) {
     for (uint64_t since = 2; since < 40; since++) {
         REQUIRE(open_growth());
         const uint64_t at = found_at(since, 1, 100);
@@ -62,7 +62,7 @@ static void a_leak_in_every_step_is_found_within_24_steps(void) {
     }
 }
 
-static void a_slow_leak_is_found_too(void) {
+CASE(a_slow_leak_is_found_too) {
     static const struct {
         uint64_t every, within;
     } cases[] = {{2, 24}, {3, 24}, {5, 96}, {16, 96}, {100, 1536}, {1000, 24576}};
@@ -79,7 +79,7 @@ static void a_slow_leak_is_found_too(void) {
     }
 }
 
-static void memory_that_moves_about_a_level_does_not_grow(void) {
+CASE(memory_that_moves_about_a_level_does_not_grow) {
     REQUIRE(open_growth());
     for (uint64_t step = 1; step <= 20000; step++) {
         const uint64_t held = (uint64_t)((random_real() + 1) * 1e6);
@@ -91,7 +91,7 @@ static void memory_that_moves_about_a_level_does_not_grow(void) {
 }
 
 /* A cache that fills, a saw that comes down again and again, one rise for good. */
-static void growth_that_ends_soon_is_none(void) {
+CASE(growth_that_ends_soon_is_none) {
     REQUIRE(open_growth());
     for (uint64_t step = 1; step <= 5000; step++) {
         reading.tags[ASHLAR_TAG_USER].live_bytes = 512 * (step < 10 ? step : 10);
@@ -101,7 +101,7 @@ static void growth_that_ends_soon_is_none(void) {
     ashlar_growth_destroy(growth);
 }
 
-static void growth_that_has_ended_is_none_any_more(void) {
+CASE(growth_that_has_ended_is_none_any_more) {
     REQUIRE(open_growth());
     unsigned found = 0;
     for (uint64_t step = 1; step <= 40; step++) {
@@ -121,7 +121,7 @@ static void growth_that_has_ended_is_none_any_more(void) {
 }
 
 /* The leak is small beside what moves: it takes longer, and is found all the same. */
-static void a_leak_below_moving_memory_is_found(void) {
+CASE(a_leak_below_moving_memory_is_found) {
     bool is_found = false;
     REQUIRE(open_growth());
     for (uint64_t step = 1; step <= 40000 && !is_found; step++) {
@@ -133,7 +133,7 @@ static void a_leak_below_moving_memory_is_found(void) {
     ashlar_growth_destroy(growth);
 }
 
-static void what_comes_down_again_was_no_leak(void) {
+CASE(what_comes_down_again_was_no_leak) {
     REQUIRE(open_growth());
     const uint64_t at = found_at(10, 1, 100);
     CHECK(at > 0);
@@ -148,7 +148,7 @@ static void what_comes_down_again_was_no_leak(void) {
     ashlar_growth_destroy(growth);
 }
 
-static void it_is_told_once_and_kept_up_to_date(void) {
+CASE(it_is_told_once_and_kept_up_to_date) {
     REQUIRE(open_growth());
     const uint64_t at = found_at(2, 1, 100);
     for (uint64_t step = at + 1; step < at + 200; step++) {
@@ -159,7 +159,7 @@ static void it_is_told_once_and_kept_up_to_date(void) {
     ashlar_growth_destroy(growth);
 }
 
-static void two_tags_are_told_apart(void) {
+CASE(two_tags_are_told_apart) {
     unsigned found = 0, all = 0;
     REQUIRE(open_growth());
     for (uint64_t step = 1; step <= 40; step++) {
@@ -174,7 +174,7 @@ static void two_tags_are_told_apart(void) {
     ashlar_growth_destroy(growth);
 }
 
-static void steps_must_come_in_order(void) {
+CASE(steps_must_come_in_order) {
     REQUIRE(open_growth());
     CHECK_ZU(add(7, ASHLAR_TAG_USER, 512), 0);
     reading.tags[ASHLAR_TAG_USER].live_bytes = 1024;
@@ -186,7 +186,7 @@ static void steps_must_come_in_order(void) {
     ashlar_growth_destroy(NULL);
 }
 
-static void without_host_memory_there_is_none(void) {
+CASE(without_host_memory_there_is_none) {
     growth = NULL;
     ashlar_host_fail_at(1);
     CHECK(ashlar_growth_create(&growth) == ASHLAR_EHOSTMEM);
@@ -195,7 +195,7 @@ static void without_host_memory_there_is_none(void) {
 }
 
 /* A loop that keeps a block of every step from its fifth on, as its allocator sees it. */
-static void a_real_loop_that_leaks_is_told(void) {
+CASE(a_real_loop_that_leaks_is_told) {
     unsigned all = 0;
     REQUIRE(set_up("memory=64MiB"));
     REQUIRE(open_growth());
@@ -221,18 +221,4 @@ static void a_real_loop_that_leaks_is_told(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(a_leak_in_every_step_is_found_within_24_steps);
-    RUN(a_slow_leak_is_found_too);
-    RUN(memory_that_moves_about_a_level_does_not_grow);
-    RUN(growth_that_ends_soon_is_none);
-    RUN(growth_that_has_ended_is_none_any_more);
-    RUN(a_leak_below_moving_memory_is_found);
-    RUN(what_comes_down_again_was_no_leak);
-    RUN(it_is_told_once_and_kept_up_to_date);
-    RUN(two_tags_are_told_apart);
-    RUN(steps_must_come_in_order);
-    RUN(without_host_memory_there_is_none);
-    RUN(a_real_loop_that_leaks_is_told);
-    return check_report();
-}
+RUN_CASES()

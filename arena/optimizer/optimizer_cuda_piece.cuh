@@ -1,16 +1,11 @@
 /*
- * optimizer_cuda_template.h - the loops over a piece of one element type (internal; included by
- * optimizer_cuda.cu, once for each type). It wants defined, and takes away again:
- *
- *   ASHLAR_STORED         C type of a stored element
- *   ASHLAR_REAL           what is computed in: float, or double
- *   ASHLAR_NAME(name)     `name` with the stored type behind it
- *   ASHLAR_FORMULA(name)  `name` with the real type behind it, as in optimizer_formula_template.h
- *   ASHLAR_WIDEN(stored), ASHLAR_NARROW(real)
- *   ASHLAR_HAS_MASTER     true or false
+ * optimizer_cuda_piece.cuh - what a block of threads does to a piece of a run, for ASHLAR_TYPE
+ * (internal; CUDA C). No include guard: optimizer_cuda.cu includes it for each element type.
  *
  * Where the arrays are aligned to it, a thread takes a unit at a time: 16 bytes of reals.
  */
+#include "arena/compute/element.h"
+#include "arena/optimizer/optimizer_cuda.h"
 
 enum {
     ASHLAR_NAME(unit_count) = 16 / sizeof(ASHLAR_REAL),
@@ -32,10 +27,10 @@ typedef struct __align__(16) ASHLAR_NAME(reals) {
 /* ---- SUM ---- */
 
 /* squares[i] = element i of the piece, squared. */
-static __device__ void ASHLAR_NAME(square)(const piece *p, double *squares) {
+static __device__ void ASHLAR_NAME(square)(const ashlar_optimizer_piece *p, double *squares) {
     const ASHLAR_STORED *gradients = (const ASHLAR_STORED *)p->run.gradients + p->first;
     unsigned done = 0;
-    if (is_aligned(gradients, sizeof(ASHLAR_NAME(line)))) {
+    if (ashlar_is_aligned(gradients, sizeof(ASHLAR_NAME(line)))) {
         const unsigned lines = p->count / ASHLAR_NAME(line_count);
         for (unsigned i = threadIdx.x; i < lines; i += ASHLAR_CHUNK_THREADS) {
             const ASHLAR_NAME(line) line = ((const ASHLAR_NAME(line) *)(const void *)gradients)[i];
@@ -65,7 +60,7 @@ typedef struct ASHLAR_NAME(arrays) {
 } ASHLAR_NAME(arrays);
 
 static __device__ __forceinline__ ASHLAR_NAME(arrays)
-ASHLAR_NAME(find)(const piece *p, bool has1, bool has2) {
+ASHLAR_NAME(find)(const ashlar_optimizer_piece *p, bool has1, bool has2) {
     ASHLAR_NAME(arrays) a;
     a.parameters = (ASHLAR_STORED *)p->run.parameters + p->first;
     a.gradients = (const ASHLAR_STORED *)p->run.gradients + p->first;
@@ -77,9 +72,10 @@ ASHLAR_NAME(find)(const piece *p, bool has1, bool has2) {
 }
 
 static __device__ __forceinline__ bool ASHLAR_NAME(has_units)(const ASHLAR_NAME(arrays) *a) {
-    return is_aligned(a->parameters, sizeof(ASHLAR_NAME(stored))) &&
-           is_aligned(a->gradients, sizeof(ASHLAR_NAME(stored))) && is_aligned(a->moment1, 16) &&
-           is_aligned(a->moment2, 16) && is_aligned(a->master, 16);
+    return ashlar_is_aligned(a->parameters, sizeof(ASHLAR_NAME(stored))) &&
+           ashlar_is_aligned(a->gradients, sizeof(ASHLAR_NAME(stored))) &&
+           ashlar_is_aligned(a->moment1, 16) && ashlar_is_aligned(a->moment2, 16) &&
+           ashlar_is_aligned(a->master, 16);
 }
 
 /* What a thread has in hand: a unit, or one element in the first place of each. */
@@ -90,7 +86,7 @@ typedef struct ASHLAR_NAME(hand) {
 
 /* Element k of what is in hand. */
 #define ASHLAR_UPDATE(function, f, h, k)                                                     \
-    ASHLAR_FORMULA(ashlar_update_##function)                                                 \
+    ASHLAR_REAL_NAME(ashlar_update_##function)                                                 \
     (f, ASHLAR_WIDEN((h)->gradient.at[k]), &(h)->value.at[k], &(h)->moment1.at[k],           \
      &(h)->moment2.at[k])
 
@@ -153,38 +149,31 @@ ASHLAR_NAME(give_one)(const ASHLAR_NAME(arrays) *a, unsigned i, const ASHLAR_NAM
     }
 }
 
-#define ASHLAR_LOOP(name, function, has1, has2)                                              \
-    static __device__ __forceinline__ void ASHLAR_NAME(function)(const piece *p) {           \
-        const ASHLAR_FORMULA(ashlar_factors) f =                                             \
-            ASHLAR_FORMULA(ashlar_factors_of)(&p->factors);                                  \
-        const ASHLAR_NAME(arrays) a = ASHLAR_NAME(find)(p, has1, has2);                      \
-        const unsigned units = ASHLAR_NAME(has_units)(&a) ? p->count / UNIT : 0;             \
-        for (unsigned i = threadIdx.x; i < units; i += ASHLAR_CHUNK_THREADS) {               \
-            ASHLAR_NAME(hand) h;                                                             \
-            ASHLAR_NAME(take_unit)(&a, i, &h);                                               \
-            for (unsigned k = 0; k < UNIT; k++) {                                            \
-                ASHLAR_UPDATE(function, &f, &h, k);                                          \
-            }                                                                                \
-            ASHLAR_NAME(give_unit)(&a, i, &h);                                               \
-        }                                                                                    \
-        for (unsigned i = units * UNIT + threadIdx.x; i < p->count;                          \
-             i += ASHLAR_CHUNK_THREADS) {                                                    \
-            ASHLAR_NAME(hand) h;                                                             \
-            ASHLAR_NAME(take_one)(&a, i, &h);                                                \
-            ASHLAR_UPDATE(function, &f, &h, 0);                                              \
-            ASHLAR_NAME(give_one)(&a, i, &h);                                                \
-        }                                                                                    \
+#define ASHLAR_LOOP(name, function, has1, has2)                                             \
+    static __device__ __forceinline__ void ASHLAR_NAME(function)(                           \
+        const ashlar_optimizer_piece *p) {                                                  \
+        const ASHLAR_REAL_NAME(ashlar_factors) f =                                          \
+            ASHLAR_REAL_NAME(ashlar_factors_of)(&p->factors);                               \
+        const ASHLAR_NAME(arrays) a = ASHLAR_NAME(find)(p, has1, has2);                     \
+        const unsigned units = ASHLAR_NAME(has_units)(&a) ? p->count / UNIT : 0;            \
+        for (unsigned i = threadIdx.x; i < units; i += ASHLAR_CHUNK_THREADS) {              \
+            ASHLAR_NAME(hand) h;                                                            \
+            ASHLAR_NAME(take_unit)(&a, i, &h);                                              \
+            for (unsigned k = 0; k < UNIT; k++) {                                           \
+                ASHLAR_UPDATE(function, &f, &h, k);                                         \
+            }                                                                               \
+            ASHLAR_NAME(give_unit)(&a, i, &h);                                              \
+        }                                                                                   \
+        for (unsigned i = units * UNIT + threadIdx.x; i < p->count;                         \
+             i += ASHLAR_CHUNK_THREADS) {                                                   \
+            ASHLAR_NAME(hand) h;                                                            \
+            ASHLAR_NAME(take_one)(&a, i, &h);                                               \
+            ASHLAR_UPDATE(function, &f, &h, 0);                                             \
+            ASHLAR_NAME(give_one)(&a, i, &h);                                               \
+        }                                                                                   \
     }
 #define UNIT ASHLAR_NAME(unit_count)
 ASHLAR_ALGORITHM_MAP(ASHLAR_LOOP)
 #undef UNIT
 #undef ASHLAR_LOOP
 #undef ASHLAR_UPDATE
-
-#undef ASHLAR_STORED
-#undef ASHLAR_REAL
-#undef ASHLAR_NAME
-#undef ASHLAR_FORMULA
-#undef ASHLAR_WIDEN
-#undef ASHLAR_NARROW
-#undef ASHLAR_HAS_MASTER

@@ -1,5 +1,5 @@
 /* test_region.c - regions: where their seats are, what they count, and that their check finds. */
-#include "tests/allocator/core/step_fixture.h"
+#include "tests/allocator/step/step_fixture.h"
 
 #include "allocator/plan/region.h"
 
@@ -20,7 +20,7 @@ static ashlar_plan_region *set_up_region(void) {
     return allocator->planner.regions;
 }
 
-static void seats_are_found_by_their_offsets(void) {
+CASE(seats_are_found_by_their_offsets) {
     const ashlar_plan_region *region = set_up_region();
     REQUIRE(region != NULL && region->seat_count == 3 && region->next == NULL);
     for (size_t i = 0; i < region->seat_count; i++) {
@@ -32,26 +32,26 @@ static void seats_are_found_by_their_offsets(void) {
     tear_down_steps();
 }
 
-static void what_is_taken_is_counted_in_a_step_and_after(void) {
+CASE(what_is_taken_is_counted_in_a_step_and_after) {
     ashlar_plan_region *region = set_up_region();
     REQUIRE(region != NULL);
     const size_t bytes = region->block->bytes;
-    CHECK_ZU(ashlar_regions_idle_bytes(allocator), bytes);
-    CHECK_ZU(ashlar_regions_idle_seats(allocator), 3);
+    CHECK_ZU(ashlar_regions_idle_bytes(allocator->planner.regions), bytes);
+    CHECK_ZU(ashlar_regions_idle_seats(allocator->planner.regions), 3);
     begin(1);
     shadow *s = get(4000, WORK);
-    CHECK_ZU(ashlar_regions_idle_bytes(allocator), bytes - 4096);
-    CHECK_ZU(ashlar_regions_idle_seats(allocator), 2);
+    CHECK_ZU(ashlar_regions_idle_bytes(allocator->planner.regions), bytes - 4096);
+    CHECK_ZU(ashlar_regions_idle_seats(allocator->planner.regions), 2);
     end();
-    CHECK_ZU(ashlar_regions_idle_bytes(allocator), bytes - 4096);
+    CHECK_ZU(ashlar_regions_idle_bytes(allocator->planner.regions), bytes - 4096);
     CHECK(ashlar_region_is_live(region));
     put(s);
-    CHECK_ZU(ashlar_regions_idle_bytes(allocator), bytes);
+    CHECK_ZU(ashlar_regions_idle_bytes(allocator->planner.regions), bytes);
     CHECK(!ashlar_region_is_live(region));
     tear_down_steps();
 }
 
-static void walks_see_the_blocks_of_seats(void) {
+CASE(walks_see_the_blocks_of_seats) {
     ashlar_plan_region *region = set_up_region();
     REQUIRE(region != NULL);
     begin(1);
@@ -75,7 +75,7 @@ static void check_finds(const char *what) {
 }
 
 /* Each thing that is broken is mended before the next. */
-static void the_check_finds_each_broken_invariant(void) {
+CASE(the_check_finds_each_broken_invariant) {
     ashlar_plan_region *region = set_up_region();
     REQUIRE(region != NULL);
     begin(1);
@@ -85,12 +85,14 @@ static void the_check_finds_each_broken_invariant(void) {
     REQUIRE(ashlar_seat_is_taken(first) && ashlar_seat_is_taken(last));
 
     region->block->state = ASHLAR_BLOCK_USED;
-    CHECK(ashlar_regions_check_locked(allocator) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     region->block->state = ASHLAR_BLOCK_REGION;
 
     const size_t offset = first->offset;
     first->offset = last->offset;
-    CHECK(ashlar_regions_check_locked(allocator) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     first->offset = offset;
 
     ashlar_page_map_set(&allocator->heap.map, offset, NULL);
@@ -98,24 +100,29 @@ static void the_check_finds_each_broken_invariant(void) {
     ashlar_page_map_set(&allocator->heap.map, offset, first);
 
     first->bytes += 512;
-    CHECK(ashlar_regions_check_locked(allocator) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "one that reaches into it");
     first->bytes -= 512;
 
     last->bytes += 64 * MIB;
-    CHECK(ashlar_regions_check_locked(allocator) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "larger than its region");
     last->bytes -= 64 * MIB;
 
     last->requested += 4096;
-    CHECK(ashlar_regions_check_locked(allocator) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     last->requested -= 4096;
 
     region->late_count = 1;
-    CHECK(ashlar_regions_check_locked(allocator) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "not known to be");
     region->late_count = 4;
-    CHECK(ashlar_regions_check_locked(allocator) == ASHLAR_EFORMAT);
+    CHECK(ashlar_regions_check_locked(allocator->planner.regions, &allocator->heap.map) ==
+          ASHLAR_EFORMAT);
     CHECK_HAS(ashlar_error_detail(), "more late blocks than seats");
     region->late_count = 2;
 
@@ -125,10 +132,4 @@ static void the_check_finds_each_broken_invariant(void) {
     tear_down_steps();
 }
 
-int main(void) {
-    RUN(seats_are_found_by_their_offsets);
-    RUN(what_is_taken_is_counted_in_a_step_and_after);
-    RUN(walks_see_the_blocks_of_seats);
-    RUN(the_check_finds_each_broken_invariant);
-    return check_report();
-}
+RUN_CASES()

@@ -1,43 +1,23 @@
 /*
- * planner.c - from recordings to plans with memory: packing, and the regions that plans share.
+ * planner_build.c - from recordings to plans with memory: packing, and the regions that
+ * plans share.
  */
-#include "allocator/step/planner.h"
+#include "allocator/step/step.h"
 
 #include <stdlib.h>
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/step/step.h"
-
-const ashlar_plan_options ashlar_plan_defaults = {.search_ms = 200, .build_after = 1};
+#include "allocator/step/region_memory.h"
 
 /* ---- regions ---- */
 
-ashlar_plan_region *ashlar_planner_region(const ashlar_allocator *a, const ashlar_order *order) {
-    ashlar_plan_region *region = a->planner.regions;
-    while (region != NULL && (region->order != order || region->is_retired)) {
-        region = region->next;
-    }
-    return region;
-}
-
-void ashlar_planner_tidy_locked(ashlar_allocator *a) {
-    for (ashlar_plan_region **link = &a->planner.regions; *link != NULL;) {
-        ashlar_plan_region *region = *link;
-        if (!region->is_retired || region->is_busy || ashlar_region_is_live(region)) {
-            link = &region->next;
-            continue;
-        }
-        *link = region->next;
-        ashlar_region_destroy_locked(a, region);
-    }
-}
-
 static void retire(ashlar_allocator *a, const ashlar_order *order) {
-    ashlar_plan_region *region = ashlar_planner_region(a, order);
+    ashlar_plan_region *region = ashlar_planner_region(&a->planner, order);
     if (region != NULL) {
         region->is_retired = true;
-        ashlar_planner_tidy_locked(a); /* so that the next one may have its memory */
+        /* So that the next one may have its memory. */
+        ashlar_planner_tidy_locked(&a->planner, &a->heap);
     }
 }
 
@@ -139,47 +119,19 @@ static ashlar_status renew_region(ashlar_allocator *a, ashlar_cache *own, ashlar
 
 /* ---- plans ---- */
 
-/* Whether a plan has slots in the region of a stream. */
-static bool uses(const ashlar_plan *plan, const ashlar_order *order) {
-    bool is_found = false;
-    for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
-        is_found |= plan->parts[part].order == order && plan->parts[part].plan_bytes > 0;
-    }
-    return is_found;
-}
-
-static void drop_plan(ashlar_step_key *key) {
-    ashlar_plan_free(key->plan);
-    key->plan = NULL;
-}
-
-static bool is_used(const ashlar_allocator *a, const ashlar_order *order) {
-    const ashlar_step_key *key = a->planner.keys;
-    while (key != NULL && !uses(key->plan, order)) {
-        key = key->next;
-    }
-    return key != NULL;
-}
-
-void ashlar_planner_retire_unused_locked(ashlar_allocator *a) {
-    for (ashlar_plan_region *region = a->planner.regions; region != NULL; region = region->next) {
-        region->is_retired = region->is_retired || !is_used(a, region->order);
-    }
-    ashlar_planner_tidy_locked(a);
-}
-
 /* No region for this stream: nor are there plans that need it. */
 static void drop_plans_of(ashlar_allocator *a, const ashlar_order *order) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        if (uses(key->plan, order)) {
-            drop_plan(key);
+        if (ashlar_plan_uses(key->plan, order)) {
+            ashlar_step_key_drop_plan(key);
         }
     }
 }
 
 static bool is_any_busy(const ashlar_allocator *a, const ashlar_plan *plan) {
     for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
-        const ashlar_plan_region *region = ashlar_planner_region(a, plan->parts[part].order);
+        const ashlar_plan_region *region =
+            ashlar_planner_region(&a->planner, plan->parts[part].order);
         if (region != NULL && region->is_busy) {
             return true;
         }
@@ -193,7 +145,8 @@ static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key
     key->plan = NULL;
     for (uint32_t part = 0; part < plan->part_count; part++) {
         ashlar_order *order = plan->parts[part].order;
-        if (ashlar_planner_region(a, order) == NULL && renew_region(a, own, order) != ASHLAR_OK) {
+        if (ashlar_planner_region(&a->planner, order) == NULL &&
+            renew_region(a, own, order) != ASHLAR_OK) {
             drop_plans_of(a, order);
         }
     }
@@ -211,7 +164,7 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step
         return ASHLAR_OK;
     }
     ashlar_status status = ASHLAR_OK;
-    drop_plan(key);
+    ashlar_step_key_drop_plan(key);
     key->plan = plan;
     a->planner.is_installing = true;
     for (uint32_t part = 0; part < plan->part_count && status == ASHLAR_OK; part++) {
@@ -220,7 +173,7 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step
     if (status != ASHLAR_OK) {
         give_up(a, own, key);
     }
-    ashlar_planner_retire_unused_locked(a);
+    ashlar_planner_retire_unused_locked(&a->planner, &a->heap);
     link_plans(a);
     a->planner.is_installing = false;
     key->is_current = true;
@@ -258,7 +211,7 @@ static ashlar_status add_regions(ashlar_allocator *a, ashlar_cache *own,
     ashlar_status status = ASHLAR_OK;
     for (uint32_t part = 0; part < key->plan->part_count && status == ASHLAR_OK; part++) {
         ashlar_order *order = key->plan->parts[part].order;
-        if (ashlar_planner_region(a, order) == NULL) {
+        if (ashlar_planner_region(&a->planner, order) == NULL) {
             status = renew_region(a, own, order);
         }
     }
@@ -268,8 +221,8 @@ static ashlar_status add_regions(ashlar_allocator *a, ashlar_cache *own,
 ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
                                           ashlar_step_key **keys, size_t count) {
     ashlar_status status = ASHLAR_OK;
-    ashlar_planner_retire_unused_locked(
-        a); /* so that a region of these streams is one with seats for these keys */
+    /* So that a region of these streams is one with seats for these keys. */
+    ashlar_planner_retire_unused_locked(&a->planner, &a->heap);
     a->planner.is_installing = true;
     for (size_t i = 0; i < count; i++) {
         keys[i]->is_busy = true; /* the lock may be dropped: nobody else is to move or plan it */
@@ -286,82 +239,8 @@ ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own
             unlink_key(a, keys[i]);
         }
     }
-    ashlar_planner_retire_unused_locked(a);
+    ashlar_planner_retire_unused_locked(&a->planner, &a->heap);
     link_plans(a);
     a->planner.is_installing = false;
     return status;
-}
-
-/* ---- all of them ---- */
-
-static void mark_recording(const ashlar_recording *recording) {
-    for (uint32_t part = 0; part < recording->part_count; part++) {
-        recording->orders[part]->is_referenced = true;
-    }
-}
-
-void ashlar_planner_mark_referenced(const ashlar_allocator *a) {
-    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        key->order->is_referenced = true;
-        mark_recording(&key->recording);
-        for (uint32_t part = 0; key->plan != NULL && part < key->plan->part_count; part++) {
-            key->plan->parts[part].order->is_referenced = true;
-        }
-    }
-    for (const ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        if (cache->run != NULL) {
-            mark_recording(&cache->run->recording);
-        }
-    }
-}
-
-void ashlar_planner_free_key(ashlar_step_key *key) {
-    if (key != NULL) {
-        drop_plan(key);
-        ashlar_recording_finish(&key->recording);
-        ashlar_host_free(key);
-    }
-}
-
-void ashlar_planner_free_keys(ashlar_allocator *a) {
-    while (a->planner.keys != NULL) {
-        ashlar_step_key *next = a->planner.keys->next;
-        ashlar_planner_free_key(a->planner.keys);
-        a->planner.keys = next;
-    }
-}
-
-void ashlar_planner_forget_stream_locked(ashlar_allocator *a, const ashlar_order *order) {
-    bool is_any = false;
-    for (ashlar_step_key **link = &a->planner.keys; *link != NULL;) {
-        ashlar_step_key *key = *link;
-        if (ashlar_step_key_is_in_use(key) ||
-            (order != NULL ? key->order != order : !key->order->is_ended)) {
-            link = &key->next;
-            continue;
-        }
-        is_any = true;
-        *link = key->next;
-        ashlar_planner_free_key(key);
-    }
-    if (is_any) {
-        ashlar_planner_retire_unused_locked(a);
-    }
-}
-
-void ashlar_planner_finish(ashlar_allocator *a) {
-    ashlar_planner_free_keys(a);
-    while (a->planner.regions != NULL) {
-        ashlar_plan_region *next = a->planner.regions->next;
-        ashlar_region_free(a->planner.regions);
-        a->planner.regions = next;
-    }
-}
-
-ashlar_status ashlar_planner_refuse_busy_locked(const ashlar_allocator *a) {
-    bool is_busy = a->planner.run_count > 0 || a->planner.is_installing;
-    for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        is_busy = is_busy || key->is_busy;
-    }
-    return is_busy ? ashlar_fail(ASHLAR_EINVAL, "a step is under way; end it first") : ASHLAR_OK;
 }

@@ -4,9 +4,7 @@
 #ifndef ASHLAR_PLANNER_H
 #define ASHLAR_PLANNER_H
 
-#include "allocator/plan/plan.h"
-
-typedef struct ashlar_plan_region ashlar_plan_region;
+#include "allocator/plan/region.h"
 
 /* The steps of one key on one stream. Lock: the allocator's. */
 typedef struct ashlar_step_key ashlar_step_key;
@@ -43,5 +41,39 @@ extern const ashlar_plan_options ashlar_plan_defaults;
 static inline bool ashlar_step_key_is_in_use(const ashlar_step_key *key) {
     return key->is_busy || key->replay_count > 0;
 }
+
+/* The region of the plans of a stream, or NULL. Lock: the allocator's, as for all that follow. */
+ashlar_plan_region *ashlar_planner_region(const ashlar_planner *planner, const ashlar_order *order);
+
+/* Give back the regions that no plan uses and nothing is live in. */
+void ashlar_planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap);
+
+/* Retire the regions that no plan uses. */
+void ashlar_planner_retire_unused_locked(ashlar_planner *planner, ashlar_heap *heap);
+
+/*
+ * Forget the steps of a stream, or with NULL, of all threads' own streams that have ended: those
+ * that are not busy. No step is replayed on a plan of theirs.
+ */
+void ashlar_planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *heap,
+                                         const ashlar_order *order);
+
+/* Mark the records that recordings and plans know as referenced; steps under way know more. */
+void ashlar_planner_mark_referenced(const ashlar_planner *planner);
+
+/* Errors: ASHLAR_EINVAL: a step is under way, or a plan is being made. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_planner_refuse_busy_locked(const ashlar_planner *planner);
+
+/* A key without a plan from now on. */
+void ashlar_step_key_drop_plan(ashlar_step_key *key);
+
+/* Free a key that is in no list. NULL is allowed. */
+void ashlar_planner_free_key(ashlar_step_key *key);
+
+/* Free every key. */
+void ashlar_planner_free_keys(ashlar_planner *planner);
+
+/* The allocator ends, and with it the heap: nothing is given back. */
+void ashlar_planner_finish(ashlar_planner *planner);
 
 #endif /* ASHLAR_PLANNER_H */

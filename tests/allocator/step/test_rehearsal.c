@@ -7,6 +7,7 @@
 #include "tests/allocator/core/helper_fixture.h"
 #include "tests/allocator/core/pool_fixture.h"
 #include "allocator/core/rehearsal.h"
+#include "allocator/step/step.h"
 
 static ashlar_plan_stats plans(void) {
     ashlar_plan_stats stats;
@@ -27,7 +28,7 @@ static bool has_no_memory(const void *ptr) {
     return (uintptr_t)ptr >= ASHLAR_REHEARSAL_BASE;
 }
 
-static void addresses_are_recorded_as_blocks_are(void) {
+CASE(addresses_are_recorded_as_blocks_are) {
     REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
     begin();
     unsigned char *a = take(MIB, streams[0]), *b = take(2 * MIB, streams[0]);
@@ -57,7 +58,7 @@ static void addresses_are_recorded_as_blocks_are(void) {
     tear_down();
 }
 
-static void a_pointer_that_is_no_live_block_is_refused(void) {
+CASE(a_pointer_that_is_no_live_block_is_refused) {
     REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
     unsigned char *real = take(100, streams[0]);
     begin();
@@ -80,7 +81,7 @@ static void a_pointer_that_is_no_live_block_is_refused(void) {
     tear_down();
 }
 
-static void what_further_streams_use_is_not_planned(void) {
+CASE(what_further_streams_use_is_not_planned) {
     REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
     begin();
     for (int kind = 0; kind < 5; kind++) {
@@ -103,7 +104,7 @@ static void what_further_streams_use_is_not_planned(void) {
     tear_down();
 }
 
-static void blocks_that_are_left_are_reported(void) {
+CASE(blocks_that_are_left_are_reported) {
     REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
     begin();
     (void)take(MIB, streams[0]);
@@ -126,7 +127,7 @@ static void blocks_that_are_left_are_reported(void) {
     tear_down();
 }
 
-static void requests_that_no_recording_holds_get_memory_or_an_error(void) {
+CASE(requests_that_no_recording_holds_get_memory_or_an_error) {
     ashlar_stream more[ASHLAR_PLAN_STREAMS_MAX];
     unsigned char *ptrs[ASHLAR_PLAN_STREAMS_MAX];
     void *unused = &unused;
@@ -156,7 +157,7 @@ static void requests_that_no_recording_holds_get_memory_or_an_error(void) {
 }
 
 /* A graph's blocks are its own for as long as it lives, and no step's. */
-static void captured_streams_get_memory_of_their_pool(void) {
+CASE(captured_streams_get_memory_of_their_pool) {
     REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
     begin();
     give(take(MIB, streams[0]));
@@ -180,7 +181,7 @@ static void take_and_give(void) {
     give(ptr);
 }
 
-static void other_threads_get_memory_meanwhile(void) {
+CASE(other_threads_get_memory_meanwhile) {
     REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
     REQUIRE(helper_start());
     CHECK(helper_do(take_and_give));
@@ -195,7 +196,7 @@ static void other_threads_get_memory_meanwhile(void) {
     tear_down();
 }
 
-static void a_thread_may_end_within_a_rehearsal(void) {
+CASE(a_thread_may_end_within_a_rehearsal) {
     REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
     REQUIRE(helper_start());
     CHECK(helper_do(begin));
@@ -208,7 +209,7 @@ static void a_thread_may_end_within_a_rehearsal(void) {
 }
 
 /* Also where the recording is full, at a power of two. */
-static void each_host_allocation_may_fail(void) {
+CASE(each_host_allocation_may_fail) {
     size_t refusals = 0;
     bool was_armed = true;
     for (unsigned long n = 1; was_armed && n < 2000; n++) {
@@ -239,7 +240,7 @@ static void each_host_allocation_may_fail(void) {
 }
 
 /* Where no step is recorded, nothing is rehearsed either. */
-static void without_caches_it_has_memory(void) {
+CASE(without_caches_it_has_memory) {
     REQUIRE(set_up("memory=1GiB"));
     begin();
     take_and_give();
@@ -247,16 +248,4 @@ static void without_caches_it_has_memory(void) {
     tear_down();
 }
 
-int main(void) {
-    RUN(addresses_are_recorded_as_blocks_are);
-    RUN(a_pointer_that_is_no_live_block_is_refused);
-    RUN(what_further_streams_use_is_not_planned);
-    RUN(blocks_that_are_left_are_reported);
-    RUN(requests_that_no_recording_holds_get_memory_or_an_error);
-    RUN(captured_streams_get_memory_of_their_pool);
-    RUN(other_threads_get_memory_meanwhile);
-    RUN(a_thread_may_end_within_a_rehearsal);
-    RUN(each_host_allocation_may_fail);
-    RUN(without_caches_it_has_memory);
-    return check_report();
-}
+RUN_CASES()

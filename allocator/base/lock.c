@@ -1,0 +1,82 @@
+/* lock.c - the locks that each thread holds, which debug builds record. */
+#include "allocator/base/lock.h"
+
+#include <stddef.h>
+
+#if ASHLAR_DEBUG >= 2
+
+static _Thread_local ashlar_lock *held_locks; /* the newest first */
+
+bool ashlar_lock_is_held(const ashlar_lock *lock) {
+    const ashlar_lock *held = held_locks;
+    while (held != NULL && held != lock) {
+        held = held->next_held;
+    }
+    return held == lock;
+}
+
+/* Shards of one table are all taken at times: by address, which is an order too. */
+static bool may_follow(const ashlar_lock *lock, const ashlar_lock *held) {
+    return held->rank < lock->rank ||
+           (held->rank == lock->rank && lock->rank == ASHLAR_RANK_PINNED_SHARD && held < lock);
+}
+
+void ashlar_lock_about_to_acquire(const ashlar_lock *lock) {
+    for (const ashlar_lock *held = held_locks; held != NULL; held = held->next_held) {
+        ASHLAR_CHECK2(may_follow(lock, held));
+    }
+}
+
+void ashlar_lock_acquired(ashlar_lock *lock) {
+    lock->next_held = held_locks;
+    held_locks = lock;
+}
+
+static void forget(const ashlar_lock *lock) {
+    ashlar_lock **link = &held_locks;
+    while (*link != NULL && *link != lock) {
+        link = &(*link)->next_held;
+    }
+    if (*link != NULL) {
+        *link = lock->next_held;
+    }
+}
+
+void ashlar_lock_about_to_release(ashlar_lock *lock) {
+    ASHLAR_OWNS(lock);
+    forget(lock);
+}
+
+#else
+
+bool ashlar_lock_is_held(const ashlar_lock *lock) {
+    (void)lock;
+    return true;
+}
+
+void ashlar_lock_about_to_acquire(const ashlar_lock *lock) {
+    (void)lock;
+}
+
+void ashlar_lock_acquired(ashlar_lock *lock) {
+    (void)lock;
+}
+
+void ashlar_lock_about_to_release(ashlar_lock *lock) {
+    (void)lock;
+}
+
+#endif
+
+void ashlar_lock_init(ashlar_lock *lock, ashlar_lock_rank rank) {
+#if ASHLAR_DEBUG >= 2
+    forget(lock); /* the thread that forked may have held it */
+#endif
+    *lock = (ashlar_lock)ASHLAR_LOCK(rank);
+    (void)rank;
+}
+
+void ashlar_lock_finish(ashlar_lock *lock) {
+    ASHLAR_CHECK2(!ashlar_lock_is_held(lock));
+    (void)pthread_mutex_destroy(&lock->mutex);
+}

@@ -1,0 +1,116 @@
+/*
+ * lock.h - mutexes with a rank and, in debug builds, a record of who holds them (internal).
+ *
+ * A thread takes locks in the order of their ranks, so no two threads can wait for each other. At
+ * debug level 2 taking one out of order is a failed assertion, whether or not another thread is
+ * there to deadlock with. Below level 2 a lock is a mutex and nothing else.
+ */
+#ifndef ASHLAR_LOCK_H
+#define ASHLAR_LOCK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "allocator/base/check_level.h"
+
+/* A thread that holds a lock takes only locks that stand below it here. */
+typedef enum ashlar_lock_rank {
+    ASHLAR_RANK_LIBRARY_HANDLE, /* rnn/layer: a handle of cuDNN or cuBLAS */
+    ASHLAR_RANK_SHARED_LIBRARY, /* base/shared_library.c: a table of functions being filled */
+    ASHLAR_RANK_DROPIN_FREES,   /* dropin/frees.c: a device's frees being made */
+    ASHLAR_RANK_DROPIN_DEVICES, /* dropin/devices.c: a device's allocator being made */
+    ASHLAR_RANK_FREES_WAIT,     /* dropin: a wait on the host with blocks in hand */
+    ASHLAR_RANK_FREES,          /* dropin: the frees of a device */
+    ASHLAR_RANK_LEAK_LIST,      /* core/leaks.c: allocators that report their leaks */
+    ASHLAR_RANK_ALLOCATOR_LIST, /* core/streams.c: every allocator */
+    ASHLAR_RANK_CACHE_PARTING,  /* core/cache.c: a cache and its allocator part */
+    ASHLAR_RANK_ALLOCATOR,      /* an allocator; a thread holds one of them at a time */
+    ASHLAR_RANK_PATTERN_CHECK,  /* guard/pattern_check.c: comparisons under way */
+    ASHLAR_RANK_PINNED_COLLECT, /* pinned/pinned.c: what is over goes back to jemalloc */
+    ASHLAR_RANK_PINNED_PENDING, /* pinned/pending.c: blocks that work still uses */
+    ASHLAR_RANK_PINNED_SHARD,   /* pinned/block_table.c: shards, taken in address order */
+    ASHLAR_RANK_PINNED_ARENA,   /* pinned/jemalloc_arena.c: a thread cache of jemalloc's */
+    ASHLAR_RANK_PINNED_PAGES,   /* pinned/page_heap.c */
+    ASHLAR_RANK_DRIVER_OPEN,    /* driver/driver_cuda.c, soft/driver_soft.c */
+    ASHLAR_RANK_SOFT_SETUP,     /* soft/soft_device.c: the first configuration */
+    ASHLAR_RANK_SOFT,           /* the software device's state */
+    ASHLAR_RANK_WORKERS_OWNER,  /* arena/compute/workers.c: who may hand out work */
+    ASHLAR_RANK_WORKERS,        /* arena/compute/workers.c: the work handed out */
+} ashlar_lock_rank;
+
+typedef struct ashlar_lock {
+    pthread_mutex_t mutex;
+#if ASHLAR_DEBUG >= 2
+    ashlar_lock_rank rank;
+    struct ashlar_lock *next_held; /* of the thread that holds it; written by that thread alone */
+#endif
+} ashlar_lock;
+
+/* A lock that lives as long as the process: static ashlar_lock lock = ASHLAR_LOCK(RANK); */
+#if ASHLAR_DEBUG >= 2
+#define ASHLAR_LOCK(lock_rank) \
+    { .mutex = PTHREAD_MUTEX_INITIALIZER, .rank = (lock_rank) }
+#else
+#define ASHLAR_LOCK(lock_rank) \
+    { .mutex = PTHREAD_MUTEX_INITIALIZER }
+#endif
+
+/*
+ * The calling thread holds the lock (level 2). First in every function that is named _locked or
+ * says "Lock: held", so that a call without the lock fails where it is made, in any test.
+ */
+#define ASHLAR_OWNS(lock) ASHLAR_CHECK2(ashlar_lock_is_held(lock))
+
+/* Whether the calling thread holds the lock. For assertions: always true below debug level 2. */
+bool ashlar_lock_is_held(const ashlar_lock *lock);
+
+/* The record of debug builds. about_to_acquire: asserts the order of ranks, before the thread can
+ * block. */
+void ashlar_lock_about_to_acquire(const ashlar_lock *lock);
+void ashlar_lock_acquired(ashlar_lock *lock);
+void ashlar_lock_about_to_release(ashlar_lock *lock);
+
+/* Also for a lock that a forked child finds taken by a thread that it does not have. */
+void ashlar_lock_init(ashlar_lock *lock, ashlar_lock_rank rank);
+void ashlar_lock_finish(ashlar_lock *lock); /* nobody holds it */
+
+static inline void ashlar_lock_acquire(ashlar_lock *lock) {
+    if (ASHLAR_DEBUG >= 2) {
+        ashlar_lock_about_to_acquire(lock);
+    }
+    (void)pthread_mutex_lock(&lock->mutex);
+    if (ASHLAR_DEBUG >= 2) {
+        ashlar_lock_acquired(lock);
+    }
+}
+
+/* False: another thread holds it. Never blocks, and so may be tried out of order. */
+static inline bool ashlar_lock_try_acquire(ashlar_lock *lock) {
+    const bool is_acquired = pthread_mutex_trylock(&lock->mutex) == 0;
+    if (ASHLAR_DEBUG >= 2 && is_acquired) {
+        ashlar_lock_acquired(lock);
+    }
+    return is_acquired;
+}
+
+/* In any order. */
+static inline void ashlar_lock_release(ashlar_lock *lock) {
+    if (ASHLAR_DEBUG >= 2) {
+        ashlar_lock_about_to_release(lock);
+    }
+    (void)pthread_mutex_unlock(&lock->mutex);
+}
+
+/* Sleep until the condition is signalled, now and then for no reason. Lock: held, but not during
+ * the sleep. */
+static inline void ashlar_lock_wait(ashlar_lock *lock, pthread_cond_t *condition) {
+    if (ASHLAR_DEBUG >= 2) {
+        ashlar_lock_about_to_release(lock);
+    }
+    (void)pthread_cond_wait(condition, &lock->mutex);
+    if (ASHLAR_DEBUG >= 2) {
+        ashlar_lock_acquired(lock);
+    }
+}
+
+#endif /* ASHLAR_LOCK_H */

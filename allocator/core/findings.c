@@ -1,0 +1,29 @@
+/*
+ * findings.c - what a guard mode found, told to the program: by its callback and as a status.
+ */
+#include "allocator/core/findings.h"
+
+#include "allocator/base/error.h"
+
+ashlar_status ashlar_guard_take_finding(ashlar_allocator *a) {
+    const ashlar_status status =
+        a->guards.fill != NULL ? ashlar_checker_take(&a->guards.fill->checker) : ASHLAR_OK;
+    if (status == ASHLAR_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&a->lock);
+    const ashlar_report_fn report = a->report;
+    void *user = a->report_user;
+    pthread_mutex_unlock(&a->lock);
+    if (report != NULL) {
+        report(ashlar_error_detail(), user);
+    }
+    return status;
+}
+
+void ashlar_allocator_on_report(ashlar_allocator *a, ashlar_report_fn report, void *user) {
+    pthread_mutex_lock(&a->lock);
+    a->report = report;
+    a->report_user = user;
+    pthread_mutex_unlock(&a->lock);
+}

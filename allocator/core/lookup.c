@@ -1,0 +1,90 @@
+/*
+ * lookup.c - from an address to its block, and what is wrong with one that has none.
+ */
+#include "allocator/core/lookup.h"
+
+#include "allocator/base/error.h"
+#include "allocator/plan/region.h"
+
+/* The block that an offset is in; in a region a live seat's, where there is one. */
+static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
+    const ashlar_block *block = ashlar_heap_find(heap, offset);
+    const ashlar_block *at = block;
+    while (at != NULL && block->state == ASHLAR_BLOCK_REGION && at != block->next) {
+        if (at != block && at->offset <= offset && offset < at->offset + at->bytes) {
+            return at;
+        }
+        at = ashlar_block_after(at);
+    }
+    return block;
+}
+
+/* What is wrong with a pointer that is not the start of a live block. */
+static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, size_t offset) {
+    /* Other threads' hits write what is read here. */
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    const ashlar_block *block = find_around(&a->heap, offset);
+    const size_t requested = block != NULL ? ashlar_block_live_bytes(block) : 0;
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    if (block == NULL || block->state == ASHLAR_BLOCK_UNMAPPED) {
+        return ashlar_fail(ASHLAR_EPOINTER, "%p: not a block of this allocator", ptr);
+    }
+    if (requested == 0) {
+        return ashlar_fail(ASHLAR_EPOINTER, "%p: freed before, or never handed out", ptr);
+    }
+    return ashlar_fail(ASHLAR_EPOINTER, "%p: %zu bytes inside a block; use the block's own address",
+                       ptr, offset - block->offset);
+}
+
+ashlar_status ashlar_find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
+    /* An address below the base wraps to a huge offset, and is refused with the others. */
+    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
+    ashlar_block *block = NULL;
+    if (offset < a->fixed.range_bytes) {
+        block = ashlar_page_map_get(&a->fixed.map, offset);
+    }
+    if (block == NULL || ashlar_block_live_bytes(block) == 0) {
+        return bad_pointer_locked(a, ptr, offset);
+    }
+    *out = block;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_find_around(ashlar_allocator *a, const void *ptr, void **base, size_t *bytes) {
+    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
+    ashlar_status status = ASHLAR_OK;
+    pthread_mutex_lock(&a->lock);
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    const bool is_ours = offset < a->fixed.range_bytes;
+    const ashlar_block *block = is_ours ? find_around(&a->heap, offset) : NULL;
+    const size_t requested = block != NULL ? ashlar_block_live_bytes(block) : 0;
+    if (requested != 0 && offset - block->offset < requested) {
+        *base = ashlar_ptr_out(a->fixed.base + block->offset);
+        *bytes = requested;
+    } else {
+        status = ashlar_fail(ASHLAR_EPOINTER, "%p: in no live block of this allocator", ptr);
+    }
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+bool ashlar_has_reserved(ashlar_allocator *a, const void *ptr) {
+    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
+    const ashlar_range *range = &a->heap.range;
+    bool is_there = false;
+    pthread_mutex_lock(&a->lock);
+    for (size_t i = 0; i < range->chunk_count && !is_there; i++) {
+        is_there = offset - range->chunks[i].offset < range->chunks[i].bytes;
+    }
+    pthread_mutex_unlock(&a->lock);
+    return is_there;
+}
+
+/* Where the calling thread's cache is in the middle of nothing. O(blocks). */
+bool ashlar_is_sound_locked(ashlar_allocator *a, const ashlar_cache *own) {
+    ashlar_caches_claim_locked(a, own); /* for what hits write to the blocks that they hand out */
+    const bool is_sound = ashlar_heap_check(&a->heap) == ASHLAR_OK;
+    ashlar_caches_release_locked(a, own);
+    return is_sound;
+}

@@ -1,0 +1,103 @@
+/*
+ * note.c - who is told of an allocation and of a free: the counters, the trace, the recordings.
+ */
+#include "allocator/core/note.h"
+
+#include "allocator/trace/trace_ring.h"
+
+/* ---- counting ---- */
+
+ashlar_counters *ashlar_counters_of(ashlar_allocator *a, ashlar_cache *own) {
+    return own != NULL ? &own->counters : &a->counters;
+}
+
+void ashlar_publish_locked(ashlar_allocator *a, ashlar_cache *own) {
+    if (own == NULL) {
+        ashlar_counters_publish(&a->counters, &a->stats);
+    } else {
+        ashlar_cache_count_planned(own);
+        ashlar_counters_settle(&own->counters, &a->stats, a->cache_bytes / 2);
+    }
+}
+
+void ashlar_count_free_locked(ashlar_allocator *a, ashlar_cache *own, size_t requested,
+                              unsigned tag) {
+    ashlar_counters *counters = ashlar_counters_of(a, own);
+    counters->free_count++;
+    ashlar_count_free(counters, requested, tag);
+    ashlar_publish_locked(a, own);
+}
+
+void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
+    size_t cached_bytes = 0;
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        ashlar_cache_count_planned(cache);
+        ashlar_counters_publish(&cache->counters, &a->stats);
+        cached_bytes += ashlar_cache_bytes(cache);
+    }
+    if (a->guards.fill != NULL) {
+        cached_bytes += a->guards.fill->bytes;
+    }
+    *stats = a->stats;
+    stats->cached_bytes = cached_bytes;
+    stats->shared_bytes = a->shared_bytes;
+    stats->planned_bytes = ashlar_regions_idle_bytes(a->planner.regions);
+    stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
+    stats->live_blocks = stats->alloc_count - stats->free_count;
+    stats->reserved_bytes = a->heap.range.mapped_bytes;
+    if (a->guards.unmap != NULL) {
+        stats->block_bytes += a->guards.unmap->live_bytes;
+        stats->reserved_bytes += a->guards.unmap->mapped_bytes;
+    }
+    stats->driver_calls = a->caller.calls;
+    stats->driver_calls_sealed = stats->is_sealed ? a->caller.calls - a->calls_at_seal : 0;
+}
+
+void ashlar_stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    ashlar_stats_sum_claimed(a, stats);
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+}
+
+/* ---- tracing ---- */
+
+void ashlar_note_block_locked(ashlar_allocator *a, ashlar_trace_action action,
+                              const ashlar_block *block, const ashlar_order *order) {
+    if (a->caller.trace == NULL) {
+        return;
+    }
+    ashlar_trace_put(a->caller.trace, &(ashlar_trace_event){
+                                          .action = (uint8_t)action,
+                                          .address = a->fixed.base + block->offset,
+                                          .bytes = block->bytes,
+                                          .requested = block->requested,
+                                          .stream = (uintptr_t)order->stream,
+                                          .tag = block->tag,
+                                      });
+}
+
+void ashlar_note_free_locked(ashlar_allocator *a, ashlar_cache *own, const ashlar_block *block) {
+    ashlar_count_free_locked(a, own, block->requested, block->tag);
+    ashlar_note_block_locked(a, ASHLAR_TRACE_FREE, block, block->order);
+}
+
+/* ---- steps that are recorded ---- */
+
+void ashlar_step_note_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
+    /* What a captured stream is given is its graph's, and never a plan's. */
+    if (own != NULL && own->run != NULL && own->run->is_recorded && !block->order->is_pool) {
+        ashlar_recording_add(&own->run->recording, requested, block->tag, block->order, block);
+    }
+}
+
+void ashlar_step_note_free_locked(ashlar_allocator *a, const ashlar_block *block, bool is_planned) {
+    if (a->planner.recording_count == 0 || ashlar_block_is_seat(block)) {
+        return;
+    }
+    for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
+        if (cache->run != NULL && cache->run->is_recorded &&
+            ashlar_recording_end(&cache->run->recording, block, is_planned)) {
+            return;
+        }
+    }
+}

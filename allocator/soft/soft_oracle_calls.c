@@ -1,0 +1,87 @@
+/* soft_oracle_calls.c - what a test may ask with clocks=on: the functions of soft.h. */
+#include "allocator/soft/soft_oracle.h"
+
+#include "allocator/base/error.h"
+#include "allocator/soft/soft.h"
+#include "allocator/soft/soft_state.h"
+
+static ashlar_status lost(const char *what) {
+    return ashlar_fail(ASHLAR_EHOSTMEM,
+                       "%s: host memory ran out, so that the order is no longer known; give the "
+                       "process more memory, and the devices a new configuration",
+                       what);
+}
+
+/* Begin a call of the oracle: the lock is held if it succeeds. */
+static ashlar_status enter_oracle(const char *what, cu_ptr ptr, size_t bytes, cu_stream handle,
+                                  soft_stream **stream) {
+    if (bytes == 0 || bytes > UINTPTR_MAX - (uintptr_t)ptr) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "%s: %zu bytes at %#llx; give a range that is not empty "
+                           "and does not wrap",
+                           what, bytes, ptr);
+    }
+    const cu_result result = ashlar_soft_enter_stream(handle, stream);
+    if (result == CU_OUT_OF_MEMORY) {
+        return lost(what);
+    }
+    if (result != CU_SUCCESS) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "%s: CUDA error %u; make a context current that has no "
+                           "fault, and give a live stream",
+                           what, result);
+    }
+    ashlar_status status = ASHLAR_OK;
+    if (!ashlar_soft_state.config.has_clocks) {
+        status = ashlar_fail(ASHLAR_EINVAL, "%s: put clocks=on into ASHLAR_SOFT", what);
+    } else if ((*stream)->capture != NULL) {
+        status = ashlar_fail(ASHLAR_EINVAL,
+                             "%s: the stream is capturing; what is captured is not "
+                             "queued",
+                             what);
+    } else if (ashlar_soft_state.oracle.is_lost) {
+        status = lost(what);
+    }
+    if (status != ASHLAR_OK) {
+        (void)ashlar_soft_leave(CU_SUCCESS);
+    }
+    return status;
+}
+
+ashlar_status ashlar_soft_clock_use(cu_ptr ptr, size_t bytes, cu_stream stream) {
+    static const char what[] = "ashlar_soft_clock_use";
+    soft_stream *found = NULL;
+    ashlar_status status = enter_oracle(what, ptr, bytes, stream, &found);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    soft_oracle *oracle = &ashlar_soft_state.oracle;
+    const soft_op op = {.number = ++ashlar_soft_state.submitted};
+    const soft_use use = {(uintptr_t)ptr, (uintptr_t)ptr + bytes, found->serial, op.number};
+    ashlar_soft_oracle_submit(found, &op);
+    oracle->is_lost |= !ashlar_soft_oracle_put_use(&use);
+    if (oracle->is_lost) {
+        status = lost(what);
+    }
+    (void)ashlar_soft_leave(CU_SUCCESS);
+    return status;
+}
+
+ashlar_status ashlar_soft_clock_own(cu_ptr ptr, size_t bytes, cu_stream stream, bool *is_ordered) {
+    static const char what[] = "ashlar_soft_clock_own";
+    soft_stream *found = NULL;
+    ashlar_status status = enter_oracle(what, ptr, bytes, stream, &found);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    soft_clock after = {0};
+    ashlar_soft_oracle_next(found, &after);
+    if (ashlar_soft_state.oracle.is_lost) {
+        status = lost(what);
+    } else {
+        *is_ordered = ashlar_soft_oracle_is_ordered((uintptr_t)ptr, (uintptr_t)ptr + bytes, &after);
+    }
+    ashlar_soft_clock_clear(&after);
+    (void)ashlar_soft_leave(CU_SUCCESS);
+    return status;
+}
