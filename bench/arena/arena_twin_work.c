@@ -49,11 +49,9 @@ ashlar_status ashlar_arena_twin_norm(ashlar_arena_twin *t) {
 ashlar_status ashlar_arena_twin_step(ashlar_arena_twin *t, double learning_rate) {
     const ashlar_optimizer_job decide = {
         .rule = t->rule, .parts = ASHLAR_OPTIMIZER_DECIDE, .cell = t->cell, .gradient_scale = 1};
-    ashlar_status status = ashlar_arena_twin_norm(t);
-    if (status == ASHLAR_OK) {
-        status = launch(t, &decide);
-    }
-    return status == ASHLAR_OK ? launch_lists(t, ASHLAR_OPTIMIZER_UPDATE, learning_rate) : status;
+    ASHLAR_TRY(ashlar_arena_twin_norm(t));
+    ASHLAR_TRY(launch(t, &decide));
+    return launch_lists(t, ASHLAR_OPTIMIZER_UPDATE, learning_rate);
 }
 
 typedef struct fills {

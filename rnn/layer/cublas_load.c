@@ -22,11 +22,9 @@ ashlar_status ashlar_cublas_open(const ashlar_cublas **out) {
         .functions = names,
         .function_count = FUNCTION_COUNT,
     };
-    const ashlar_status status = ashlar_shared_load(&once, &library, &functions);
-    if (status == ASHLAR_OK) {
-        *out = &functions;
-    }
-    return status;
+    ASHLAR_TRY(ashlar_shared_load(&once, &library, &functions));
+    *out = &functions;
+    return ASHLAR_OK;
 }
 
 ashlar_status ashlar_cublas_error(const ashlar_cublas *cublas, const char *what,

@@ -60,16 +60,13 @@ ashlar_status ashlar_tags_open(const ashlar_option_list *files, const ashlar_tag
     ashlar_tags_config tags = options->tags;
     text.max_words = train->max_length;
     tags.label_embedding = options->feeds_labels ? options->label_embedding : 0;
-    ashlar_status status = ashlar_tag_corpus_open(files->items, files->count, &text, corpus);
-    if (status == ASHLAR_OK) {
-        ashlar_tag_counts counts;
-        ashlar_tag_corpus_counts(*corpus, &counts);
-        if (options->feeds_labels && train->buckets == 1) {
-            train->buckets = counts.longest_sentence;
-        }
-        status = ashlar_task_tags_create(*corpus, train, &tags, task);
+    ASHLAR_TRY(ashlar_tag_corpus_open(files->items, files->count, &text, corpus));
+    ashlar_tag_counts counts;
+    ashlar_tag_corpus_counts(*corpus, &counts);
+    if (options->feeds_labels && train->buckets == 1) {
+        train->buckets = counts.longest_sentence;
     }
-    return status;
+    return ashlar_task_tags_create(*corpus, train, &tags, task);
 }
 
 void ashlar_tags_print_start(FILE *out, const ashlar_tag_corpus *corpus,
@@ -89,10 +86,7 @@ void ashlar_tags_print_start(FILE *out, const ashlar_tag_corpus *corpus,
 ashlar_status ashlar_tags_print_end(FILE *out, ashlar_task *task, const ashlar_tags_test *test,
                                     const ashlar_train_report *report) {
     ashlar_tagger_account account;
-    const ashlar_status status = ashlar_task_tags_account(task, &account);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar_task_tags_account(task, &account));
     ashlar_tagger_account_print(out, &account, report->stats.reserved_peak_bytes);
     if (test->words > 0) {
         fprintf(

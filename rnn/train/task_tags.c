@@ -115,10 +115,8 @@ ashlar_status ashlar_tags_upload(ashlar_task *task, size_t slot, ashlar_stream s
     const ashlar_tags_task *t = ashlar_tags_of(task);
     const ashlar_tag_batch *batch = &t->slots[slot];
     size_t bytes;
-    const ashlar_status status = ashlar_tag_batch_bytes(&batch->shape, &bytes);
-    return status == ASHLAR_OK
-               ? ashlar_copy_to_device(t->tagger->device, batch->device, batch->data, bytes, stream)
-               : status;
+    ASHLAR_TRY(ashlar_tag_batch_bytes(&batch->shape, &bytes));
+    return ashlar_copy_to_device(t->tagger->device, batch->device, batch->data, bytes, stream);
 }
 
 /* --- steps ---------------------------------------------------------------------------------- */
@@ -152,12 +150,10 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
     const ashlar_tag_shape largest = ashlar_tags_shape(t, task->max_length);
     ashlar_tagger_bytes sizes;
     (void)unused;
-    const ashlar_status status = ashlar_tagger_sizes(t->tagger, &largest, &sizes);
-    if (status == ASHLAR_OK) {
-        *bytes = ashlar_tagger_bytes_at(&sizes, ashlar_tagger_peak(&sizes));
-        *count = 0;
-    }
-    return status;
+    ASHLAR_TRY(ashlar_tagger_sizes(t->tagger, &largest, &sizes));
+    *bytes = ashlar_tagger_bytes_at(&sizes, ashlar_tagger_peak(&sizes));
+    *count = 0;
+    return ASHLAR_OK;
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
@@ -217,12 +213,10 @@ static ashlar_status open_task(ashlar_task *task, ashlar_allocator *allocator, a
                                          .label_embedding = t->tags.label_embedding,
                                          .dtype = ASHLAR_F32};
     t->allocator = allocator;
-    ashlar_status status = ashlar_tagger_create(allocator, stream, &config, regions, &t->tagger);
-    if (status == ASHLAR_OK) {
-        task->arena = t->tagger->arena;
-        status = ashlar_tagger_init_weights(t->tagger, c->seed);
-    }
-    return status == ASHLAR_OK ? take_memory(t, stream) : status;
+    ASHLAR_TRY(ashlar_tagger_create(allocator, stream, &config, regions, &t->tagger));
+    task->arena = t->tagger->arena;
+    ASHLAR_TRY(ashlar_tagger_init_weights(t->tagger, c->seed));
+    return take_memory(t, stream);
 }
 
 static void close_task(ashlar_task *task) {

@@ -32,19 +32,11 @@ static ashlar_status queue_prediction(ashlar_tags_task *t) {
     const ashlar_tagger *m = t->tagger;
     const ashlar_tag_shape shape = ashlar_tags_shape(t, t->slots[0].shape.steps);
     ashlar_tagger_bytes sizes;
-    ashlar_status status = ashlar_tagger_sizes(m, &shape, &sizes);
-    if (status == ASHLAR_OK) {
-        status = ashlar_tags_upload(&t->head, 0, m->stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_fill(m->device, t->loss, 0, sizeof *t->loss, m->stream);
-    }
-    if (status == ASHLAR_OK) {
-        status = ashlar_tagger_predict(t->tagger, &t->slots[0], &sizes, t->loss, t->labels);
-    }
-    return status == ASHLAR_OK
-               ? ashlar_copy_to_host(m->device, t->host, t->loss, sizeof *t->loss, m->stream)
-               : status;
+    ASHLAR_TRY(ashlar_tagger_sizes(m, &shape, &sizes));
+    ASHLAR_TRY(ashlar_tags_upload(&t->head, 0, m->stream));
+    ASHLAR_TRY(ashlar_fill(m->device, t->loss, 0, sizeof *t->loss, m->stream));
+    ASHLAR_TRY(ashlar_tagger_predict(t->tagger, &t->slots[0], &sizes, t->loss, t->labels));
+    return ashlar_copy_to_host(m->device, t->host, t->loss, sizeof *t->loss, m->stream);
 }
 
 /* On the plan of its length, as a step of the training. */

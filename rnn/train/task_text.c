@@ -201,12 +201,9 @@ static ashlar_status rehearse(ashlar_task *task, size_t length) {
 static ashlar_status peak_of(const text_task *t, const ashlar_cut_config *config, uint64_t *bytes) {
     const ashlar_cut cut = ashlar_cut_of(config, t->head.max_length);
     ashlar_step_sizes sizes;
-    const ashlar_status status =
-        ashlar_model_chunk_sizes(t->model, cut.part, cut.count, config->chunk, &sizes);
-    if (status == ASHLAR_OK) {
-        *bytes = ashlar_model_step_peak(config->chunk != 0, &sizes);
-    }
-    return status;
+    ASHLAR_TRY(ashlar_model_chunk_sizes(t->model, cut.part, cut.count, config->chunk, &sizes));
+    *bytes = ashlar_model_step_peak(config->chunk != 0, &sizes);
+    return ASHLAR_OK;
 }
 
 static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
@@ -392,10 +389,7 @@ static ashlar_status build(text_task *t) {
                            "--accumulate: %zu does not divide the %zu sequences of --batch",
                            t->config.accumulate, t->config.batch);
     }
-    const ashlar_status status = ashlar_batcher_create(t->corpus, &supply, &t->batcher);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar_batcher_create(t->corpus, &supply, &t->batcher));
     const size_t longest = ashlar_batcher_max_steps(t->batcher);
     choose_cut(t, longest);
     const ashlar_cut cut = ashlar_cut_of(&t->cut, longest);

@@ -54,10 +54,7 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
 /* Wait for a step, and look at what it was. */
 static ashlar_status finish_step(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
-    const ashlar_status status = ashlar_feed_wait(&t->feed, step);
-    if (status != ASHLAR_OK) {
-        return status;
-    }
+    ASHLAR_TRY(ashlar_feed_wait(&t->feed, step));
     const double loss = ashlar_train_loss_of(t, step);
     if (is_lost(t, loss, ashlar_train_outcome_of(t, step))) {
         return ashlar_fail(ASHLAR_EFORMAT,
