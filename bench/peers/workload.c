@@ -4,24 +4,9 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* Room for one more item of an array; false: no host memory. */
-static bool grow(void **items, size_t *capacity, size_t count, size_t bytes) {
-    if (count < *capacity) {
-        return true;
-    }
-    const size_t wanted = *capacity == 0 ? 64 : 2 * *capacity;
-    void *grown = ashlar_host_realloc(*items, wanted, bytes);
-    if (grown == NULL) {
-        return false;
-    }
-    *items = grown;
-    *capacity = wanted;
-    return true;
-}
-
 static void append(ashlar_workload *w, ashlar_op op) {
     void *ops = w->ops;
-    if (!grow(&ops, &w->capacity, w->count, sizeof w->ops[0])) {
+    if (!ashlar_host_grow(&ops, &w->capacity, w->count, sizeof w->ops[0])) {
         w->has_failed = true;
         return;
     }
@@ -33,13 +18,13 @@ static void append(ashlar_workload *w, ashlar_op op) {
 static uint32_t new_slot(ashlar_workload *w) {
     void *taken = w->taken, *free_slots = w->free_slots;
     size_t capacity = w->slot_capacity;
-    if (!grow(&taken, &capacity, w->slot_count, sizeof w->taken[0])) {
+    if (!ashlar_host_grow(&taken, &capacity, w->slot_count, sizeof w->taken[0])) {
         w->has_failed = true;
         return 0;
     }
     w->taken = taken;
     /* As many again: every slot may come to be free. */
-    if (!grow(&free_slots, &w->slot_capacity, w->slot_count, sizeof w->free_slots[0])) {
+    if (!ashlar_host_grow(&free_slots, &w->slot_capacity, w->slot_count, sizeof w->free_slots[0])) {
         w->has_failed = true;
         return 0;
     }
@@ -81,7 +66,7 @@ void ashlar_workload_give(ashlar_workload *w, uint32_t slot) {
 
 void ashlar_workload_begin_step(ashlar_workload *w) {
     void *steps = w->steps;
-    if (!grow(&steps, &w->step_capacity, w->step_count, sizeof w->steps[0])) {
+    if (!ashlar_host_grow(&steps, &w->step_capacity, w->step_count, sizeof w->steps[0])) {
         w->has_failed = true;
         return;
     }

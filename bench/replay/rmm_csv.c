@@ -212,16 +212,11 @@ static ashlar_status read_action(reader *r, ashlar_piece field, ashlar_rmm_event
 }
 
 static ashlar_status append(ashlar_rmm_log *log, const ashlar_rmm_event *event) {
-    if (log->event_count == log->event_capacity) {
-        const size_t capacity = log->event_capacity == 0 ? 1024 : 2 * log->event_capacity;
-        ashlar_rmm_event *grown = ashlar_host_realloc(log->events, capacity, sizeof *grown);
-        if (grown == NULL) {
-            return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for %zu events", log->name,
-                               capacity);
-        }
-        log->events = grown;
-        log->event_capacity = capacity;
+    void *events = log->events;
+    if (!ashlar_host_grow(&events, &log->event_capacity, log->event_count, sizeof *event)) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "%s: no host memory for its events", log->name);
     }
+    log->events = events;
     log->events[log->event_count++] = *event;
     return ASHLAR_OK;
 }
