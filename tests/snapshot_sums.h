@@ -66,8 +66,8 @@ static inline const char *snapshot_difference(const ashlar_snapshot *snapshot,
 static inline const char *allocator_difference(ashlar_allocator *allocator) {
     ashlar_stats stats;
     ashlar_snapshot *snapshot = NULL;
-    ashlar_stats_read(allocator, &stats);
-    if (ashlar_snapshot_take(allocator, &snapshot) != ASHLAR_OK) {
+    ashlar_allocator_get_stats(allocator, &stats);
+    if (ashlar_allocator_take_snapshot(allocator, &snapshot) != ASHLAR_OK) {
         return "there is no snapshot";
     }
     const char *difference = snapshot_difference(snapshot, &stats);

@@ -27,7 +27,7 @@ static void write_empty(const char *path) {
     ashlar_allocator *allocator;
     must(ashlar_device_open("soft", &device));
     must(ashlar_allocator_create(device, &allocator));
-    must(ashlar_snapshot_write(allocator, path));
+    must(ashlar_allocator_write_snapshot(allocator, path));
     ashlar_allocator_destroy(allocator);
     ashlar_device_close(device);
 }
@@ -59,11 +59,11 @@ static void write_with_trace(write_fn write, const char *path) {
 }
 
 static void write_allocator(const char *path) {
-    write_with_trace(ashlar_snapshot_write, path);
+    write_with_trace(ashlar_allocator_write_snapshot, path);
 }
 
 static ashlar_status write_trace(ashlar_allocator *allocator, const char *path) {
-    return ashlar_trace_write(allocator, ASHLAR_TRACE_RMM_CSV, path, NULL);
+    return ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, NULL);
 }
 
 static void write_rmm(const char *path) {
@@ -102,7 +102,7 @@ static void write_large(const char *path) {
         if (i % 3 == 0) {
             events[count] = (ashlar_trace_event)TRACE_ALLOC(address, KIB, 1000, 0xabcdef123456);
             events[count].time_ns = UINT64_C(123456789012345) + count;
-            events[count++].tag = ASHLAR_TAG_RESERVE;
+            events[count++].tag = ASHLAR_TAG_SAVED;
             events[count++] = (ashlar_trace_event)TRACE_FREE(address, KIB, 1000, 7);
             events[count++] = (ashlar_trace_event)TRACE_ALLOC(address, KIB, 1 + i % KIB, 0);
         }

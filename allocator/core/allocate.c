@@ -10,9 +10,9 @@
 #include "allocator/core/ladder.h"
 #include "allocator/core/lookup.h"
 #include "allocator/core/note.h"
-#include "allocator/core/rehearsal.h"
+#include "allocator/core/dry_run.h"
 #include "allocator/core/report.h"
-#include "allocator/core/retired.h"
+#include "allocator/core/deferred_free.h"
 #include "allocator/core/seal.h"
 #include "allocator/core/slow_path.h"
 #include "allocator/core/streams.h"
@@ -20,36 +20,36 @@
 
 /* ---- counting ---- */
 
-static uint64_t *served_by(ashlar_stats *stats, ashlar_step step) {
-    switch (step) {
-    case ASHLAR_STEP_SAME_STREAM:
+static uint64_t *served_by(ashlar_stats *stats, ashlar_rung rung) {
+    switch (rung) {
+    case ASHLAR_RUNG_SAME_STREAM:
         return &stats->served_same_stream;
-    case ASHLAR_STEP_IDLE:
+    case ASHLAR_RUNG_IDLE:
         return &stats->served_idle;
-    case ASHLAR_STEP_COMPLETED:
+    case ASHLAR_RUNG_COMPLETED:
         return &stats->served_completed;
-    case ASHLAR_STEP_WAITED:
+    case ASHLAR_RUNG_WAITED:
         return &stats->served_waited;
-    case ASHLAR_STEP_MAPPED:
+    case ASHLAR_RUNG_MAPPED:
         return &stats->served_mapped;
-    case ASHLAR_STEP_DRAINED:
+    case ASHLAR_RUNG_DRAINED:
         return &stats->served_drained;
-    case ASHLAR_STEP_RECLAIMED:
+    case ASHLAR_RUNG_RECLAIMED:
         return &stats->served_reclaimed;
-    case ASHLAR_STEP_AFTER_SYNC:
+    case ASHLAR_RUNG_AFTER_SYNC:
         return &stats->served_after_sync;
-    case ASHLAR_STEP_GATHERED:
+    case ASHLAR_RUNG_GATHERED:
         return &stats->served_gathered;
-    case ASHLAR_STEP_PLANNED:
-    case ASHLAR_STEP_CACHED:
+    case ASHLAR_RUNG_PLANNED:
+    case ASHLAR_RUNG_CACHED:
         break;
     }
     return NULL;
 }
 
-static void count_step_locked(ashlar_allocator *a, ashlar_counters *counters, ashlar_step step) {
-    uint64_t *served = served_by(&a->stats, step);
-    if (step == ASHLAR_STEP_PLANNED) {
+static void count_rung_locked(ashlar_allocator *a, ashlar_counters *counters, ashlar_rung rung) {
+    uint64_t *served = served_by(&a->stats, rung);
+    if (rung == ASHLAR_RUNG_PLANNED) {
         return; /* the step's run knows */
     }
     if (served == NULL) {
@@ -66,72 +66,73 @@ static void count_step_locked(ashlar_allocator *a, ashlar_counters *counters, as
 static void note_refusal_locked(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                 ashlar_stream stream) {
     const ashlar_range *range = &a->heap.range;
-    ashlar_trace_note(a->caller.trace, &(ashlar_trace_event){
-                                           .action = ASHLAR_TRACE_OOM,
-                                           .bytes = range->memory_bytes - range->mapped_bytes,
-                                           .requested = bytes,
-                                           .stream = (uintptr_t)ashlar_stream_named(stream),
-                                           .tag = (uint8_t)tag,
-                                       });
+    ashlar_trace_put_if(a->client.trace, &(ashlar_trace_event){
+                                             .action = ASHLAR_TRACE_OOM,
+                                             .bytes = range->memory_bytes - range->mapped_bytes,
+                                             .requested = bytes,
+                                             .stream = (uintptr_t)ashlar_stream_named(stream),
+                                             .tag = (uint8_t)tag,
+                                         });
 }
 
 /* ---- allocating ---- */
 
 /*
- * As ashlar_order_of_locked(), but mostly it is the stream of the thread's recent magazines: where
- * a stream has magazines its handle means the same to the whole of the thread (see free.c), but for
- * one that was found to be gone.
+ * As ashlar_stream_state_of_locked(), but mostly it is the stream of the thread's recent magazines:
+ * where a stream has magazines its handle means the same to the whole of the thread (see free.c),
+ * but for one that was found to be gone.
  */
-static ashlar_status order_locked(ashlar_allocator *a, const ashlar_cache *own,
-                                  ashlar_stream stream, ashlar_order **out) {
-    ashlar_order *recent = own != NULL && own->stream == stream ? own->recent->order : NULL;
+static ashlar_status state_of_locked(ashlar_allocator *a, const ashlar_cache *own,
+                                     ashlar_stream stream, ashlar_stream_state **out) {
+    ashlar_stream_state *recent =
+        own != NULL && own->stream == stream ? own->recent->stream_state : NULL;
     if (recent == NULL || recent->is_gone) {
-        return ashlar_order_of_locked(a, stream, out);
+        return ashlar_stream_state_of_locked(a, stream, out);
     }
     *out = recent;
     return ASHLAR_OK;
 }
 
-static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_order *order, size_t bytes) {
+static ashlar_block *pop_own_locked(ashlar_cache *own, ashlar_stream_state *state, size_t bytes) {
     if (own == NULL) {
         return NULL;
     }
     ashlar_magazines *m = own->recent;
-    m = m->order == order ? m : ashlar_cache_find_order(own, order);
+    m = m->stream_state == state ? m : ashlar_cache_find_state(own, state);
     return m != NULL ? ashlar_cache_pop(own, m, bytes) : NULL;
 }
 
 /* The ladder; where it finds no memory, again after the guard's quarantine was given up. */
 static ashlar_status climb_locked(ashlar_allocator *a, const ashlar_request *request,
-                                  ashlar_block **out, ashlar_step *step) {
-    ashlar_status status = ashlar_ladder_find_locked(a, request, out, step);
+                                  ashlar_block **out, ashlar_rung *rung) {
+    ashlar_status status = ashlar_ladder_find_locked(a, request, out, rung);
     if (status != ASHLAR_ENOMEM || a->guards.fill == NULL || a->guards.fill->count == 0) {
         return status;
     }
-    ashlar_step unused;
+    ashlar_rung unused;
     status = ashlar_guard_fill_release_locked(a->guards.fill);
-    *step = ASHLAR_STEP_DRAINED;
+    *rung = ASHLAR_RUNG_DRAINED;
     return status == ASHLAR_OK ? ashlar_ladder_find_locked(a, request, out, &unused) : status;
 }
 
 static ashlar_block *ask_plan_locked(const ashlar_request *r, size_t requested, ashlar_tag tag,
                                      ashlar_stream stream) {
     return r->own != NULL && ashlar_cache_is_replaying(r->own) && !r->is_unplanned
-               ? ashlar_run_serve_otherwise(r->own->replay, requested, (unsigned)tag,
-                                            ashlar_stream_named(stream))
+               ? ashlar_replay_serve_otherwise(r->own->active_replay, requested, (unsigned)tag,
+                                               ashlar_stream_named(stream))
                : NULL;
 }
 
 static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request *request,
-                                       ashlar_block **out, ashlar_step *step) {
-    *out = pop_own_locked(request->own, request->order, request->bytes);
-    *step = ASHLAR_STEP_CACHED;
+                                       ashlar_block **out, ashlar_rung *rung) {
+    *out = pop_own_locked(request->own, request->stream_state, request->bytes);
+    *rung = ASHLAR_RUNG_CACHED;
     if (*out != NULL) {
         return ASHLAR_OK;
     }
-    ashlar_status status = climb_locked(a, request, out, step);
+    ashlar_status status = climb_locked(a, request, out, rung);
     /* Memory that the ladder mapped counts as reserved even if the rest fails. */
-    ashlar_note_mapped_locked(a);
+    ashlar_update_reserved_peak_locked(a);
     if (status == ASHLAR_OK) {
         status = ashlar_heap_take(&a->heap, *out, request->bytes);
     }
@@ -141,52 +142,52 @@ static ashlar_status find_block_locked(ashlar_allocator *a, const ashlar_request
 static ashlar_status alloc_locked(ashlar_allocator *a, size_t requested, ashlar_request *request,
                                   ashlar_tag tag, ashlar_stream stream, void **out) {
     ashlar_block *block = ask_plan_locked(request, requested, tag, stream);
-    ashlar_step step = ASHLAR_STEP_PLANNED;
-    ashlar_order *order = NULL;
+    ashlar_rung rung = ASHLAR_RUNG_PLANNED;
+    ashlar_stream_state *state = NULL;
     ashlar_status status = ASHLAR_OK;
     if (block != NULL) {
-        request->order = block->order;
+        request->stream_state = block->stream_state;
     } else if (request->is_idle) {
-        status = ashlar_order_idle_locked(a, &order);
+        status = ashlar_stream_state_idle_locked(a, &state);
     } else {
-        status = order_locked(a, request->own, stream, &order);
+        status = state_of_locked(a, request->own, stream, &state);
     }
     if (status == ASHLAR_OK && block == NULL) {
-        request->order = order->pool != NULL ? order->pool : order;
-        status = find_block_locked(a, request, &block, &step);
+        request->stream_state = state->pool != NULL ? state->pool : state;
+        status = find_block_locked(a, request, &block, &rung);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
     ashlar_counters *counters = ashlar_counters_of(a, request->own);
-    block->order = request->order;
+    block->stream_state = request->stream_state;
     block->requested = requested;
     block->tag = (unsigned char)tag;
     block->list = (uint16_t)ashlar_cache_list(block->bytes);
     if (a->guards.fill != NULL) {
         status = ashlar_guard_fill_take_locked(a->guards.fill, block);
         if (status != ASHLAR_OK) {
-            ashlar_release_block_locked(&a->heap, block, block->order);
+            ashlar_release_block_locked(&a->heap, block, block->stream_state);
             return status;
         }
     }
-    count_step_locked(a, counters, step);
+    count_rung_locked(a, counters, rung);
     ashlar_count_alloc(counters, requested, (unsigned)tag);
     ashlar_publish_locked(a, request->own);
-    ashlar_step_note_alloc_locked(request->own, requested, block);
-    ashlar_note_block_locked(a, ASHLAR_TRACE_ALLOC, block, block->order);
+    ashlar_step_record_alloc_locked(request->own, requested, block);
+    ashlar_trace_block_locked(a, ASHLAR_TRACE_ALLOC, block, block->stream_state);
     ASHLAR_CHECK3(ashlar_is_sound_locked(a, request->own));
-    *out = ashlar_ptr_out(a->fixed.base + block->offset);
+    *out = ashlar_ptr_out(a->constants.base + block->offset);
     return ASHLAR_OK;
 }
 
 /* An address without memory; with it, where it is not recorded. */
-static ASHLAR_NOINLINE ashlar_status rehearse_locked(ashlar_allocator *a, size_t bytes,
-                                                     ashlar_request *request, ashlar_tag tag,
-                                                     ashlar_stream stream, void **out) {
+static ASHLAR_NOINLINE ashlar_status dry_run_locked(ashlar_allocator *a, size_t bytes,
+                                                    ashlar_request *request, ashlar_tag tag,
+                                                    ashlar_stream stream, void **out) {
     void *ptr = NULL;
     const ashlar_status status =
-        ashlar_rehearsal_alloc_locked(a, request->own, bytes, tag, stream, &ptr);
+        ashlar_dry_run_alloc_locked(a, request->own, bytes, tag, stream, &ptr);
     if (status == ASHLAR_OK && ptr == NULL) {
         return alloc_locked(a, bytes, request, tag, stream, out);
     }
@@ -198,17 +199,17 @@ static ASHLAR_NOINLINE ashlar_status rehearse_locked(ashlar_allocator *a, size_t
 static ASHLAR_NOINLINE ashlar_status alloc_pages_locked(ashlar_allocator *a, size_t bytes,
                                                         ashlar_tag tag, ashlar_stream stream,
                                                         void **out) {
-    ashlar_order *order = NULL;
-    ashlar_pages *block = NULL;
-    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
+    ashlar_stream_state *state = NULL;
+    ashlar_guarded_block *block = NULL;
+    ashlar_status status = ashlar_stream_state_of_locked(a, stream, &state);
     if (status == ASHLAR_OK) {
-        status = ashlar_guard_unmap_take_locked(a->guards.unmap, bytes, tag, order, &block);
+        status = ashlar_guard_unmap_take_locked(a->guards.unmap, bytes, tag, state, &block);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    ashlar_note_mapped_locked(a);
-    count_step_locked(a, &a->counters, ASHLAR_STEP_MAPPED);
+    ashlar_update_reserved_peak_locked(a);
+    count_rung_locked(a, &a->counters, ASHLAR_RUNG_MAPPED);
     ashlar_count_alloc(&a->counters, bytes, (unsigned)tag);
     ashlar_counters_publish(&a->counters, &a->stats);
     *out = ashlar_ptr_out(block->ptr);
@@ -221,7 +222,7 @@ static bool block_bytes_of(const ashlar_allocator *a, size_t bytes, size_t *out)
 }
 
 /*
- * cause   why: the last step's own words
+ * cause   why: the last rung's own words
  */
 static ASHLAR_NOINLINE ashlar_status refuse_locked(ashlar_allocator *a, size_t bytes,
                                                    ashlar_tag tag, ashlar_stream stream,
@@ -236,11 +237,10 @@ static ashlar_status serve_locked(ashlar_allocator *a, size_t bytes, ashlar_requ
     if (bytes > a->heap.range.memory_bytes || !block_bytes_of(a, bytes, &request->bytes)) {
         return refuse_locked(a, bytes, tag, stream, "more than there is");
     }
-    const ashlar_status status = a->guards.unmap != NULL
-                                     ? alloc_pages_locked(a, bytes, tag, stream, out)
-                                 : ashlar_rehearsal_is_on(request->own)
-                                     ? rehearse_locked(a, bytes, request, tag, stream, out)
-                                     : alloc_locked(a, bytes, request, tag, stream, out);
+    const ashlar_status status =
+        a->guards.unmap != NULL              ? alloc_pages_locked(a, bytes, tag, stream, out)
+        : ashlar_dry_run_is_on(request->own) ? dry_run_locked(a, bytes, request, tag, stream, out)
+                                             : alloc_locked(a, bytes, request, tag, stream, out);
     return status != ASHLAR_ENOMEM || request->is_at_hand
                ? status
                : refuse_locked(a, bytes, tag, stream, ashlar_error_detail());

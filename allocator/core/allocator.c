@@ -24,10 +24,10 @@ static size_t limit_of(const ashlar_config *config, size_t memory_bytes) {
 
 static void fix(ashlar_allocator *a) {
     static _Atomic uint64_t ids;
-    a->fixed.id = atomic_fetch_add(&ids, 1) + 1;
-    a->fixed.base = a->heap.range.base;
-    a->fixed.range_bytes = a->heap.range.bytes;
-    a->fixed.map = a->heap.map;
+    a->constants.id = atomic_fetch_add(&ids, 1) + 1;
+    a->constants.base = a->heap.range.base;
+    a->constants.range_bytes = a->heap.range.bytes;
+    a->constants.map = a->heap.map;
 }
 
 /* Events are put under the lock, so whatever makes one has to come there. */
@@ -37,8 +37,8 @@ static ashlar_status start_trace(ashlar_allocator *a, uint64_t event_count) {
     }
     const ashlar_status status = ashlar_trace_init(&a->ring, (size_t)event_count);
     if (status == ASHLAR_OK) {
-        a->caller.trace = &a->ring;
-        a->is_watched = true;
+        a->client.trace = &a->ring;
+        a->bypasses_caches = true;
     }
     return status;
 }
@@ -54,7 +54,7 @@ static size_t cache_bytes_of(const ashlar_config *config, size_t memory_bytes) {
 
 static ashlar_status create_heap(ashlar_allocator *a, const ashlar_config *config,
                                  ashlar_range_kind kind) {
-    ashlar_status status = ashlar_heap_init(&a->heap, &a->caller, kind);
+    ashlar_status status = ashlar_heap_init(&a->heap, &a->client, kind);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -79,7 +79,7 @@ ashlar_status ashlar_allocator_create_in(ashlar_device *device, const ashlar_con
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for an allocator");
     }
     a->device = device;
-    a->caller = (ashlar_caller){.device = device};
+    a->client = (ashlar_driver_client){.device = device};
     status = start_trace(a, config->trace_events);
     if (status == ASHLAR_OK) {
         status = create_heap(a, config, kind);
@@ -93,14 +93,14 @@ ashlar_status ashlar_allocator_create_in(ashlar_device *device, const ashlar_con
     a->planner.options = ashlar_plan_defaults;
     fix(a);
     pthread_mutex_init(&a->lock, NULL); /* cannot fail with default attributes on Linux */
-    status = ashlar_reserve(a, (size_t)config->reserve_bytes);
+    status = ashlar_allocator_reserve(a, (size_t)config->reserve_bytes);
     if (status != ASHLAR_OK) {
         ashlar_allocator_destroy(a);
         return status;
     }
     a->reports_leaks = config->report_leaks;
     if (a->reports_leaks) {
-        ashlar_leaks_watch(a);
+        ashlar_leaks_register(a);
     }
     ashlar_allocator_enlist(a);
     *out = a;
@@ -135,12 +135,12 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
         return;
     }
     ashlar_allocator_delist(a);
-    ashlar_leaks_forget(a);
+    ashlar_leaks_unregister(a);
     if (a->guards.fill != NULL) {
-        ashlar_guard_fill_compare_all(a->guards.fill, a->orders);
+        ashlar_guard_fill_compare_all(a->guards.fill, a->stream_states);
     }
     if (ashlar_device_enter(a->device) == ASHLAR_OK) {
-        (void)ASHLAR_CALL(&a->caller, ctx_synchronize, ());
+        (void)ASHLAR_CALL(&a->client, ctx_synchronize, ());
         ashlar_device_leave(a->device);
     }
     report_at_end(a);
@@ -148,11 +148,11 @@ void ashlar_allocator_destroy(ashlar_allocator *a) {
     ashlar_guard_destroy(&a->guards);
     ashlar_shared_finish(a);
     ashlar_planner_finish(&a->planner);
-    while (a->orders != NULL) {
-        ashlar_order *order = a->orders;
-        a->orders = order->next;
-        ashlar_order_finish(order, &a->caller);
-        ashlar_host_free(order);
+    while (a->stream_states != NULL) {
+        ashlar_stream_state *state = a->stream_states;
+        a->stream_states = state->next;
+        ashlar_stream_state_finish(state, &a->client);
+        ashlar_host_free(state);
     }
     ashlar_heap_finish(&a->heap);
     ashlar_trace_finish(&a->ring);
@@ -166,7 +166,7 @@ ashlar_device *ashlar_allocator_device(const ashlar_allocator *a) {
 
 /* ---- statistics ---- */
 
-void ashlar_stats_read(ashlar_allocator *a, ashlar_stats *stats) {
+void ashlar_allocator_get_stats(ashlar_allocator *a, ashlar_stats *stats) {
     pthread_mutex_lock(&a->lock);
     ashlar_stats_sum_locked(a, stats);
     pthread_mutex_unlock(&a->lock);

@@ -3,7 +3,7 @@
 #include "allocator/base/error.h"
 #include "allocator/core/findings.h"
 #include "allocator/core/note.h"
-#include "allocator/plan/region.h"
+#include "allocator/plan/plan_memory.h"
 
 static ashlar_status miscounted(const char *what, uint64_t counted, uint64_t found) {
     return counted == found
@@ -53,7 +53,8 @@ static void count_blocks(const ashlar_allocator *a, census *found) {
         const size_t live_bytes = ashlar_block_live_bytes(block);
         if (block->state == ASHLAR_BLOCK_FREE) {
             found->free_blocks++;
-        } else if (block->state == ASHLAR_BLOCK_UNMAPPED || block->state == ASHLAR_BLOCK_REGION) {
+        } else if (block->state == ASHLAR_BLOCK_UNMAPPED ||
+                   block->state == ASHLAR_BLOCK_PLAN_MEMORY) {
             continue;
         } else if (live_bytes == 0 && ashlar_block_is_shared(block)) {
             found->shared_bytes += block->bytes;
@@ -73,7 +74,7 @@ static void count_blocks(const ashlar_allocator *a, census *found) {
 /* guard=unmap: blocks outside the heap, none of them in the page map. */
 static void count_pages(const ashlar_guard_unmap *unmap, census *found) {
     for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
-        const ashlar_pages *block = unmap->blocks[i];
+        const ashlar_guarded_block *block = unmap->blocks[i];
         if (block->is_live) {
             found->live_bytes += block->requested;
             found->block_bytes += block->bytes;
@@ -87,13 +88,13 @@ static void count_pages(const ashlar_guard_unmap *unmap, census *found) {
 static ashlar_status check_census(const ashlar_allocator *a, const ashlar_stats *stats) {
     census found = {0};
     count_blocks(a, &found);
-    const uint64_t in_page_map =
-        found.live_blocks + found.cached_blocks + ashlar_regions_idle_seats(a->planner.regions);
+    const uint64_t in_page_map = found.live_blocks + found.cached_blocks +
+                                 ashlar_plan_memories_idle_blocks(a->planner.memories);
     count_pages(a->guards.unmap, &found);
     uint64_t in_bins = ashlar_free_bins_count(&a->heap.idle);
-    for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        in_bins += ashlar_free_bins_count(&order->free);
-        if (order->completed > order->recorded || order->last_tick > order->recorded) {
+    for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        in_bins += ashlar_free_bins_count(&state->free);
+        if (state->completed > state->recorded || state->last_tick > state->recorded) {
             return ashlar_fail(ASHLAR_EFORMAT,
                                "allocator check: a stream is ahead of its recordings");
         }
@@ -148,7 +149,7 @@ ashlar_status ashlar_allocator_check(ashlar_allocator *a) {
     ashlar_stats_sum_claimed(a, &stats);
     ashlar_status status = ashlar_heap_check(&a->heap);
     if (status == ASHLAR_OK) {
-        status = ashlar_regions_check_locked(a->planner.regions, &a->heap.map);
+        status = ashlar_plan_memories_check_locked(a->planner.memories, &a->heap.map);
     }
     if (status == ASHLAR_OK) {
         status = check_caches(a);

@@ -15,40 +15,43 @@
 #include "allocator/trace/trace_ring.h"
 
 /* What a hit reads: never written after creation, and on no line with what is. */
-typedef struct ashlar_fixed {
+typedef struct ashlar_hit_constants {
     uint64_t id; /* of this allocator alone, also after its end; never 0 */
     cu_ptr base; /* of the heap's range */
     size_t range_bytes;
     ashlar_page_map map; /* the heap's */
-    unsigned char apart[ASHLAR_CACHE_LINE];
-} ashlar_fixed;
+    unsigned char padding[ASHLAR_CACHE_LINE];
+} ashlar_hit_constants;
 
 struct ashlar_allocator {
-    ashlar_fixed fixed;
+    ashlar_hit_constants constants;
     ashlar_allocator *next;         /* of the process. Lock: that of the list; see streams.c */
     ashlar_device *device;          /* const */
     size_t cache_bytes;             /* const; what one thread's cache may hold, 0: there are none */
     ashlar_trace ring;              /* what caller.trace is, unless that is NULL */
     bool reports_leaks;             /* const */
     ashlar_guards guards;           /* const */
-    ashlar_allocator *next_watched; /* Lock: that of leaks.c */
+    ashlar_allocator *next_reported; /* Lock: that of leaks.c */
     pthread_mutex_t lock;           /* guards everything below */
     ashlar_report_fn report;        /* NULL: nobody is told */
     void *report_user;
-    ashlar_caller caller;
+    ashlar_driver_client client;
     ashlar_heap heap;
-    ashlar_order *orders; /* one for each stream seen; never removed, new ones in front */
-    ashlar_order *recent; /* the one asked for last, as the next call mostly asks for it again */
+    ashlar_stream_state
+        *stream_states; /* one for each stream seen; never removed, new ones in front */
+    ashlar_stream_state
+        *recent;          /* the one asked for last, as the next call mostly asks for it again */
     ashlar_cache *caches; /* one for each thread that allocates */
-    bool is_watched;      /* every call is to take the slow path */
+    bool bypasses_caches; /* every call is to take the slow path */
     ashlar_block *shared; /* freed, but several streams may not be done: see shared.h */
-    ashlar_block *retired; /* freed, and any stream may not be done: see retired.h */
+    ashlar_block *deferred; /* freed, and any stream may not be done: see deferred_free.h */
     size_t shared_bytes;
-    ashlar_order *idle_order; /* one of `orders`; NULL until first wanted */
+    ashlar_stream_state *idle_stream_state; /* one of `states`; NULL until first wanted */
     /* Of threads without a cache. As the caches' ones after a publication, between two calls. */
     ashlar_counters counters;
     ashlar_planner planner;
-    /* Published, but for what ashlar_stats_read fills in: some threads' changes are not in it. */
+    /* Published, but for what ashlar_allocator_get_stats fills in: some threads' changes are not in
+     * it. */
     ashlar_stats stats;
     uint64_t calls_at_seal;
     ashlar_seal_policy seal;

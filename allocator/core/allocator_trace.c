@@ -5,7 +5,7 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/plan/region.h"
+#include "allocator/plan/plan_memory.h"
 #include "allocator/trace/snapshot.h"
 #include "allocator/trace/trace_csv.h"
 #include "allocator/trace/trace_picture.h"
@@ -19,25 +19,25 @@ typedef struct events {
 
 static ashlar_status reserve_events(const ashlar_allocator *a, events *e) {
     *e = (events){0};
-    if (a->caller.trace == NULL) {
+    if (a->client.trace == NULL) {
         return ASHLAR_OK;
     }
-    e->events = ashlar_host_calloc(a->caller.trace->capacity, sizeof *e->events);
+    e->events = ashlar_host_calloc(a->client.trace->capacity, sizeof *e->events);
     return e->events != NULL
                ? ASHLAR_OK
                : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to copy a trace of %zu events",
-                             a->caller.trace->capacity);
+                             a->client.trace->capacity);
 }
 
 static void read_events(const ashlar_allocator *a, events *e) {
-    if (a->caller.trace != NULL) {
+    if (a->client.trace != NULL) {
         e->count =
-            ashlar_trace_read(a->caller.trace, e->events, a->caller.trace->capacity, &e->lost);
+            ashlar_trace_read(a->client.trace, e->events, a->client.trace->capacity, &e->lost);
     }
 }
 
-ashlar_status ashlar_trace_write(ashlar_allocator *a, ashlar_trace_format format, const char *path,
-                                 uint64_t *missing) {
+ashlar_status ashlar_allocator_write_trace(ashlar_allocator *a, ashlar_trace_format format,
+                                           const char *path, uint64_t *missing) {
     static ashlar_status (*const writers[])(const ashlar_trace_event *, size_t, const char *,
                                             uint64_t *) = {
         [ASHLAR_TRACE_RMM_CSV] = ashlar_trace_write_rmm,
@@ -50,7 +50,7 @@ ashlar_status ashlar_trace_write(ashlar_allocator *a, ashlar_trace_format format
     if ((unsigned)format >= (unsigned)ASHLAR_TRACE_FORMAT_COUNT) {
         return ashlar_fail(ASHLAR_EINVAL, "format: %d is no ashlar_trace_format", (int)format);
     }
-    if (a->caller.trace == NULL) {
+    if (a->client.trace == NULL) {
         return ashlar_fail(ASHLAR_EINVAL, "this allocator keeps no trace; make it with the option "
                                           "trace=N, the number of events to keep");
     }
@@ -73,8 +73,8 @@ static ashlar_snapshot_state state_of(const ashlar_block *block) {
                : ashlar_block_is_shared(block)     ? ASHLAR_SNAPSHOT_PENDING
                                                    : ASHLAR_SNAPSHOT_CACHED;
     }
-    return ashlar_order_is_past(block->order, block->tick) ? ASHLAR_SNAPSHOT_IDLE
-                                                           : ASHLAR_SNAPSHOT_PENDING;
+    return ashlar_stream_state_is_past(block->stream_state, block->tick) ? ASHLAR_SNAPSHOT_IDLE
+                                                                         : ASHLAR_SNAPSHOT_PENDING;
 }
 
 static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_block *block) {
@@ -83,7 +83,7 @@ static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_bl
         .address = heap->range.base + block->offset,
         .bytes = block->bytes,
         .requested_bytes = ashlar_block_live_bytes(block),
-        .stream = state != ASHLAR_SNAPSHOT_IDLE ? block->order->stream : NULL,
+        .stream = state != ASHLAR_SNAPSHOT_IDLE ? block->stream_state->stream : NULL,
         .tag = state == ASHLAR_SNAPSHOT_LIVE ? (ashlar_tag)block->tag : ASHLAR_TAG_USER,
         .state = state,
     };
@@ -93,13 +93,13 @@ static ashlar_snapshot_block copy_block(const ashlar_heap *heap, const ashlar_bl
 static void copy_pages(const ashlar_guard_unmap *unmap, ashlar_snapshot_segment *segments,
                        ashlar_snapshot_block *blocks) {
     for (size_t i = 0; unmap != NULL && i < unmap->count; i++) {
-        const ashlar_pages *block = unmap->blocks[i];
+        const ashlar_guarded_block *block = unmap->blocks[i];
         segments[i] = (ashlar_snapshot_segment){unmap->base + block->offset, block->bytes};
         blocks[i] = (ashlar_snapshot_block){
             .address = unmap->base + block->offset,
             .bytes = block->bytes,
             .requested_bytes = block->is_live ? block->requested : 0,
-            .stream = block->order->stream,
+            .stream = block->stream_state->stream,
             .tag = block->is_live ? (ashlar_tag)block->tag : ASHLAR_TAG_USER,
             .state = block->is_live ? ASHLAR_SNAPSHOT_LIVE : ASHLAR_SNAPSHOT_PENDING,
         };
@@ -116,29 +116,29 @@ static bool starts_segment(const ashlar_block *block) {
 }
 
 /*
- * A region as its seats' blocks, and what is between them. out: where to, or NULL: only count.
- * Returns how many there are.
+ * a plan's memory as its slot blocks' blocks, and what is between them. out: where to, or NULL:
+ * only count. Returns how many there are.
  */
-static size_t copy_region(const ashlar_heap *heap, const ashlar_block *region,
-                          ashlar_snapshot_block *out) {
-    const size_t end = region->offset + region->bytes;
-    size_t at = region->offset, count = 0;
-    const ashlar_block *next = ashlar_block_after(region);
+static size_t copy_plan_memory(const ashlar_heap *heap, const ashlar_block *memory,
+                               ashlar_snapshot_block *out) {
+    const size_t end = memory->offset + memory->bytes;
+    size_t at = memory->offset, count = 0;
+    const ashlar_block *next = ashlar_block_after(memory);
     while (at < end) {
-        const bool is_seat = next != region->next;
-        const size_t begin = is_seat ? next->offset : end;
+        const bool is_slot_block = next != memory->next;
+        const size_t begin = is_slot_block ? next->offset : end;
         if (begin > at) {
             if (out != NULL) {
                 out[count] = (ashlar_snapshot_block){.address = heap->range.base + at,
                                                      .bytes = begin - at,
-                                                     .stream = region->order->stream,
+                                                     .stream = memory->stream_state->stream,
                                                      .tag = ASHLAR_TAG_USER,
                                                      .state = ASHLAR_SNAPSHOT_PLANNED};
             }
             count++;
             at = begin;
         }
-        if (is_seat) {
+        if (is_slot_block) {
             if (out != NULL) {
                 out[count] = copy_block(heap, next);
             }
@@ -153,8 +153,8 @@ static size_t copy_region(const ashlar_heap *heap, const ashlar_block *region,
 /* What a block of the heap's is in the snapshot; as above. */
 static size_t copy_mapped(const ashlar_heap *heap, const ashlar_block *block,
                           ashlar_snapshot_block *out) {
-    if (block->state == ASHLAR_BLOCK_REGION) {
-        return copy_region(heap, block, out);
+    if (block->state == ASHLAR_BLOCK_PLAN_MEMORY) {
+        return copy_plan_memory(heap, block, out);
     }
     if (out != NULL) {
         *out = copy_block(heap, block);
@@ -197,7 +197,7 @@ static ashlar_status take_claimed(const ashlar_allocator *a, ashlar_snapshot **o
     return status;
 }
 
-ashlar_status ashlar_snapshot_take(ashlar_allocator *a, ashlar_snapshot **out) {
+ashlar_status ashlar_allocator_take_snapshot(ashlar_allocator *a, ashlar_snapshot **out) {
     pthread_mutex_lock(&a->lock);
     ashlar_caches_claim_locked(a, ashlar_cache_recent);
     const ashlar_status status = take_claimed(a, out);
@@ -206,7 +206,7 @@ ashlar_status ashlar_snapshot_take(ashlar_allocator *a, ashlar_snapshot **out) {
     return status;
 }
 
-ashlar_status ashlar_snapshot_write(ashlar_allocator *a, const char *path) {
+ashlar_status ashlar_allocator_write_snapshot(ashlar_allocator *a, const char *path) {
     events e;
     ashlar_snapshot *snapshot = NULL;
     ashlar_status status = reserve_events(a, &e);

@@ -39,7 +39,7 @@ static bool has_ending_key;
 
 /* Whether every call is to go by the lock: for a trace, or for a step that is recorded. */
 static unsigned watched(const ashlar_allocator *a) {
-    return a->is_watched || a->planner.recording_count > 0 ? ASHLAR_CACHE_WATCHED : 0;
+    return a->bypasses_caches || a->planner.recording_count > 0 ? ASHLAR_CACHE_BYPASSED : 0;
 }
 
 /* ---- lists ---- */
@@ -61,9 +61,9 @@ static void unlink_locked(ashlar_allocator *a, ashlar_cache *cache) {
 }
 
 static void delete_cache(ashlar_cache *cache) {
-    if (cache->run != NULL) { /* its allocator is gone, and what the run knew with it */
-        ashlar_recording_finish(&cache->run->recording);
-        ashlar_host_free(cache->run);
+    if (cache->own_replay != NULL) { /* its allocator is gone, and what the run knew with it */
+        ashlar_recording_finish(&cache->own_replay->recording);
+        ashlar_host_free(cache->own_replay);
     }
     while (cache->magazines != NULL) {
         ashlar_magazines *next = cache->magazines->next;
@@ -77,28 +77,28 @@ static void delete_cache(ashlar_cache *cache) {
 
 /* Perhaps within a step: that is over. */
 static void abandon_step_locked(ashlar_allocator *a, ashlar_cache *cache) {
-    ashlar_run *run = cache->run;
-    if (run == NULL) {
+    ashlar_replay *replay = cache->own_replay;
+    if (replay == NULL) {
         return;
     }
-    if (run->depth > 0) {
-        a->planner.run_count--;
-        if (run->is_recorded) {
-            ashlar_run_stop_recording(run, &a->planner);
-            ashlar_caches_rewatch_locked(a);
-        } else if (run->key != NULL) {
+    if (replay->depth > 0) {
+        a->planner.active_step_count--;
+        if (replay->is_recorded) {
+            ashlar_replay_stop_recording(replay, &a->planner);
+            ashlar_caches_update_bypass_locked(a);
+        } else if (replay->key != NULL) {
             ashlar_cache_end_replay(cache, &a->planner);
         }
     }
-    ashlar_recording_finish(&run->recording);
-    ashlar_host_free(run);
-    cache->run = NULL;
+    ashlar_recording_finish(&replay->recording);
+    ashlar_host_free(replay);
+    cache->own_replay = NULL;
 }
 
 /* The thread's default stream ends with it. */
 static void end_own_streams_locked(ashlar_allocator *a) {
-    for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        order->is_ended = order->is_ended || order->thread == ashlar_thread_number();
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        state->is_ended = state->is_ended || state->thread == ashlar_thread_number();
     }
     ashlar_planner_forget_stream_locked(&a->planner, &a->heap, NULL);
 }
@@ -178,16 +178,16 @@ static void forget_recent(ashlar_cache *cache) {
     cache->stream = ASHLAR_NO_STREAM;
 }
 
-void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_run *run) {
-    cache->replay = run;
+void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_replay *replay) {
+    cache->active_replay = replay;
     forget_recent(cache);
 }
 
 void ashlar_cache_end_replay(ashlar_cache *cache, ashlar_planner *planner) {
-    ashlar_run *run = cache->replay;
+    ashlar_replay *replay = cache->active_replay;
     ashlar_cache_count_planned(cache);
-    ashlar_cache_set_replay(cache, &ashlar_no_run);
-    ashlar_run_end_replay(run, planner, cache->counters.planned_count);
+    ashlar_cache_set_replay(cache, &ashlar_no_replay);
+    ashlar_replay_end_replay(replay, planner, cache->counters.planned_count);
 }
 
 /* While a step is replayed no stream is the last one asked for, so that every request asks it. */
@@ -209,10 +209,10 @@ static ashlar_cache *new_cache(ashlar_allocator *a) {
     if (cache == NULL) {
         return NULL;
     }
-    cache->allocator_id = a->fixed.id;
+    cache->allocator_id = a->constants.id;
     cache->allocator = a;
     cache->thread = ashlar_thread_number();
-    ashlar_cache_set_replay(cache, &ashlar_no_run);
+    ashlar_cache_set_replay(cache, &ashlar_no_replay);
     cache->next_of_thread = caches_of_thread;
     caches_of_thread = cache;
     pthread_mutex_lock(&a->lock);
@@ -245,7 +245,7 @@ static ASHLAR_NOINLINE ashlar_cache *find_or_make(ashlar_allocator *a) {
     if (a->cache_bytes == 0 || is_ending) {
         return NULL;
     }
-    ashlar_cache *cache = find_cache(a->fixed.id);
+    ashlar_cache *cache = find_cache(a->constants.id);
     if (cache == NULL && ashlar_barrier_init() && expect_end()) {
         forget_disowned();
         cache = new_cache(a);
@@ -258,27 +258,27 @@ static ASHLAR_NOINLINE ashlar_cache *find_or_make(ashlar_allocator *a) {
 
 ashlar_cache *ashlar_cache_get(ashlar_allocator *a) {
     ashlar_cache *recent = ashlar_cache_recent;
-    return ASHLAR_LIKELY(recent->allocator_id == a->fixed.id) ? recent : find_or_make(a);
+    return ASHLAR_LIKELY(recent->allocator_id == a->constants.id) ? recent : find_or_make(a);
 }
 
-ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_order *order) {
+ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state) {
     ashlar_magazines *m = ashlar_host_calloc(1, sizeof *m);
     if (m != NULL) {
-        m->order = order;
+        m->stream_state = state;
         m->next = cache->magazines;
         cache->magazines = m;
     }
     return m;
 }
 
-ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find_order(ashlar_cache *cache,
-                                                          const ashlar_order *order) {
+ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find_state(ashlar_cache *cache,
+                                                          const ashlar_stream_state *state) {
     ashlar_magazines *m = cache->magazines;
-    while (m != NULL && m->order != order) {
+    while (m != NULL && m->stream_state != state) {
         m = m->next;
     }
     if (m != NULL) {
-        set_recent(cache, m, order->stream);
+        set_recent(cache, m, state->stream);
     }
     return m;
 }
@@ -286,7 +286,7 @@ ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find_order(ashlar_cache *cache,
 ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_stream stream) {
     const ashlar_stream named = ashlar_stream_named(stream);
     ashlar_magazines *m = cache->magazines;
-    while (m != NULL && m->order->stream != named) {
+    while (m != NULL && m->stream_state->stream != named) {
         m = m->next;
     }
     if (m != NULL) {
@@ -297,7 +297,7 @@ ASHLAR_NOINLINE ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_
 
 /* ---- giving back ---- */
 
-bool ashlar_cache_defer(ashlar_cache *cache, ashlar_block *block) {
+bool ashlar_cache_add_pending(ashlar_cache *cache, ashlar_block *block) {
     const size_t bytes = cache->pending_bytes + block->bytes;
     if (cache->pending_count == ASHLAR_CACHE_PENDING_MAX || bytes > cache->limit[1]) {
         return false;
@@ -310,13 +310,13 @@ bool ashlar_cache_defer(ashlar_cache *cache, ashlar_block *block) {
 }
 
 /*
- * The order's present tick, not the one at the free: it may be later, never earlier, and an event
+ * The stream's present tick, not the one at the free: it may be later, never earlier, and an event
  * recorded since then comes after the last use all the same.
  */
 static void put_list_locked(ashlar_allocator *a, ashlar_block *list) {
     while (list != NULL) {
         ashlar_block *next = list->older;
-        ashlar_release_block_locked(&a->heap, list, list->order);
+        ashlar_release_block_locked(&a->heap, list, list->stream_state);
         list = next;
     }
 }
@@ -380,14 +380,14 @@ void ashlar_cache_flush_large_locked(ashlar_cache *cache) {
     }
 }
 
-void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order) {
+void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state) {
     ashlar_cache_flush_pending_locked(cache);
     if (ashlar_cache_is_replaying(cache)) {
-        ashlar_run_forget_order(cache->replay, order);
+        ashlar_replay_forget_order(cache->active_replay, state);
     }
     for (ashlar_magazines **link = &cache->magazines; *link != NULL;) {
         ashlar_magazines *m = *link;
-        if (m->order != order) {
+        if (m->stream_state != state) {
             link = &m->next;
             continue;
         }
@@ -440,7 +440,7 @@ void ashlar_caches_release_locked(ashlar_allocator *a, const ashlar_cache *own) 
     set_attention(a, own, watched(a));
 }
 
-void ashlar_caches_rewatch_locked(ashlar_allocator *a) {
+void ashlar_caches_update_bypass_locked(ashlar_allocator *a) {
     ashlar_caches_claim_locked(a, ashlar_cache_recent);
     set_attention(a, NULL, watched(a));
 }
@@ -460,9 +460,9 @@ static ashlar_status broken(const ashlar_cache *cache, const char *what) {
                        (unsigned long long)cache->thread, what);
 }
 
-static bool is_cached_here(const ashlar_block *block, const ashlar_order *order) {
+static bool is_cached_here(const ashlar_block *block, const ashlar_stream_state *state) {
     return block->state == ASHLAR_BLOCK_USED && block->requested == 0 &&
-           (order == NULL || block->order == order);
+           (state == NULL || block->stream_state == state);
 }
 
 ashlar_status ashlar_cache_check_locked(const ashlar_cache *cache) {
@@ -470,7 +470,7 @@ ashlar_status ashlar_cache_check_locked(const ashlar_cache *cache) {
     for (const ashlar_magazines *m = cache->magazines; m != NULL; m = m->next) {
         for (size_t i = 0; i < ASHLAR_CACHE_LISTS; i++) {
             for (const ashlar_block *block = m->lists[i]; block != NULL; block = block->older) {
-                if (!is_cached_here(block, m->order) || block->list != i ||
+                if (!is_cached_here(block, m->stream_state) || block->list != i ||
                     ashlar_cache_list(block->bytes) != i) {
                     return broken(cache, "a block is in the wrong magazine");
                 }

@@ -18,7 +18,7 @@
  *   weight[large] == weights of the blocks in the magazines, by large or not
  *   weight[i] <= limit[i];  pending_count <= ASHLAR_CACHE_PENDING_MAX;  pending_bytes <= limit[1]
  *   every block in it is in use for the heap, not for the caller (requested == 0), and has its
- *   magazines' order
+ *   magazines' stream state
  */
 #ifndef ASHLAR_CACHE_H
 #define ASHLAR_CACHE_H
@@ -26,10 +26,10 @@
 #include <stdatomic.h>
 
 #include "allocator/base/compiler.h"
-#include "allocator/core/account.h"
-#include "allocator/heap/order.h"
+#include "allocator/core/counters.h"
+#include "allocator/heap/stream_state.h"
 #include "allocator/heap/size_class.h"
-#include "allocator/plan/run.h"
+#include "allocator/plan/plan_replay.h"
 
 enum {
     ASHLAR_CACHE_LARGE_LIST = ASHLAR_SC_COUNT, /* of one block at most, of any size */
@@ -48,7 +48,7 @@ static inline size_t ashlar_cache_weight(size_t block_bytes) {
 }
 
 /* Reasons for the owner to leave its fast path: bits of ashlar_cache.attention. */
-enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_WATCHED = 2 };
+enum { ASHLAR_CACHE_CLAIMED = 1, ASHLAR_CACHE_BYPASSED = 2 };
 
 /*
  * A hit writes to both structs. They are kept a cache line apart from whatever the host's memory
@@ -58,7 +58,7 @@ typedef struct ashlar_magazines ashlar_magazines;
 struct ashlar_magazines {
     unsigned char before[ASHLAR_CACHE_LINE];
     ashlar_magazines *next;                  /* of the same cache */
-    ashlar_order *order;                     /* const */
+    ashlar_stream_state *stream_state;       /* const */
     ashlar_block *lists[ASHLAR_CACHE_LISTS]; /* linked by `older` */
     unsigned char behind[ASHLAR_CACHE_LINE];
 };
@@ -71,7 +71,7 @@ struct ashlar_cache {
     uint64_t allocator_id;      /* const; 0: of no allocator */
     ashlar_stream stream;       /* the last one asked for, or no stream at all, ... */
     ashlar_magazines *recent;   /* ... and its magazines, or ones that stay empty; not NULL */
-    ashlar_run *replay;         /* the step that is replayed; then `stream` is none. Or a run that
+    ashlar_replay *active_replay; /* the step that is replayed; then `stream` is none. Or one that
                                  * serves nothing: not NULL */
     size_t weight[2];           /* [0] of blocks up to ASHLAR_SC_MAX_BYTES, [1] of larger ones */
     size_t limit[2];            /* changed by the owner only */
@@ -80,7 +80,7 @@ struct ashlar_cache {
     size_t pending_count;
     size_t pending_bytes;
     ashlar_magazines *magazines;
-    ashlar_run *run; /* the thread's steps, one at a time; NULL: none so far */
+    ashlar_replay *own_replay; /* the thread's steps, one at a time; NULL: none so far */
     /* Of the cycle since the last trough of live bytes, and of the one before it; see ladder.c. */
     uint64_t trough, crest;   /* the fewest and the most live bytes that misses saw */
     uint64_t misses;
@@ -101,13 +101,13 @@ extern ashlar_magazines ashlar_no_magazines;
 extern _Thread_local ashlar_cache *ashlar_cache_recent ASHLAR_INITIAL_EXEC;
 
 static inline bool ashlar_cache_is_replaying(const ashlar_cache *cache) {
-    return cache->replay != &ashlar_no_run;
+    return cache->active_replay != &ashlar_no_replay;
 }
 
 /* Bring the count of blocks served by plans up to date, which hits leave to the run. */
 static inline void ashlar_cache_count_planned(ashlar_cache *cache) {
     if (ashlar_cache_is_replaying(cache)) {
-        cache->counters.planned_count = ashlar_run_served(cache->replay);
+        cache->counters.planned_count = ashlar_replay_served(cache->active_replay);
     }
 }
 
@@ -128,9 +128,9 @@ static inline void ashlar_cache_leave(ashlar_cache *cache) {
 
 /* ---- for the owner, inside ---- */
 
-/* The magazines of a stream, or of an order; NULL: none yet. Makes them the recent ones. */
+/* The magazines of a stream, by handle or by state; NULL: none yet. Makes them the recent ones. */
 ashlar_magazines *ashlar_cache_find(ashlar_cache *cache, ashlar_stream stream);
-ashlar_magazines *ashlar_cache_find_order(ashlar_cache *cache, const ashlar_order *order);
+ashlar_magazines *ashlar_cache_find_state(ashlar_cache *cache, const ashlar_stream_state *state);
 
 /* The list of a block that is handed out. */
 static inline size_t ashlar_cache_list(size_t block_bytes) {
@@ -182,7 +182,7 @@ static inline bool ashlar_cache_push(ashlar_cache *cache, ashlar_magazines *m,
 }
 
 /* Let a block that the cache is too full for wait for its companions; false: there are enough. */
-bool ashlar_cache_defer(ashlar_cache *cache, ashlar_block *block);
+bool ashlar_cache_add_pending(ashlar_cache *cache, ashlar_block *block);
 
 /* ---- for the owner, outside ---- */
 
@@ -203,11 +203,11 @@ ashlar_cache *ashlar_cache_get(ashlar_allocator *allocator);
  */
 void ashlar_cache_fit_locked(ashlar_cache *cache, size_t cache_bytes, size_t mapped_bytes);
 
-/* Make magazines for `order`. NULL: no host memory. Lock: held. */
-ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_order *order);
+/* Make magazines for `state`. NULL: no host memory. Lock: held. */
+ashlar_magazines *ashlar_cache_add_locked(ashlar_cache *cache, ashlar_stream_state *state);
 
-/* Have requests ask this step first, or &ashlar_no_run. Lock: held. */
-void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_run *run);
+/* Have requests ask this step first, or &ashlar_no_replay. Lock: held. */
+void ashlar_cache_set_replay(ashlar_cache *cache, ashlar_replay *replay);
 
 /* The step that the cache's thread replays is over. Lock: held. */
 void ashlar_cache_end_replay(ashlar_cache *cache, ashlar_planner *planner);
@@ -215,7 +215,7 @@ void ashlar_cache_end_replay(ashlar_cache *cache, ashlar_planner *planner);
 /* ---- for whoever holds the lock ---- */
 
 /* Tell every cache anew whether its hits are to go by the lock. */
-void ashlar_caches_rewatch_locked(ashlar_allocator *allocator);
+void ashlar_caches_update_bypass_locked(ashlar_allocator *allocator);
 
 /*
  * Shut every other thread out of its cache until the release. `own`: the calling thread's cache of
@@ -233,7 +233,7 @@ void ashlar_cache_flush_large_locked(ashlar_cache *cache);
 void ashlar_caches_flush_locked(ashlar_allocator *allocator, const ashlar_cache *own);
 
 /* Give all blocks of one stream to the heap and forget its magazines. */
-void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_order *order);
+void ashlar_cache_forget_locked(ashlar_cache *cache, const ashlar_stream_state *state);
 
 /* Bytes of the free blocks here, pending ones included. O(blocks). */
 size_t ashlar_cache_bytes(const ashlar_cache *cache);

@@ -21,7 +21,7 @@ ashlar_status ashlar_guard_take_finding(ashlar_allocator *a) {
     return status;
 }
 
-void ashlar_allocator_on_report(ashlar_allocator *a, ashlar_report_fn report, void *user) {
+void ashlar_allocator_set_report(ashlar_allocator *a, ashlar_report_fn report, void *user) {
     pthread_mutex_lock(&a->lock);
     a->report = report;
     a->report_user = user;

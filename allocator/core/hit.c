@@ -2,29 +2,29 @@
  * hit.c - allocating from and freeing into the calling thread's own cache: the path that takes no
  * lock, makes no call out of the library and writes nothing that another thread writes.
  *
- * tests/shell/shell_hit_path.sh looks for that in the machine code. Whatever does not fit under those
- * conditions is behind ashlar_alloc_slow(), ashlar_free_slow() and ashlar_free_from().
+ * tests/shell/shell_hit_path.sh looks for that in the machine code. Whatever does not fit under
+ * those conditions is behind ashlar_alloc_slow(), ashlar_free_slow() and ashlar_free_from().
  */
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/slow_path.h"
-#include "allocator/plan/run.h"
+#include "allocator/plan/plan_replay.h"
 
 /*
- * count: NULL for what a plan serves; see ashlar_run_count().
+ * count: NULL for what a plan serves; see ashlar_replay_count().
  *
  * The public functions call others only as their last act, so that they have nothing to save on
  * the stack: with it a hit would take a fifth more instructions.
  */
 static inline void hand_out(const ashlar_allocator *a, ashlar_cache *cache, ashlar_block *block,
                             size_t bytes, ashlar_tag tag, uint64_t *count, void **out) {
-    /* Atomic for a seat, which other threads ask whether it is taken. */
+    /* Atomic for a slot block, which other threads ask whether it is taken. */
     atomic_store_explicit(&block->taken, bytes, memory_order_relaxed);
     block->tag = (unsigned char)tag;
     if (count != NULL) {
         ++*count;
     }
     ashlar_count_alloc(&cache->counters, bytes, (unsigned)tag);
-    *out = ashlar_ptr_out(a->fixed.base + block->offset);
+    *out = ashlar_ptr_out(a->constants.base + block->offset);
     ashlar_cache_leave(cache);
 }
 
@@ -36,7 +36,7 @@ static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_
     const ashlar_stream named = ashlar_stream_named(stream);
     ashlar_block *block =
         ashlar_cache_is_replaying(cache)
-            ? ashlar_run_serve_otherwise(cache->replay, bytes, (unsigned)tag, named)
+            ? ashlar_replay_serve_otherwise(cache->active_replay, bytes, (unsigned)tag, named)
             : NULL;
     if (block != NULL) {
         hand_out(a, cache, block, bytes, tag, NULL, out);
@@ -55,7 +55,7 @@ static ASHLAR_NOINLINE ashlar_status alloc_unexpected(ashlar_allocator *a, size_
 /* Not for the stream that the last request was for, if there is one; inside. */
 static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *cache, size_t bytes,
                                             ashlar_tag tag, ashlar_stream stream, void **out) {
-    ashlar_block *block = ashlar_run_serve(cache->replay, bytes, (unsigned)tag, stream);
+    ashlar_block *block = ashlar_replay_serve(cache->active_replay, bytes, (unsigned)tag, stream);
     if (!ASHLAR_LIKELY(block != NULL)) {
         return alloc_unexpected(a, bytes, tag, stream, out);
     }
@@ -67,7 +67,7 @@ static inline ashlar_status alloc_otherwise(ashlar_allocator *a, ashlar_cache *c
 static ASHLAR_NOINLINE ashlar_status alloc_of_other(ashlar_allocator *a, size_t bytes,
                                                     ashlar_tag tag, ashlar_stream stream,
                                                     void **out) {
-    if ((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_switch(a->fixed.id) &&
+    if ((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_switch(a->constants.id) &&
         ashlar_cache_enter(ashlar_cache_recent)) {
         return alloc_otherwise(a, ashlar_cache_recent, bytes, tag, stream, out);
     }
@@ -77,7 +77,7 @@ static ASHLAR_NOINLINE ashlar_status alloc_of_other(ashlar_allocator *a, size_t 
 static inline ashlar_status allocate(ashlar_allocator *a, size_t bytes, ashlar_tag tag,
                                      ashlar_stream stream, void **out) {
     ashlar_cache *cache = ashlar_cache_recent;
-    if (!ASHLAR_LIKELY(cache->allocator_id == a->fixed.id)) {
+    if (!ASHLAR_LIKELY(cache->allocator_id == a->constants.id)) {
         return alloc_of_other(a, bytes, tag, stream, out);
     }
     if (ASHLAR_LIKELY((unsigned)tag < (unsigned)ASHLAR_TAG_COUNT && ashlar_cache_enter(cache))) {
@@ -110,26 +110,26 @@ static inline void take_back(ashlar_cache *cache, ashlar_block *block) {
     ashlar_cache_leave(cache);
 }
 
-static inline ashlar_status free_seat(ashlar_cache *cache, ashlar_block *block) {
+static inline ashlar_status free_slot_block(ashlar_cache *cache, ashlar_block *block) {
     cache->counters.free_count++;
     ashlar_count_free(&cache->counters, block->requested, block->tag);
-    ashlar_seat_vacate(block);
+    ashlar_slot_block_vacate(block);
     ashlar_cache_leave(cache);
     return ASHLAR_OK;
 }
 
 /* Just after a peak; inside the cache. */
 static ASHLAR_NOINLINE ashlar_status free_seat_at_peak(ashlar_cache *cache, ashlar_block *block) {
-    return free_seat(cache, block);
+    return free_slot_block(cache, block);
 }
 
 /* A block that is marked, for another stream's use or as a plan's. */
 static inline ashlar_status free_marked(ashlar_allocator *a, void *ptr, ashlar_cache *cache,
                                         ashlar_block *block) {
-    if (!ASHLAR_LIKELY(block->marks == ASHLAR_BLOCK_SEAT && ashlar_cache_enter(cache))) {
+    if (!ASHLAR_LIKELY(block->marks == ASHLAR_BLOCK_OF_SLOT && ashlar_cache_enter(cache))) {
         return ashlar_free_slow(a, ptr);
     }
-    return ASHLAR_LIKELY(!cache->counters.is_at_peak) ? free_seat(cache, block)
+    return ASHLAR_LIKELY(!cache->counters.is_at_peak) ? free_slot_block(cache, block)
                                                       : free_seat_at_peak(cache, block);
 }
 
@@ -138,8 +138,9 @@ static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *p
                                                     ashlar_block *block) {
     ashlar_cache *cache = ashlar_cache_recent;
     if (ashlar_cache_enter(cache)) {
-        ashlar_magazines *m = ashlar_cache_find_order(cache, block->order);
-        if (m != NULL && (ashlar_cache_push(cache, m, block) || ashlar_cache_defer(cache, block))) {
+        ashlar_magazines *m = ashlar_cache_find_state(cache, block->stream_state);
+        if (m != NULL &&
+            (ashlar_cache_push(cache, m, block) || ashlar_cache_add_pending(cache, block))) {
             take_back(cache, block);
             return ASHLAR_OK;
         }
@@ -154,9 +155,9 @@ static ASHLAR_NOINLINE ashlar_status free_otherwise(ashlar_allocator *a, void *p
  */
 static ASHLAR_NOINLINE ashlar_status free_of_other(ashlar_allocator *a, void *ptr,
                                                    const void *caller) {
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
-    if (offset < a->fixed.range_bytes && ashlar_cache_switch(a->fixed.id)) {
-        ashlar_block *block = ashlar_page_map_get(&a->fixed.map, offset);
+    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->constants.base);
+    if (offset < a->constants.range_bytes && ashlar_cache_switch(a->constants.id)) {
+        ashlar_block *block = ashlar_page_map_get(&a->constants.map, offset);
         if (block != NULL && block->requested != 0 && block->marks == 0) {
             return free_otherwise(a, ptr, block);
         }
@@ -167,11 +168,12 @@ static ASHLAR_NOINLINE ashlar_status free_of_other(ashlar_allocator *a, void *pt
 ashlar_status ashlar_free(ashlar_allocator *a, void *ptr) {
     ashlar_cache *cache = ashlar_cache_recent;
     /* An address below the base wraps to a huge offset. */
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
-    if (!ASHLAR_LIKELY(cache->allocator_id == a->fixed.id && offset < a->fixed.range_bytes)) {
+    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->constants.base);
+    if (!ASHLAR_LIKELY(cache->allocator_id == a->constants.id &&
+                       offset < a->constants.range_bytes)) {
         return free_of_other(a, ptr, ASHLAR_RETURN_ADDRESS());
     }
-    ashlar_block *block = ashlar_page_map_get(&a->fixed.map, offset);
+    ashlar_block *block = ashlar_page_map_get(&a->constants.map, offset);
     if (!ASHLAR_LIKELY(block != NULL && block->requested != 0)) {
         return ashlar_free_slow(a, ptr);
     }
@@ -182,7 +184,7 @@ ashlar_status ashlar_free(ashlar_allocator *a, void *ptr) {
         return ashlar_free_slow(a, ptr);
     }
     ashlar_magazines *m = cache->recent;
-    if (ASHLAR_LIKELY(m->order == block->order && !cache->counters.is_at_peak &&
+    if (ASHLAR_LIKELY(m->stream_state == block->stream_state && !cache->counters.is_at_peak &&
                       ashlar_cache_push(cache, m, block))) {
         take_back(cache, block);
         return ASHLAR_OK;

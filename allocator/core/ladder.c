@@ -22,12 +22,12 @@ enum { TROUGH_DIVISOR = 8 };
 
 /* Steps 1 and 2. */
 static ashlar_block *best_without_wait(const ashlar_allocator *a, const ashlar_request *r,
-                                       ashlar_step *step) {
-    ashlar_block *block = ashlar_free_bins_best_fit(&r->order->free, r->bytes);
-    *step = ASHLAR_STEP_SAME_STREAM;
+                                       ashlar_rung *rung) {
+    ashlar_block *block = ashlar_free_bins_best_fit(&r->stream_state->free, r->bytes);
+    *rung = ASHLAR_RUNG_SAME_STREAM;
     if (block == NULL) {
         block = ashlar_free_bins_best_fit(&a->heap.idle, r->bytes);
-        *step = ASHLAR_STEP_IDLE;
+        *rung = ASHLAR_RUNG_IDLE;
     }
     return block;
 }
@@ -102,19 +102,19 @@ static void make_way(ashlar_allocator *a, ashlar_cache *own) {
 }
 
 /* Step 3: before other streams are disturbed or memory is mapped, what is here is used up. */
-static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ashlar_step *step) {
+static ashlar_block *flush_own(ashlar_allocator *a, const ashlar_request *r, ashlar_rung *rung) {
     if (r->own == NULL || ashlar_cache_is_empty(r->own)) {
         return NULL;
     }
     ashlar_cache_flush_locked(r->own);
     begin_cycle(a, r->own);
-    return best_without_wait(a, r, step);
+    return best_without_wait(a, r, rung);
 }
 
 /* A stream that is being captured lends nothing, and a graph's pool never does. */
-static ashlar_block *best_of_other(const ashlar_allocator *a, const ashlar_order *other,
+static ashlar_block *best_of_other(const ashlar_allocator *a, const ashlar_stream_state *other,
                                    size_t bytes) {
-    return ashlar_order_is_closed(other, &a->caller)
+    return ashlar_stream_state_is_closed(other, &a->client)
                ? NULL
                : ashlar_free_bins_best_fit(&other->free, bytes);
 }
@@ -123,36 +123,36 @@ static ashlar_block *best_of_other(const ashlar_allocator *a, const ashlar_order
 static ashlar_status try_completed(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
     const size_t bytes = r->bytes;
-    for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
+    for (ashlar_stream_state *other = a->stream_states; other != NULL; other = other->next) {
         ashlar_block *block = best_of_other(a, other, bytes);
         if (block == NULL) {
             continue;
         }
         /* Asking can only help where a recording covers the block's last use. */
-        if (!ashlar_order_is_past(other, block->tick) && other->recorded > block->tick) {
-            const ashlar_status status = ashlar_order_query(other, &a->caller);
+        if (!ashlar_stream_state_is_past(other, block->tick) && other->recorded > block->tick) {
+            const ashlar_status status = ashlar_stream_state_query(other, &a->client);
             if (status != ASHLAR_OK) {
                 return status;
             }
         }
-        if (ashlar_order_is_past(other, block->tick)) {
+        if (ashlar_stream_state_is_past(other, block->tick)) {
             *out = block;
             return ASHLAR_OK;
         }
     }
     const ashlar_status status = ashlar_shared_query_locked(a, bytes);
     if (status == ASHLAR_OK && ashlar_shared_settle_locked(a)) {
-        ashlar_step unused;
+        ashlar_rung unused;
         *out = best_without_wait(a, r, &unused);
     }
     return status;
 }
 
-/* Step 5: the best fit among other streams' blocks, its last use put before `order`'s work. */
+/* Step 5: the best fit among other streams' blocks, its last use put before `state`'s work. */
 static ashlar_status try_waited(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out) {
-    ashlar_order *owner = NULL;
+    ashlar_stream_state *owner = NULL;
     ashlar_block *best = NULL;
-    for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
+    for (ashlar_stream_state *other = a->stream_states; other != NULL; other = other->next) {
         ashlar_block *block = best_of_other(a, other, r->bytes);
         if (block != NULL && (best == NULL || block->bytes < best->bytes)) {
             owner = other;
@@ -161,16 +161,17 @@ static ashlar_status try_waited(ashlar_allocator *a, const ashlar_request *r, as
     }
     if (best == NULL) {
         bool found = false;
-        const ashlar_status status = ashlar_shared_wait_locked(a, r->order, r->bytes, &found);
+        const ashlar_status status =
+            ashlar_shared_wait_locked(a, r->stream_state, r->bytes, &found);
         if (found) {
-            *out = ashlar_free_bins_best_fit(&r->order->free, r->bytes);
+            *out = ashlar_free_bins_best_fit(&r->stream_state->free, r->bytes);
         }
         return status;
     }
     ashlar_status status =
-        ashlar_order_cover(owner, &a->caller, best->tick, &a->stats.events_recorded);
+        ashlar_stream_state_cover(owner, &a->client, best->tick, &a->stats.events_recorded);
     if (status == ASHLAR_OK) {
-        status = ashlar_order_wait_on(owner, &a->caller, r->order->stream);
+        status = ashlar_stream_state_wait_on(owner, &a->client, r->stream_state->stream);
     }
     if (status == ASHLAR_OK) {
         *out = best;
@@ -183,51 +184,51 @@ static ashlar_status try_waited(ashlar_allocator *a, const ashlar_request *r, as
  * merged. No block alone was large enough, but several side by side may be.
  */
 static ashlar_status try_merged(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
-                                ashlar_step *step) {
+                                ashlar_rung *rung) {
     bool may_merge = false;
     if (a->heap.free_bytes < r->bytes) {
         return ASHLAR_OK;
     }
-    for (ashlar_order *other = a->orders; other != NULL; other = other->next) {
+    for (ashlar_stream_state *other = a->stream_states; other != NULL; other = other->next) {
         /* This stream's own blocks are merged already, and merge with others while in use. */
-        if (other == r->order || ashlar_free_bins_is_empty(&other->free)) {
+        if (other == r->stream_state || ashlar_free_bins_is_empty(&other->free)) {
             continue;
         }
         may_merge = true;
-        if (ashlar_order_is_closed(other, &a->caller)) {
+        if (ashlar_stream_state_is_closed(other, &a->client)) {
             continue; /* what is known to be past there will do */
         }
         const ashlar_status status =
-            ashlar_order_ask(other, &a->caller, other->last_tick, &a->stats.events_recorded);
+            ashlar_stream_state_ask(other, &a->client, other->last_tick, &a->stats.events_recorded);
         if (status != ASHLAR_OK) {
             return status;
         }
     }
     if (may_merge) {
         ashlar_heap_sweep(&a->heap);
-        *out = best_without_wait(a, r, step);
+        *out = best_without_wait(a, r, rung);
     }
     return ASHLAR_OK;
 }
 
 /* Steps 4 to 6: memory there is, last used by other streams. */
 static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
-                                ashlar_step *step) {
+                                ashlar_rung *rung) {
     /* What is captured may not wait for what is not: only what is known to be past will do. */
-    if (ashlar_order_is_closed(r->order, &a->caller)) {
+    if (ashlar_stream_state_is_closed(r->stream_state, &a->client)) {
         ashlar_heap_sweep(&a->heap);
-        *out = best_without_wait(a, r, step);
+        *out = best_without_wait(a, r, rung);
         return ASHLAR_OK;
     }
-    *step = ASHLAR_STEP_COMPLETED;
+    *rung = ASHLAR_RUNG_COMPLETED;
     ashlar_status status = try_completed(a, r, out);
     /* A wait in one stream puts the block in order for that one alone. */
     if (status == ASHLAR_OK && *out == NULL && !r->is_idle) {
-        *step = ASHLAR_STEP_WAITED;
+        *rung = ASHLAR_RUNG_WAITED;
         status = try_waited(a, r, out);
     }
     if (status == ASHLAR_OK && *out == NULL) {
-        status = try_merged(a, r, out, step);
+        status = try_merged(a, r, out, rung);
     }
     return status;
 }
@@ -237,25 +238,25 @@ static ashlar_status try_others(ashlar_allocator *a, const ashlar_request *r, as
  * of who said so.
  */
 static ashlar_status search_on(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
-                               ashlar_step *step) {
-    *out = flush_own(a, r, step);
-    ashlar_status status = *out == NULL ? try_others(a, r, out, step) : ASHLAR_OK;
+                               ashlar_rung *rung) {
+    *out = flush_own(a, r, rung);
+    ashlar_status status = *out == NULL ? try_others(a, r, out, rung) : ASHLAR_OK;
     if (status != ASHLAR_OK || *out != NULL || r->is_at_hand) {
         return status;
     }
-    *step = ASHLAR_STEP_MAPPED;
+    *rung = ASHLAR_RUNG_MAPPED;
     status = ashlar_may_map_locked(a);
     if (status == ASHLAR_OK) {
-        status = ashlar_heap_grow(&a->heap, r->order, r->bytes, out);
+        status = ashlar_heap_grow(&a->heap, r->stream_state, r->bytes, out);
     }
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
 
 /* Steps 1 to 7: everything that waits for nobody and takes nothing from others. */
 static ashlar_status search(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
-                            ashlar_step *step) {
-    *out = best_without_wait(a, r, step);
-    return *out == NULL ? search_on(a, r, out, step) : ASHLAR_OK;
+                            ashlar_rung *rung) {
+    *out = best_without_wait(a, r, rung);
+    return *out == NULL ? search_on(a, r, out, rung) : ASHLAR_OK;
 }
 
 /* Step 8. True: there was something to take back. */
@@ -266,28 +267,29 @@ static bool drain_caches(ashlar_allocator *a, const ashlar_request *r) {
 }
 
 /* Whether waiting for this stream would let free memory be used by others. */
-static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_order *order) {
-    if (ashlar_order_is_closed(order, &a->caller)) {
+static bool is_worth_waiting_for(const ashlar_allocator *a, const ashlar_stream_state *state) {
+    if (ashlar_stream_state_is_closed(state, &a->client)) {
         return false;
     }
-    return (!ashlar_free_bins_is_empty(&order->free) &&
-            !ashlar_order_is_past(order, order->last_tick)) ||
-           ashlar_shared_waits_for_locked(a, order);
+    return (!ashlar_free_bins_is_empty(&state->free) &&
+            !ashlar_stream_state_is_past(state, state->last_tick)) ||
+           ashlar_shared_waits_for_locked(a, state);
 }
 
 /* Record what is not recorded yet, and find the oldest recording that is worth waiting for. */
-static ashlar_status find_oldest(ashlar_allocator *a, ashlar_order **out) {
+static ashlar_status find_oldest(ashlar_allocator *a, ashlar_stream_state **out) {
     ashlar_status status = ashlar_shared_cover_locked(a);
     *out = NULL;
-    for (ashlar_order *order = a->orders; order != NULL && status == ASHLAR_OK;
-         order = order->next) {
-        if (!is_worth_waiting_for(a, order)) {
+    for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
+         state = state->next) {
+        if (!is_worth_waiting_for(a, state)) {
             continue;
         }
-        status = ashlar_order_cover(order, &a->caller, order->last_tick, &a->stats.events_recorded);
-        const bool is_done = order->completed == order->recorded; /* found to be gone */
-        if (!is_done && (*out == NULL || order->recorded_at < (*out)->recorded_at)) {
-            *out = order;
+        status = ashlar_stream_state_cover(state, &a->client, state->last_tick,
+                                           &a->stats.events_recorded);
+        const bool is_done = state->completed == state->recorded; /* found to be gone */
+        if (!is_done && (*out == NULL || state->recorded_at < (*out)->recorded_at)) {
+            *out = state;
         }
     }
     return status;
@@ -295,11 +297,11 @@ static ashlar_status find_oldest(ashlar_allocator *a, ashlar_order **out) {
 
 /* Step 10, once: wait for one stream. *waited: there was one to wait for. */
 static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
-    ashlar_order *oldest = NULL;
+    ashlar_stream_state *oldest = NULL;
     ashlar_status status = find_oldest(a, &oldest);
     *waited = status == ASHLAR_OK && oldest != NULL;
     if (*waited) {
-        status = ashlar_order_synchronize(oldest, &a->caller, &a->lock);
+        status = ashlar_stream_state_synchronize(oldest, &a->client, &a->lock);
     }
     ashlar_shared_settle_locked(a);
     ashlar_heap_sweep(&a->heap);
@@ -309,7 +311,7 @@ static ashlar_status wait_for_oldest(ashlar_allocator *a, bool *waited) {
 /* Step 10: wait for one stream after the other, as long as that may help. */
 static ashlar_status wait_for_room(ashlar_allocator *a, const ashlar_request *r,
                                    ashlar_block **out) {
-    ashlar_step unused;
+    ashlar_rung unused;
     ashlar_status status = ASHLAR_OK;
     /* It helps only where what is free and what may be mapped are enough together. */
     bool may_help =
@@ -329,27 +331,27 @@ static ashlar_status gather(ashlar_allocator *a, const ashlar_request *r, ashlar
     if (ashlar_may_map_locked(a) != ASHLAR_OK) {
         return ASHLAR_OK;
     }
-    const ashlar_status status = ashlar_heap_gather(&a->heap, r->order, r->bytes, out);
+    const ashlar_status status = ashlar_heap_gather(&a->heap, r->stream_state, r->bytes, out);
     return status == ASHLAR_ENOMEM ? ASHLAR_OK : status;
 }
 
 /* Steps 8 to 11, where a search found nothing. */
 static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ashlar_block **out,
-                               ashlar_step *step) {
-    ashlar_step unused;
-    *step = ASHLAR_STEP_DRAINED;
+                               ashlar_rung *rung) {
+    ashlar_rung unused;
+    *rung = ASHLAR_RUNG_DRAINED;
     ashlar_status status = drain_caches(a, r) ? search(a, r, out, &unused) : ASHLAR_OK;
     if (status == ASHLAR_OK && *out == NULL && ashlar_reclaim_locked(a, r->bytes)) {
-        *step = ASHLAR_STEP_RECLAIMED;
+        *rung = ASHLAR_RUNG_RECLAIMED;
         drain_caches(a, r); /* what was given back may be in a cache */
         status = search(a, r, out, &unused);
     }
     if (status == ASHLAR_OK && *out == NULL) {
-        *step = ASHLAR_STEP_AFTER_SYNC;
+        *rung = ASHLAR_RUNG_AFTER_SYNC;
         status = wait_for_room(a, r, out);
     }
     if (status == ASHLAR_OK && *out == NULL) {
-        *step = ASHLAR_STEP_GATHERED;
+        *rung = ASHLAR_RUNG_GATHERED;
         status = gather(a, r, out);
     }
     return status;
@@ -357,11 +359,11 @@ static ashlar_status make_room(ashlar_allocator *a, const ashlar_request *r, ash
 
 /* Steps 3 to 11, for a request that 1 and 2 do not serve. */
 static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_request *r,
-                                           ashlar_block **out, ashlar_step *step) {
+                                           ashlar_block **out, ashlar_rung *rung) {
     ashlar_block *found = NULL;
-    ashlar_status status = search_on(a, r, &found, step);
+    ashlar_status status = search_on(a, r, &found, rung);
     if (status == ASHLAR_OK && found == NULL && !r->is_at_hand) {
-        status = make_room(a, r, &found, step);
+        status = make_room(a, r, &found, rung);
     }
     if (status != ASHLAR_OK) {
         return status;
@@ -371,16 +373,16 @@ static ASHLAR_NOINLINE ashlar_status climb(ashlar_allocator *a, const ashlar_req
 }
 
 ashlar_status ashlar_ladder_find_locked(ashlar_allocator *a, const ashlar_request *request,
-                                        ashlar_block **out, ashlar_step *step) {
+                                        ashlar_block **out, ashlar_rung *rung) {
     if (request->own != NULL) {
         make_way(a, request->own);
     }
     if (a->shared != NULL) {
         ashlar_shared_settle_locked(a);
     }
-    ashlar_block *found = best_without_wait(a, request, step);
+    ashlar_block *found = best_without_wait(a, request, rung);
     if (!ASHLAR_LIKELY(found != NULL)) {
-        return climb(a, request, out, step);
+        return climb(a, request, out, rung);
     }
     *out = found;
     return ASHLAR_OK;

@@ -8,28 +8,28 @@
 #include "allocator/core/allocator_impl.h"
 
 /* Which step of the ladder served a request: the counter to raise. */
-typedef enum ashlar_step {
-    ASHLAR_STEP_PLANNED,
-    ASHLAR_STEP_CACHED,
-    ASHLAR_STEP_SAME_STREAM,
-    ASHLAR_STEP_IDLE,
-    ASHLAR_STEP_COMPLETED,
-    ASHLAR_STEP_WAITED,
-    ASHLAR_STEP_MAPPED,
-    ASHLAR_STEP_DRAINED,
-    ASHLAR_STEP_RECLAIMED,
-    ASHLAR_STEP_AFTER_SYNC,
-    ASHLAR_STEP_GATHERED,
-} ashlar_step;
+typedef enum ashlar_rung {
+    ASHLAR_RUNG_PLANNED,
+    ASHLAR_RUNG_CACHED,
+    ASHLAR_RUNG_SAME_STREAM,
+    ASHLAR_RUNG_IDLE,
+    ASHLAR_RUNG_COMPLETED,
+    ASHLAR_RUNG_WAITED,
+    ASHLAR_RUNG_MAPPED,
+    ASHLAR_RUNG_DRAINED,
+    ASHLAR_RUNG_RECLAIMED,
+    ASHLAR_RUNG_AFTER_SYNC,
+    ASHLAR_RUNG_GATHERED,
+} ashlar_rung;
 
 /* A request on its way down the ladder. */
 typedef struct ashlar_request {
-    ashlar_order *order; /* work queued there from now on is to use the block */
-    size_t bytes;        /* of the block */
-    ashlar_cache *own;   /* the calling thread's cache, or NULL */
-    bool is_unplanned;   /* the step under way was asked already */
-    bool is_idle;        /* for any streams: of memory that no work uses; see retired.h */
-    bool is_at_hand;     /* of what is reserved and free by now */
+    ashlar_stream_state *stream_state; /* work queued there from now on is to use the block */
+    size_t bytes;                      /* of the block */
+    ashlar_cache *own;                 /* the calling thread's cache, or NULL */
+    bool is_unplanned;                 /* the step under way was asked already */
+    bool is_idle;    /* for any streams: of memory that no work uses; see deferred_free.h */
+    bool is_at_hand; /* of what is reserved and free by now */
 } ashlar_request;
 
 /*
@@ -40,6 +40,6 @@ typedef struct ashlar_request {
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_ladder_find_locked(ashlar_allocator *allocator,
                                                           const ashlar_request *request,
-                                                          ashlar_block **out, ashlar_step *step);
+                                                          ashlar_block **out, ashlar_rung *step);
 
 #endif /* ASHLAR_LADDER_H */

@@ -9,7 +9,7 @@
 #include "allocator/base/host.h"
 #include "allocator/core/allocator_impl.h"
 #include "allocator/core/note.h"
-#include "allocator/plan/region.h"
+#include "allocator/plan/plan_memory.h"
 
 /* Lines of a report, addresses on a line. */
 enum { GROUPS_MAX = 32, ADDRESSES_MAX = 4, LINE_BYTES = 256 };
@@ -47,13 +47,13 @@ static size_t collect(const ashlar_allocator *a, leak *leaks, size_t capacity) {
         const size_t requested = ashlar_block_live_bytes(block);
         if (block->state == ASHLAR_BLOCK_USED && requested != 0) {
             if (count < capacity) {
-                leaks[count] = (leak){a->fixed.base + block->offset, requested, block->tag};
+                leaks[count] = (leak){a->constants.base + block->offset, requested, block->tag};
             }
             count++;
         }
     }
     for (size_t i = 0; a->guards.unmap != NULL && i < a->guards.unmap->count; i++) {
-        const ashlar_pages *block = a->guards.unmap->blocks[i];
+        const ashlar_guarded_block *block = a->guards.unmap->blocks[i];
         if (block->is_live) {
             if (count < capacity) {
                 leaks[count] = (leak){block->ptr, block->requested, block->tag};
@@ -155,7 +155,7 @@ void ashlar_leaks_report_locked(ashlar_allocator *a) {
 
 /* Guards the list. Taken before an allocator's lock. */
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
-static ashlar_allocator *watched_allocators; /* by next_watched */
+static ashlar_allocator *reported_allocators; /* by next_reported */
 static bool is_expecting_exit;
 
 /*
@@ -164,7 +164,7 @@ static bool is_expecting_exit;
  */
 static void report_at_exit(void) {
     pthread_mutex_lock(&watch_lock);
-    for (ashlar_allocator *a = watched_allocators; a != NULL; a = a->next_watched) {
+    for (ashlar_allocator *a = reported_allocators; a != NULL; a = a->next_reported) {
         if (pthread_mutex_trylock(&a->lock) == 0) {
             ashlar_leaks_report_locked(a);
             pthread_mutex_unlock(&a->lock);
@@ -173,22 +173,22 @@ static void report_at_exit(void) {
     pthread_mutex_unlock(&watch_lock);
 }
 
-void ashlar_leaks_watch(ashlar_allocator *a) {
+void ashlar_leaks_register(ashlar_allocator *a) {
     pthread_mutex_lock(&watch_lock);
     if (!is_expecting_exit) {
         is_expecting_exit = atexit(report_at_exit) == 0; /* else tried again by the next one */
     }
-    a->next_watched = watched_allocators;
-    watched_allocators = a;
+    a->next_reported = reported_allocators;
+    reported_allocators = a;
     pthread_mutex_unlock(&watch_lock);
 }
 
-void ashlar_leaks_forget(ashlar_allocator *a) {
+void ashlar_leaks_unregister(ashlar_allocator *a) {
     pthread_mutex_lock(&watch_lock);
-    for (ashlar_allocator **link = &watched_allocators; *link != NULL;
-         link = &(*link)->next_watched) {
+    for (ashlar_allocator **link = &reported_allocators; *link != NULL;
+         link = &(*link)->next_reported) {
         if (*link == a) {
-            *link = a->next_watched;
+            *link = a->next_reported;
             break;
         }
     }

@@ -13,12 +13,12 @@
 static ashlar_status settle_locked(ashlar_allocator *a) {
     ashlar_caches_flush_locked(a, ashlar_cache_recent);
     ashlar_status status = ashlar_shared_query_locked(a, 0);
-    for (ashlar_order *order = a->orders; order != NULL && status == ASHLAR_OK;
-         order = order->next) {
-        if (!ashlar_order_is_closed(order, &a->caller) &&
-            !ashlar_free_bins_is_empty(&order->free)) {
-            status =
-                ashlar_order_ask(order, &a->caller, order->last_tick, &a->stats.events_recorded);
+    for (ashlar_stream_state *state = a->stream_states; state != NULL && status == ASHLAR_OK;
+         state = state->next) {
+        if (!ashlar_stream_state_is_closed(state, &a->client) &&
+            !ashlar_free_bins_is_empty(&state->free)) {
+            status = ashlar_stream_state_ask(state, &a->client, state->last_tick,
+                                             &a->stats.events_recorded);
         }
     }
     ashlar_shared_settle_locked(a);
@@ -34,7 +34,7 @@ static ashlar_status trim_locked(ashlar_allocator *a, size_t target_bytes) {
     return status == ASHLAR_OK ? ashlar_heap_trim(&a->heap, target_bytes) : status;
 }
 
-ashlar_status ashlar_trim(ashlar_allocator *a, size_t target_bytes) {
+ashlar_status ashlar_allocator_trim(ashlar_allocator *a, size_t target_bytes) {
     pthread_mutex_lock(&a->lock);
     const ashlar_status status = trim_locked(a, target_bytes);
     pthread_mutex_unlock(&a->lock);
@@ -43,7 +43,7 @@ ashlar_status ashlar_trim(ashlar_allocator *a, size_t target_bytes) {
 
 /* ---- bounds ---- */
 
-ashlar_status ashlar_set_limit(ashlar_allocator *a, size_t bytes) {
+ashlar_status ashlar_allocator_set_limit(ashlar_allocator *a, size_t bytes) {
     pthread_mutex_lock(&a->lock);
     ashlar_range *range = &a->heap.range;
     range->limit_bytes = bytes != 0 && bytes < range->memory_bytes ? bytes : range->memory_bytes;
@@ -51,20 +51,20 @@ ashlar_status ashlar_set_limit(ashlar_allocator *a, size_t bytes) {
     if (status == ASHLAR_OK && range->mapped_bytes > range->limit_bytes) {
         status = ashlar_fail(ASHLAR_ENOMEM,
                              "limit: %zu bytes are reserved, and what is above %zu is in use; it "
-                             "goes back when ashlar_trim() is called after it is free",
+                             "goes back when ashlar_allocator_trim() is called after it is free",
                              range->mapped_bytes, range->limit_bytes);
     }
     pthread_mutex_unlock(&a->lock);
     return status;
 }
 
-ashlar_status ashlar_reserve(ashlar_allocator *a, size_t bytes) {
+ashlar_status ashlar_allocator_reserve(ashlar_allocator *a, size_t bytes) {
     pthread_mutex_lock(&a->lock);
     const bool is_there = bytes <= a->heap.range.mapped_bytes;
     ashlar_status status = is_there ? ASHLAR_OK : ashlar_may_map_locked(a);
     if (status == ASHLAR_OK && !is_there) {
         status = ashlar_heap_reserve(&a->heap, bytes);
-        ashlar_note_mapped_locked(a);
+        ashlar_update_reserved_peak_locked(a);
     }
     pthread_mutex_unlock(&a->lock);
     return status;
@@ -80,7 +80,7 @@ static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
         return ASHLAR_OK; /* no peer; and segments say themselves that they have none */
     }
     const cu_result result =
-        ASHLAR_CALL(&a->caller, device_can_access_peer, (&can_access, ordinal, own));
+        ASHLAR_CALL(&a->client, device_can_access_peer, (&can_access, ordinal, own));
     if (result != CU_SUCCESS && result != CU_INVALID_DEVICE) {
         return ashlar_driver_error(a->device->driver, "cuDeviceCanAccessPeer", result);
     }
@@ -91,7 +91,7 @@ static ashlar_status can_be_peer_locked(ashlar_allocator *a, int ordinal) {
                                     ordinal, own);
 }
 
-ashlar_status ashlar_allow_peer(ashlar_allocator *a, int ordinal) {
+ashlar_status ashlar_allocator_allow_peer(ashlar_allocator *a, int ordinal) {
     pthread_mutex_lock(&a->lock);
     ashlar_status status = can_be_peer_locked(a, ordinal);
     if (status == ASHLAR_OK) {

@@ -4,13 +4,13 @@
 #include "allocator/core/lookup.h"
 
 #include "allocator/base/error.h"
-#include "allocator/plan/region.h"
+#include "allocator/plan/plan_memory.h"
 
-/* The block that an offset is in; in a region a live seat's, where there is one. */
+/* The block that an offset is in; in a plan's memory a live slot block's, where there is one. */
 static const ashlar_block *find_around(const ashlar_heap *heap, size_t offset) {
     const ashlar_block *block = ashlar_heap_find(heap, offset);
     const ashlar_block *at = block;
-    while (at != NULL && block->state == ASHLAR_BLOCK_REGION && at != block->next) {
+    while (at != NULL && block->state == ASHLAR_BLOCK_PLAN_MEMORY && at != block->next) {
         if (at != block && at->offset <= offset && offset < at->offset + at->bytes) {
             return at;
         }
@@ -38,10 +38,10 @@ static ashlar_status bad_pointer_locked(ashlar_allocator *a, const void *ptr, si
 
 ashlar_status ashlar_find_live_locked(ashlar_allocator *a, const void *ptr, ashlar_block **out) {
     /* An address below the base wraps to a huge offset, and is refused with the others. */
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
+    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->constants.base);
     ashlar_block *block = NULL;
-    if (offset < a->fixed.range_bytes) {
-        block = ashlar_page_map_get(&a->fixed.map, offset);
+    if (offset < a->constants.range_bytes) {
+        block = ashlar_page_map_get(&a->constants.map, offset);
     }
     if (block == NULL || ashlar_block_live_bytes(block) == 0) {
         return bad_pointer_locked(a, ptr, offset);
@@ -51,15 +51,15 @@ ashlar_status ashlar_find_live_locked(ashlar_allocator *a, const void *ptr, ashl
 }
 
 ashlar_status ashlar_find_around(ashlar_allocator *a, const void *ptr, void **base, size_t *bytes) {
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
+    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->constants.base);
     ashlar_status status = ASHLAR_OK;
     pthread_mutex_lock(&a->lock);
     ashlar_caches_claim_locked(a, ashlar_cache_recent);
-    const bool is_ours = offset < a->fixed.range_bytes;
+    const bool is_ours = offset < a->constants.range_bytes;
     const ashlar_block *block = is_ours ? find_around(&a->heap, offset) : NULL;
     const size_t requested = block != NULL ? ashlar_block_live_bytes(block) : 0;
     if (requested != 0 && offset - block->offset < requested) {
-        *base = ashlar_ptr_out(a->fixed.base + block->offset);
+        *base = ashlar_ptr_out(a->constants.base + block->offset);
         *bytes = requested;
     } else {
         status = ashlar_fail(ASHLAR_EPOINTER, "%p: in no live block of this allocator", ptr);
@@ -70,7 +70,7 @@ ashlar_status ashlar_find_around(ashlar_allocator *a, const void *ptr, void **ba
 }
 
 bool ashlar_has_reserved(ashlar_allocator *a, const void *ptr) {
-    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->fixed.base);
+    const size_t offset = (size_t)(ashlar_ptr_in(ptr) - a->constants.base);
     const ashlar_range *range = &a->heap.range;
     bool is_there = false;
     pthread_mutex_lock(&a->lock);

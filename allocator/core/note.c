@@ -41,7 +41,7 @@ void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
     *stats = a->stats;
     stats->cached_bytes = cached_bytes;
     stats->shared_bytes = a->shared_bytes;
-    stats->planned_bytes = ashlar_regions_idle_bytes(a->planner.regions);
+    stats->planned_bytes = ashlar_plan_memories_idle_bytes(a->planner.memories);
     stats->block_bytes = a->heap.used_bytes - cached_bytes - a->shared_bytes - stats->planned_bytes;
     stats->live_blocks = stats->alloc_count - stats->free_count;
     stats->reserved_bytes = a->heap.range.mapped_bytes;
@@ -49,8 +49,8 @@ void ashlar_stats_sum_claimed(ashlar_allocator *a, ashlar_stats *stats) {
         stats->block_bytes += a->guards.unmap->live_bytes;
         stats->reserved_bytes += a->guards.unmap->mapped_bytes;
     }
-    stats->driver_calls = a->caller.calls;
-    stats->driver_calls_sealed = stats->is_sealed ? a->caller.calls - a->calls_at_seal : 0;
+    stats->driver_calls = a->client.calls;
+    stats->driver_calls_sealed = stats->is_sealed ? a->client.calls - a->calls_at_seal : 0;
 }
 
 void ashlar_stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
@@ -61,42 +61,45 @@ void ashlar_stats_sum_locked(ashlar_allocator *a, ashlar_stats *stats) {
 
 /* ---- tracing ---- */
 
-void ashlar_note_block_locked(ashlar_allocator *a, ashlar_trace_action action,
-                              const ashlar_block *block, const ashlar_order *order) {
-    if (a->caller.trace == NULL) {
+void ashlar_trace_block_locked(ashlar_allocator *a, ashlar_trace_action action,
+                               const ashlar_block *block, const ashlar_stream_state *state) {
+    if (a->client.trace == NULL) {
         return;
     }
-    ashlar_trace_put(a->caller.trace, &(ashlar_trace_event){
+    ashlar_trace_put(a->client.trace, &(ashlar_trace_event){
                                           .action = (uint8_t)action,
-                                          .address = a->fixed.base + block->offset,
+                                          .address = a->constants.base + block->offset,
                                           .bytes = block->bytes,
                                           .requested = block->requested,
-                                          .stream = (uintptr_t)order->stream,
+                                          .stream = (uintptr_t)state->stream,
                                           .tag = block->tag,
                                       });
 }
 
-void ashlar_note_free_locked(ashlar_allocator *a, ashlar_cache *own, const ashlar_block *block) {
+void ashlar_account_free_locked(ashlar_allocator *a, ashlar_cache *own, const ashlar_block *block) {
     ashlar_count_free_locked(a, own, block->requested, block->tag);
-    ashlar_note_block_locked(a, ASHLAR_TRACE_FREE, block, block->order);
+    ashlar_trace_block_locked(a, ASHLAR_TRACE_FREE, block, block->stream_state);
 }
 
 /* ---- steps that are recorded ---- */
 
-void ashlar_step_note_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
+void ashlar_step_record_alloc_locked(ashlar_cache *own, size_t requested, ashlar_block *block) {
     /* What a captured stream is given is its graph's, and never a plan's. */
-    if (own != NULL && own->run != NULL && own->run->is_recorded && !block->order->is_pool) {
-        ashlar_recording_add(&own->run->recording, requested, block->tag, block->order, block);
+    if (own != NULL && own->own_replay != NULL && own->own_replay->is_recorded &&
+        !block->stream_state->is_pool) {
+        ashlar_recording_add(&own->own_replay->recording, requested, block->tag,
+                             block->stream_state, block);
     }
 }
 
-void ashlar_step_note_free_locked(ashlar_allocator *a, const ashlar_block *block, bool is_planned) {
-    if (a->planner.recording_count == 0 || ashlar_block_is_seat(block)) {
+void ashlar_step_record_free_locked(ashlar_allocator *a, const ashlar_block *block,
+                                    bool is_planned) {
+    if (a->planner.recording_count == 0 || ashlar_block_is_of_slot(block)) {
         return;
     }
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        if (cache->run != NULL && cache->run->is_recorded &&
-            ashlar_recording_end(&cache->run->recording, block, is_planned)) {
+        if (cache->own_replay != NULL && cache->own_replay->is_recorded &&
+            ashlar_recording_end(&cache->own_replay->recording, block, is_planned)) {
             return;
         }
     }

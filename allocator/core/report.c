@@ -12,8 +12,8 @@ enum { TOP_TAGS = 3, TEXT_BYTES = 160 };
 
 static size_t largest_hole_locked(const ashlar_allocator *a) {
     size_t largest = ashlar_free_bins_largest(&a->heap.idle);
-    for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        const size_t bytes_here = ashlar_free_bins_largest(&order->free);
+    for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        const size_t bytes_here = ashlar_free_bins_largest(&state->free);
         largest = bytes_here > largest ? bytes_here : largest;
     }
     return largest;

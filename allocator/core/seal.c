@@ -11,12 +11,12 @@
 void ashlar_allocator_seal(ashlar_allocator *a) {
     pthread_mutex_lock(&a->lock);
     a->stats.is_sealed = true;
-    a->calls_at_seal = a->caller.calls;
+    a->calls_at_seal = a->client.calls;
     pthread_mutex_unlock(&a->lock);
 }
 
-void ashlar_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy policy, ashlar_warn_fn warn,
-                            void *user) {
+void ashlar_allocator_set_seal_policy(ashlar_allocator *a, ashlar_seal_policy policy,
+                                      ashlar_warn_fn warn, void *user) {
     pthread_mutex_lock(&a->lock);
     a->seal = policy;
     a->warn = warn;
@@ -31,7 +31,7 @@ ashlar_status ashlar_may_map_locked(ashlar_allocator *a) {
                : ASHLAR_OK;
 }
 
-void ashlar_note_mapped_locked(ashlar_allocator *a) {
+void ashlar_update_reserved_peak_locked(ashlar_allocator *a) {
     const uint64_t mapped =
         a->heap.range.mapped_bytes + (a->guards.unmap != NULL ? a->guards.unmap->mapped_bytes : 0);
     if (mapped > a->stats.reserved_peak_bytes) {
@@ -43,7 +43,7 @@ void ashlar_note_mapped_locked(ashlar_allocator *a) {
 
 static _Thread_local bool is_reclaiming;
 
-void ashlar_set_reclaim(ashlar_allocator *a, ashlar_reclaim_fn reclaim, void *user) {
+void ashlar_allocator_set_reclaim(ashlar_allocator *a, ashlar_reclaim_fn reclaim, void *user) {
     pthread_mutex_lock(&a->lock);
     a->reclaim = reclaim;
     a->reclaim_user = user;

@@ -11,7 +11,7 @@
 ASHLAR_MUST_CHECK ashlar_status ashlar_may_map_locked(ashlar_allocator *allocator);
 
 /* To be called after memory was mapped, whatever came of it: the peak of reserved bytes. */
-void ashlar_note_mapped_locked(ashlar_allocator *allocator);
+void ashlar_update_reserved_peak_locked(ashlar_allocator *allocator);
 
 /* Have the program's callback give something back. The lock is dropped meanwhile. False: nothing.
  */

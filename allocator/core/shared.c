@@ -3,11 +3,11 @@
 #include "allocator/base/check_level.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/plan/region.h"
+#include "allocator/plan/plan_memory.h"
 
-static ashlar_use *find_use(ashlar_block *block, const ashlar_order *order) {
+static ashlar_use *find_use(ashlar_block *block, const ashlar_stream_state *state) {
     ashlar_use *use = ashlar_block_is_shared(block) ? block->uses : NULL;
-    while (use != NULL && use->order != order) {
+    while (use != NULL && use->stream_state != state) {
         use = use->next;
     }
     return use;
@@ -19,10 +19,10 @@ static void drop_use(ashlar_use **link) {
     ashlar_host_free(use);
 }
 
-static ashlar_use *new_use(ashlar_order *order, ashlar_use *next) {
+static ashlar_use *new_use(ashlar_stream_state *state, ashlar_use *next) {
     ashlar_use *use = ashlar_host_calloc(1, sizeof *use);
     if (use != NULL) {
-        use->order = order;
+        use->stream_state = state;
         use->next = next;
     }
     return use;
@@ -31,12 +31,12 @@ static ashlar_use *new_use(ashlar_order *order, ashlar_use *next) {
 /* ---- marking ---- */
 
 /* Room for the freeing stream's own use comes with the first mark, so that a free cannot fail. */
-ashlar_status ashlar_shared_add_use_locked(ashlar_block *block, ashlar_order *order) {
-    if (find_use(block, order) != NULL) {
+ashlar_status ashlar_shared_add_use_locked(ashlar_block *block, ashlar_stream_state *state) {
+    if (find_use(block, state) != NULL) {
         return ASHLAR_OK;
     }
-    ashlar_use *own = ashlar_block_is_shared(block) ? NULL : new_use(block->order, NULL);
-    ashlar_use *use = ashlar_block_is_shared(block) || own != NULL ? new_use(order, NULL) : NULL;
+    ashlar_use *own = ashlar_block_is_shared(block) ? NULL : new_use(block->stream_state, NULL);
+    ashlar_use *use = ashlar_block_is_shared(block) || own != NULL ? new_use(state, NULL) : NULL;
     if (use == NULL) {
         ashlar_host_free(own);
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a further stream of a block");
@@ -49,18 +49,19 @@ ashlar_status ashlar_shared_add_use_locked(ashlar_block *block, ashlar_order *or
 
 /* ---- freeing ---- */
 
-void ashlar_shared_put_locked(ashlar_allocator *a, ashlar_block *block, ashlar_order *order) {
+void ashlar_shared_put_locked(ashlar_allocator *a, ashlar_block *block,
+                              ashlar_stream_state *state) {
     ASHLAR_ASSERT(ashlar_block_is_shared(block) && ashlar_block_live_bytes(block) == 0);
-    if (find_use(block, order) == NULL) {
+    if (find_use(block, state) == NULL) {
         /* Freed on a stream that was not marked: its use comes after the first stream's. */
-        ashlar_use *of_home = find_use(block, block->order);
+        ashlar_use *of_home = find_use(block, block->stream_state);
         ASHLAR_ASSERT(of_home != NULL);
-        of_home->order = order;
+        of_home->stream_state = state;
     }
     for (ashlar_use *use = block->uses; use != NULL; use = use->next) {
-        use->tick = ashlar_order_stamp(use->order);
+        use->tick = ashlar_stream_state_stamp(use->stream_state);
     }
-    block->order = order;
+    block->stream_state = state;
     block->older = a->shared;
     a->shared = block;
     a->shared_bytes += block->bytes;
@@ -69,21 +70,21 @@ void ashlar_shared_put_locked(ashlar_allocator *a, ashlar_block *block, ashlar_o
 /* Forget the uses that are past. True: one is left, or none. */
 static bool is_settled(ashlar_block *block) {
     for (ashlar_use **link = &block->uses; *link != NULL;) {
-        if (ashlar_order_is_past((*link)->order, (*link)->tick)) {
+        if (ashlar_stream_state_is_past((*link)->stream_state, (*link)->tick)) {
             drop_use(link);
         } else {
             link = &(*link)->next;
         }
     }
     const ashlar_use *left = block->uses;
-    /* A seat is its region's stream's: no other may have it next. */
+    /* A slot block is its plan memory's stream's: no other may have it next. */
     return left == NULL ||
            (left->next == NULL &&
-            (!ashlar_block_is_seat(block) || left->order == block->prev->order));
+            (!ashlar_block_is_of_slot(block) || left->stream_state == block->prev->stream_state));
 }
 
-/* Give a block to the heap, last used on `order`; NULL: by nobody who may not be done. */
-static void release(ashlar_allocator *a, ashlar_block **link, ashlar_order *order) {
+/* Give a block to the heap, last used on `state`; NULL: by nobody who may not be done. */
+static void release(ashlar_allocator *a, ashlar_block **link, ashlar_stream_state *state) {
     ashlar_block *block = *link;
     *link = block->older;
     a->shared_bytes -= block->bytes;
@@ -91,11 +92,11 @@ static void release(ashlar_allocator *a, ashlar_block **link, ashlar_order *orde
         drop_use(&block->uses);
     }
     block->marks &= (unsigned char)~ASHLAR_BLOCK_SHARED;
-    if (ashlar_block_is_seat(block)) {
-        block->order = block->prev->order;
-        ashlar_seat_vacate(block);
-    } else if (order != NULL) {
-        ashlar_release_block_locked(&a->heap, block, order);
+    if (ashlar_block_is_of_slot(block)) {
+        block->stream_state = block->prev->stream_state;
+        ashlar_slot_block_vacate(block);
+    } else if (state != NULL) {
+        ashlar_release_block_locked(&a->heap, block, state);
     } else {
         ashlar_heap_put(&a->heap, block, NULL, 0);
     }
@@ -105,7 +106,7 @@ bool ashlar_shared_settle_locked(ashlar_allocator *a) {
     bool is_any = false;
     for (ashlar_block **link = &a->shared; *link != NULL;) {
         if (is_settled(*link)) {
-            release(a, link, (*link)->uses != NULL ? (*link)->uses->order : NULL);
+            release(a, link, (*link)->uses != NULL ? (*link)->uses->stream_state : NULL);
             is_any = true;
         } else {
             link = &(*link)->older;
@@ -124,12 +125,13 @@ void ashlar_shared_drop_uses_locked(ashlar_block *block) {
 
 /* A use that an event can be recorded for, or has been: not of a stream that is being captured. */
 static ashlar_status cover(ashlar_allocator *a, const ashlar_use *use) {
-    return ashlar_order_cover(use->order, &a->caller, use->tick, &a->stats.events_recorded);
+    return ashlar_stream_state_cover(use->stream_state, &a->client, use->tick,
+                                     &a->stats.events_recorded);
 }
 
 static bool is_open(const ashlar_allocator *a, const ashlar_block *block) {
     for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
-        if (ashlar_order_is_closed(use->order, &a->caller)) {
+        if (ashlar_stream_state_is_closed(use->stream_state, &a->client)) {
             return false;
         }
     }
@@ -137,13 +139,14 @@ static bool is_open(const ashlar_allocator *a, const ashlar_block *block) {
 }
 
 /* Ask about every use of a block, but for those by `but`. */
-static ashlar_status ask(ashlar_allocator *a, const ashlar_block *block, const ashlar_order *but) {
+static ashlar_status ask(ashlar_allocator *a, const ashlar_block *block,
+                         const ashlar_stream_state *but) {
     ashlar_status status = ASHLAR_OK;
     for (const ashlar_use *use = block->uses; use != NULL && status == ASHLAR_OK;
          use = use->next) {
-        if (use->order != but) {
-            status =
-                ashlar_order_ask(use->order, &a->caller, use->tick, &a->stats.events_recorded);
+        if (use->stream_state != but) {
+            status = ashlar_stream_state_ask(use->stream_state, &a->client, use->tick,
+                                             &a->stats.events_recorded);
         }
     }
     return status;
@@ -160,14 +163,14 @@ ashlar_status ashlar_shared_query_locked(ashlar_allocator *a, size_t bytes) {
     return status;
 }
 
-ashlar_status ashlar_shared_return_seats_locked(ashlar_allocator *a) {
+ashlar_status ashlar_shared_return_slot_blocks_locked(ashlar_allocator *a) {
     ashlar_status status = ASHLAR_OK;
     bool is_any = false;
     for (const ashlar_block *block = a->shared; block != NULL && status == ASHLAR_OK;
          block = block->older) {
-        if (ashlar_block_is_seat(block) && is_open(a, block)) {
+        if (ashlar_block_is_of_slot(block) && is_open(a, block)) {
             is_any = true;
-            status = ask(a, block, block->prev->order);
+            status = ask(a, block, block->prev->stream_state);
         }
     }
     if (is_any) {
@@ -176,11 +179,11 @@ ashlar_status ashlar_shared_return_seats_locked(ashlar_allocator *a) {
     return status;
 }
 
-ashlar_status ashlar_shared_wait_locked(ashlar_allocator *a, ashlar_order *order, size_t bytes,
-                                        bool *found) {
+ashlar_status ashlar_shared_wait_locked(ashlar_allocator *a, ashlar_stream_state *state,
+                                        size_t bytes, bool *found) {
     ashlar_block **best = NULL;
     for (ashlar_block **link = &a->shared; *link != NULL; link = &(*link)->older) {
-        if ((*link)->bytes >= bytes && is_open(a, *link) && !ashlar_block_is_seat(*link) &&
+        if ((*link)->bytes >= bytes && is_open(a, *link) && !ashlar_block_is_of_slot(*link) &&
             (best == NULL || (*link)->bytes < (*best)->bytes)) {
             best = link;
         }
@@ -190,28 +193,28 @@ ashlar_status ashlar_shared_wait_locked(ashlar_allocator *a, ashlar_order *order
         return ASHLAR_OK;
     }
     for (const ashlar_use *use = (*best)->uses; use != NULL; use = use->next) {
-        ashlar_status status = use->order == order ? ASHLAR_OK : cover(a, use);
-        if (status == ASHLAR_OK && use->order != order) {
-            status = ashlar_order_wait_on(use->order, &a->caller, order->stream);
+        ashlar_status status = use->stream_state == state ? ASHLAR_OK : cover(a, use);
+        if (status == ASHLAR_OK && use->stream_state != state) {
+            status = ashlar_stream_state_wait_on(use->stream_state, &a->client, state->stream);
         }
         if (status != ASHLAR_OK) {
             return status;
         }
     }
-    release(a, best, order);
+    release(a, best, state);
     *found = true;
     return ASHLAR_OK;
 }
 
 ashlar_status ashlar_shared_join_locked(ashlar_allocator *a, ashlar_block *block,
-                                        ashlar_order *order) {
+                                        ashlar_stream_state *state) {
     while (ashlar_block_is_shared(block) && block->uses != NULL) {
         ashlar_use *use = block->uses;
-        if (use->order != order) {
-            use->tick = ashlar_order_stamp(use->order);
+        if (use->stream_state != state) {
+            use->tick = ashlar_stream_state_stamp(use->stream_state);
             ashlar_status status = cover(a, use);
             if (status == ASHLAR_OK) {
-                status = ashlar_order_wait_on(use->order, &a->caller, order->stream);
+                status = ashlar_stream_state_wait_on(use->stream_state, &a->client, state->stream);
             }
             if (status != ASHLAR_OK) {
                 return status;
@@ -234,10 +237,10 @@ ashlar_status ashlar_shared_cover_locked(ashlar_allocator *a) {
     return status;
 }
 
-bool ashlar_shared_waits_for_locked(const ashlar_allocator *a, const ashlar_order *order) {
+bool ashlar_shared_waits_for_locked(const ashlar_allocator *a, const ashlar_stream_state *state) {
     for (const ashlar_block *block = a->shared; block != NULL; block = block->older) {
         for (const ashlar_use *use = block->uses; use != NULL; use = use->next) {
-            if (use->order == order && !ashlar_order_is_past(order, use->tick)) {
+            if (use->stream_state == state && !ashlar_stream_state_is_past(state, use->tick)) {
                 return true;
             }
         }
@@ -245,14 +248,14 @@ bool ashlar_shared_waits_for_locked(const ashlar_allocator *a, const ashlar_orde
     return false;
 }
 
-static void rehome(ashlar_block *block, const ashlar_order *from, ashlar_order *to) {
+static void rehome(ashlar_block *block, const ashlar_stream_state *from, ashlar_stream_state *to) {
     const bool is_freed = ashlar_block_live_bytes(block) == 0;
     ashlar_use *moved = find_use(block, from), *there = find_use(block, to);
     if (moved == NULL) {
         return;
     }
     if (there == NULL) {
-        moved->order = to;
+        moved->stream_state = to;
         there = moved;
     } else {
         ashlar_use **link = &block->uses;
@@ -261,10 +264,11 @@ static void rehome(ashlar_block *block, const ashlar_order *from, ashlar_order *
         }
         drop_use(link);
     }
-    there->tick = is_freed ? ashlar_order_stamp(to) : 0;
+    there->tick = is_freed ? ashlar_stream_state_stamp(to) : 0;
 }
 
-void ashlar_shared_rehome_locked(ashlar_allocator *a, const ashlar_order *from, ashlar_order *to) {
+void ashlar_shared_rehome_locked(ashlar_allocator *a, const ashlar_stream_state *from,
+                                 ashlar_stream_state *to) {
     for (ashlar_block *block = a->heap.first; block != NULL; block = ashlar_block_after(block)) {
         rehome(block, from, to);
     }

@@ -16,6 +16,6 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_unplanned(ashlar_allocator *allocat
 ASHLAR_MUST_CHECK ashlar_status ashlar_free_slow(ashlar_allocator *allocator, void *ptr);
 /* caller   where the public function returns to */
 ASHLAR_MUST_CHECK ashlar_status ashlar_free_from(ashlar_allocator *allocator, void *ptr,
-                                                 const void *caller);
+                                                 const void *client);
 
 #endif /* ASHLAR_SLOW_PATH_H */

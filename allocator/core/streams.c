@@ -21,164 +21,164 @@ static bool is_per_thread(ashlar_stream stream) {
     return (uintptr_t)stream == CU_STREAM_PER_THREAD;
 }
 
-static bool answers_to(const ashlar_order *order, ashlar_stream named) {
-    return order->stream == named && !order->is_gone && !order->is_pool && !order->is_idle &&
-           !ashlar_order_is_others(order);
+static bool answers_to(const ashlar_stream_state *state, ashlar_stream named) {
+    return state->stream == named && !state->is_gone && !state->is_pool && !state->is_idle &&
+           !ashlar_stream_state_is_others(state);
 }
 
-static ashlar_order *find_order(const ashlar_allocator *a, ashlar_stream named) {
+static ashlar_stream_state *find_state(const ashlar_allocator *a, ashlar_stream named) {
     if (a->recent != NULL && answers_to(a->recent, named)) {
         return a->recent;
     }
-    ashlar_order *order = a->orders;
-    while (order != NULL && !answers_to(order, named)) {
-        order = order->next;
+    ashlar_stream_state *state = a->stream_states;
+    while (state != NULL && !answers_to(state, named)) {
+        state = state->next;
     }
-    return order;
+    return state;
 }
 
 /* ---- the end of a record ---- */
 
 static void mark_referenced(const ashlar_allocator *a) {
-    for (ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        order->is_referenced = false;
+    for (ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        state->is_referenced = false;
     }
     ashlar_planner_mark_referenced(&a->planner);
     for (const ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        if (cache->run != NULL) {
-            ashlar_recording_mark_referenced(&cache->run->recording);
+        if (cache->own_replay != NULL) {
+            ashlar_recording_mark_referenced(&cache->own_replay->recording);
         }
     }
     for (const ashlar_block *block = a->heap.first; block != NULL;
          block = ashlar_block_after(block)) {
-        if (block->order != NULL) {
-            block->order->is_referenced = true;
+        if (block->stream_state != NULL) {
+            block->stream_state->is_referenced = true;
         }
         const bool is_shared = ashlar_block_is_shared(block);
         for (const ashlar_use *use = is_shared ? block->uses : NULL; use != NULL;
              use = use->next) {
-            use->order->is_referenced = true;
+            use->stream_state->is_referenced = true;
         }
     }
 }
 
-void ashlar_order_delete_locked(ashlar_allocator *a, ashlar_order *order) {
-    ashlar_order **link = &a->orders;
-    while (*link != order) {
+void ashlar_stream_state_delete_locked(ashlar_allocator *a, ashlar_stream_state *state) {
+    ashlar_stream_state **link = &a->stream_states;
+    while (*link != state) {
         link = &(*link)->next;
     }
-    *link = order->next;
+    *link = state->next;
     a->recent = NULL;
-    ashlar_order_finish(order, &a->caller);
-    ashlar_host_free(order);
+    ashlar_stream_state_finish(state, &a->client);
+    ashlar_host_free(state);
 }
 
 /* No request will name it, nor will its pool end. */
-static bool is_over(const ashlar_order *order) {
-    return (order->is_gone || order->is_ended) && !order->is_pool && order->pool == NULL &&
-           order->waiter_count == 0;
+static bool is_over(const ashlar_stream_state *state) {
+    return (state->is_gone || state->is_ended) && !state->is_pool && state->pool == NULL &&
+           state->waiter_count == 0;
 }
 
 /* Delete records of streams that are gone and whose last block is gone too. */
 static void drop_gone_locked(ashlar_allocator *a) {
     size_t gone = 0;
-    for (const ashlar_order *order = a->orders; order != NULL; order = order->next) {
-        gone += is_over(order);
+    for (const ashlar_stream_state *state = a->stream_states; state != NULL; state = state->next) {
+        gone += is_over(state);
     }
     if (gone < GONE_MAX) {
         return;
     }
     mark_referenced(a);
-    for (ashlar_order *next, *order = a->orders; order != NULL; order = next) {
-        next = order->next;
-        if (is_over(order) && !order->is_referenced) {
+    for (ashlar_stream_state *next, *state = a->stream_states; state != NULL; state = next) {
+        next = state->next;
+        if (is_over(state) && !state->is_referenced) {
             /* Of a stream that was found to be gone there may be empty magazines. */
-            ashlar_caches_forget_order_locked(a, order);
-            ashlar_order_delete_locked(a, order);
+            ashlar_caches_forget_stream_locked(a, state);
+            ashlar_stream_state_delete_locked(a, state);
         }
     }
 }
 
 /* ---- finding and making ---- */
 
-ashlar_status ashlar_order_new_locked(ashlar_allocator *a, ashlar_stream stream,
-                                      ashlar_order **out) {
+ashlar_status ashlar_stream_state_new_locked(ashlar_allocator *a, ashlar_stream stream,
+                                             ashlar_stream_state **out) {
     drop_gone_locked(a);
-    ashlar_order *order = ashlar_host_calloc(1, sizeof *order);
-    if (order == NULL) {
+    ashlar_stream_state *state = ashlar_host_calloc(1, sizeof *state);
+    if (state == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the record of a stream");
     }
-    order->stream = stream;
+    state->stream = stream;
     if (is_per_thread(stream)) {
-        order->thread = ashlar_thread_number();
+        state->thread = ashlar_thread_number();
     } else if (stream != NULL) {
-        const ashlar_status status = ashlar_order_identify(order, &a->caller);
+        const ashlar_status status = ashlar_stream_state_identify(state, &a->client);
         if (status != ASHLAR_OK) {
-            ashlar_host_free(order);
+            ashlar_host_free(state);
             return status;
         }
     }
-    order->next = a->orders;
-    a->orders = order;
-    *out = order;
+    state->next = a->stream_states;
+    a->stream_states = state;
+    *out = state;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_order_of_locked(ashlar_allocator *a, ashlar_stream stream,
-                                     ashlar_order **out) {
+ashlar_status ashlar_stream_state_of_locked(ashlar_allocator *a, ashlar_stream stream,
+                                            ashlar_stream_state **out) {
     const ashlar_stream named = ashlar_stream_named(stream);
-    ashlar_order *order = find_order(a, named);
-    if (order == NULL) {
-        const ashlar_status status = ashlar_order_new_locked(a, named, &order);
+    ashlar_stream_state *state = find_state(a, named);
+    if (state == NULL) {
+        const ashlar_status status = ashlar_stream_state_new_locked(a, named, &state);
         if (status != ASHLAR_OK) {
             return status;
         }
     }
-    a->recent = order;
-    *out = order;
+    a->recent = state;
+    *out = state;
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_order_idle_locked(ashlar_allocator *a, ashlar_order **out) {
+ashlar_status ashlar_stream_state_idle_locked(ashlar_allocator *a, ashlar_stream_state **out) {
     ashlar_status status = ASHLAR_OK;
-    if (a->idle_order == NULL) {
-        status = ashlar_order_new_locked(a, NULL, &a->idle_order);
+    if (a->idle_stream_state == NULL) {
+        status = ashlar_stream_state_new_locked(a, NULL, &a->idle_stream_state);
     }
     if (status == ASHLAR_OK) {
-        a->idle_order->is_idle = true;
-        *out = a->idle_order;
+        a->idle_stream_state->is_idle = true;
+        *out = a->idle_stream_state;
     }
     return status;
 }
 
-void ashlar_caches_forget_order_locked(ashlar_allocator *a, const ashlar_order *order) {
+void ashlar_caches_forget_stream_locked(ashlar_allocator *a, const ashlar_stream_state *state) {
     ashlar_caches_claim_locked(a, ashlar_cache_recent);
     for (ashlar_cache *cache = a->caches; cache != NULL; cache = cache->next) {
-        ashlar_cache_forget_locked(cache, order);
+        ashlar_cache_forget_locked(cache, state);
     }
     ashlar_caches_release_locked(a, ashlar_cache_recent);
 }
 
 static ashlar_status forget_locked(ashlar_allocator *a, ashlar_stream stream) {
-    ashlar_order *order = find_order(a, ashlar_stream_named(stream));
-    if (order == NULL) {
+    ashlar_stream_state *state = find_state(a, ashlar_stream_named(stream));
+    if (state == NULL) {
         return ASHLAR_OK;
     }
-    if (order->pool != NULL) {
+    if (state->pool != NULL) {
         return ashlar_fail(ASHLAR_EINVAL, "stream: it is being captured; end its pool first");
     }
-    ashlar_caches_forget_order_locked(a, order);
+    ashlar_caches_forget_stream_locked(a, state);
     /* Also for blocks that are still live: what they were used for on the stream comes before. */
     const ashlar_status status =
-        ashlar_order_cover(order, &a->caller, order->recorded, &a->stats.events_recorded);
+        ashlar_stream_state_cover(state, &a->client, state->recorded, &a->stats.events_recorded);
     if (status == ASHLAR_OK) {
-        order->is_gone = true;
+        state->is_gone = true;
         a->recent = NULL;
     }
     return status;
 }
 
-ashlar_status ashlar_forget_stream(ashlar_allocator *a, ashlar_stream stream) {
+ashlar_status ashlar_allocator_forget_stream(ashlar_allocator *a, ashlar_stream stream) {
     pthread_mutex_lock(&a->lock);
     const ashlar_status status = forget_locked(a, stream);
     pthread_mutex_unlock(&a->lock);
@@ -193,7 +193,7 @@ static void forget_everywhere(const ashlar_device *device, ashlar_stream stream)
     for (ashlar_allocator *a = allocators; a != NULL; a = a->next) {
         if (a->device->context == device->context) {
             /* Where no event can be recorded, the stream's absence is found out later. */
-            const ashlar_status unused = ashlar_forget_stream(a, stream);
+            const ashlar_status unused = ashlar_allocator_forget_stream(a, stream);
             (void)unused;
         }
     }

@@ -150,11 +150,11 @@ void ashlar_device_close(ashlar_device *device) {
     ashlar_host_free(device);
 }
 
-void ashlar_device_info_read(const ashlar_device *device, ashlar_device_info *info) {
+void ashlar_device_get_info(const ashlar_device *device, ashlar_device_info *info) {
     *info = device->info;
 }
 
-void ashlar_device_counts_read(const ashlar_device *device, ashlar_driver_counts *counts) {
+void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts *counts) {
     const ashlar_driver *driver = device->driver;
     *counts = (ashlar_driver_counts){
         .query = ashlar_driver_calls(driver, ASHLAR_DRIVER_QUERY),

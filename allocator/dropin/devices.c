@@ -121,7 +121,7 @@ static ashlar_status allow_peers(ashlar_allocator *a) {
     }
     for (int peer = 0; peer < count && status == ASHLAR_OK; peer++) {
         if (peer != device->info.ordinal) {
-            status = ashlar_allow_peer(a, peer);
+            status = ashlar_allocator_allow_peer(a, peer);
             status = status == ASHLAR_ENOTSUP ? ASHLAR_OK : status;
         }
     }
@@ -132,7 +132,7 @@ static ashlar_status equip(ashlar_allocator *a) {
     bool is_on = false;
     const ashlar_status status = read_switch("ASHLAR_REPORT", &is_on);
     if (status == ASHLAR_OK && is_on) {
-        ashlar_allocator_on_report(a, report_line, NULL);
+        ashlar_allocator_set_report(a, report_line, NULL);
     }
     return status == ASHLAR_OK ? allow_peers(a) : status;
 }
@@ -238,7 +238,7 @@ ashlar_allocator *ashlar_dropin_owner(const void *ptr) {
     size_t bytes;
     for (int i = 0; i < ASHLAR_DROPIN_DEVICES_MAX; i++) {
         ashlar_allocator *a = ashlar_dropin_peek(i);
-        if (a != NULL && ashlar_usable_bytes(a, ptr, &bytes) == ASHLAR_OK) {
+        if (a != NULL && ashlar_allocator_usable_bytes(a, ptr, &bytes) == ASHLAR_OK) {
             return a;
         }
     }

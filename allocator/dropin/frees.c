@@ -32,7 +32,7 @@ enum { TRIES_MAX = 16 };
 static void take_large_steps(ashlar_allocator *a) {
     const size_t most = a->heap.range.memory_bytes / STEP_DEVICE_DIVISOR;
     pthread_mutex_lock(&a->lock);
-    a->heap.range.step_min_bytes = most < STEP_MIN_BYTES ? most : STEP_MIN_BYTES;
+    a->heap.range.growth_min_bytes = most < STEP_MIN_BYTES ? most : STEP_MIN_BYTES;
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -57,7 +57,7 @@ static ashlar_status make(int place, int ordinal, ashlar_frees **out) {
     made->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     made->wait_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     made->end = &made->first;
-    ashlar_set_reclaim(a, ashlar_frees_reclaim, made);
+    ashlar_allocator_set_reclaim(a, ashlar_frees_reclaim, made);
     if (!is_host) {
         take_large_steps(a);
     }
@@ -144,7 +144,7 @@ void ashlar_frees_drop_context(int place) {
 
 /* Where the allocator has a range of its own, one look tells. */
 static bool may_have(const ashlar_allocator *a, cu_ptr ptr) {
-    return a->guards.unmap != NULL || ptr - a->fixed.base < a->fixed.range_bytes;
+    return a->guards.unmap != NULL || ptr - a->constants.base < a->constants.range_bytes;
 }
 
 ashlar_frees *ashlar_frees_each(int *place) {
@@ -201,23 +201,24 @@ void ashlar_frees_forget(void) {
 
 size_t ashlar_frees_spare_bytes(const ashlar_frees *f) {
     ashlar_stats stats;
-    ashlar_stats_read(f->allocator, &stats);
+    ashlar_allocator_get_stats(f->allocator, &stats);
     return (size_t)(stats.reserved_bytes - stats.block_bytes);
 }
 
 bool ashlar_frees_give_back(ashlar_frees *f) {
     ashlar_stats before, after;
-    ashlar_stats_read(f->allocator, &before);
+    ashlar_allocator_get_stats(f->allocator, &before);
     (void)ashlar_frees_reclaim(f, 0);
-    const ashlar_status unused = ashlar_trim(f->allocator, 0); /* what it gave back it gave */
+    const ashlar_status unused =
+        ashlar_allocator_trim(f->allocator, 0); /* what it gave back it gave */
     (void)unused;
-    ashlar_stats_read(f->allocator, &after);
+    ashlar_allocator_get_stats(f->allocator, &after);
     return after.reserved_bytes < before.reserved_bytes;
 }
 
 static bool has_much_to_wait_for(const ashlar_frees *f, size_t bytes) {
     ashlar_stats stats;
-    ashlar_stats_read(f->allocator, &stats);
+    ashlar_allocator_get_stats(f->allocator, &stats);
     const uint64_t spare = stats.reserved_bytes - stats.block_bytes;
     return spare >= MUCH_BYTES && spare / 2 >= bytes && spare / MUCH_PER_LIVE >= stats.block_bytes;
 }
@@ -277,7 +278,7 @@ ashlar_status ashlar_frees_alloc_on(ashlar_frees *f, size_t bytes, ashlar_stream
 
 ashlar_status ashlar_frees_free(ashlar_frees *f, void *ptr) {
     if (!ashlar_allocator_is_guarded(f->allocator)) {
-        return ashlar_retire(f->allocator, ptr);
+        return ashlar_free_deferred(f->allocator, ptr);
     }
     const ashlar_status status = ashlar_device_synchronize(f->device);
     return status == ASHLAR_OK ? ashlar_free(f->allocator, ptr) : status;

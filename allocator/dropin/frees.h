@@ -26,7 +26,7 @@
 
 #include <ashlar/allocator.h>
 
-#include "allocator/core/retired.h"
+#include "allocator/core/deferred_free.h"
 
 typedef struct ashlar_frees ashlar_frees;
 

@@ -12,8 +12,8 @@ enum { POLLS = 64 };
 /* ---- marks; the device's context is current ---- */
 
 /* NULL: no host memory, or the driver refuses. */
-static ashlar_mark *new_mark_locked(ashlar_frees *f) {
-    ashlar_mark *made = f->spare;
+static ashlar_event_node *new_mark_locked(ashlar_frees *f) {
+    ashlar_event_node *made = f->spare;
     if (made != NULL) {
         f->spare = made->next;
         return made;
@@ -27,9 +27,9 @@ static ashlar_mark *new_mark_locked(ashlar_frees *f) {
     return made;
 }
 
-static void put_marks(ashlar_mark **list, ashlar_mark *marks) {
+static void put_marks(ashlar_event_node **list, ashlar_event_node *marks) {
     while (marks != NULL) {
-        ashlar_mark *next = marks->next;
+        ashlar_event_node *next = marks->next;
         marks->next = *list;
         *list = marks;
         marks = next;
@@ -37,14 +37,14 @@ static void put_marks(ashlar_mark **list, ashlar_mark *marks) {
 }
 
 /* Put a mark behind the work of a stream. False: that was not possible. */
-static bool mark_stream_locked(ashlar_frees *f, ashlar_stream stream, ashlar_mark **marks) {
-    ashlar_mark *made = new_mark_locked(f);
+static bool mark_stream_locked(ashlar_frees *f, ashlar_stream stream, ashlar_event_node **marks) {
+    ashlar_event_node *made = new_mark_locked(f);
     if (made == NULL) {
         return false;
     }
     const bool is_marked =
         ASHLAR_DRIVER_CALL(f->device->driver, event_record, (made->event, stream)) == CU_SUCCESS;
-    ashlar_mark **list = is_marked ? marks : &f->spare;
+    ashlar_event_node **list = is_marked ? marks : &f->spare;
     made->next = *list;
     *list = made;
     return is_marked;
@@ -77,7 +77,7 @@ static bool is_capture_on(const ashlar_frees *f) {
  * Behind all work submitted so far. False: not possible now; marks that were made are in `marks`.
  * A stream that takes no event may have been destroyed by a way that is not watched.
  */
-static bool mark_all_locked(ashlar_frees *f, ashlar_mark **marks) {
+static bool mark_all_locked(ashlar_frees *f, ashlar_event_node **marks) {
     if (is_any_captured_locked(f)) {
         return false;
     }
@@ -91,16 +91,16 @@ static bool mark_all_locked(ashlar_frees *f, ashlar_mark **marks) {
     return is_marked;
 }
 
-/* What is retired becomes a batch, if it can be marked. */
+/* What is deferred becomes a batch, if it can be marked. */
 static void make_batch_locked(ashlar_frees *f) {
-    ashlar_batch *made = ashlar_host_calloc(1, sizeof *made);
+    ashlar_free_batch *made = ashlar_host_calloc(1, sizeof *made);
     if (made == NULL) {
         return;
     }
-    /* Before the events: a block that is retired behind them is not theirs. */
-    made->blocks = ashlar_retired_take(f->allocator);
+    /* Before the events: a block that is deferred behind them is not theirs. */
+    made->blocks = ashlar_deferred_take(f->allocator);
     if (made->blocks == NULL || !mark_all_locked(f, &made->marks)) {
-        ashlar_retired_put_back(f->allocator, made->blocks);
+        ashlar_deferred_put_back(f->allocator, made->blocks);
         put_marks(&f->spare, made->marks);
         ashlar_host_free(made);
         return;
@@ -113,10 +113,10 @@ static void make_batch_locked(ashlar_frees *f) {
 }
 
 /* Drop the marks that have completed, up to the first that has not. */
-static void ask_locked(ashlar_frees *f, ashlar_mark **marks) {
+static void ask_locked(ashlar_frees *f, ashlar_event_node **marks) {
     while (*marks != NULL &&
            ASHLAR_DRIVER_CALL(f->device->driver, event_query, ((*marks)->event)) == CU_SUCCESS) {
-        ashlar_mark *done = *marks;
+        ashlar_event_node *done = *marks;
         *marks = done->next;
         done->next = f->spare;
         f->spare = done;
@@ -124,14 +124,14 @@ static void ask_locked(ashlar_frees *f, ashlar_mark **marks) {
 }
 
 static void release(ashlar_frees *f, ashlar_block *blocks) {
-    ashlar_retired_release(f->allocator, blocks);
+    ashlar_deferred_release(f->allocator, blocks);
     atomic_fetch_add(&f->release_count, 1);
 }
 
 static bool release_past_locked(ashlar_frees *f) {
     bool has_any = false;
     while (f->first != NULL) {
-        ashlar_batch *oldest = f->first;
+        ashlar_free_batch *oldest = f->first;
         ask_locked(f, &oldest->marks);
         if (oldest->marks != NULL) {
             break;
@@ -156,23 +156,23 @@ static ashlar_status synchronize(const ashlar_frees *f) {
                       : ashlar_device_synchronize(f->device);
 }
 
-/* All that is retired is over after a wait on the host. */
+/* All that is deferred is over after a wait on the host. */
 static bool release_after_wait(ashlar_frees *f) {
     pthread_mutex_lock(&f->wait_lock);
-    ashlar_block *blocks = ashlar_retired_take(f->allocator);
+    ashlar_block *blocks = ashlar_deferred_take(f->allocator);
     const bool is_over =
         blocks != NULL && (atomic_load(&f->is_trusting) || synchronize(f) == ASHLAR_OK);
     if (is_over) {
         release(f, blocks);
     } else if (blocks != NULL) {
-        ashlar_retired_put_back(f->allocator, blocks);
+        ashlar_deferred_put_back(f->allocator, blocks);
     }
     pthread_mutex_unlock(&f->wait_lock);
     return is_over;
 }
 
 bool ashlar_frees_has_pending(const ashlar_frees *f) {
-    return atomic_load(&f->batch_count) > 0 || ashlar_has_retired(f->allocator);
+    return atomic_load(&f->batch_count) > 0 || ashlar_has_deferred(f->allocator);
 }
 
 /* And no capture begins while the lock is held. */
@@ -183,7 +183,7 @@ static void make_batch_unless_full_locked(ashlar_frees *f, size_t batches_max) {
 }
 
 void ashlar_frees_cover(ashlar_frees *f) {
-    if (is_capture_on(f) || !ashlar_has_retired(f->allocator) ||
+    if (is_capture_on(f) || !ashlar_has_deferred(f->allocator) ||
         ashlar_device_enter(f->device) != ASHLAR_OK) {
         return;
     }
@@ -300,7 +300,7 @@ static ashlar_status mark_end_locked(ashlar_frees *f, ashlar_stream stream) {
 
 void ashlar_frees_end_stream(ashlar_frees *f, ashlar_stream stream) {
     /* Also what cudaFreeAsync() gave back there. Where that fails it is found out later. */
-    const ashlar_status unused = ashlar_forget_stream(f->allocator, stream);
+    const ashlar_status unused = ashlar_allocator_forget_stream(f->allocator, stream);
     (void)unused;
     pthread_mutex_lock(&f->lock);
     if (forget_stream_locked(f, stream) && mark_end_locked(f, stream) != ASHLAR_OK) {
@@ -321,9 +321,9 @@ void ashlar_frees_end_capture(ashlar_frees *f) {
 
 /* ---- tests ---- */
 
-static void drop_marks(ashlar_mark *marks) {
+static void drop_marks(ashlar_event_node *marks) {
     while (marks != NULL) {
-        ashlar_mark *next = marks->next;
+        ashlar_event_node *next = marks->next;
         ashlar_host_free(marks);
         marks = next;
     }
@@ -333,7 +333,7 @@ void ashlar_frees_drop_all(ashlar_frees *f) {
     drop_marks(f->spare);
     drop_marks(f->ended);
     while (f->first != NULL) {
-        ashlar_batch *oldest = f->first;
+        ashlar_free_batch *oldest = f->first;
         f->first = oldest->next;
         drop_marks(oldest->marks);
         ashlar_host_free(oldest);

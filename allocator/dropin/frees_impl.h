@@ -16,16 +16,16 @@
 enum { ASHLAR_BATCHES_MAX = 8 };
 
 /* An event, in one list at a time. */
-typedef struct ashlar_mark {
-    struct ashlar_mark *next;
+typedef struct ashlar_event_node {
+    struct ashlar_event_node *next;
     cu_event event;
-} ashlar_mark;
+} ashlar_event_node;
 
-typedef struct ashlar_batch {
-    struct ashlar_batch *next;
+typedef struct ashlar_free_batch {
+    struct ashlar_free_batch *next;
     ashlar_block *blocks;
-    ashlar_mark *marks; /* those not known to have completed */
-} ashlar_batch;
+    ashlar_event_node *marks; /* those not known to have completed */
+} ashlar_free_batch;
 
 typedef struct ashlar_known_stream {
     struct ashlar_known_stream *next;
@@ -43,10 +43,10 @@ struct ashlar_frees {
     pthread_mutex_t wait_lock; /* held by who waits on the host with blocks in hand; taken alone */
     pthread_mutex_t lock;      /* guards what follows; taken before the allocator's */
     ashlar_known_stream *streams;
-    ashlar_mark *ended; /* behind the last work of streams that are gone */
-    ashlar_mark *spare;
-    ashlar_batch *first; /* oldest first */
-    ashlar_batch **end;
+    ashlar_event_node *ended; /* behind the last work of streams that are gone */
+    ashlar_event_node *spare;
+    ashlar_free_batch *first; /* oldest first */
+    ashlar_free_batch **end;
 };
 
 /* Whether blocks wait, in a batch or for one. */

@@ -79,7 +79,7 @@ void ashlar_preload_note_refusal(void) {
 
 static void add(totals *sum, const ashlar_frees *frees) {
     ashlar_stats stats;
-    ashlar_stats_read(ashlar_frees_allocator(frees), &stats);
+    ashlar_allocator_get_stats(ashlar_frees_allocator(frees), &stats);
     sum->allocations += stats.alloc_count;
     sum->mapped += stats.served_mapped;
     sum->live_peak_bytes += stats.live_peak_bytes;

@@ -78,7 +78,7 @@ void ashlar_torch_record_stream(void *ptr, ashlar_stream stream) {
 
 void *ashlar_torch_base_alloc(void *ptr, size_t *bytes) {
     ashlar_allocator *a = ashlar_dropin_owner(ptr);
-    if (a == NULL || ashlar_usable_bytes(a, ptr, bytes) != ASHLAR_OK) {
+    if (a == NULL || ashlar_allocator_usable_bytes(a, ptr, bytes) != ASHLAR_OK) {
         *bytes = 0;
     }
     return ptr;
@@ -88,11 +88,11 @@ void *ashlar_torch_base_alloc(void *ptr, size_t *bytes) {
 
 /* What is freed becomes idle when its streams are seen to be past it, which the first trim asks. */
 static ashlar_status empty(ashlar_allocator *a) {
-    ashlar_status status = ashlar_trim(a, 0);
+    ashlar_status status = ashlar_allocator_trim(a, 0);
     if (status == ASHLAR_OK) {
         status = ashlar_device_synchronize(ashlar_allocator_device(a));
     }
-    return status == ASHLAR_OK ? ashlar_trim(a, 0) : status;
+    return status == ASHLAR_OK ? ashlar_allocator_trim(a, 0) : status;
 }
 
 void ashlar_torch_reset(void) {
@@ -111,7 +111,7 @@ void ashlar_torch_reset(void) {
 /* As a limit 0 stands for the whole device. */
 static size_t limit_of(const ashlar_allocator *a, double fraction) {
     ashlar_device_info info;
-    ashlar_device_info_read(ashlar_allocator_device(a), &info);
+    ashlar_device_get_info(ashlar_allocator_device(a), &info);
     const size_t bytes = (size_t)(fraction * (double)info.total_bytes);
     return bytes > 0 ? bytes : 1;
 }
@@ -122,7 +122,7 @@ static ashlar_status set_fraction(double fraction, int device) {
         return ashlar_fail(ASHLAR_EINVAL, "fraction: %g is not in 0 .. 1", fraction);
     }
     const ashlar_status status = ashlar_dropin_allocator(device, &a);
-    return status == ASHLAR_OK ? ashlar_set_limit(a, limit_of(a, fraction)) : status;
+    return status == ASHLAR_OK ? ashlar_allocator_set_limit(a, limit_of(a, fraction)) : status;
 }
 
 void ashlar_torch_memory_fraction(double fraction, int device) {
@@ -145,7 +145,7 @@ int ashlar_torch_memory(int device, ashlar_torch_bytes *out) {
     ashlar_allocator *a = ashlar_dropin_peek(device);
     ashlar_stats stats = {0};
     if (a != NULL) {
-        ashlar_stats_read(a, &stats);
+        ashlar_allocator_get_stats(a, &stats);
     }
     *out = (ashlar_torch_bytes){
         .live = stats.live_bytes,

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void ashlar_free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_place place) {
+void ashlar_free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_call_site place) {
     log->entries[log->count++ % ASHLAR_FREE_LOG_ENTRIES] =
         (ashlar_freed){.ptr = ptr, .place = place};
 }
@@ -25,12 +25,12 @@ static const char *last_part(const char *path) {
     return slash != NULL ? slash + 1 : path;
 }
 
-void ashlar_place_write(ashlar_place place, char out[static ASHLAR_PLACE_BYTES]) {
+void ashlar_call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]) {
     const uintptr_t at = (uintptr_t)place.address;
-    char function[ASHLAR_PLACE_BYTES / 2] = "";
+    char function[ASHLAR_CALL_SITE_BYTES / 2] = "";
     Dl_info info = {0};
     if (dladdr(place.address, &info) == 0 || info.dli_fname == NULL) {
-        (void)snprintf(out, ASHLAR_PLACE_BYTES, "thread %llu at %p",
+        (void)snprintf(out, ASHLAR_CALL_SITE_BYTES, "thread %llu at %p",
                        (unsigned long long)place.thread, place.address);
         return;
     }
@@ -38,7 +38,7 @@ void ashlar_place_write(ashlar_place place, char out[static ASHLAR_PLACE_BYTES])
         (void)snprintf(function, sizeof function, " (%s+0x%zx)", info.dli_sname,
                        (size_t)(at - (uintptr_t)info.dli_saddr));
     }
-    (void)snprintf(out, ASHLAR_PLACE_BYTES, "thread %llu at %p in %s+0x%zx%s",
+    (void)snprintf(out, ASHLAR_CALL_SITE_BYTES, "thread %llu at %p in %s+0x%zx%s",
                    (unsigned long long)place.thread, place.address, last_part(info.dli_fname),
                    (size_t)(at - (uintptr_t)info.dli_fbase), function);
 }

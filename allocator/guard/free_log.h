@@ -10,17 +10,17 @@
 #include "allocator/driver/cuda_abi.h"
 
 /* The caller of a public function. */
-typedef struct ashlar_place {
+typedef struct ashlar_call_site {
     const void *address; /* where the call returns to */
     uint64_t thread;     /* ashlar_thread_number() */
-} ashlar_place;
+} ashlar_call_site;
 
 typedef struct ashlar_freed {
     cu_ptr ptr;
-    ashlar_place place;
+    ashlar_call_site place;
 } ashlar_freed;
 
-enum { ASHLAR_FREE_LOG_ENTRIES = 1024, ASHLAR_PLACE_BYTES = 240 };
+enum { ASHLAR_FREE_LOG_ENTRIES = 1024, ASHLAR_CALL_SITE_BYTES = 240 };
 
 /* Lock: the allocator's guards every field. */
 typedef struct ashlar_free_log {
@@ -28,12 +28,12 @@ typedef struct ashlar_free_log {
     ashlar_freed entries[ASHLAR_FREE_LOG_ENTRIES];
 } ashlar_free_log;
 
-void ashlar_free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_place place);
+void ashlar_free_log_add(ashlar_free_log *log, cu_ptr ptr, ashlar_call_site place);
 
 /* The newest free of `ptr`, or NULL: never freed, or too long ago. */
 const ashlar_freed *ashlar_free_log_find(const ashlar_free_log *log, cu_ptr ptr);
 
 /* "thread 2 at 0x55d0c0de in program+0x1c0de (function+0x2e)", as far as it is known. */
-void ashlar_place_write(ashlar_place place, char out[static ASHLAR_PLACE_BYTES]);
+void ashlar_call_site_write(ashlar_call_site place, char out[static ASHLAR_CALL_SITE_BYTES]);
 
 #endif /* ASHLAR_FREE_LOG_H */

@@ -15,7 +15,7 @@ ashlar_status ashlar_guard_create(ashlar_guards *guards, ashlar_guard mode, ashl
     const ashlar_status status =
         mode == ASHLAR_GUARD_FILL
             ? ashlar_guard_fill_create(heap, &guards->fill)
-            : ashlar_guard_unmap_create(heap->range.caller, lock, &guards->unmap);
+            : ashlar_guard_unmap_create(heap->range.client, lock, &guards->unmap);
     if (status != ASHLAR_OK) {
         ashlar_host_free(guards->frees);
     }
@@ -28,9 +28,9 @@ void ashlar_guard_destroy(ashlar_guards *guards) {
     ashlar_host_free(guards->frees);
 }
 
-ashlar_status ashlar_guard_note_free_locked(ashlar_free_log *frees, const void *ptr,
-                                            ashlar_place place, ashlar_status status) {
-    char here[ASHLAR_PLACE_BYTES], there[ASHLAR_PLACE_BYTES];
+ashlar_status ashlar_guard_log_free_locked(ashlar_free_log *frees, const void *ptr,
+                                           ashlar_call_site place, ashlar_status status) {
+    char here[ASHLAR_CALL_SITE_BYTES], there[ASHLAR_CALL_SITE_BYTES];
     if (frees == NULL) {
         return status;
     }
@@ -41,12 +41,12 @@ ashlar_status ashlar_guard_note_free_locked(ashlar_free_log *frees, const void *
     if (status != ASHLAR_EPOINTER) {
         return status;
     }
-    ashlar_place_write(place, here);
+    ashlar_call_site_write(place, here);
     const ashlar_freed *before = ashlar_free_log_find(frees, ashlar_ptr_in(ptr));
     if (before == NULL) {
         return ashlar_fail(status, "%s; this free: %s", ashlar_error_detail(), here);
     }
-    ashlar_place_write(before->place, there);
+    ashlar_call_site_write(before->place, there);
     return ashlar_fail(status, "%s; this free: %s; the one before: %s", ashlar_error_detail(), here,
                        there);
 }

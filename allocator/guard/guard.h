@@ -30,8 +30,9 @@ void ashlar_guard_destroy(ashlar_guards *guards);
  * After a free by `place` that ended with `status`: note it, or say who has freed `ptr` before.
  * Returns `status`, with a longer detail. `frees`: NULL is allowed. Lock: held.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_note_free_locked(ashlar_free_log *frees,
-                                                              const void *ptr, ashlar_place place,
-                                                              ashlar_status status);
+ASHLAR_MUST_CHECK ashlar_status ashlar_guard_log_free_locked(ashlar_free_log *frees,
+                                                             const void *ptr,
+                                                             ashlar_call_site place,
+                                                             ashlar_status status);
 
 #endif /* ASHLAR_GUARD_H */

@@ -8,14 +8,14 @@
 enum { QUARANTINE_DIVISOR = 16 }; /* of the device's memory */
 
 ashlar_status ashlar_guard_fill_create(ashlar_heap *heap, ashlar_guard_fill **out) {
-    ashlar_caller *caller = heap->range.caller;
+    ashlar_driver_client *client = heap->range.client;
     ashlar_guard_fill *fill = ashlar_host_calloc(1, sizeof *fill);
     if (fill == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for its quarantine");
     }
     fill->heap = heap;
-    fill->limit_bytes = caller->device->info.total_bytes / QUARANTINE_DIVISOR;
-    ashlar_checker_init(&fill->checker, caller);
+    fill->limit_bytes = client->device->info.total_bytes / QUARANTINE_DIVISOR;
+    ashlar_checker_init(&fill->checker, client);
     *out = fill;
     return ASHLAR_OK;
 }
@@ -40,17 +40,17 @@ static cu_ptr start_of(const ashlar_guard_fill *fill, const ashlar_block *block)
 }
 
 static ashlar_status queue_fill(ashlar_guard_fill *fill, cu_ptr start, size_t bytes,
-                                unsigned char value, const ashlar_order *order) {
-    ashlar_caller *caller = fill->checker.caller;
+                                unsigned char value, const ashlar_stream_state *state) {
+    ashlar_driver_client *client = fill->checker.client;
     const cu_result result =
-        ASHLAR_CALL(caller, memset_d8_async, (start, value, bytes, order->stream));
+        ASHLAR_CALL(client, memset_d8_async, (start, value, bytes, state->stream));
     return result == CU_SUCCESS
                ? ASHLAR_OK
-               : ashlar_driver_error(caller->device->driver, "cuMemsetD8Async", result);
+               : ashlar_driver_error(client->device->driver, "cuMemsetD8Async", result);
 }
 
 static ashlar_status compare_red_zone(ashlar_guard_fill *fill, const ashlar_block *block,
-                                      const ashlar_order *order) {
+                                      const ashlar_stream_state *state) {
     const ashlar_check_subject subject = {
         .block = start_of(fill, block),
         .requested = block->requested,
@@ -58,9 +58,9 @@ static ashlar_status compare_red_zone(ashlar_guard_fill *fill, const ashlar_bloc
         .bytes = block->bytes - block->requested,
         .want = ASHLAR_RED_VALUE,
         .tag = block->tag,
-        .stream = block->order->stream,
+        .stream = block->stream_state->stream,
     };
-    return ashlar_checker_queue(&fill->checker, order, &subject);
+    return ashlar_checker_queue(&fill->checker, state, &subject);
 }
 
 static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarantined *q) {
@@ -72,9 +72,9 @@ static ashlar_status compare_freed(ashlar_guard_fill *fill, const ashlar_quarant
         .tag = q->block->tag,
         .is_freed = true,
         .freed = q->freed,
-        .stream = q->block->order->stream,
+        .stream = q->block->stream_state->stream,
     };
-    return ashlar_checker_queue(&fill->checker, q->block->order, &subject);
+    return ashlar_checker_queue(&fill->checker, q->block->stream_state, &subject);
 }
 
 /* ---- quarantine; inside the device's context ---- */
@@ -89,7 +89,7 @@ static ashlar_status release_oldest(ashlar_guard_fill *fill) {
     fill->first = (fill->first + 1) % ASHLAR_QUARANTINE_BLOCKS;
     fill->count--;
     fill->bytes -= oldest->block->bytes;
-    ashlar_release_block_locked(fill->heap, oldest->block, oldest->block->order);
+    ashlar_release_block_locked(fill->heap, oldest->block, oldest->block->stream_state);
     return ASHLAR_OK;
 }
 
@@ -110,39 +110,39 @@ static ashlar_status make_room(ashlar_guard_fill *fill, const ashlar_block *bloc
 /* ---- for the allocator ---- */
 
 ashlar_status ashlar_guard_fill_take_locked(ashlar_guard_fill *fill, const ashlar_block *block) {
-    ashlar_device *device = fill->checker.caller->device;
+    ashlar_device *device = fill->checker.client->device;
     ashlar_status status = ashlar_device_enter(device);
     if (status == ASHLAR_OK) {
         status = queue_fill(fill, start_of(fill, block) + block->requested,
-                            block->bytes - block->requested, ASHLAR_RED_VALUE, block->order);
+                            block->bytes - block->requested, ASHLAR_RED_VALUE, block->stream_state);
         ashlar_device_leave(device);
     }
     return status;
 }
 
 ashlar_status ashlar_guard_fill_free_locked(ashlar_guard_fill *fill, const ashlar_block *block,
-                                            ashlar_order *order) {
-    ashlar_device *device = fill->checker.caller->device;
+                                            ashlar_stream_state *state) {
+    ashlar_device *device = fill->checker.client->device;
     ashlar_status status = ashlar_device_enter(device);
     if (status != ASHLAR_OK) {
         return status;
     }
     status = make_room(fill, block);
     if (status == ASHLAR_OK) {
-        status = compare_red_zone(fill, block, order);
+        status = compare_red_zone(fill, block, state);
     }
     if (status == ASHLAR_OK) {
-        status = queue_fill(fill, start_of(fill, block), block->bytes, ASHLAR_FREED_VALUE, order);
+        status = queue_fill(fill, start_of(fill, block), block->bytes, ASHLAR_FREED_VALUE, state);
     }
     ashlar_device_leave(device);
     return status;
 }
 
 void ashlar_guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
-                                  ashlar_order *order, ashlar_place place) {
-    block->order = order;
+                                  ashlar_stream_state *state, ashlar_call_site place) {
+    block->stream_state = state;
     if (is_too_large(fill, block)) {
-        ashlar_release_block_locked(fill->heap, block, order);
+        ashlar_release_block_locked(fill->heap, block, state);
         return;
     }
     ASHLAR_ASSERT(fill->count < ASHLAR_QUARANTINE_BLOCKS);
@@ -161,7 +161,7 @@ static ashlar_status release_all(ashlar_guard_fill *fill) {
 }
 
 ashlar_status ashlar_guard_fill_release_locked(ashlar_guard_fill *fill) {
-    ashlar_device *device = fill->checker.caller->device;
+    ashlar_device *device = fill->checker.client->device;
     ashlar_status status = ashlar_device_enter(device);
     if (status == ASHLAR_OK) {
         status = release_all(fill);
@@ -176,18 +176,18 @@ ashlar_status ashlar_guard_fill_release_locked(ashlar_guard_fill *fill) {
  * Wait until every answer is there. Where a first wait fails another may not; if all do, the device
  * is lost, and host functions that have not run never will.
  */
-static void wait_for_answers(ashlar_guard_fill *fill, const ashlar_order *orders) {
-    ashlar_caller *caller = fill->checker.caller;
-    for (const ashlar_order *order = orders;
-         order != NULL && ashlar_checker_is_waiting(&fill->checker); order = order->next) {
-        if (ASHLAR_CALL(caller, stream_synchronize, (order->stream)) != CU_SUCCESS) {
-            (void)ASHLAR_CALL(caller, stream_synchronize, (order->stream));
+static void wait_for_answers(ashlar_guard_fill *fill, const ashlar_stream_state *states) {
+    ashlar_driver_client *client = fill->checker.client;
+    for (const ashlar_stream_state *state = states;
+         state != NULL && ashlar_checker_is_waiting(&fill->checker); state = state->next) {
+        if (ASHLAR_CALL(client, stream_synchronize, (state->stream)) != CU_SUCCESS) {
+            (void)ASHLAR_CALL(client, stream_synchronize, (state->stream));
         }
     }
 }
 
-void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_order *orders) {
-    ashlar_device *device = fill->checker.caller->device;
+void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream_state *states) {
+    ashlar_device *device = fill->checker.client->device;
     if (ashlar_device_enter(device) != ASHLAR_OK) {
         return;
     }
@@ -195,10 +195,10 @@ void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_order *
     (void)release_all(fill);
     for (const ashlar_block *block = fill->heap->first; block != NULL; block = block->next) {
         if (block->state == ASHLAR_BLOCK_USED && block->requested != 0) {
-            (void)compare_red_zone(fill, block, block->order);
+            (void)compare_red_zone(fill, block, block->stream_state);
         }
     }
-    wait_for_answers(fill, orders);
+    wait_for_answers(fill, states);
     ashlar_device_leave(device);
 }
 

@@ -31,9 +31,9 @@ enum {
 };
 
 typedef struct ashlar_quarantined {
-    ashlar_block *block; /* its order is the one it was freed on */
+    ashlar_block *block; /* its stream is the one it was freed on */
     size_t requested;
-    ashlar_place freed;
+    ashlar_call_site freed;
 } ashlar_quarantined;
 
 /* Lock: the allocator's guards every field except the checker's own. */
@@ -56,27 +56,27 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_guard_fill_create(ashlar_heap *heap,
  *
  * orders   every stream that blocks were taken for or freed on
  */
-void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_order *orders);
+void ashlar_guard_fill_compare_all(ashlar_guard_fill *fill, const ashlar_stream_state *states);
 void ashlar_guard_fill_destroy(ashlar_guard_fill *fill); /* NULL is allowed */
 
 /* Bytes of the block that serves `bytes`; false: too many to count. */
 bool ashlar_guard_fill_block_bytes(size_t bytes, size_t *out);
 
-/* Queue a new block's red zone on its order. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
+/* Queue a new block's red zone on its stream. Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_guard_fill_take_locked(ashlar_guard_fill *fill,
                                                               const ashlar_block *block);
 
 /*
- * Queue what becomes of a live block that is freed on `order`, having made room for it. Then
+ * Queue what becomes of a live block that is freed on `state`, having made room for it. Then
  * ashlar_guard_fill_put_locked() keeps it, or releases it if it is too large, and cannot fail.
  *
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM, ASHLAR_EHOSTMEM; the block is live as before.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_guard_fill_free_locked(ashlar_guard_fill *fill,
                                                               const ashlar_block *block,
-                                                              ashlar_order *order);
+                                                              ashlar_stream_state *state);
 void ashlar_guard_fill_put_locked(ashlar_guard_fill *fill, ashlar_block *block, size_t requested,
-                                  ashlar_order *order, ashlar_place place);
+                                  ashlar_stream_state *state, ashlar_call_site place);
 
 /* Release the whole quarantine. Errors: as above; what is left of it stays. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_guard_fill_release_locked(ashlar_guard_fill *fill);

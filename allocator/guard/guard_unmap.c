@@ -13,13 +13,13 @@ enum {
 };
 
 static ashlar_status refuse(const ashlar_guard_unmap *unmap, const char *what, cu_result result) {
-    return ashlar_driver_error(unmap->caller->device->driver, what, result);
+    return ashlar_driver_error(unmap->client->device->driver, what, result);
 }
 
 static cu_mem_prop memory_of(const ashlar_guard_unmap *unmap) {
     return (cu_mem_prop){
         .type = CU_ALLOCATION_PINNED,
-        .location = {.type = CU_LOCATION_DEVICE, .id = unmap->caller->device->info.ordinal},
+        .location = {.type = CU_LOCATION_DEVICE, .id = unmap->client->device->info.ordinal},
     };
 }
 
@@ -27,7 +27,7 @@ static cu_mem_prop memory_of(const ashlar_guard_unmap *unmap) {
 
 /* Where addresses are scarce, fewer of them do as well. */
 static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
-    const size_t device_bytes = unmap->caller->device->info.total_bytes;
+    const size_t device_bytes = unmap->client->device->info.total_bytes;
     cu_result result = CU_OUT_OF_MEMORY;
     for (size_t factor = ADDRESS_FACTOR; factor > 0 && result == CU_OUT_OF_MEMORY; factor /= 2) {
         if (!ashlar_mul(device_bytes, factor, &unmap->range_bytes) ||
@@ -35,22 +35,22 @@ static ashlar_status reserve_addresses(ashlar_guard_unmap *unmap) {
             return ashlar_fail(ASHLAR_EOVERFLOW, "the device's %zu bytes are too many to address",
                                device_bytes);
         }
-        result = ASHLAR_CALL(unmap->caller, mem_address_reserve,
+        result = ASHLAR_CALL(unmap->client, mem_address_reserve,
                              (&unmap->base, unmap->range_bytes, 0, 0, 0));
     }
     return result == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemAddressReserve", result);
 }
 
-ashlar_status ashlar_guard_unmap_create(ashlar_caller *caller, pthread_mutex_t *lock,
+ashlar_status ashlar_guard_unmap_create(ashlar_driver_client *client, pthread_mutex_t *lock,
                                         ashlar_guard_unmap **out) {
     ashlar_guard_unmap *unmap = ashlar_host_calloc(1, sizeof *unmap);
     if (unmap == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for its blocks");
     }
-    unmap->caller = caller;
+    unmap->client = client;
     unmap->lock = lock;
     const cu_mem_prop memory = memory_of(unmap);
-    const cu_result result = ASHLAR_CALL(caller, mem_get_allocation_granularity,
+    const cu_result result = ASHLAR_CALL(client, mem_get_allocation_granularity,
                                          (&unmap->granularity, &memory, CU_GRANULARITY_MINIMUM));
     const ashlar_status status = result == CU_SUCCESS
                                      ? reserve_addresses(unmap)
@@ -66,7 +66,7 @@ ashlar_status ashlar_guard_unmap_create(ashlar_caller *caller, pthread_mutex_t *
 /* Inside the device's context. */
 static void drop_event(ashlar_guard_unmap *unmap, cu_event event) {
     if (event != NULL) {
-        (void)ASHLAR_CALL(unmap->caller, event_destroy, (event));
+        (void)ASHLAR_CALL(unmap->client, event_destroy, (event));
     }
 }
 
@@ -74,21 +74,21 @@ void ashlar_guard_unmap_destroy(ashlar_guard_unmap *unmap) {
     if (unmap == NULL) {
         return;
     }
-    ashlar_caller *caller = unmap->caller;
-    const bool is_entered = ashlar_device_enter(caller->device) == ASHLAR_OK;
+    ashlar_driver_client *client = unmap->client;
+    const bool is_entered = ashlar_device_enter(client->device) == ASHLAR_OK;
     for (size_t i = 0; i < unmap->count; i++) {
-        ashlar_pages *block = unmap->blocks[i];
-        (void)ASHLAR_CALL(caller, mem_unmap, (unmap->base + block->offset, block->bytes));
-        (void)ASHLAR_CALL(caller, mem_release, (block->handle));
+        ashlar_guarded_block *block = unmap->blocks[i];
+        (void)ASHLAR_CALL(client, mem_unmap, (unmap->base + block->offset, block->bytes));
+        (void)ASHLAR_CALL(client, mem_release, (block->handle));
         if (is_entered) {
             drop_event(unmap, block->event);
         }
         ashlar_host_free(block);
     }
     if (is_entered) {
-        ashlar_device_leave(caller->device);
+        ashlar_device_leave(client->device);
     }
-    (void)ASHLAR_CALL(caller, mem_address_free, (unmap->base, unmap->range_bytes));
+    (void)ASHLAR_CALL(client, mem_address_free, (unmap->base, unmap->range_bytes));
     ashlar_host_free(unmap->blocks);
     ashlar_host_free(unmap);
 }
@@ -100,7 +100,7 @@ static size_t find_above(const ashlar_guard_unmap *unmap, size_t offset) {
     size_t low = 0, high = unmap->count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const ashlar_pages *block = unmap->blocks[middle];
+        const ashlar_guarded_block *block = unmap->blocks[middle];
         if (block->offset + block->bytes <= offset) {
             low = middle + 1;
         } else {
@@ -115,7 +115,8 @@ static ashlar_status reserve_entry(ashlar_guard_unmap *unmap) {
         return ASHLAR_OK;
     }
     const size_t capacity = unmap->capacity == 0 ? 64 : 2 * unmap->capacity;
-    ashlar_pages **grown = ashlar_host_realloc(unmap->blocks, capacity, sizeof(ashlar_pages *));
+    ashlar_guarded_block **grown =
+        ashlar_host_realloc(unmap->blocks, capacity, sizeof(ashlar_guarded_block *));
     if (grown == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for a list of %zu blocks",
                            capacity);
@@ -125,38 +126,39 @@ static ashlar_status reserve_entry(ashlar_guard_unmap *unmap) {
     return ASHLAR_OK;
 }
 
-static void insert(ashlar_guard_unmap *unmap, ashlar_pages *block) {
+static void insert(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
     const size_t idx = find_above(unmap, block->offset);
-    ashlar_pages **at = &unmap->blocks[idx];
+    ashlar_guarded_block **at = &unmap->blocks[idx];
     memmove(at + 1, at, (unmap->count - idx) * sizeof *at);
     *at = block;
     unmap->count++;
 }
 
-static void remove_block(ashlar_guard_unmap *unmap, const ashlar_pages *block) {
+static void remove_block(ashlar_guard_unmap *unmap, const ashlar_guarded_block *block) {
     const size_t idx = find_above(unmap, block->offset);
     ASHLAR_ASSERT(idx < unmap->count && unmap->blocks[idx] == block);
-    ashlar_pages **at = &unmap->blocks[idx];
+    ashlar_guarded_block **at = &unmap->blocks[idx];
     unmap->count--;
     memmove(at, at + 1, (unmap->count - idx) * sizeof *at);
 }
 
 /* ---- quarantine; inside the device's context ---- */
 
-static void dispose(ashlar_guard_unmap *unmap, ashlar_pages *block) {
+static void dispose(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
     drop_event(unmap, block->event);
     ashlar_host_free(block);
 }
 
 /* Unmap the block behind *link, whose last use is over. Where the driver refuses, it stays. */
-static cu_result retire(ashlar_guard_unmap *unmap, ashlar_pages **link, ashlar_pages *before) {
-    ashlar_pages *block = *link;
+static cu_result retire(ashlar_guard_unmap *unmap, ashlar_guarded_block **link,
+                        ashlar_guarded_block *before) {
+    ashlar_guarded_block *block = *link;
     const cu_result result =
-        ASHLAR_CALL(unmap->caller, mem_unmap, (unmap->base + block->offset, block->bytes));
+        ASHLAR_CALL(unmap->client, mem_unmap, (unmap->base + block->offset, block->bytes));
     if (result != CU_SUCCESS) {
         return result;
     }
-    (void)ASHLAR_CALL(unmap->caller, mem_release, (block->handle));
+    (void)ASHLAR_CALL(unmap->client, mem_release, (block->handle));
     *link = block->newer;
     if (unmap->newest == block) {
         unmap->newest = before;
@@ -172,11 +174,11 @@ static cu_result retire(ashlar_guard_unmap *unmap, ashlar_pages **link, ashlar_p
 }
 
 /* Unmap every block whose event has completed. What the driver refuses is tried again later. */
-static void retire_completed(ashlar_guard_unmap *unmap) {
-    ashlar_pages *before = NULL;
-    for (ashlar_pages **link = &unmap->oldest; *link != NULL;) {
-        ashlar_pages *block = *link;
-        if (ASHLAR_CALL(unmap->caller, event_query, (block->event)) == CU_SUCCESS &&
+static void drop_completed(ashlar_guard_unmap *unmap) {
+    ashlar_guarded_block *before = NULL;
+    for (ashlar_guarded_block **link = &unmap->oldest; *link != NULL;) {
+        ashlar_guarded_block *block = *link;
+        if (ASHLAR_CALL(unmap->client, event_query, (block->event)) == CU_SUCCESS &&
             retire(unmap, link, before) == CU_SUCCESS) {
             continue;
         }
@@ -190,13 +192,13 @@ static void retire_completed(ashlar_guard_unmap *unmap) {
  * wait for a thread that wants the lock.
  */
 static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
-    ashlar_caller *caller = unmap->caller;
-    ashlar_pages *block = unmap->oldest;
-    caller->calls++; /* by hand: ASHLAR_CALL counts under the lock */
+    ashlar_driver_client *client = unmap->client;
+    ashlar_guarded_block *block = unmap->oldest;
+    client->calls++; /* by hand: ASHLAR_CALL counts under the lock */
     block->waiters++;
     pthread_mutex_unlock(unmap->lock);
     const cu_result result =
-        ASHLAR_DRIVER_CALL(caller->device->driver, event_synchronize, (block->event));
+        ASHLAR_DRIVER_CALL(client->device->driver, event_synchronize, (block->event));
     pthread_mutex_lock(unmap->lock);
     block->waiters--;
     if (block->is_unmapped) { /* another thread was faster */
@@ -209,12 +211,12 @@ static ashlar_status wait_for_oldest(ashlar_guard_unmap *unmap) {
         return refuse(unmap, "cuEventSynchronize", result);
     }
     ASHLAR_ASSERT(block == unmap->oldest);
-    const cu_result retired = retire(unmap, &unmap->oldest, NULL);
-    return retired == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemUnmap", retired);
+    const cu_result deferred = retire(unmap, &unmap->oldest, NULL);
+    return deferred == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemUnmap", deferred);
 }
 
 static bool is_over_limit(const ashlar_guard_unmap *unmap) {
-    const size_t limit = unmap->caller->device->info.total_bytes / QUARANTINE_DIVISOR;
+    const size_t limit = unmap->client->device->info.total_bytes / QUARANTINE_DIVISOR;
     return unmap->quarantine_count > ASHLAR_UNMAP_QUARANTINE_BLOCKS ||
            unmap->mapped_bytes - unmap->live_bytes > limit;
 }
@@ -233,7 +235,7 @@ static bool find_hole(const ashlar_guard_unmap *unmap, size_t from, size_t to, s
     }
     for (size_t i = find_above(unmap, from); i < unmap->count && unmap->blocks[i]->offset < to;
          i++) {
-        const ashlar_pages *block = unmap->blocks[i];
+        const ashlar_guarded_block *block = unmap->blocks[i];
         if (block->offset >= from && block->offset - from >= need) {
             break;
         }
@@ -257,22 +259,22 @@ static ashlar_status find_addresses(const ashlar_guard_unmap *unmap, size_t byte
 
 static ashlar_status create_memory(ashlar_guard_unmap *unmap, size_t bytes, cu_mem_handle *out) {
     const cu_mem_prop memory = memory_of(unmap);
-    const cu_result result = ASHLAR_CALL(unmap->caller, mem_create, (out, bytes, &memory, 0));
+    const cu_result result = ASHLAR_CALL(unmap->client, mem_create, (out, bytes, &memory, 0));
     return result == CU_SUCCESS ? ASHLAR_OK : refuse(unmap, "cuMemCreate", result);
 }
 
-static ashlar_status map_pages(ashlar_guard_unmap *unmap, const ashlar_pages *block) {
-    ashlar_caller *caller = unmap->caller;
+static ashlar_status map_pages(ashlar_guard_unmap *unmap, const ashlar_guarded_block *block) {
+    ashlar_driver_client *client = unmap->client;
     const cu_ptr start = unmap->base + block->offset;
-    cu_result result = ASHLAR_CALL(caller, mem_map, (start, block->bytes, 0, block->handle, 0));
+    cu_result result = ASHLAR_CALL(client, mem_map, (start, block->bytes, 0, block->handle, 0));
     if (result != CU_SUCCESS) {
         return refuse(unmap, "cuMemMap", result);
     }
     const cu_mem_access access = {.location = memory_of(unmap).location,
                                   .flags = CU_ACCESS_READWRITE};
-    result = ASHLAR_CALL(caller, mem_set_access, (start, block->bytes, &access, 1));
+    result = ASHLAR_CALL(client, mem_set_access, (start, block->bytes, &access, 1));
     if (result != CU_SUCCESS) {
-        (void)ASHLAR_CALL(caller, mem_unmap, (start, block->bytes));
+        (void)ASHLAR_CALL(client, mem_unmap, (start, block->bytes));
         return refuse(unmap, "cuMemSetAccess", result);
     }
     return ASHLAR_OK;
@@ -282,7 +284,7 @@ static ashlar_status map_pages(ashlar_guard_unmap *unmap, const ashlar_pages *bl
 static ashlar_status create_after_waits(ashlar_guard_unmap *unmap, size_t bytes,
                                         cu_mem_handle *out) {
     ashlar_status status = ASHLAR_OK;
-    retire_completed(unmap);
+    drop_completed(unmap);
     while (status == ASHLAR_OK && is_over_limit(unmap)) {
         status = wait_for_oldest(unmap);
     }
@@ -300,7 +302,7 @@ static ashlar_status create_after_waits(ashlar_guard_unmap *unmap, size_t bytes,
 }
 
 /* All that may drop the lock comes first, then all that may fail, then what changes the lists. */
-static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_pages *block) {
+static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_guarded_block *block) {
     ashlar_status status = create_after_waits(unmap, block->bytes, &block->handle);
     if (status != ASHLAR_OK) {
         return status;
@@ -313,7 +315,7 @@ static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_pages *block) {
         status = map_pages(unmap, block);
     }
     if (status != ASHLAR_OK) {
-        (void)ASHLAR_CALL(unmap->caller, mem_release, (block->handle));
+        (void)ASHLAR_CALL(unmap->client, mem_release, (block->handle));
         return status;
     }
     insert(unmap, block);
@@ -324,23 +326,23 @@ static ashlar_status take(ashlar_guard_unmap *unmap, ashlar_pages *block) {
 }
 
 ashlar_status ashlar_guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t bytes,
-                                             ashlar_tag tag, ashlar_order *order,
-                                             ashlar_pages **out) {
+                                             ashlar_tag tag, ashlar_stream_state *state,
+                                             ashlar_guarded_block **out) {
     size_t aligned, page_bytes;
     if (!ashlar_align_up(bytes, ASHLAR_BLOCK_ALIGN, &aligned) ||
         !ashlar_align_up(aligned, unmap->granularity, &page_bytes)) {
         return ashlar_fail(ASHLAR_ENOMEM, "guard: %zu bytes are too many to map", bytes);
     }
-    ashlar_pages *block = ashlar_host_calloc(1, sizeof *block);
+    ashlar_guarded_block *block = ashlar_host_calloc(1, sizeof *block);
     if (block == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory for a block");
     }
-    *block = (ashlar_pages){.bytes = page_bytes,
-                            .requested = bytes,
-                            .order = order,
-                            .tag = (unsigned char)tag,
-                            .is_live = true};
-    ashlar_device *device = unmap->caller->device;
+    *block = (ashlar_guarded_block){.bytes = page_bytes,
+                                    .requested = bytes,
+                                    .stream_state = state,
+                                    .tag = (unsigned char)tag,
+                                    .is_live = true};
+    ashlar_device *device = unmap->client->device;
     ashlar_status status = ashlar_device_enter(device);
     if (status == ASHLAR_OK) {
         status = take(unmap, block);
@@ -358,11 +360,11 @@ ashlar_status ashlar_guard_unmap_take_locked(ashlar_guard_unmap *unmap, size_t b
 /* ---- freeing ---- */
 
 ashlar_status ashlar_guard_unmap_find_locked(const ashlar_guard_unmap *unmap, const void *ptr,
-                                             ashlar_pages **out) {
+                                             ashlar_guarded_block **out) {
     const cu_ptr address = ashlar_ptr_in(ptr);
     const size_t offset = (size_t)(address - unmap->base);
     const size_t idx = find_above(unmap, offset);
-    ashlar_pages *block = NULL;
+    ashlar_guarded_block *block = NULL;
     if (offset < unmap->range_bytes && idx < unmap->count && unmap->blocks[idx]->offset <= offset) {
         block = unmap->blocks[idx];
     }
@@ -382,14 +384,14 @@ ashlar_status ashlar_guard_unmap_find_locked(const ashlar_guard_unmap *unmap, co
 }
 
 /* Inside the device's context. */
-static ashlar_status record_after(ashlar_guard_unmap *unmap, const ashlar_order *order,
+static ashlar_status record_after(ashlar_guard_unmap *unmap, const ashlar_stream_state *state,
                                   cu_event *out) {
     cu_event event = NULL;
-    cu_result result = ASHLAR_CALL(unmap->caller, event_create, (&event, CU_EVENT_NO_TIMING));
+    cu_result result = ASHLAR_CALL(unmap->client, event_create, (&event, CU_EVENT_NO_TIMING));
     if (result != CU_SUCCESS) {
         return refuse(unmap, "cuEventCreate", result);
     }
-    result = ASHLAR_CALL(unmap->caller, event_record, (event, order->stream));
+    result = ASHLAR_CALL(unmap->client, event_record, (event, state->stream));
     if (result != CU_SUCCESS) {
         const ashlar_status status = refuse(unmap, "cuEventRecord", result);
         drop_event(unmap, event);
@@ -399,21 +401,21 @@ static ashlar_status record_after(ashlar_guard_unmap *unmap, const ashlar_order 
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_guard_unmap_free_locked(ashlar_guard_unmap *unmap, ashlar_pages *block,
-                                             const ashlar_order *order) {
-    ashlar_device *device = unmap->caller->device;
+ashlar_status ashlar_guard_unmap_free_locked(ashlar_guard_unmap *unmap, ashlar_guarded_block *block,
+                                             const ashlar_stream_state *state) {
+    ashlar_device *device = unmap->client->device;
     ashlar_status status = ashlar_device_enter(device);
     if (status != ASHLAR_OK) {
         return status;
     }
-    status = record_after(unmap, order, &block->event);
+    status = record_after(unmap, state, &block->event);
     if (status == ASHLAR_OK) {
         block->is_live = false;
         unmap->live_bytes -= block->bytes;
         *(unmap->newest != NULL ? &unmap->newest->newer : &unmap->oldest) = block;
         unmap->newest = block;
         unmap->quarantine_count++;
-        retire_completed(unmap);
+        drop_completed(unmap);
     }
     ashlar_device_leave(device);
     return status;
@@ -423,11 +425,11 @@ ashlar_status ashlar_guard_unmap_free_locked(ashlar_guard_unmap *unmap, ashlar_p
 
 ashlar_status ashlar_guard_unmap_check_locked(const ashlar_guard_unmap *unmap) {
     size_t mapped = 0, live = 0, freed = 0, queued = 0, above = 0;
-    for (const ashlar_pages *block = unmap->oldest; block != NULL; block = block->newer) {
+    for (const ashlar_guarded_block *block = unmap->oldest; block != NULL; block = block->newer) {
         queued++;
     }
     for (size_t i = 0; i < unmap->count; i++) {
-        const ashlar_pages *block = unmap->blocks[i];
+        const ashlar_guarded_block *block = unmap->blocks[i];
         if (block->offset < above || block->is_live != (block->event == NULL)) {
             return ashlar_fail(ASHLAR_EFORMAT, "guard check: a block is out of order");
         }

@@ -22,70 +22,71 @@
 #include <ashlar/allocator.h>
 
 #include "allocator/guard/free_log.h"
-#include "allocator/heap/order.h"
+#include "allocator/heap/stream_state.h"
 
 enum { ASHLAR_UNMAP_QUARANTINE_BLOCKS = 256 }; /* more, and the next allocation waits */
 
-typedef struct ashlar_pages ashlar_pages;
-struct ashlar_pages {
+typedef struct ashlar_guarded_block ashlar_guarded_block;
+struct ashlar_guarded_block {
     size_t offset;    /* of the first page in the range */
     size_t bytes;     /* of all pages */
     size_t requested; /* bytes asked for */
     cu_ptr ptr;       /* what was handed out */
     cu_mem_handle handle;
-    ashlar_order *order; /* live: the stream it was taken for */
+    ashlar_stream_state *stream_state; /* live: the stream it was taken for */
     unsigned char tag;
     bool is_live;
     cu_event event;      /* in quarantine: after the last use */
     unsigned waiters;    /* threads that wait for it with the lock dropped; the last one ... */
     bool is_unmapped;    /* ... frees this record, where the block is in no list any more */
-    ashlar_pages *newer; /* in quarantine */
+    ashlar_guarded_block *newer; /* in quarantine */
 };
 
 /* Lock: the allocator's guards every field except those marked const. */
 typedef struct ashlar_guard_unmap {
-    ashlar_caller *caller;       /* const */
+    ashlar_driver_client *client; /* const */
     pthread_mutex_t *lock;       /* const; the allocator's, dropped while the host waits */
     cu_ptr base;                 /* const */
     size_t range_bytes;          /* const; reserved addresses */
     size_t granularity;          /* const; of physical memory */
     size_t next_offset;          /* where the search for addresses begins */
-    ashlar_pages **blocks;       /* [count] */
+    ashlar_guarded_block **blocks; /* [count] */
     size_t count, capacity;
-    ashlar_pages *oldest, *newest; /* the quarantine */
+    ashlar_guarded_block *oldest, *newest; /* the quarantine */
     size_t quarantine_count;
     size_t mapped_bytes, live_bytes;
 } ashlar_guard_unmap;
 
 /* Errors: as ashlar_allocator_create(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_create(ashlar_caller *caller,
+ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_create(ashlar_driver_client *client,
                                                           pthread_mutex_t *lock,
                                                           ashlar_guard_unmap **out);
 /* Return everything. The device must be done with it. NULL is allowed. */
 void ashlar_guard_unmap_destroy(ashlar_guard_unmap *unmap);
 
 /*
- * A block for `order`; the lock may be dropped and taken again meanwhile. The statistics are the
+ * A block for `state`; the lock may be dropped and taken again meanwhile. The statistics are the
  * caller's.
  *
  * Errors: ASHLAR_ENOMEM (the driver's own words in the detail), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_take_locked(ashlar_guard_unmap *unmap,
                                                                size_t bytes, ashlar_tag tag,
-                                                               ashlar_order *order,
-                                                               ashlar_pages **out);
+                                                               ashlar_stream_state *state,
+                                                               ashlar_guarded_block **out);
 
 /* The live block at `ptr`. Errors: ASHLAR_EPOINTER, with what is wrong. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_find_locked(const ashlar_guard_unmap *unmap,
-                                                               const void *ptr, ashlar_pages **out);
+                                                               const void *ptr,
+                                                               ashlar_guarded_block **out);
 
 /*
- * Put a live block, last used on `order`, into quarantine, and unmap what can be.
+ * Put a live block, last used on `state`, into quarantine, and unmap what can be.
  * Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM; the block is live as before.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_free_locked(ashlar_guard_unmap *unmap,
-                                                               ashlar_pages *block,
-                                                               const ashlar_order *order);
+                                                               ashlar_guarded_block *block,
+                                                               const ashlar_stream_state *state);
 
 /* Errors: ASHLAR_EFORMAT, naming the invariant that does not hold. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_guard_unmap_check_locked(const ashlar_guard_unmap *unmap);

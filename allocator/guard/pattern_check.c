@@ -5,10 +5,10 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-struct ashlar_lane {
-    ashlar_lane *next;
-    const ashlar_order *order; /* const */
-    unsigned char *staging;    /* page-locked, ASHLAR_STAGING_BYTES; const */
+struct ashlar_check_stream {
+    ashlar_check_stream *next;
+    const ashlar_stream_state *stream_state; /* const */
+    unsigned char *staging;                  /* page-locked, ASHLAR_STAGING_BYTES; const */
 };
 
 /* Lock: the checker's, but for what is const; `at` and `damaged` are the host functions' own. */
@@ -21,8 +21,8 @@ struct ashlar_pattern_check {
     size_t damaged;               /* the first byte that differs; SIZE_MAX: none so far */
 };
 
-void ashlar_checker_init(ashlar_checker *checker, ashlar_caller *caller) {
-    *checker = (ashlar_checker){.caller = caller};
+void ashlar_checker_init(ashlar_checker *checker, ashlar_driver_client *client) {
+    *checker = (ashlar_checker){.client = client};
     pthread_mutex_init(&checker->lock, NULL); /* cannot fail with default attributes on Linux */
 }
 
@@ -35,17 +35,17 @@ static void free_checks(ashlar_pattern_check *list) {
 }
 
 void ashlar_checker_finish(ashlar_checker *checker) {
-    const bool is_entered = ashlar_device_enter(checker->caller->device) == ASHLAR_OK;
-    while (checker->lanes != NULL) {
-        ashlar_lane *next = checker->lanes->next;
+    const bool is_entered = ashlar_device_enter(checker->client->device) == ASHLAR_OK;
+    while (checker->check_streams != NULL) {
+        ashlar_check_stream *next = checker->check_streams->next;
         if (is_entered) {
-            (void)ASHLAR_CALL(checker->caller, mem_free_host, (checker->lanes->staging));
+            (void)ASHLAR_CALL(checker->client, mem_free_host, (checker->check_streams->staging));
         }
-        ashlar_host_free(checker->lanes);
-        checker->lanes = next;
+        ashlar_host_free(checker->check_streams);
+        checker->check_streams = next;
     }
     if (is_entered) {
-        ashlar_device_leave(checker->caller->device);
+        ashlar_device_leave(checker->client->device);
     }
     free_checks(checker->queued);
     free_checks(checker->found);
@@ -55,33 +55,33 @@ void ashlar_checker_finish(ashlar_checker *checker) {
 static ashlar_status refuse(const ashlar_checker *checker, const char *what, cu_result result) {
     return result == CU_SUCCESS
                ? ASHLAR_OK
-               : ashlar_driver_error(checker->caller->device->driver, what, result);
+               : ashlar_driver_error(checker->client->device->driver, what, result);
 }
 
 /* ---- queueing ---- */
 
-static ashlar_status find_lane(ashlar_checker *checker, const ashlar_order *order,
-                               ashlar_lane **out) {
-    ashlar_lane *lane = checker->lanes;
-    while (lane != NULL && lane->order != order) {
-        lane = lane->next;
+static ashlar_status find_stream(ashlar_checker *checker, const ashlar_stream_state *state,
+                                 ashlar_check_stream **out) {
+    ashlar_check_stream *check_stream = checker->check_streams;
+    while (check_stream != NULL && check_stream->stream_state != state) {
+        check_stream = check_stream->next;
     }
-    if (lane == NULL) {
+    if (check_stream == NULL) {
         void *staging = NULL;
-        lane = ashlar_host_calloc(1, sizeof *lane);
-        if (lane == NULL) {
+        check_stream = ashlar_host_calloc(1, sizeof *check_stream);
+        if (check_stream == NULL) {
             return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory to check a stream's blocks");
         }
         const cu_result result =
-            ASHLAR_CALL(checker->caller, mem_host_alloc, (&staging, ASHLAR_STAGING_BYTES, 0));
+            ASHLAR_CALL(checker->client, mem_host_alloc, (&staging, ASHLAR_STAGING_BYTES, 0));
         if (result != CU_SUCCESS) {
-            ashlar_host_free(lane);
+            ashlar_host_free(check_stream);
             return refuse(checker, "cuMemHostAlloc", result);
         }
-        *lane = (ashlar_lane){checker->lanes, order, staging};
-        checker->lanes = lane;
+        *check_stream = (ashlar_check_stream){checker->check_streams, state, staging};
+        checker->check_streams = check_stream;
     }
-    *out = lane;
+    *out = check_stream;
     return ASHLAR_OK;
 }
 
@@ -155,10 +155,10 @@ static void cut_short(ashlar_pattern_check *check, size_t bytes) {
     pthread_mutex_unlock(&checker->lock);
 }
 
-ashlar_status ashlar_checker_queue(ashlar_checker *checker, const ashlar_order *order,
+ashlar_status ashlar_checker_queue(ashlar_checker *checker, const ashlar_stream_state *state,
                                    const ashlar_check_subject *subject) {
-    ashlar_lane *lane = NULL;
-    ashlar_status status = find_lane(checker, order, &lane);
+    ashlar_check_stream *check_stream = NULL;
+    ashlar_status status = find_stream(checker, state, &check_stream);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -166,20 +166,22 @@ ashlar_status ashlar_checker_queue(ashlar_checker *checker, const ashlar_order *
     if (check == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "guard: no host memory to check a block");
     }
-    *check = (ashlar_pattern_check){
-        .checker = checker, .staging = lane->staging, .subject = *subject, .damaged = SIZE_MAX};
+    *check = (ashlar_pattern_check){.checker = checker,
+                                    .staging = check_stream->staging,
+                                    .subject = *subject,
+                                    .damaged = SIZE_MAX};
     link_queued(check);
     /* The check may be gone once its last piece is queued. */
     const cu_ptr start = subject->block + subject->offset;
     for (size_t at = 0; at < subject->bytes;) {
         const size_t count = piece_bytes(at, subject->bytes);
         status = refuse(checker, "cuMemcpyDtoHAsync",
-                        ASHLAR_CALL(checker->caller, memcpy_dtoh_async,
-                                    (lane->staging, start + at, count, order->stream)));
+                        ASHLAR_CALL(checker->client, memcpy_dtoh_async,
+                                    (check_stream->staging, start + at, count, state->stream)));
         if (status == ASHLAR_OK) {
             status = refuse(checker, "cuLaunchHostFunc",
-                            ASHLAR_CALL(checker->caller, launch_host_func,
-                                        (order->stream, compare_piece, check)));
+                            ASHLAR_CALL(checker->client, launch_host_func,
+                                        (state->stream, compare_piece, check)));
         }
         if (status != ASHLAR_OK) {
             cut_short(check, at);
@@ -202,9 +204,9 @@ bool ashlar_checker_is_waiting(ashlar_checker *checker) {
 static ashlar_status report(const ashlar_pattern_check *check) {
     const ashlar_check_subject *s = &check->subject;
     const size_t offset = s->offset + check->damaged;
-    char place[ASHLAR_PLACE_BYTES];
+    char place[ASHLAR_CALL_SITE_BYTES];
     if (s->is_freed) {
-        ashlar_place_write(s->freed, place);
+        ashlar_call_site_write(s->freed, place);
         return ashlar_fail(ASHLAR_EDAMAGE,
                            "%p: written to after it was freed, first at offset %zu; a block of "
                            "%zu bytes (%s, stream %p), freed by %s",

@@ -18,7 +18,7 @@
 #include <pthread.h>
 
 #include "allocator/guard/free_log.h"
-#include "allocator/heap/order.h"
+#include "allocator/heap/stream_state.h"
 
 #define ASHLAR_STAGING_BYTES ((size_t)256 << 10) /* of each stream */
 
@@ -30,34 +30,34 @@ typedef struct ashlar_check_subject {
     size_t bytes;     /* > 0 */
     unsigned char want;
     unsigned char tag;
-    bool is_freed;      /* a write after the free; else behind a live block's end */
-    ashlar_place freed; /* where, if is_freed */
+    bool is_freed;          /* a write after the free; else behind a live block's end */
+    ashlar_call_site freed; /* where, if is_freed */
     ashlar_stream stream;
 } ashlar_check_subject;
 
 typedef struct ashlar_pattern_check ashlar_pattern_check;
-typedef struct ashlar_lane ashlar_lane;
+typedef struct ashlar_check_stream ashlar_check_stream;
 
 typedef struct ashlar_checker {
-    ashlar_caller *caller; /* const */
-    ashlar_lane *lanes;    /* Lock: the allocator's */
+    ashlar_driver_client *client;       /* const */
+    ashlar_check_stream *check_streams; /* Lock: the allocator's */
     /* Guards the lists. Whoever holds it calls nothing: host functions take it too. */
     pthread_mutex_t lock;
     ashlar_pattern_check *queued;
     ashlar_pattern_check *found; /* oldest first */
 } ashlar_checker;
 
-void ashlar_checker_init(ashlar_checker *checker, ashlar_caller *caller);
+void ashlar_checker_init(ashlar_checker *checker, ashlar_driver_client *client);
 
 /* No check is queued any more, or its host functions will never run. */
 void ashlar_checker_finish(ashlar_checker *checker);
 
 /*
- * Queue a check on the order's stream. Inside the device's context. Lock: the allocator's.
+ * Queue a check on the stream. Inside the device's context. Lock: the allocator's.
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_ENOMEM, ASHLAR_EDRIVER; part of the bytes may be checked then.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_checker_queue(ashlar_checker *checker,
-                                                     const ashlar_order *order,
+                                                     const ashlar_stream_state *state,
                                                      const ashlar_check_subject *subject);
 
 /* Whether there is work on any stream whose answer is still to come. */

@@ -5,9 +5,10 @@
 #include "allocator/base/host.h"
 #include "allocator/heap/size_class.h"
 
-ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_caller *caller, ashlar_range_kind kind) {
+ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_driver_client *client,
+                               ashlar_range_kind kind) {
     *heap = (ashlar_heap){0};
-    ashlar_status status = ashlar_range_init(&heap->range, caller, kind);
+    ashlar_status status = ashlar_range_init(&heap->range, client, kind);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -51,22 +52,22 @@ ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block *block, size_t by
  * Whether two free stamps may become one, which then is the later of both. A past stamp yields to
  * the other; two different streams that may both still be busy have no common stamp.
  */
-static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_order **order,
+static bool merge_stamps(const ashlar_block *a, const ashlar_block *b, ashlar_stream_state **state,
                          uint64_t *tick) {
-    const bool a_past = ashlar_order_is_past(a->order, a->tick);
-    const bool b_past = ashlar_order_is_past(b->order, b->tick);
+    const bool a_past = ashlar_stream_state_is_past(a->stream_state, a->tick);
+    const bool b_past = ashlar_stream_state_is_past(b->stream_state, b->tick);
     if (a_past && b_past) {
-        *order = NULL;
+        *state = NULL;
         *tick = 0;
     } else if (a_past || b_past) {
         /* What a pool took on, nobody else would have until its graph is gone. */
-        if ((a_past ? b->order : a->order)->is_pool) {
+        if ((a_past ? b->stream_state : a->stream_state)->is_pool) {
             return false;
         }
-        *order = a_past ? b->order : a->order;
+        *state = a_past ? b->stream_state : a->stream_state;
         *tick = a_past ? b->tick : a->tick;
-    } else if (a->order == b->order) {
-        *order = a->order;
+    } else if (a->stream_state == b->stream_state) {
+        *state = a->stream_state;
         *tick = a->tick > b->tick ? a->tick : b->tick;
     } else {
         return false;
@@ -78,14 +79,14 @@ bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_
     const bool is_below = other->offset < (*block)->offset;
     ashlar_block *lower = is_below ? other : *block;
     const ashlar_block *upper = is_below ? *block : other;
-    ashlar_order *order;
+    ashlar_stream_state *state;
     uint64_t tick;
-    if (upper->starts_segment || !merge_stamps(*block, other, &order, &tick)) {
+    if (upper->starts_segment || !merge_stamps(*block, other, &state, &tick)) {
         return false;
     }
     ashlar_free_bins_remove(ashlar_heap_bins_of(heap, other), other);
     ashlar_heap_absorb(heap, lower);
-    lower->order = order;
+    lower->stream_state = state;
     lower->tick = tick;
     *block = lower;
     return true;
@@ -93,8 +94,8 @@ bool ashlar_heap_try_merge_free(ashlar_heap *heap, ashlar_block **block, ashlar_
 
 /* Put a free block that is in no bin where it belongs, merged as far as it goes. Returns it. */
 static ashlar_block *settle(ashlar_heap *heap, ashlar_block *block) {
-    if (ashlar_order_is_past(block->order, block->tick)) {
-        block->order = NULL;
+    if (ashlar_stream_state_is_past(block->stream_state, block->tick)) {
+        block->stream_state = NULL;
         block->tick = 0;
     }
     /*
@@ -110,39 +111,42 @@ static ashlar_block *settle(ashlar_heap *heap, ashlar_block *block) {
     return block;
 }
 
-void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick) {
+void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
+                     uint64_t tick) {
     ASHLAR_ASSERT(block->state == ASHLAR_BLOCK_USED);
     ashlar_page_map_set(&heap->map, block->offset, NULL);
     heap->used_bytes -= block->bytes;
     heap->free_bytes += block->bytes;
     block->state = ASHLAR_BLOCK_FREE;
     block->requested = 0;
-    block->order = order;
+    block->stream_state = state;
     block->tick = tick;
     (void)settle(heap, block);
     ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
 }
 
-void ashlar_release_block_locked(ashlar_heap *heap, ashlar_block *block, ashlar_order *order) {
-    order->last_tick = ashlar_order_stamp(order);
-    ashlar_heap_put(heap, block, order, order->last_tick);
+void ashlar_release_block_locked(ashlar_heap *heap, ashlar_block *block,
+                                 ashlar_stream_state *state) {
+    state->last_tick = ashlar_stream_state_stamp(state);
+    ashlar_heap_put(heap, block, state, state->last_tick);
 }
 
 void ashlar_heap_sweep(ashlar_heap *heap) {
     for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
-        if (ashlar_block_is_free(block) && ashlar_order_is_past(block->order, block->tick)) {
+        if (ashlar_block_is_free(block) &&
+            ashlar_stream_state_is_past(block->stream_state, block->tick)) {
             ashlar_free_bins_remove(ashlar_heap_bins_of(heap, block), block);
             block = settle(heap, block);
         }
     }
 }
 
-void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_order *from, ashlar_order *to,
-                         uint64_t tick) {
+void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
+                         ashlar_stream_state *to, uint64_t tick) {
     for (ashlar_block *block = heap->first; block != NULL; block = block->next) {
-        if (block->order == from && ashlar_block_is_free(block)) {
+        if (block->stream_state == from && ashlar_block_is_free(block)) {
             ashlar_free_bins_remove(ashlar_heap_bins_of(heap, block), block);
-            block->order = to;
+            block->stream_state = to;
             block->tick = tick;
             block = settle(heap, block);
         }

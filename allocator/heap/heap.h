@@ -1,23 +1,23 @@
 /*
  * heap.h - the range cut into blocks: splitting, coalescing, growing, giving back (internal).
  *
- * The heap knows stamps (order, tick) but makes no decision about streams: which free block may
- * serve a request is the allocator's to say.
+ * The heap knows stamps (stream state, tick) but makes no decision about streams: which free block
+ * may serve a request is the allocator's to say.
  *
  * Invariants (ashlar_heap_check):
  *   the blocks cover [0, end of the last) exactly, in address order, without gaps
  *   the chunks of the range are exactly what the mapped blocks cover
  *   used_bytes + free_bytes == range.mapped_bytes
- *   a free block is in its order's bins, or in `idle` where its order is NULL, and in no other
+ *   a free block is in its stream's bins, or in `idle` where it has no stream, and in no other
  *   the page map knows the used blocks and nothing else
- *   a used block has requested <= bytes and an order; any other has requested == 0
- *   two neighbouring free blocks never have the same order, but where a segment starts
+ *   a used block has requested <= bytes and a stream; any other has requested == 0
+ *   two neighbouring free blocks never have the same stream, but where a segment starts
  *   two holes are never neighbours, and the last block is none
  */
 #ifndef ASHLAR_HEAP_H
 #define ASHLAR_HEAP_H
 
-#include "allocator/heap/order.h"
+#include "allocator/heap/stream_state.h"
 #include "allocator/heap/page_map.h"
 #include "allocator/heap/range.h"
 
@@ -38,13 +38,13 @@ typedef struct ashlar_heap {
 } ashlar_heap;
 
 /* Errors: as ashlar_allocator_create(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_caller *caller,
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_init(ashlar_heap *heap, ashlar_driver_client *client,
                                                  ashlar_range_kind kind);
 void ashlar_heap_finish(ashlar_heap *heap);
 
 /*
  * Hand out `bytes` from the front of a free block; the rest stays free with the block's stamp.
- * Writes offset, bytes, the state and the page map; order, requested and tag are the
+ * Writes offset, bytes, the state and the page map; stream_state, requested and tag are the
  * caller's to set.
  *
  * bytes   a multiple of ASHLAR_BLOCK_ALIGN, at most block->bytes
@@ -54,25 +54,27 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_heap_take(ashlar_heap *heap, ashlar_block
                                                  size_t bytes);
 
 /*
- * Make a used block free, last used at (order, tick), and merge it with its free
- * neighbours where both have the same order or one of the two is known to be past: what is merged
+ * Make a used block free, last used at (stream_state, tick), and merge it with its free
+ * neighbours where both have the same stream or one of the two is known to be past: what is merged
  * is the lowest of them. Cannot fail.
  */
-void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_order *order, uint64_t tick);
+void ashlar_heap_put(ashlar_heap *heap, ashlar_block *block, ashlar_stream_state *state,
+                     uint64_t tick);
 
-/* The same for a block that was last used on `order` no later than now. Lock: the allocator's. */
-void ashlar_release_block_locked(ashlar_heap *heap, ashlar_block *block, ashlar_order *order);
+/* The same for a block that was last used on `state` no later than now. Lock: the allocator's. */
+void ashlar_release_block_locked(ashlar_heap *heap, ashlar_block *block,
+                                 ashlar_stream_state *state);
 
 /*
  * Map more memory, where that takes the least of it, so that there is a free block of `bytes` that
- * work on `order` may use: at the end of the range or in a hole, next to a free block that is
- * `order`'s or past and counts towards it; in a range of segments, a segment of its own. Requires
- * that no free block that `order` may use is as large.
+ * work on `state` may use: at the end of the range or in a hole, next to a free block that is
+ * `state`'s or past and counts towards it; in a range of segments, a segment of its own. Requires
+ * that no free block that `state` may use is as large.
  *
  * Errors: ASHLAR_ENOMEM (the limit, before any driver call; the device), ASHLAR_EDRIVER,
  *         ASHLAR_EHOSTMEM; then nothing has changed.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_grow(ashlar_heap *heap, ashlar_order *order,
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_grow(ashlar_heap *heap, ashlar_stream_state *state,
                                                  size_t bytes, ashlar_block **out);
 
 /*
@@ -86,8 +88,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_heap_reserve(ashlar_heap *heap, size_t by
 void ashlar_heap_sweep(ashlar_heap *heap);
 
 /* The free blocks last used on `from` were last used on `to`, at `tick`. */
-void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_order *from, ashlar_order *to,
-                         uint64_t tick);
+void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_stream_state *from,
+                         ashlar_stream_state *to, uint64_t tick);
 
 /*
  * Give memory that no queued work touches back to the device, in whole chunks from the top down,
@@ -98,7 +100,7 @@ void ashlar_heap_restamp(ashlar_heap *heap, const ashlar_order *from, ashlar_ord
 ASHLAR_MUST_CHECK ashlar_status ashlar_heap_trim(ashlar_heap *heap, size_t target_bytes);
 
 /*
- * Make a free block of `bytes` that work on `order` may use out of idle chunks from anywhere, by
+ * Make a free block of `bytes` that work on `state` may use out of idle chunks from anywhere, by
  * mapping them one behind another; what they lack is mapped new. A range of segments frees idle
  * segments until one of the size can be had. For when nothing else has helped.
  *
@@ -107,7 +109,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_heap_trim(ashlar_heap *heap, size_t targe
  *         that were freed.
  * Cost:   O(blocks * chunks), and three driver calls per chunk.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_gather(ashlar_heap *heap, ashlar_order *order,
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_gather(ashlar_heap *heap, ashlar_stream_state *state,
                                                    size_t bytes, ashlar_block **out);
 
 /*

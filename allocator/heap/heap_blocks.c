@@ -56,7 +56,7 @@ static ashlar_block *append(ashlar_heap *heap, size_t bytes, ashlar_block_state 
     return block;
 }
 
-ashlar_block *ashlar_heap_fill(ashlar_heap *heap, size_t offset, size_t bytes) {
+ashlar_block *ashlar_heap_add_memory(ashlar_heap *heap, size_t offset, size_t bytes) {
     heap->free_bytes += bytes;
     const size_t end = ashlar_heap_end(heap);
     if (offset >= end) {
@@ -85,7 +85,7 @@ static bool is_hole(const ashlar_block *block) {
     return block != NULL && block->state == ASHLAR_BLOCK_UNMAPPED;
 }
 
-void ashlar_heap_hollow(ashlar_heap *heap, size_t offset, size_t bytes) {
+void ashlar_heap_punch_hole(ashlar_heap *heap, size_t offset, size_t bytes) {
     ashlar_block *block = heap->last;
     while (block->offset > offset) {
         block = block->prev;
@@ -104,7 +104,7 @@ void ashlar_heap_hollow(ashlar_heap *heap, size_t offset, size_t bytes) {
     }
     block->state = ASHLAR_BLOCK_UNMAPPED;
     block->starts_segment = false;
-    block->order = NULL;
+    block->stream_state = NULL;
     block->tick = 0;
     if (is_hole(block->next)) {
         ashlar_heap_absorb(heap, block);

@@ -13,12 +13,13 @@ static bool is_hole(const ashlar_block *block) {
 }
 
 static ashlar_status check_free(const ashlar_heap *heap, const ashlar_block *block) {
-    const ashlar_free_bins *bins = block->order != NULL ? &block->order->free : &heap->idle;
+    const ashlar_free_bins *bins =
+        block->stream_state != NULL ? &block->stream_state->free : &heap->idle;
     const ashlar_block *next = block->next;
     if (!ashlar_free_bins_has(bins, block)) {
         return broken(block, "free, but not in its bins");
     }
-    if (next != NULL && ashlar_block_is_free(next) && next->order == block->order &&
+    if (next != NULL && ashlar_block_is_free(next) && next->stream_state == block->stream_state &&
         !next->starts_segment) {
         return broken(block, "not merged with the free block behind it");
     }
@@ -29,28 +30,28 @@ static ashlar_status check_hole(const ashlar_block *block) {
     if (block->next == NULL || is_hole(block->next)) {
         return broken(block, "a hole at the end, or not merged with the hole behind it");
     }
-    return block->order == NULL && !block->starts_segment
+    return block->stream_state == NULL && !block->starts_segment
                ? ASHLAR_OK
                : broken(block, "a hole, with a stamp or a segment's start");
 }
 
 static ashlar_status check_block(const ashlar_heap *heap, const ashlar_block *block) {
-    const bool is_region = block->state == ASHLAR_BLOCK_REGION;
-    const bool is_used = block->state == ASHLAR_BLOCK_USED || is_region;
+    const bool is_plan_memory = block->state == ASHLAR_BLOCK_PLAN_MEMORY;
+    const bool is_used = block->state == ASHLAR_BLOCK_USED || is_plan_memory;
     const ashlar_block *mapped = ashlar_page_map_get(&heap->map, block->offset);
     /* So is the offset then: it is the sum of the sizes before it. */
     if (block->bytes == 0 || block->bytes % ASHLAR_BLOCK_ALIGN != 0) {
         return broken(block, "not aligned, or empty");
     }
-    if (is_region && block->requested != 0) {
-        return broken(block, "a region, but bytes of it are asked for");
+    if (is_plan_memory && block->requested != 0) {
+        return broken(block, "a plan's memory, but bytes of it are asked for");
     }
-    /* Of a region the page map has the seats. */
-    if (is_region ? mapped == block : mapped != (is_used ? block : NULL)) {
+    /* Of a plan's memory the page map has the slot blocks. */
+    if (is_plan_memory ? mapped == block : mapped != (is_used ? block : NULL)) {
         return broken(block,
                       is_used ? "used, but not in the page map" : "free, but in the page map");
     }
-    if (is_used && (block->requested > block->bytes || block->order == NULL)) {
+    if (is_used && (block->requested > block->bytes || block->stream_state == NULL)) {
         return broken(block, "used, with a wrong size or no stream");
     }
     if (!is_used && block->requested != 0) {

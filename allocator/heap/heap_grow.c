@@ -5,35 +5,35 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 
-ashlar_block *ashlar_heap_fill_for(ashlar_heap *heap, const ashlar_order *order, size_t offset,
-                                   size_t bytes) {
-    ashlar_block *block = ashlar_heap_fill(heap, offset, bytes);
+ashlar_block *ashlar_heap_add_memory_for(ashlar_heap *heap, const ashlar_stream_state *state,
+                                         size_t offset, size_t bytes) {
+    ashlar_block *block = ashlar_heap_add_memory(heap, offset, bytes);
     block->starts_segment = heap->range.segments != NULL;
     /*
      * Not with every neighbour that could be merged: the memory would take on the stamp of another
-     * stream's block, and `order` would have to wait for that stream.
+     * stream's block, and `state` would have to wait for that stream.
      */
     ashlar_block *prev, *next;
     do {
         prev = block->prev;
         next = block->next;
-    } while ((prev != NULL && ashlar_block_is_usable(prev, order) &&
+    } while ((prev != NULL && ashlar_block_is_usable(prev, state) &&
               ashlar_heap_try_merge(heap, &block, prev)) ||
-             (next != NULL && ashlar_block_is_usable(next, order) &&
+             (next != NULL && ashlar_block_is_usable(next, state) &&
               ashlar_heap_try_merge(heap, &block, next)));
     ashlar_free_bins_insert(ashlar_heap_bins_of(heap, block), block);
     return block;
 }
 
-ashlar_status ashlar_heap_map(ashlar_heap *heap, const ashlar_order *order,
-                              const ashlar_place *place, size_t bytes, ashlar_block **out) {
-    size_t offset = ashlar_place_offset(place, bytes);
+ashlar_status ashlar_heap_map(ashlar_heap *heap, const ashlar_stream_state *state,
+                              const ashlar_map_place *place, size_t bytes, ashlar_block **out) {
+    size_t offset = ashlar_map_place_offset(place, bytes);
     ashlar_status status = ashlar_heap_reserve_nodes(heap, 2);
     if (status == ASHLAR_OK) {
         status = ashlar_range_map(&heap->range, &offset, bytes);
     }
     if (status == ASHLAR_OK) {
-        *out = ashlar_heap_fill_for(heap, order, offset, bytes);
+        *out = ashlar_heap_add_memory_for(heap, state, offset, bytes);
         ASHLAR_CHECK2(heap->used_bytes + heap->free_bytes == heap->range.mapped_bytes);
     }
     return status;
@@ -42,15 +42,16 @@ ashlar_status ashlar_heap_map(ashlar_heap *heap, const ashlar_order *order,
 /* ---- places ---- */
 
 typedef struct search {
-    const ashlar_order *order;
+    const ashlar_stream_state *stream_state;
     size_t bytes, slack, granularity;
-    bool is_alone;     /* free blocks beside the place do not count */
-    ashlar_place best; /* need == SIZE_MAX: none yet */
+    bool is_alone;         /* free blocks beside the place do not count */
+    ashlar_map_place best; /* need == SIZE_MAX: none yet */
 } search;
 
 static size_t usable_bytes(const search *s, const ashlar_block *block) {
-    return !s->is_alone && block != NULL && ashlar_block_is_usable(block, s->order) ? block->bytes
-                                                                                    : 0;
+    return !s->is_alone && block != NULL && ashlar_block_is_usable(block, s->stream_state)
+               ? block->bytes
+               : 0;
 }
 
 /* What a block of s->bytes lacks beside `had` bytes, in whole granules. */
@@ -59,7 +60,7 @@ static size_t missing(const search *s, size_t had) {
     return (s->bytes - had + s->granularity - 1) & ~(s->granularity - 1);
 }
 
-static void consider(search *s, const ashlar_place *place, size_t need, bool is_high) {
+static void consider(search *s, const ashlar_map_place *place, size_t need, bool is_high) {
     size_t room;
     if (need < s->best.need && ashlar_add(need, s->slack, &room) &&
         room <= place->high - place->low) {
@@ -71,10 +72,10 @@ static void consider(search *s, const ashlar_place *place, size_t need, bool is_
 
 /* All the ways to put memory into a hole. */
 static void consider_hole(search *s, const ashlar_block *hole) {
-    const ashlar_place place = {.below = hole->prev,
-                                .above = hole->next,
-                                .low = hole->offset,
-                                .high = hole->offset + hole->bytes};
+    const ashlar_map_place place = {.below = hole->prev,
+                                    .above = hole->next,
+                                    .low = hole->offset,
+                                    .high = hole->offset + hole->bytes};
     const size_t below = usable_bytes(s, place.below), above = usable_bytes(s, place.above);
     consider(s, &place, missing(s, below), false);
     consider(s, &place, missing(s, above), true);
@@ -83,7 +84,7 @@ static void consider_hole(search *s, const ashlar_block *hole) {
     }
 }
 
-static ashlar_status find_place(const ashlar_heap *heap, search s, ashlar_place *out) {
+static ashlar_status find_place(const ashlar_heap *heap, search s, ashlar_map_place *out) {
     const ashlar_range *range = &heap->range;
     const size_t end = ashlar_heap_end(heap);
     if (s.bytes <= range->bytes) {
@@ -98,7 +99,7 @@ static ashlar_status find_place(const ashlar_heap *heap, search s, ashlar_place 
         }
         /* A segment is where the driver puts it, with nothing beside it. */
         s.is_alone = s.is_alone || range->segments != NULL;
-        const ashlar_place top = {.below = heap->last, .low = end, .high = range->bytes};
+        const ashlar_map_place top = {.below = heap->last, .low = end, .high = range->bytes};
         consider(&s, &top, missing(&s, usable_bytes(&s, heap->last)), false);
         if (s.best.need != SIZE_MAX) {
             *out = s.best;
@@ -108,28 +109,28 @@ static ashlar_status find_place(const ashlar_heap *heap, search s, ashlar_place 
     return ashlar_fail(ASHLAR_ENOMEM, "%zu bytes exceed the reserved address range", s.bytes);
 }
 
-ashlar_status ashlar_heap_find_place(const ashlar_heap *heap, const ashlar_order *order,
-                                     size_t bytes, size_t slack, ashlar_place *out) {
-    return find_place(heap, (search){.order = order, .bytes = bytes, .slack = slack}, out);
+ashlar_status ashlar_heap_find_place(const ashlar_heap *heap, const ashlar_stream_state *state,
+                                     size_t bytes, size_t slack, ashlar_map_place *out) {
+    return find_place(heap, (search){.stream_state = state, .bytes = bytes, .slack = slack}, out);
 }
 
 /* ---- growing ---- */
 
-ashlar_status ashlar_heap_grow(ashlar_heap *heap, ashlar_order *order, size_t bytes,
+ashlar_status ashlar_heap_grow(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
                                ashlar_block **out) {
-    ashlar_place place = {0};
-    ashlar_status status = ashlar_heap_find_place(heap, order, bytes, 0, &place);
+    ashlar_map_place place = {0};
+    ashlar_status status = ashlar_heap_find_place(heap, state, bytes, 0, &place);
     if (status != ASHLAR_OK) {
         return status;
     }
-    const size_t step = ashlar_range_step(&heap->range);
+    const size_t step = ashlar_range_growth_bytes(&heap->range);
     if (step > place.need && step <= place.high - place.low) {
-        status = ashlar_heap_map(heap, order, &place, step, out);
+        status = ashlar_heap_map(heap, state, &place, step, out);
         if (status != ASHLAR_ENOMEM) {
             return status;
         }
     }
-    return ashlar_heap_map(heap, order, &place, place.need, out);
+    return ashlar_heap_map(heap, state, &place, place.need, out);
 }
 
 ashlar_status ashlar_heap_reserve(ashlar_heap *heap, size_t bytes) {
@@ -137,7 +138,7 @@ ashlar_status ashlar_heap_reserve(ashlar_heap *heap, size_t bytes) {
         return ASHLAR_OK;
     }
     const search piece = {.bytes = bytes - heap->range.mapped_bytes, .is_alone = true};
-    ashlar_place place = {0};
+    ashlar_map_place place = {0};
     ashlar_block *unused;
     const ashlar_status status = find_place(heap, piece, &place);
     return status == ASHLAR_OK ? ashlar_heap_map(heap, NULL, &place, place.need, &unused) : status;

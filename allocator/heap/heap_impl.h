@@ -11,14 +11,16 @@ static inline bool ashlar_block_is_free(const ashlar_block *block) {
     return block->state == ASHLAR_BLOCK_FREE;
 }
 
-/* Whether work on `order` may use a block, and merge it with memory that is idle. */
-static inline bool ashlar_block_is_usable(const ashlar_block *block, const ashlar_order *order) {
-    return ashlar_block_is_free(block) && (ashlar_order_is_past(block->order, block->tick) ||
-                                           (block->order == order && !order->is_pool));
+/* Whether work on `state` may use a block, and merge it with memory that is idle. */
+static inline bool ashlar_block_is_usable(const ashlar_block *block,
+                                          const ashlar_stream_state *state) {
+    return ashlar_block_is_free(block) &&
+           (ashlar_stream_state_is_past(block->stream_state, block->tick) ||
+            (block->stream_state == state && !state->is_pool));
 }
 
 static inline ashlar_free_bins *ashlar_heap_bins_of(ashlar_heap *heap, const ashlar_block *block) {
-    return block->order != NULL ? &block->order->free : &heap->idle;
+    return block->stream_state != NULL ? &block->stream_state->free : &heap->idle;
 }
 
 /* Where the last block ends. */
@@ -61,7 +63,7 @@ static inline ashlar_block *ashlar_heap_split(ashlar_heap *heap, ashlar_block *b
     rest->offset = block->offset + bytes;
     rest->bytes = block->bytes - bytes;
     rest->requested = 0;
-    rest->order = block->order;
+    rest->stream_state = block->stream_state;
     rest->tick = block->tick;
     rest->state = block->state;
     rest->tag = 0;
@@ -102,40 +104,42 @@ static inline bool ashlar_heap_try_merge(ashlar_heap *heap, ashlar_block **block
  * [offset, offset + bytes), without memory so far, has some now: a free block in no bin, stamped
  * as past. Needs two nodes.
  */
-ashlar_block *ashlar_heap_fill(ashlar_heap *heap, size_t offset, size_t bytes);
+ashlar_block *ashlar_heap_add_memory(ashlar_heap *heap, size_t offset, size_t bytes);
 
 /* [offset, offset + bytes) of a free block has lost its memory. Needs two nodes. */
-void ashlar_heap_hollow(ashlar_heap *heap, size_t offset, size_t bytes);
+void ashlar_heap_punch_hole(ashlar_heap *heap, size_t offset, size_t bytes);
 
-/* ashlar_heap_fill(), merged with what work on `order` may use beside it, and put in its bins. */
-ashlar_block *ashlar_heap_fill_for(ashlar_heap *heap, const ashlar_order *order, size_t offset,
-                                   size_t bytes);
+/* ashlar_heap_add_memory(), merged with what work on `state` may use beside it, and put in its
+ * bins. */
+ashlar_block *ashlar_heap_add_memory_for(ashlar_heap *heap, const ashlar_stream_state *state,
+                                         size_t offset, size_t bytes);
 
 /* Where a block could come to be. */
-typedef struct ashlar_place {
+typedef struct ashlar_map_place {
     const ashlar_block *below; /* its neighbours, NULL at the ends of the range */
     const ashlar_block *above;
     size_t low, high; /* addresses without memory between the two */
     size_t need;      /* bytes of memory that make a block of the size wanted */
     bool is_high;     /* the memory has to end at `high`, else to start at `low` */
-} ashlar_place;
+} ashlar_map_place;
 
 /* Where memory of `bytes` begins in a place. */
-static inline size_t ashlar_place_offset(const ashlar_place *place, size_t bytes) {
+static inline size_t ashlar_map_place_offset(const ashlar_map_place *place, size_t bytes) {
     return place->is_high ? place->high - bytes : place->low;
 }
 
 /*
- * The place where a block of `bytes` for work on `order` takes the least memory, and where that
+ * The place where a block of `bytes` for work on `state` takes the least memory, and where that
  * and `slack` bytes more have room. Errors: ASHLAR_ENOMEM, if there is none.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_heap_find_place(const ashlar_heap *heap,
-                                                       const ashlar_order *order, size_t bytes,
-                                                       size_t slack, ashlar_place *out);
+                                                       const ashlar_stream_state *state,
+                                                       size_t bytes, size_t slack,
+                                                       ashlar_map_place *out);
 
 /* Map new memory of `bytes` in a place, all or nothing. Errors: as ashlar_heap_grow(). */
-ASHLAR_MUST_CHECK ashlar_status ashlar_heap_map(ashlar_heap *heap, const ashlar_order *order,
-                                                const ashlar_place *place, size_t bytes,
+ASHLAR_MUST_CHECK ashlar_status ashlar_heap_map(ashlar_heap *heap, const ashlar_stream_state *state,
+                                                const ashlar_map_place *place, size_t bytes,
                                                 ashlar_block **out);
 
 #endif /* ASHLAR_HEAP_IMPL_H */

@@ -19,7 +19,7 @@ static size_t choose(ashlar_heap *heap, size_t bytes, const ashlar_block *below,
         while (block->offset > chunk->offset) {
             block = block->prev;
         }
-        if (ashlar_block_is_free(block) && block->order == NULL && block != below &&
+        if (ashlar_block_is_free(block) && block->stream_state == NULL && block != below &&
             block != above && chunk->offset + chunk->bytes <= block->offset + block->bytes) {
             chunk->is_chosen = true;
             chosen += chunk->bytes;
@@ -36,11 +36,11 @@ static void choose_none(ashlar_heap *heap) {
 }
 
 /* Make holes where chunks are gone. Needs two nodes for each. */
-static void hollow_gone(ashlar_heap *heap) {
+static void punch_gone(ashlar_heap *heap) {
     for (size_t i = heap->range.chunk_count; i-- > 0;) {
         const ashlar_chunk *chunk = &heap->range.chunks[i];
         if (chunk->is_gone) {
-            ashlar_heap_hollow(heap, chunk->offset, chunk->bytes);
+            ashlar_heap_punch_hole(heap, chunk->offset, chunk->bytes);
         }
     }
     ashlar_range_forget_gone(&heap->range);
@@ -56,7 +56,7 @@ static ashlar_status unmap_chosen(ashlar_heap *heap, size_t count) {
         }
     }
     choose_none(heap);
-    hollow_gone(heap);
+    punch_gone(heap);
     return status;
 }
 
@@ -73,12 +73,12 @@ ashlar_status ashlar_heap_trim(ashlar_heap *heap, size_t target_bytes) {
 
 /* ---- gathering ---- */
 
-static ashlar_status gather_segments(ashlar_heap *heap, ashlar_order *order, size_t bytes,
+static ashlar_status gather_segments(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
                                      ashlar_block **out) {
     ashlar_status status;
     size_t count;
     do {
-        status = ashlar_heap_grow(heap, order, bytes, out);
+        status = ashlar_heap_grow(heap, state, bytes, out);
         if (status != ASHLAR_ENOMEM || choose(heap, 1, NULL, NULL, &count) == 0) {
             return status;
         }
@@ -88,25 +88,25 @@ static ashlar_status gather_segments(ashlar_heap *heap, ashlar_order *order, siz
 }
 
 /* Move the chosen chunks, `bytes` in `count`, to `place`. */
-static ashlar_status move_chosen(ashlar_heap *heap, const ashlar_order *order,
-                                 const ashlar_place *place, size_t bytes, size_t count,
+static ashlar_status move_chosen(ashlar_heap *heap, const ashlar_stream_state *state,
+                                 const ashlar_map_place *place, size_t bytes, size_t count,
                                  ashlar_block **out) {
-    const size_t offset = ashlar_place_offset(place, bytes);
+    const size_t offset = ashlar_map_place_offset(place, bytes);
     ashlar_status status = ashlar_heap_reserve_nodes(heap, 2 * count + 2);
     if (status == ASHLAR_OK) {
         status = ashlar_range_move(&heap->range, offset);
     }
     if (status == ASHLAR_OK) {
-        *out = ashlar_heap_fill_for(heap, order, offset, bytes);
+        *out = ashlar_heap_add_memory_for(heap, state, offset, bytes);
         for (size_t i = 0; i < heap->range.chunk_count; i++) {
             const ashlar_chunk *chunk = &heap->range.chunks[i];
             if (chunk->is_chosen) {
-                ashlar_heap_hollow(heap, chunk->moved_from, chunk->bytes);
+                ashlar_heap_punch_hole(heap, chunk->moved_from, chunk->bytes);
             }
         }
     }
     choose_none(heap);
-    hollow_gone(heap);
+    punch_gone(heap);
     return status;
 }
 
@@ -122,40 +122,41 @@ static void give_back(ashlar_heap *heap, size_t offset, size_t bytes) {
 }
 
 /* The same with too few chunks: what they lack, `lacking` bytes, is mapped new before them. */
-static ashlar_status move_and_map(ashlar_heap *heap, const ashlar_order *order, ashlar_place place,
-                                  size_t moved, size_t lacking, size_t count, ashlar_block **out) {
-    const size_t offset = ashlar_place_offset(&place, lacking);
+static ashlar_status move_and_map(ashlar_heap *heap, const ashlar_stream_state *state,
+                                  ashlar_map_place place, size_t moved, size_t lacking,
+                                  size_t count, ashlar_block **out) {
+    const size_t offset = ashlar_map_place_offset(&place, lacking);
     ashlar_block *unused;
-    ashlar_status status = ashlar_heap_map(heap, order, &place, lacking, &unused);
+    ashlar_status status = ashlar_heap_map(heap, state, &place, lacking, &unused);
     if (status != ASHLAR_OK) {
         choose_none(heap);
         return status;
     }
     *(place.is_high ? &place.high : &place.low) = place.is_high ? offset : offset + lacking;
-    status = move_chosen(heap, order, &place, moved, count, out);
+    status = move_chosen(heap, state, &place, moved, count, out);
     if (status != ASHLAR_OK) {
         give_back(heap, offset, lacking);
     }
     return status;
 }
 
-ashlar_status ashlar_heap_gather(ashlar_heap *heap, ashlar_order *order, size_t bytes,
+ashlar_status ashlar_heap_gather(ashlar_heap *heap, ashlar_stream_state *state, size_t bytes,
                                  ashlar_block **out) {
     ashlar_heap_sweep(heap);
     ashlar_block *fit = ashlar_free_bins_best_fit(&heap->idle, bytes); /* merged just now */
     if (fit == NULL) {
-        fit = ashlar_free_bins_best_fit(&order->free, bytes);
+        fit = ashlar_free_bins_best_fit(&state->free, bytes);
     }
     if (fit != NULL) {
         *out = fit;
         return ASHLAR_OK;
     }
     if (heap->range.segments != NULL) {
-        return gather_segments(heap, order, bytes, out);
+        return gather_segments(heap, state, bytes, out);
     }
     /* The slack is there because chunks do not add up to a size exactly. */
-    ashlar_place place = {0};
-    ashlar_status status = ashlar_heap_find_place(heap, order, bytes, ASHLAR_CHUNK_BYTES, &place);
+    ashlar_map_place place = {0};
+    ashlar_status status = ashlar_heap_find_place(heap, state, bytes, ASHLAR_CHUNK_BYTES, &place);
     if (status != ASHLAR_OK) {
         return status;
     }
@@ -165,7 +166,7 @@ ashlar_status ashlar_heap_gather(ashlar_heap *heap, ashlar_order *order, size_t 
         return ashlar_fail(ASHLAR_ENOMEM, "no idle memory that could be gathered");
     }
     if (moved < place.need) {
-        return move_and_map(heap, order, place, moved, place.need - moved, count, out);
+        return move_and_map(heap, state, place, moved, place.need - moved, count, out);
     }
-    return move_chosen(heap, order, &place, moved, count, out);
+    return move_chosen(heap, state, &place, moved, count, out);
 }

@@ -8,7 +8,7 @@
 #define STEP_MAX_BYTES ((size_t)64 << 20)
 
 ashlar_status ashlar_range_refuse(const ashlar_range *range, const char *what, cu_result result) {
-    return ashlar_driver_error(range->caller->device->driver, what, result);
+    return ashlar_driver_error(range->client->device->driver, what, result);
 }
 
 void ashlar_range_finish(ashlar_range *range) {
@@ -16,9 +16,9 @@ void ashlar_range_finish(ashlar_range *range) {
     ashlar_host_free(range->chunks);
 }
 
-size_t ashlar_range_step(const ashlar_range *range) {
-    size_t step = range->mapped_bytes / range->ops->step_divisor;
-    step = step < range->step_min_bytes ? range->step_min_bytes : step;
+size_t ashlar_range_growth_bytes(const ashlar_range *range) {
+    size_t step = range->mapped_bytes / range->ops->growth_divisor;
+    step = step < range->growth_min_bytes ? range->growth_min_bytes : step;
     return (step > STEP_MAX_BYTES ? STEP_MAX_BYTES : step) & ~(range->granularity - 1);
 }
 
@@ -64,7 +64,7 @@ ashlar_status ashlar_range_move(ashlar_range *range, size_t offset) {
 }
 
 ashlar_status ashlar_range_allow_peer(ashlar_range *range, int ordinal) {
-    bool is_known = ordinal == range->caller->device->info.ordinal;
+    bool is_known = ordinal == range->client->device->info.ordinal;
     for (size_t i = 0; i < range->peer_count; i++) {
         is_known = is_known || range->peers[i] == ordinal;
     }
@@ -78,11 +78,11 @@ ashlar_status ashlar_range_allow_peer(ashlar_range *range, int ordinal) {
     return range->ops->allow_peer(range, ordinal);
 }
 
-void ashlar_range_note(const ashlar_range *range, ashlar_trace_action action, size_t offset,
-                       size_t bytes) {
-    ashlar_trace_note(range->caller->trace, &(ashlar_trace_event){.action = (uint8_t)action,
-                                                                  .address = range->base + offset,
-                                                                  .bytes = bytes});
+void ashlar_range_trace(const ashlar_range *range, ashlar_trace_action action, size_t offset,
+                        size_t bytes) {
+    ashlar_trace_put_if(range->client->trace, &(ashlar_trace_event){.action = (uint8_t)action,
+                                                                    .address = range->base + offset,
+                                                                    .bytes = bytes});
 }
 
 void ashlar_range_add(ashlar_range *range, size_t offset, size_t bytes, cu_mem_handle handle) {
@@ -91,13 +91,13 @@ void ashlar_range_add(ashlar_range *range, size_t offset, size_t bytes, cu_mem_h
         (ashlar_chunk){.offset = offset, .bytes = bytes, .handle = handle};
     range->mapped_bytes += bytes;
     ashlar_range_sort(range);
-    ashlar_range_note(range, ASHLAR_TRACE_MAP, offset, bytes);
+    ashlar_range_trace(range, ASHLAR_TRACE_MAP, offset, bytes);
 }
 
 void ashlar_range_lose(ashlar_range *range, ashlar_chunk *chunk) {
     chunk->is_gone = true;
     range->mapped_bytes -= chunk->bytes;
-    ashlar_range_note(range, ASHLAR_TRACE_UNMAP, chunk->offset, chunk->bytes);
+    ashlar_range_trace(range, ASHLAR_TRACE_UNMAP, chunk->offset, chunk->bytes);
 }
 
 void ashlar_range_forget_gone(ashlar_range *range) {

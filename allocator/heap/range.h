@@ -19,30 +19,32 @@
 #include "allocator/trace/trace_ring.h"
 
 /* The driver as one allocator sees it: every call counted twice, for the process and for it. */
-typedef struct ashlar_caller {
+typedef struct ashlar_driver_client {
     ashlar_device *device; /* const */
     ashlar_trace *trace;   /* const; told of what is mapped and unmapped; NULL: none is kept */
     uint64_t calls;        /* Lock: the allocator's, as for what follows */
     unsigned int mode;     /* the thread's way with captures, to be given back after the call */
     cu_result refusal;     /* why a call was not even made */
-} ashlar_caller;
+} ashlar_driver_client;
 
-static inline cu_result ashlar_caller_begin(ashlar_caller *caller) {
-    caller->calls++;
-    caller->refusal = ashlar_driver_relax(caller->device->driver, &caller->mode);
-    return caller->refusal;
+static inline cu_result ashlar_driver_client_begin(ashlar_driver_client *client) {
+    client->calls++;
+    client->refusal = ashlar_driver_relax(client->device->driver, &client->mode);
+    return client->refusal;
 }
 
-static inline cu_result ashlar_caller_end(const ashlar_caller *caller, cu_result result) {
-    ashlar_driver_unrelax(caller->device->driver, caller->mode);
+static inline cu_result ashlar_driver_client_end(const ashlar_driver_client *client,
+                                                 cu_result result) {
+    ashlar_driver_unrelax(client->device->driver, client->mode);
     return result;
 }
 
 /* One call, which spoils no capture of this thread or another. */
-#define ASHLAR_CALL(caller, field, args)                                                          \
-    (ashlar_caller_begin(caller) == CU_SUCCESS                                                    \
-         ? ashlar_caller_end((caller), ASHLAR_DRIVER_CALL((caller)->device->driver, field, args)) \
-         : (caller)->refusal)
+#define ASHLAR_CALL(client, field, args)                                                       \
+    (ashlar_driver_client_begin(client) == CU_SUCCESS                                          \
+         ? ashlar_driver_client_end((client),                                                  \
+                                    ASHLAR_DRIVER_CALL((client)->device->driver, field, args)) \
+         : (client)->refusal)
 
 /* A mapping can only be unmapped whole: the largest chunk is what trim and gather can miss by. */
 #define ASHLAR_CHUNK_BYTES ((size_t)32 << 20)
@@ -69,7 +71,7 @@ typedef struct ashlar_segment_calls ashlar_segment_calls;
 
 /* Lock: the allocator's guards every field except those marked const. */
 typedef struct ashlar_range {
-    ashlar_caller *caller;                /* const */
+    ashlar_driver_client *client;         /* const */
     const ashlar_range_ops *ops;          /* const */
     const ashlar_segment_calls *segments; /* const; NULL: chunks are no segments */
     cu_ptr base;                          /* const */
@@ -77,8 +79,8 @@ typedef struct ashlar_range {
     size_t granularity;                   /* const; of physical memory */
     ashlar_range_kind kind;               /* const */
     size_t memory_bytes;                  /* const; physical memory of that kind */
-    size_t limit_bytes;    /* anyone may set it; memory above it stays until trimmed */
-    size_t step_min_bytes; /* a step of growth is as large as this, where there is room */
+    size_t limit_bytes;      /* anyone may set it; memory above it stays until trimmed */
+    size_t growth_min_bytes; /* growth is as large as this, where there is room */
     size_t mapped_bytes;
     ashlar_chunk *chunks; /* in address order */
     size_t chunk_count;
@@ -89,7 +91,7 @@ typedef struct ashlar_range {
 
 /* What the two back ends do differently. range.c has checked limits and reserved entries. */
 struct ashlar_range_ops {
-    size_t step_divisor; /* a step of growth is this part of what is mapped */
+    size_t growth_divisor; /* growth is this part of what is mapped */
     /* Take `bytes` at *offset, or put where they are into *offset. All or nothing. */
     ashlar_status (*map)(ashlar_range *range, size_t *offset, size_t bytes);
     /* As ashlar_range_unmap(). */
@@ -115,14 +117,14 @@ struct ashlar_segment_calls {
  *
  * Errors: as ashlar_allocator_create().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_range_init(ashlar_range *range, ashlar_caller *caller,
+ASHLAR_MUST_CHECK ashlar_status ashlar_range_init(ashlar_range *range, ashlar_driver_client *client,
                                                   ashlar_range_kind kind);
 
 /* Unmap and return everything. The device must be done with it. */
 void ashlar_range_finish(ashlar_range *range);
 
 /* How much new memory is worth taking at once. */
-size_t ashlar_range_step(const ashlar_range *range);
+size_t ashlar_range_growth_bytes(const ashlar_range *range);
 
 /* What may still be mapped. */
 size_t ashlar_range_left(const ashlar_range *range);
@@ -175,8 +177,8 @@ void ashlar_range_add(ashlar_range *range, size_t offset, size_t bytes, cu_mem_h
 void ashlar_range_lose(ashlar_range *range, ashlar_chunk *chunk);
 
 /* Tell the trace, if there is one, what happened to memory. */
-void ashlar_range_note(const ashlar_range *range, ashlar_trace_action action, size_t offset,
-                       size_t bytes);
+void ashlar_range_trace(const ashlar_range *range, ashlar_trace_action action, size_t offset,
+                        size_t bytes);
 
 /* Put the chunks in address order again. */
 void ashlar_range_sort(ashlar_range *range);

@@ -8,8 +8,8 @@
 static ashlar_status has_virtual_memory(const ashlar_range *range, bool *out) {
     int supported = 0;
     const cu_result result =
-        ASHLAR_CALL(range->caller, device_get_attribute,
-                    (&supported, CU_ATTRIBUTE_VMM_SUPPORTED, range->caller->device->info.ordinal));
+        ASHLAR_CALL(range->client, device_get_attribute,
+                    (&supported, CU_ATTRIBUTE_VMM_SUPPORTED, range->client->device->info.ordinal));
     if (result != CU_SUCCESS) {
         return ashlar_range_refuse(range, "cuDeviceGetAttribute", result);
     }
@@ -17,12 +17,12 @@ static ashlar_status has_virtual_memory(const ashlar_range *range, bool *out) {
     return ASHLAR_OK;
 }
 
-ashlar_status ashlar_range_init(ashlar_range *range, ashlar_caller *caller,
+ashlar_status ashlar_range_init(ashlar_range *range, ashlar_driver_client *client,
                                 ashlar_range_kind kind) {
     const size_t memory_bytes =
-        kind == ASHLAR_RANGE_HOST ? ashlar_host_memory_bytes() : caller->device->info.total_bytes;
+        kind == ASHLAR_RANGE_HOST ? ashlar_host_memory_bytes() : client->device->info.total_bytes;
     ashlar_range fresh = {
-        .caller = caller, .kind = kind, .memory_bytes = memory_bytes, .limit_bytes = memory_bytes};
+        .client = client, .kind = kind, .memory_bytes = memory_bytes, .limit_bytes = memory_bytes};
     bool use_vmm = false;
     ashlar_status status =
         kind == ASHLAR_RANGE_VIRTUAL ? has_virtual_memory(&fresh, &use_vmm) : ASHLAR_OK;

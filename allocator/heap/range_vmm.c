@@ -14,7 +14,7 @@ enum { ADDRESS_FACTOR = 4 };
 static cu_mem_prop memory_of(const ashlar_range *range) {
     return (cu_mem_prop){
         .type = CU_ALLOCATION_PINNED,
-        .location = {.type = CU_LOCATION_DEVICE, .id = range->caller->device->info.ordinal},
+        .location = {.type = CU_LOCATION_DEVICE, .id = range->client->device->info.ordinal},
     };
 }
 
@@ -27,7 +27,7 @@ static ashlar_status open_memory(ashlar_range *range, size_t offset, size_t byte
         access[1 + i].location.id = range->peers[i];
     }
     const cu_result result =
-        ASHLAR_CALL(range->caller, mem_set_access,
+        ASHLAR_CALL(range->client, mem_set_access,
                     (range->base + offset, bytes, access, 1 + range->peer_count));
     return result == CU_SUCCESS ? ASHLAR_OK : ashlar_range_refuse(range, "cuMemSetAccess", result);
 }
@@ -36,13 +36,13 @@ static ashlar_status open_memory(ashlar_range *range, size_t offset, size_t byte
 static ashlar_status map_chunk(ashlar_range *range, size_t offset, size_t bytes) {
     const cu_mem_prop memory = memory_of(range);
     cu_mem_handle handle = 0;
-    cu_result result = ASHLAR_CALL(range->caller, mem_create, (&handle, bytes, &memory, 0));
+    cu_result result = ASHLAR_CALL(range->client, mem_create, (&handle, bytes, &memory, 0));
     if (result != CU_SUCCESS) {
         return ashlar_range_refuse(range, "cuMemCreate", result);
     }
-    result = ASHLAR_CALL(range->caller, mem_map, (range->base + offset, bytes, 0, handle, 0));
+    result = ASHLAR_CALL(range->client, mem_map, (range->base + offset, bytes, 0, handle, 0));
     if (result != CU_SUCCESS) {
-        (void)ASHLAR_CALL(range->caller, mem_release, (handle));
+        (void)ASHLAR_CALL(range->client, mem_release, (handle));
         return ashlar_range_refuse(range, "cuMemMap", result);
     }
     ashlar_range_add(range, offset, bytes, handle);
@@ -50,8 +50,8 @@ static ashlar_status map_chunk(ashlar_range *range, size_t offset, size_t bytes)
 }
 
 static void drop_chunk(ashlar_range *range, ashlar_chunk *chunk) {
-    (void)ASHLAR_CALL(range->caller, mem_unmap, (range->base + chunk->offset, chunk->bytes));
-    (void)ASHLAR_CALL(range->caller, mem_release, (chunk->handle));
+    (void)ASHLAR_CALL(range->client, mem_unmap, (range->base + chunk->offset, chunk->bytes));
+    (void)ASHLAR_CALL(range->client, mem_release, (chunk->handle));
     ashlar_range_lose(range, chunk);
 }
 
@@ -83,9 +83,9 @@ static ashlar_status vmm_map(ashlar_range *range, size_t *offset, size_t bytes) 
 /* Map an unmapped chunk where it was. Where even that fails, its memory is given up. */
 static void restore(ashlar_range *range, ashlar_chunk *chunk) {
     const cu_ptr at = range->base + chunk->offset;
-    if (ASHLAR_CALL(range->caller, mem_map, (at, chunk->bytes, 0, chunk->handle, 0)) !=
+    if (ASHLAR_CALL(range->client, mem_map, (at, chunk->bytes, 0, chunk->handle, 0)) !=
         CU_SUCCESS) {
-        (void)ASHLAR_CALL(range->caller, mem_release, (chunk->handle));
+        (void)ASHLAR_CALL(range->client, mem_release, (chunk->handle));
         ashlar_range_lose(range, chunk);
     } else if (open_memory(range, chunk->offset, chunk->bytes) != ASHLAR_OK) {
         drop_chunk(range, chunk);
@@ -94,11 +94,11 @@ static void restore(ashlar_range *range, ashlar_chunk *chunk) {
 
 static ashlar_status vmm_unmap(ashlar_range *range, ashlar_chunk *chunk) {
     cu_result result =
-        ASHLAR_CALL(range->caller, mem_unmap, (range->base + chunk->offset, chunk->bytes));
+        ASHLAR_CALL(range->client, mem_unmap, (range->base + chunk->offset, chunk->bytes));
     if (result != CU_SUCCESS) {
         return ashlar_range_refuse(range, "cuMemUnmap", result);
     }
-    result = ASHLAR_CALL(range->caller, mem_release, (chunk->handle));
+    result = ASHLAR_CALL(range->client, mem_release, (chunk->handle));
     if (result != CU_SUCCESS) {
         restore(range, chunk);
         return ashlar_range_refuse(range, "cuMemRelease", result);
@@ -125,14 +125,14 @@ static ashlar_status try_move(ashlar_range *range, size_t offset, move_progress 
     size_t idx = 0, end = offset;
     for (; (chunk = next_chosen(range, &idx)) != NULL; done->unmapped++) {
         const cu_result result =
-            ASHLAR_CALL(range->caller, mem_unmap, (range->base + chunk->offset, chunk->bytes));
+            ASHLAR_CALL(range->client, mem_unmap, (range->base + chunk->offset, chunk->bytes));
         if (result != CU_SUCCESS) {
             return ashlar_range_refuse(range, "cuMemUnmap", result);
         }
     }
     for (idx = 0; (chunk = next_chosen(range, &idx)) != NULL; done->mapped++) {
         const cu_result result = ASHLAR_CALL(
-            range->caller, mem_map, (range->base + end, chunk->bytes, 0, chunk->handle, 0));
+            range->client, mem_map, (range->base + end, chunk->bytes, 0, chunk->handle, 0));
         if (result != CU_SUCCESS) {
             return ashlar_range_refuse(range, "cuMemMap", result);
         }
@@ -146,7 +146,7 @@ static void undo_move(ashlar_range *range, size_t offset, move_progress done) {
     size_t idx = 0;
     for (size_t i = 0; i < done.mapped; i++) {
         chunk = next_chosen(range, &idx);
-        (void)ASHLAR_CALL(range->caller, mem_unmap, (range->base + offset, chunk->bytes));
+        (void)ASHLAR_CALL(range->client, mem_unmap, (range->base + offset, chunk->bytes));
         offset += chunk->bytes;
     }
     idx = 0;
@@ -166,8 +166,8 @@ static ashlar_status vmm_move(ashlar_range *range, size_t offset) {
     for (size_t idx = 0; (chunk = next_chosen(range, &idx)) != NULL;) {
         chunk->moved_from = chunk->offset;
         chunk->offset = offset;
-        ashlar_range_note(range, ASHLAR_TRACE_UNMAP, chunk->moved_from, chunk->bytes);
-        ashlar_range_note(range, ASHLAR_TRACE_MAP, chunk->offset, chunk->bytes);
+        ashlar_range_trace(range, ASHLAR_TRACE_UNMAP, chunk->moved_from, chunk->bytes);
+        ashlar_range_trace(range, ASHLAR_TRACE_MAP, chunk->offset, chunk->bytes);
         offset += chunk->bytes;
     }
     ashlar_range_sort(range);
@@ -188,7 +188,7 @@ static void close_to(ashlar_range *range, int ordinal, size_t below) {
     access.location.id = ordinal;
     for (size_t idx = 0; idx < range->chunk_count && range->chunks[idx].offset < below;) {
         const size_t start = range->chunks[idx].offset, end = run_end(range, &idx);
-        (void)ASHLAR_CALL(range->caller, mem_set_access,
+        (void)ASHLAR_CALL(range->client, mem_set_access,
                           (range->base + start, end - start, &access, 1));
     }
 }
@@ -212,7 +212,7 @@ static void vmm_finish(ashlar_range *range) {
         drop_chunk(range, &range->chunks[i]);
     }
     ASHLAR_ASSERT(range->mapped_bytes == 0);
-    (void)ASHLAR_CALL(range->caller, mem_address_free, (range->base, range->bytes));
+    (void)ASHLAR_CALL(range->client, mem_address_free, (range->base, range->bytes));
 }
 
 /* Where addresses are scarce (ulimit -v, a virtual machine), fewer of them do as well. */
@@ -225,7 +225,7 @@ static ashlar_status reserve_addresses(ashlar_range *range) {
                                range->memory_bytes);
         }
         result =
-            ASHLAR_CALL(range->caller, mem_address_reserve, (&range->base, range->bytes, 0, 0, 0));
+            ASHLAR_CALL(range->client, mem_address_reserve, (&range->base, range->bytes, 0, 0, 0));
     }
     return result == CU_SUCCESS ? ASHLAR_OK
                                 : ashlar_range_refuse(range, "cuMemAddressReserve", result);
@@ -233,7 +233,7 @@ static ashlar_status reserve_addresses(ashlar_range *range) {
 
 ashlar_status ashlar_range_vmm_init(ashlar_range *range) {
     static const ashlar_range_ops ops = {
-        .step_divisor = 64,
+        .growth_divisor = 64,
         .map = vmm_map,
         .unmap = vmm_unmap,
         .move = vmm_move,
@@ -241,7 +241,7 @@ ashlar_status ashlar_range_vmm_init(ashlar_range *range) {
         .finish = vmm_finish,
     };
     const cu_mem_prop memory = memory_of(range);
-    const cu_result result = ASHLAR_CALL(range->caller, mem_get_allocation_granularity,
+    const cu_result result = ASHLAR_CALL(range->client, mem_get_allocation_granularity,
                                          (&range->granularity, &memory, CU_GRANULARITY_MINIMUM));
     if (result != CU_SUCCESS) {
         return ashlar_range_refuse(range, "cuMemGetAllocationGranularity", result);

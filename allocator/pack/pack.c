@@ -26,7 +26,7 @@ static ashlar_status state_init(ashlar_pack_state *state, const ashlar_pack_item
         state->keys == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu buffers", count);
     }
-    return ashlar_pack_room_create(problem->section_count, &state->room);
+    return ashlar_pack_occupancy_create(problem->section_count, &state->occupancy);
 }
 
 static void state_finish(ashlar_pack_state *state) {
@@ -34,7 +34,7 @@ static void state_finish(ashlar_pack_state *state) {
     ashlar_host_free(state->trial);
     ashlar_host_free(state->order);
     ashlar_host_free(state->keys);
-    ashlar_pack_room_destroy(state->room);
+    ashlar_pack_occupancy_destroy(state->occupancy);
 }
 
 /* Without a capacity to meet, the search is content with a plan close to the bound. */
@@ -55,7 +55,7 @@ static ashlar_status make_plan(ashlar_pack_state *state, const ashlar_pack_optio
         return status;
     }
     state->target_bytes = search_target(state, options);
-    state->watch.has_deadline = true;
+    state->budget.has_deadline = true;
     return state->plan_bytes > state->target_bytes ? ashlar_pack_refine(state, proven_bytes)
                                                    : ASHLAR_OK;
 }
@@ -67,7 +67,7 @@ static ashlar_status pack_items(const ashlar_pack_items *problem,
     const size_t capacity = options->capacity_bytes;
     size_t proven_bytes = problem->peak_bytes;
     state.target_bytes = capacity > problem->peak_bytes ? capacity : problem->peak_bytes;
-    ashlar_pack_watch_init(&state.watch, options, problem->peak_bytes);
+    ashlar_pack_budget_init(&state.budget, options, problem->peak_bytes);
     ashlar_status status = state_init(&state, problem);
     if (status == ASHLAR_OK) {
         status = make_plan(&state, options, &proven_bytes);
@@ -78,7 +78,7 @@ static ashlar_status pack_items(const ashlar_pack_items *problem,
             .plan_bytes = state.plan_bytes,
             .bound_bytes = problem->peak_bytes,
             .is_optimal = state.plan_bytes <= proven_bytes,
-            .was_stopped = state.watch.is_stopped,
+            .was_stopped = state.budget.is_stopped,
             .strategy = state.strategy,
         };
     }

@@ -63,7 +63,8 @@ static ashlar_status parse_row(reader *r, const ashlar_piece fields[static COLUM
         return ashlar_csv_fail(&r->csv, "upper has to be a whole number of 64 bits", fields[UPPER]);
     }
     if (!ashlar_parse_count(fields[SIZE], &size) || size == 0) {
-        return ashlar_csv_fail(&r->csv, "size has to be a whole number from 1, of 64 bits", fields[SIZE]);
+        return ashlar_csv_fail(&r->csv, "size has to be a whole number from 1, of 64 bits",
+                               fields[SIZE]);
     }
     if (lower >= upper) {
         return ashlar_csv_fail(&r->csv, "upper has to be more than lower", fields[UPPER]);

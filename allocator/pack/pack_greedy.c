@@ -87,8 +87,8 @@ void ashlar_pack_keep_trial(ashlar_pack_state *state, size_t bytes) {
         state->offsets = state->trial;
         state->trial = worse;
         state->plan_bytes = bytes;
-        state->strategy = state->watch.now.strategy;
-        state->watch.now.plan_bytes = bytes;
+        state->strategy = state->budget.now.strategy;
+        state->budget.now.plan_bytes = bytes;
     }
 }
 
@@ -96,21 +96,21 @@ ashlar_status ashlar_pack_place(ashlar_pack_state *state, size_t *bytes) {
     enum { LOOK_EVERY = 1024 };
     const ashlar_pack_items *p = state->problem;
     size_t top = 0;
-    ashlar_pack_room_clear(state->room);
+    ashlar_pack_occupancy_clear(state->occupancy);
     for (size_t k = 0; k < p->count; k++) {
         const uint32_t i = state->order[k];
         const ashlar_pack_item *item = &p->items[i];
         const size_t offset =
-            ashlar_pack_room_find(state->room, item->first, item->end, item->bytes);
+            ashlar_pack_occupancy_find(state->occupancy, item->first, item->end, item->bytes);
         state->trial[i] = offset;
         top = offset + item->bytes > top ? offset + item->bytes : top;
-        if (k % LOOK_EVERY == LOOK_EVERY - 1 && !ashlar_pack_watch_goes_on(&state->watch) &&
+        if (k % LOOK_EVERY == LOOK_EVERY - 1 && !ashlar_pack_budget_is_left(&state->budget) &&
             state->plan_bytes != SIZE_MAX) {
             *bytes = SIZE_MAX;
             return ASHLAR_OK;
         }
-        const ashlar_status status =
-            ashlar_pack_room_add(state->room, item->first, item->end, offset, item->bytes);
+        const ashlar_status status = ashlar_pack_occupancy_add(state->occupancy, item->first,
+                                                               item->end, offset, item->bytes);
         if (status != ASHLAR_OK) {
             return status;
         }
@@ -122,7 +122,7 @@ ashlar_status ashlar_pack_place(ashlar_pack_state *state, size_t *bytes) {
 /* The next order has little to gain; but a capacity is met or not. */
 static bool is_close(const ashlar_pack_state *state) {
     enum { SHARE = 1024 };
-    const bool has_capacity = state->watch.options->capacity_bytes > 0;
+    const bool has_capacity = state->budget.options->capacity_bytes > 0;
     const size_t little = has_capacity ? 0 : state->problem->peak_bytes / SHARE;
     return state->plan_bytes <= state->target_bytes ||
            state->plan_bytes - state->target_bytes <= little;
@@ -132,7 +132,7 @@ ashlar_status ashlar_pack_greedy(ashlar_pack_state *state) {
     const ashlar_pack_items *p = state->problem;
     for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
         size_t bytes;
-        state->watch.now.strategy = orders[o].name;
+        state->budget.now.strategy = orders[o].name;
         for (size_t i = 0; i < p->count; i++) {
             state->keys[i] = orders[o].key(p, &p->items[i]);
         }
@@ -142,7 +142,7 @@ ashlar_status ashlar_pack_greedy(ashlar_pack_state *state) {
             return status;
         }
         ashlar_pack_keep_trial(state, bytes);
-        if (is_close(state) || state->watch.is_stopped) {
+        if (is_close(state) || state->budget.is_stopped) {
             break;
         }
     }

@@ -5,8 +5,8 @@
 #define ASHLAR_PACK_GREEDY_H
 
 #include "allocator/pack/pack_items.h"
-#include "allocator/pack/pack_room.h"
-#include "allocator/pack/pack_watch.h"
+#include "allocator/pack/pack_occupancy.h"
+#include "allocator/pack/pack_budget.h"
 
 /* The best plan so far, and what it takes to make another. */
 typedef struct ashlar_pack_state {
@@ -15,9 +15,9 @@ typedef struct ashlar_pack_state {
     size_t plan_bytes;   /* SIZE_MAX: no plan yet */
     size_t *offsets;     /* [count], of the best plan */
     const char *strategy;
-    ashlar_pack_watch watch;
+    ashlar_pack_budget budget;
     /* Scratch: */
-    ashlar_pack_room *room;
+    ashlar_pack_occupancy *occupancy;
     uint32_t *order; /* [count]: items in the order of their placing */
     double *keys;    /* [count], by item: the larger, the earlier in the order */
     size_t *trial;   /* [count]: offsets of the plan in the making */
@@ -27,8 +27,8 @@ typedef struct ashlar_pack_state {
 void ashlar_pack_sort(ashlar_pack_state *state);
 
 /*
- * Place all items in `order`, into `trial`; *bytes is the highest end, or SIZE_MAX where the watch
- * said stop and there is a plan already. Errors: ASHLAR_EHOSTMEM.
+ * Place all items in `order`, into `trial`; *bytes is the highest end, or SIZE_MAX where the budget
+ * was used up and there is a plan already. Errors: ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_pack_place(ashlar_pack_state *state, size_t *bytes);
 
@@ -40,7 +40,7 @@ void ashlar_pack_keep_trial(ashlar_pack_state *state, size_t bytes);
 
 /*
  * Try the orders until one is close to the target; the best plan is kept. The first one is
- * completed even when the watch says stop, so that there is a plan afterwards. Errors:
+ * completed even when the budget is used up, so that there is a plan afterwards. Errors:
  * ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_pack_greedy(ashlar_pack_state *state);

@@ -27,7 +27,8 @@ static double sum_above_target(const ashlar_pack_state *state) {
 static void move_forward(ashlar_pack_state *state, uint64_t *random) {
     for (size_t i = 0; i < state->problem->count; i++) {
         if (above_target(state, i) > 0) {
-            state->keys[i] += ashlar_random_step_uniform(random) * ashlar_random_step_uniform(random);
+            state->keys[i] +=
+                ashlar_random_step_uniform(random) * ashlar_random_step_uniform(random);
         }
     }
 }
@@ -66,7 +67,8 @@ ashlar_status ashlar_pack_improve(ashlar_pack_state *state, size_t rounds, uint6
         state->keys[i] = -(double)state->offsets[i] / (double)p->peak_bytes;
     }
     for (size_t r = 0; r < rounds && status == ASHLAR_OK; r++) {
-        if (state->plan_bytes <= state->target_bytes || !ashlar_pack_watch_goes_on(&state->watch)) {
+        if (state->plan_bytes <= state->target_bytes ||
+            !ashlar_pack_budget_is_left(&state->budget)) {
             break;
         }
         status = improve_once(state, kept, &least, random);

@@ -42,7 +42,7 @@ static size_t common_divisor(const ashlar_pack_items *p) {
 
 static bool is_over(const refinement *r) {
     return r->state->plan_bytes <= r->state->target_bytes ||
-           r->state->plan_bytes <= r->proven_bytes || r->state->watch.is_stopped;
+           r->state->plan_bytes <= r->proven_bytes || r->state->budget.is_stopped;
 }
 
 /* One capacity. *is_found: the plan is now at most so large. */
@@ -50,7 +50,7 @@ static ashlar_status try_capacity(refinement *r, size_t capacity, uint64_t steps
     ashlar_pack_state *state = r->state;
     ashlar_pack_outcome outcome;
     const ashlar_status status =
-        ashlar_pack_search_run(r->search, capacity, steps, &state->watch, state->trial, &outcome);
+        ashlar_pack_search_run(r->search, capacity, steps, &state->budget, state->trial, &outcome);
     *is_found = status == ASHLAR_OK && outcome == ASHLAR_PACK_FOUND;
     if (*is_found) {
         ashlar_pack_keep_trial(state, ashlar_pack_highest_end(state->problem, state->trial));
@@ -82,18 +82,18 @@ static ashlar_status search_round(refinement *r) {
     bool is_found;
     const size_t target = r->state->target_bytes - r->state->target_bytes % r->unit;
     const size_t goal = target > r->proven_bytes ? target : r->proven_bytes;
-    r->state->watch.now.strategy = "exact search";
+    r->state->budget.now.strategy = "exact search";
     const ashlar_status status = try_capacity(r, goal, r->steps, &is_found);
     return status == ASHLAR_OK && !is_found ? bisect(r, goal) : status;
 }
 
 static uint64_t first_steps(const ashlar_pack_state *state) {
     const uint64_t sections = state->problem->section_count;
-    const uint64_t steps = state->watch.options->capacity_bytes > 0 ? STEPS_OF_CAPACITY : STEPS;
+    const uint64_t steps = state->budget.options->capacity_bytes > 0 ? STEPS_OF_CAPACITY : STEPS;
     return sections > SECTIONS ? steps * SECTIONS / sections : steps;
 }
 
-/* A board remembers every section of every item that it places. */
+/* A skyline remembers every section of every item that it places. */
 static bool is_searchable(const ashlar_pack_items *p) {
     uint64_t area = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -112,7 +112,7 @@ ashlar_status ashlar_pack_refine(ashlar_pack_state *state, size_t *proven_bytes)
         status = ashlar_pack_search_create(state->problem, &r.search);
     }
     for (size_t rounds = IMPROVE_ROUNDS; status == ASHLAR_OK && !is_over(&r); rounds *= GROWTH) {
-        state->watch.now.strategy = "improved order";
+        state->budget.now.strategy = "improved order";
         status = ashlar_pack_improve(state, rounds, &r.random);
         if (status == ASHLAR_OK && !is_over(&r) && r.search != NULL) {
             status = search_round(&r);

@@ -7,8 +7,8 @@
 #include "allocator/pack/pack_greedy.h"
 
 /*
- * Search, ever longer, until the plan meets the target, is proven to be the smallest, or the watch
- * says stop. The best plan is kept in `state`; *proven_bytes is what no plan is smaller than.
+ * Search, ever longer, until the plan meets the target, is proven to be the smallest, or the budget
+ * is used up. The best plan is kept in `state`; *proven_bytes is what no plan is smaller than.
  * Errors: ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_pack_refine(ashlar_pack_state *state, size_t *proven_bytes);

@@ -1,4 +1,4 @@
-/* pack_search.c - depth-first search on a board, with restarts and a memory of failures. */
+/* pack_search.c - depth-first search on a skyline, with restarts and a memory of failures. */
 #include "allocator/pack/pack_search.h"
 
 #include <stdbool.h>
@@ -24,25 +24,25 @@ enum {
 
 /* A choice that was made, and what is left of it. */
 typedef struct level {
-    uint64_t key;                     /* of the part, before the choice */
-    size_t change_count;              /* of the board, before the choice */
-    uint32_t first, end;              /* the part: sections that unplaced items connect */
-    uint32_t section;                 /* of the edge */
-    uint32_t choice_at, choice_count; /* in search->choices */
-    uint32_t next;                    /* the first one that has not been tried */
+    uint64_t key;                        /* of the part, before the choice */
+    size_t change_count;                 /* of the skyline, before the choice */
+    uint32_t first, end;                 /* the part: sections that unplaced items connect */
+    uint32_t section;                    /* of the edge */
+    uint32_t choice_at, candidate_count; /* in search->candidates */
+    uint32_t next;                       /* the first one that has not been tried */
 } level;
 
 struct ashlar_pack_search {
-    ashlar_pack_board board;
+    ashlar_pack_skyline skyline;
     uint64_t *memory; /* [1 << memory_shift], keys; 0: none */
     unsigned memory_shift;
     size_t memory_capacity; /* failures at this capacity are failures at any smaller one */
     uint32_t *weights;      /* by section */
-    int64_t *tastes;        /* by item: how early it is to be tried in this run */
+    int64_t *preferences;   /* by item: how early it is to be tried in this run */
     level *levels;
     size_t level_count, level_capacity;
-    uint32_t *choices; /* of all levels, a stack */
-    size_t choice_count, choice_capacity;
+    uint32_t *candidates; /* of all levels, a stack */
+    size_t candidate_count, choice_capacity;
     uint64_t random;
     uint64_t run_count;
 };
@@ -60,12 +60,12 @@ static void blame(ashlar_pack_search *search, uint32_t section) {
 /* Old failures count less and less. */
 static void forget_a_little(ashlar_pack_search *search) {
     enum { SHARE = 16 };
-    for (size_t s = 0; s < search->board.problem->section_count; s++) {
+    for (size_t s = 0; s < search->skyline.problem->section_count; s++) {
         search->weights[s] -= (search->weights[s] - WEIGHT_MIN) / SHARE;
     }
 }
 
-/* ---- the order of choices ---- */
+/* ---- the order of candidates ---- */
 
 /* Logarithm to base 2, a straight line between powers of 2. */
 static int64_t log_2(uint64_t x) {
@@ -78,42 +78,45 @@ static int64_t log_2(uint64_t x) {
 }
 
 /* Long-lived items first, large ones too, more or less; the first run draws nothing. */
-static void draw_tastes(ashlar_pack_search *search) {
-    const ashlar_pack_items *p = search->board.problem;
+static void draw_preferences(ashlar_pack_search *search) {
+    const ashlar_pack_items *p = search->skyline.problem;
     const bool is_first = search->run_count == 0;
     const double weight = ashlar_random_step_uniform(&search->random);
     const int64_t bytes_weight = is_first ? FRACTION : (int64_t)(weight * FRACTION);
     const double noise = 1.5 * FRACTION;
     for (size_t i = 0; i < p->count; i++) {
         const ashlar_pack_item *x = &p->items[i];
-        search->tastes[i] = log_2(x->bytes) * bytes_weight / FRACTION + log_2(x->end - x->first);
+        search->preferences[i] =
+            log_2(x->bytes) * bytes_weight / FRACTION + log_2(x->end - x->first);
         if (!is_first) {
-            search->tastes[i] += (int64_t)(noise * ashlar_random_step_uniform(&search->random));
+            search->preferences[i] +=
+                (int64_t)(noise * ashlar_random_step_uniform(&search->random));
         }
     }
 }
 
-/* An item that makes the outline simpler is better. */
+/* An item that makes the skyline simpler is better. */
 static int64_t value_of(const ashlar_pack_search *search, uint32_t item) {
-    const ashlar_pack_board *b = &search->board;
+    const ashlar_pack_skyline *b = &search->skyline;
     const ashlar_pack_item *x = &b->problem->items[item];
     const size_t floor = b->floors[x->first], top = floor + x->bytes;
     const size_t left = b->crossings[x->first] > 0 ? b->floors[x->first - 1] : ASHLAR_PACK_DONE;
     const size_t right = b->crossings[x->end] > 0 ? b->floors[x->end] : ASHLAR_PACK_DONE;
     const int is_flush = (top == left || top == right) + (top == left && top == right);
     const int is_wide = left > floor && right > floor;
-    return search->tastes[item] + (is_flush + is_wide) * FRACTION;
+    return search->preferences[item] + (is_flush + is_wide) * FRACTION;
 }
 
-static void sort_choices(const ashlar_pack_search *search, uint32_t *choices, uint32_t count) {
+static void sort_candidates(const ashlar_pack_search *search, uint32_t *candidates,
+                            uint32_t count) {
     for (uint32_t i = 1; i < count; i++) {
-        const uint32_t item = choices[i];
+        const uint32_t item = candidates[i];
         const int64_t value = value_of(search, item);
         uint32_t to = i;
-        for (; to > 0 && value_of(search, choices[to - 1]) < value; to--) {
-            choices[to] = choices[to - 1];
+        for (; to > 0 && value_of(search, candidates[to - 1]) < value; to--) {
+            candidates[to] = candidates[to - 1];
         }
-        choices[to] = item;
+        candidates[to] = item;
     }
 }
 
@@ -132,45 +135,45 @@ static bool reserve(void **array, size_t *capacity, size_t needed, size_t bytes)
     return true;
 }
 
-/* Write down the choices at `edge`. False: no host memory. */
+/* Write down the candidates at `edge`. False: no host memory. */
 static bool push_level(ashlar_pack_search *search, const ashlar_pack_edge *edge, level new) {
-    void *levels = search->levels, *choices = search->choices;
+    void *levels = search->levels, *candidates = search->candidates;
     const bool is_ok =
         reserve(&levels, &search->level_capacity, search->level_count + 1, sizeof(level)) &&
-        reserve(&choices, &search->choice_capacity, search->choice_count + edge->choice_count,
-                sizeof(uint32_t));
+        reserve(&candidates, &search->choice_capacity,
+                search->candidate_count + edge->candidate_count, sizeof(uint32_t));
     search->levels = levels;
-    search->choices = choices;
+    search->candidates = candidates;
     if (!is_ok) {
         return false;
     }
-    uint32_t *const mine = &search->choices[search->choice_count];
-    uint32_t count = ashlar_pack_board_choices(&search->board, edge, mine);
-    sort_choices(search, mine, count);
+    uint32_t *const mine = &search->candidates[search->candidate_count];
+    uint32_t count = ashlar_pack_skyline_candidates(&search->skyline, edge, mine);
+    sort_candidates(search, mine, count);
     if (edge->may_stay_empty) {
         mine[count++] = ASHLAR_PACK_NONE;
     }
-    new.choice_at = (uint32_t)search->choice_count;
-    new.choice_count = count;
-    search->choice_count += count;
+    new.choice_at = (uint32_t)search->candidate_count;
+    new.candidate_count = count;
+    search->candidate_count += count;
     search->levels[search->level_count++] = new;
     return true;
 }
 
 static void pop_level(ashlar_pack_search *search) {
     const level *top = &search->levels[--search->level_count];
-    ashlar_pack_board_undo(&search->board, top->change_count);
-    search->choice_count = top->choice_at;
+    ashlar_pack_skyline_undo(&search->skyline, top->change_count);
+    search->candidate_count = top->choice_at;
 }
 
 /* Make the next choice of the top level. */
 static void choose(ashlar_pack_search *search) {
     level *top = &search->levels[search->level_count - 1];
-    const uint32_t item = search->choices[top->choice_at + top->next++];
+    const uint32_t item = search->candidates[top->choice_at + top->next++];
     if (item == ASHLAR_PACK_NONE) {
-        ashlar_pack_board_close(&search->board, top->section);
+        ashlar_pack_skyline_close(&search->skyline, top->section);
     } else {
-        ashlar_pack_board_place(&search->board, item);
+        ashlar_pack_skyline_place(&search->skyline, item);
     }
 }
 
@@ -184,8 +187,8 @@ static bool go_back(ashlar_pack_search *search, uint32_t stuck) {
     while (search->level_count > 0) {
         level *top = &search->levels[search->level_count - 1];
         const bool is_to_blame = top->first <= stuck && stuck < top->end;
-        if (is_to_blame && top->next < top->choice_count) {
-            ashlar_pack_board_undo(&search->board, top->change_count);
+        if (is_to_blame && top->next < top->candidate_count) {
+            ashlar_pack_skyline_undo(&search->skyline, top->change_count);
             return true;
         }
         if (is_to_blame) {
@@ -200,54 +203,56 @@ static bool go_back(ashlar_pack_search *search, uint32_t stuck) {
 
 static void start_again(ashlar_pack_search *search) {
     search->level_count = 0;
-    search->choice_count = 0;
-    ashlar_pack_board_undo(&search->board, 0);
-    draw_tastes(search);
+    search->candidate_count = 0;
+    ashlar_pack_skyline_undo(&search->skyline, 0);
+    draw_preferences(search);
 }
 
 /* The next move, in the part where the last one was, or anywhere once that is filled. */
-static ashlar_pack_view look(ashlar_pack_search *search, ashlar_pack_edge *edge, uint32_t *stuck) {
-    const uint32_t all = (uint32_t)search->board.problem->section_count;
-    ashlar_pack_view view = ASHLAR_PACK_FILLED;
+static ashlar_pack_edge_result look(ashlar_pack_search *search, ashlar_pack_edge *edge,
+                                    uint32_t *stuck) {
+    const uint32_t all = (uint32_t)search->skyline.problem->section_count;
+    ashlar_pack_edge_result view = ASHLAR_PACK_FILLED;
     if (search->level_count > 0) {
         const level *top = &search->levels[search->level_count - 1];
-        view = ashlar_pack_board_look(&search->board, top->first, top->end, search->weights, edge,
-                                      stuck);
+        view = ashlar_pack_skyline_find_edge(&search->skyline, top->first, top->end,
+                                             search->weights, edge, stuck);
     }
-    return view != ASHLAR_PACK_FILLED
-               ? view
-               : ashlar_pack_board_look(&search->board, 0, all, search->weights, edge, stuck);
+    return view != ASHLAR_PACK_FILLED ? view
+                                      : ashlar_pack_skyline_find_edge(&search->skyline, 0, all,
+                                                                      search->weights, edge, stuck);
 }
 
 /* One move forward. *view says how it went; false: no host memory. */
-static bool move(ashlar_pack_search *search, ashlar_pack_view *view, uint32_t *stuck) {
+static bool move(ashlar_pack_search *search, ashlar_pack_edge_result *view, uint32_t *stuck) {
     ashlar_pack_edge edge;
     level new = {0};
     *view = look(search, &edge, stuck);
     if (*view != ASHLAR_PACK_EDGE) {
-        return !search->board.has_failed;
+        return !search->skyline.has_failed;
     }
-    new.change_count = search->board.change_count; /* what look() has levelled stays so */
+    new.change_count =
+        search->skyline.change_count; /* what the search for an edge has levelled stays so */
     new.section = ashlar_pack_edge_section(&edge);
     new.first = new.section;
     new.end = new.section + 1;
-    ashlar_pack_board_connect(&search->board, &new.first, &new.end);
-    new.key = ashlar_pack_board_key(&search->board, new.first, new.end);
+    ashlar_pack_skyline_connect(&search->skyline, &new.first, &new.end);
+    new.key = ashlar_pack_skyline_key(&search->skyline, new.first, new.end);
     if (*memory_slot(search, new.key) == new.key) {
         *stuck = new.section;
         *view = ASHLAR_PACK_STUCK;
         return true;
     }
-    return push_level(search, &edge, new) && !search->board.has_failed;
+    return push_level(search, &edge, new) && !search->skyline.has_failed;
 }
 
 /* One run of at most `steps` steps; *steps is lowered by those that were made. */
-static ashlar_status run(ashlar_pack_search *search, uint64_t *steps, ashlar_pack_watch *watch,
+static ashlar_status run(ashlar_pack_search *search, uint64_t *steps, ashlar_pack_budget *budget,
                          ashlar_pack_outcome *outcome) {
     *outcome = ASHLAR_PACK_UNDECIDED;
     start_again(search);
     for (; *steps > 0; --*steps) {
-        ashlar_pack_view view;
+        ashlar_pack_edge_result view;
         uint32_t stuck = 0;
         if (!move(search, &view, &stuck)) {
             return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory to search on");
@@ -264,7 +269,7 @@ static ashlar_status run(ashlar_pack_search *search, uint64_t *steps, ashlar_pac
             }
         }
         choose(search);
-        if (*steps % LOOK_EVERY == 0 && !ashlar_pack_watch_goes_on(watch)) {
+        if (*steps % LOOK_EVERY == 0 && !ashlar_pack_budget_is_left(budget)) {
             return ASHLAR_OK;
         }
     }
@@ -287,28 +292,28 @@ static uint64_t length_of_run(uint64_t idx) {
 }
 
 static bool fits(const ashlar_pack_search *search) {
-    const ashlar_pack_items *p = search->board.problem;
-    return p->peak_bytes <= search->board.capacity;
+    const ashlar_pack_items *p = search->skyline.problem;
+    return p->peak_bytes <= search->skyline.capacity;
 }
 
 ashlar_status ashlar_pack_search_run(ashlar_pack_search *search, size_t capacity,
-                                     uint64_t step_limit, ashlar_pack_watch *watch, size_t *offsets,
-                                     ashlar_pack_outcome *outcome) {
+                                     uint64_t node_limit, ashlar_pack_budget *budget,
+                                     size_t *offsets, ashlar_pack_outcome *outcome) {
     ashlar_pack_outcome found = ASHLAR_PACK_UNDECIDED;
     if (capacity > search->memory_capacity) {
         memset(search->memory, 0, sizeof(uint64_t) << search->memory_shift);
     }
     search->memory_capacity = capacity;
-    search->board.capacity = capacity;
+    search->skyline.capacity = capacity;
     if (!fits(search)) {
         *outcome = ASHLAR_PACK_IMPOSSIBLE;
         return ASHLAR_OK;
     }
-    while (found == ASHLAR_PACK_UNDECIDED && step_limit > 0 && !watch->is_stopped) {
+    while (found == ASHLAR_PACK_UNDECIDED && node_limit > 0 && !budget->is_stopped) {
         uint64_t length = length_of_run(search->run_count);
-        length = length < step_limit ? length : step_limit;
-        step_limit -= length;
-        const ashlar_status status = run(search, &length, watch, &found);
+        length = length < node_limit ? length : node_limit;
+        node_limit -= length;
+        const ashlar_status status = run(search, &length, budget, &found);
         if (status != ASHLAR_OK) {
             return status;
         }
@@ -316,7 +321,7 @@ ashlar_status ashlar_pack_search_run(ashlar_pack_search *search, size_t capacity
         forget_a_little(search);
     }
     if (found == ASHLAR_PACK_FOUND) {
-        memcpy(offsets, search->board.offsets, search->board.problem->count * sizeof *offsets);
+        memcpy(offsets, search->skyline.offsets, search->skyline.problem->count * sizeof *offsets);
     }
     *outcome = found;
     return ASHLAR_OK;
@@ -336,10 +341,10 @@ ashlar_status ashlar_pack_search_create(const ashlar_pack_items *problem,
         search->memory =
             ashlar_host_calloc((size_t)1 << search->memory_shift, sizeof *search->memory);
         search->weights = ashlar_host_calloc(problem->section_count, sizeof *search->weights);
-        search->tastes = ashlar_host_calloc(problem->count, sizeof *search->tastes);
+        search->preferences = ashlar_host_calloc(problem->count, sizeof *search->preferences);
     }
     if (search == NULL || search->memory == NULL || search->weights == NULL ||
-        search->tastes == NULL) {
+        search->preferences == NULL) {
         ashlar_pack_search_destroy(search);
         return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory to search with %zu buffers",
                            problem->count);
@@ -347,7 +352,7 @@ ashlar_status ashlar_pack_search_create(const ashlar_pack_items *problem,
     for (size_t s = 0; s < problem->section_count; s++) {
         search->weights[s] = WEIGHT_MIN;
     }
-    const ashlar_status status = ashlar_pack_board_init(&search->board, problem);
+    const ashlar_status status = ashlar_pack_skyline_init(&search->skyline, problem);
     if (status != ASHLAR_OK) {
         ashlar_pack_search_destroy(search);
         return status;
@@ -360,13 +365,13 @@ void ashlar_pack_search_destroy(ashlar_pack_search *search) {
     if (search == NULL) {
         return;
     }
-    if (search->board.problem != NULL) {
-        ashlar_pack_board_finish(&search->board);
+    if (search->skyline.problem != NULL) {
+        ashlar_pack_skyline_finish(&search->skyline);
     }
     ashlar_host_free(search->memory);
     ashlar_host_free(search->weights);
-    ashlar_host_free(search->tastes);
+    ashlar_host_free(search->preferences);
     ashlar_host_free(search->levels);
-    ashlar_host_free(search->choices);
+    ashlar_host_free(search->candidates);
     ashlar_host_free(search);
 }

@@ -1,25 +1,25 @@
 /*
  * pack_search.h - the exact search for a plan within a capacity (internal).
  *
- * Depth first over the choices at the edges of a board, the fewest first. What makes it quick:
- *   - a part of the outline that unplaced items do not connect with another is a problem of its
+ * Depth first over the candidates at the edges of a skyline, the fewest first. What makes it quick:
+ *   - a part of the skyline that unplaced items do not connect with another is a problem of its
  *     own: its failure takes back nothing that was done elsewhere;
  *   - parts that were found impossible are remembered, for all later searches too;
- *   - it starts anew after a number of steps, with another taste in items, and goes first where it
- *     has failed most.
+ *   - it starts anew after a number of nodes, with another preference among items, and goes first
+ *     where it has failed most.
  */
 #ifndef ASHLAR_PACK_SEARCH_H
 #define ASHLAR_PACK_SEARCH_H
 
-#include "allocator/pack/pack_board.h"
-#include "allocator/pack/pack_watch.h"
+#include "allocator/pack/pack_skyline.h"
+#include "allocator/pack/pack_budget.h"
 
 typedef struct ashlar_pack_search ashlar_pack_search;
 
 typedef enum ashlar_pack_outcome {
     ASHLAR_PACK_FOUND,
     ASHLAR_PACK_IMPOSSIBLE, /* there is no such plan */
-    ASHLAR_PACK_UNDECIDED,  /* the steps are used up, or the watch said stop */
+    ASHLAR_PACK_UNDECIDED,  /* the nodes are used up, or the budget was used up */
 } ashlar_pack_outcome;
 
 /* Ownership: the caller ends *out with a destroy; `problem` outlives it. Errors: ASHLAR_EHOSTMEM.
@@ -29,15 +29,15 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_pack_search_create(const ashlar_pack_item
 void ashlar_pack_search_destroy(ashlar_pack_search *search); /* NULL is allowed */
 
 /*
- * Look for a plan of at most `capacity` bytes, `step_limit` steps long.
+ * Look for a plan of at most `capacity` bytes, `node_limit` nodes long.
  *
  * outcome   when it is FOUND, `offsets` [count] hold the plan; else they are unchanged
  *
  * Errors: ASHLAR_EHOSTMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_pack_search_run(ashlar_pack_search *search, size_t capacity,
-                                                       uint64_t step_limit,
-                                                       ashlar_pack_watch *watch, size_t *offsets,
+                                                       uint64_t node_limit,
+                                                       ashlar_pack_budget *budget, size_t *offsets,
                                                        ashlar_pack_outcome *outcome);
 
 #endif /* ASHLAR_PACK_SEARCH_H */

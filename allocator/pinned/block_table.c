@@ -3,7 +3,7 @@
 #include "allocator/base/host.h"
 #include "allocator/pinned/report.h"
 
-enum { BUCKETS_AT_FIRST = 64, SHARD_BITS = 4 };
+enum { CHAINS_AT_FIRST = 64, SHARD_BITS = 4 };
 _Static_assert(TABLE_SHARDS == 1 << SHARD_BITS, "the hash's top bits choose the shard");
 
 /* Odd; nearest 2^64 / golden ratio. */
@@ -18,14 +18,13 @@ static ashlar_table_shard *shard_of(ashlar_block_table *table, const void *ptr) 
     return &table->shards[hash_of(ptr) >> (64 - SHARD_BITS)];
 }
 
-static ashlar_pinned_block **bucket_of(ashlar_pinned_block **buckets, size_t count,
-                                       const void *ptr) {
-    return &buckets[hash_of(ptr) & (count - 1)];
+static ashlar_pinned_block **chain_of(ashlar_pinned_block **chains, size_t count, const void *ptr) {
+    return &chains[hash_of(ptr) & (count - 1)];
 }
 
 /* The link that leads to the live block at `ptr`; its target is NULL where there is none. */
 static ashlar_pinned_block **find_locked(ashlar_table_shard *shard, const void *ptr) {
-    ashlar_pinned_block **link = bucket_of(shard->buckets, shard->bucket_count, ptr);
+    ashlar_pinned_block **link = chain_of(shard->chains, shard->chain_count, ptr);
     while (*link != NULL && (*link)->ptr != ptr) {
         link = &(*link)->next;
     }
@@ -37,23 +36,23 @@ static void push_block(ashlar_pinned_block **link, ashlar_pinned_block *block) {
     *link = block;
 }
 
-static void double_buckets_locked(ashlar_table_shard *shard) {
-    const size_t count = 2 * shard->bucket_count;
-    ashlar_pinned_block **buckets = ashlar_host_calloc(count, sizeof *buckets);
-    if (buckets == NULL) {
+static void double_chains_locked(ashlar_table_shard *shard) {
+    const size_t count = 2 * shard->chain_count;
+    ashlar_pinned_block **chains = ashlar_host_calloc(count, sizeof *chains);
+    if (chains == NULL) {
         return;
     }
-    for (size_t i = 0; i < shard->bucket_count; i++) {
-        ashlar_pinned_block *block = shard->buckets[i];
+    for (size_t i = 0; i < shard->chain_count; i++) {
+        ashlar_pinned_block *block = shard->chains[i];
         while (block != NULL) {
             ashlar_pinned_block *next = block->next;
-            push_block(bucket_of(buckets, count, block->ptr), block);
+            push_block(chain_of(chains, count, block->ptr), block);
             block = next;
         }
     }
-    ashlar_host_free(shard->buckets);
-    shard->buckets = buckets;
-    shard->bucket_count = count;
+    ashlar_host_free(shard->chains);
+    shard->chains = chains;
+    shard->chain_count = count;
 }
 
 ashlar_status ashlar_block_table_init(ashlar_block_table *table) {
@@ -61,9 +60,9 @@ ashlar_status ashlar_block_table_init(ashlar_block_table *table) {
     for (int i = 0; i < TABLE_SHARDS; i++) {
         ashlar_table_shard *shard = &table->shards[i];
         pthread_mutex_init(&shard->lock, NULL); /* cannot fail with default attributes on Linux */
-        shard->buckets = ashlar_host_calloc(BUCKETS_AT_FIRST, sizeof *shard->buckets);
-        shard->bucket_count = shard->buckets != NULL ? BUCKETS_AT_FIRST : 0;
-        if (shard->buckets == NULL) {
+        shard->chains = ashlar_host_calloc(CHAINS_AT_FIRST, sizeof *shard->chains);
+        shard->chain_count = shard->chains != NULL ? CHAINS_AT_FIRST : 0;
+        if (shard->chains == NULL) {
             status = ashlar_pinned_fail(ASHLAR_EHOSTMEM, "no host memory for a table of blocks");
         }
     }
@@ -73,15 +72,15 @@ ashlar_status ashlar_block_table_init(ashlar_block_table *table) {
 void ashlar_block_table_finish(ashlar_block_table *table) {
     for (int i = 0; i < TABLE_SHARDS; i++) {
         ashlar_table_shard *shard = &table->shards[i];
-        for (size_t bucket = 0; bucket < shard->bucket_count; bucket++) {
-            ashlar_pinned_block *block = shard->buckets[bucket];
+        for (size_t chain = 0; chain < shard->chain_count; chain++) {
+            ashlar_pinned_block *block = shard->chains[chain];
             while (block != NULL) {
                 ashlar_pinned_block *next = block->next;
                 ashlar_host_free(block);
                 block = next;
             }
         }
-        ashlar_host_free(shard->buckets);
+        ashlar_host_free(shard->chains);
         pthread_mutex_destroy(&shard->lock);
     }
 }
@@ -96,10 +95,10 @@ static void raise_peak(ashlar_block_table *table, size_t live_bytes) {
 void ashlar_block_table_put(ashlar_block_table *table, ashlar_pinned_block *block) {
     ashlar_table_shard *shard = shard_of(table, block->ptr);
     pthread_mutex_lock(&shard->lock);
-    if (shard->block_count >= shard->bucket_count) {
-        double_buckets_locked(shard);
+    if (shard->block_count >= shard->chain_count) {
+        double_chains_locked(shard);
     }
-    push_block(bucket_of(shard->buckets, shard->bucket_count, block->ptr), block);
+    push_block(chain_of(shard->chains, shard->chain_count, block->ptr), block);
     shard->block_count++;
     shard->alloc_count++;
     shard->live_bytes += block->bytes;

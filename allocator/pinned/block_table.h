@@ -17,17 +17,17 @@
 enum { TABLE_SHARDS = 16 };
 
 typedef struct ashlar_pinned_block {
-    struct ashlar_pinned_block *next; /* in its bucket; in a list of released blocks */
+    struct ashlar_pinned_block *next; /* in its chain; in a list of released blocks */
     void *ptr;
     size_t bytes;        /* usable */
     unsigned wait_count; /* batches that hold it (pending.h); 0: live */
 } ashlar_pinned_block;
 
-/* block_count == alloc_count - free_count == blocks in the buckets; live_bytes == their bytes */
+/* block_count == alloc_count - free_count == blocks in the chains; live_bytes == their bytes */
 typedef struct ashlar_table_shard {
     pthread_mutex_t lock; /* for all below */
-    ashlar_pinned_block **buckets;
-    size_t bucket_count; /* a power of two */
+    ashlar_pinned_block **chains;
+    size_t chain_count; /* a power of two */
     size_t block_count;
     size_t live_bytes;
     uint64_t alloc_count;

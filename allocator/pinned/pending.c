@@ -8,8 +8,8 @@
 
 /* ---- batches ---- */
 
-static ashlar_batch *make_batch_locked(ashlar_pending *pending) {
-    ashlar_batch *batch = pending->spares;
+static ashlar_pending_batch *make_batch_locked(ashlar_pending *pending) {
+    ashlar_pending_batch *batch = pending->spares;
     if (batch == NULL) {
         return ashlar_host_calloc(1, sizeof *batch);
     }
@@ -18,12 +18,12 @@ static ashlar_batch *make_batch_locked(ashlar_pending *pending) {
     return batch;
 }
 
-static void spare_batch_locked(ashlar_pending *pending, ashlar_batch *batch) {
-    *batch = (ashlar_batch){.next = pending->spares, .event = batch->event};
+static void spare_batch_locked(ashlar_pending *pending, ashlar_pending_batch *batch) {
+    *batch = (ashlar_pending_batch){.next = pending->spares, .event = batch->event};
     pending->spares = batch;
 }
 
-static void append_batch(ashlar_pending_stream *stream, ashlar_batch *batch) {
+static void append_batch(ashlar_pending_stream *stream, ashlar_pending_batch *batch) {
     if (stream->last != NULL) {
         stream->last->next = batch;
     } else {
@@ -40,7 +40,7 @@ static void unlink_first(ashlar_pending_stream *stream) {
 }
 
 static ashlar_status record_locked(ashlar_pending *pending, const ashlar_pending_stream *stream,
-                                   ashlar_batch *batch) {
+                                   ashlar_pending_batch *batch) {
     ashlar_status status = ASHLAR_OK;
     if (batch->event == NULL) {
         status = ashlar_event_create(pending->device, &batch->event);
@@ -60,7 +60,7 @@ static void push_released(ashlar_pinned_block **released, ashlar_pinned_block *b
     *released = block;
 }
 
-static void release_batch_locked(ashlar_pending *pending, ashlar_batch *batch,
+static void release_batch_locked(ashlar_pending *pending, ashlar_pending_batch *batch,
                                  ashlar_pinned_block **released) {
     for (unsigned i = 0; i < batch->block_count; i++) {
         ashlar_pinned_block *block = batch->blocks[i];
@@ -81,7 +81,7 @@ static void release_batch_locked(ashlar_pending *pending, ashlar_batch *batch,
 static ashlar_pending_stream *find_stream_locked(const ashlar_pending *pending,
                                                  ashlar_stream handle) {
     ashlar_pending_stream *stream = pending->streams;
-    while (stream != NULL && (stream->stream != handle || stream->is_left)) {
+    while (stream != NULL && (stream->stream != handle || stream->is_forgotten)) {
         stream = stream->next;
     }
     return stream;
@@ -101,7 +101,7 @@ static bool make_room_locked(ashlar_pending *pending, ashlar_stream handle) {
     }
     if (stream->last == NULL || stream->last->is_recorded ||
         stream->last->block_count == BATCH_BLOCKS) {
-        ashlar_batch *batch = make_batch_locked(pending);
+        ashlar_pending_batch *batch = make_batch_locked(pending);
         if (batch == NULL) {
             return false;
         }
@@ -122,7 +122,7 @@ static bool is_named_before(const ashlar_stream *streams, size_t idx) {
 static void join_batch_locked(ashlar_pending *pending, ashlar_stream handle,
                               ashlar_pinned_block *block) {
     const ashlar_pending_stream *stream = find_stream_locked(pending, handle);
-    ashlar_batch *batch = stream->last;
+    ashlar_pending_batch *batch = stream->last;
     batch->blocks[batch->block_count++] = block;
     batch->bytes += block->bytes;
     block->wait_count++;
@@ -175,7 +175,7 @@ ashlar_status ashlar_pending_add(ashlar_pending *pending, ashlar_block_table *ta
 static ashlar_status poll_stream_locked(ashlar_pending *pending, ashlar_pending_stream *stream,
                                         ashlar_pinned_block **released) {
     while (stream->first != NULL) {
-        ashlar_batch *batch = stream->first;
+        ashlar_pending_batch *batch = stream->first;
         bool is_done = batch->block_count == 0;
         if (!is_done) {
             ashlar_status status =
@@ -216,10 +216,10 @@ ashlar_status ashlar_pending_poll(ashlar_pending *pending, ashlar_pinned_block *
     return worst;
 }
 
-static ashlar_batch *oldest_recorded_locked(const ashlar_pending *pending) {
-    ashlar_batch *oldest = NULL;
+static ashlar_pending_batch *oldest_recorded_locked(const ashlar_pending *pending) {
+    ashlar_pending_batch *oldest = NULL;
     for (const ashlar_pending_stream *s = pending->streams; s != NULL; s = s->next) {
-        ashlar_batch *batch = s->first;
+        ashlar_pending_batch *batch = s->first;
         if (batch != NULL && batch->is_recorded &&
             (oldest == NULL || batch->order < oldest->order)) {
             oldest = batch;
@@ -230,7 +230,7 @@ static ashlar_batch *oldest_recorded_locked(const ashlar_pending *pending) {
 
 ashlar_status ashlar_pending_wait(ashlar_pending *pending, bool *is_any) {
     pthread_mutex_lock(&pending->lock);
-    ashlar_batch *batch = oldest_recorded_locked(pending);
+    ashlar_pending_batch *batch = oldest_recorded_locked(pending);
     ashlar_status status = ASHLAR_OK;
     *is_any = batch != NULL;
     if (batch != NULL) {
@@ -248,17 +248,18 @@ ashlar_status ashlar_pending_wait(ashlar_pending *pending, bool *is_any) {
     return status;
 }
 
-ashlar_status ashlar_pending_leave(ashlar_pending *pending, ashlar_stream handle) {
+ashlar_status ashlar_pending_forget_stream(ashlar_pending *pending, ashlar_stream handle) {
     ashlar_status status = ASHLAR_OK;
     pthread_mutex_lock(&pending->lock);
     ashlar_pending_stream *stream = find_stream_locked(pending, handle);
     if (stream != NULL) {
-        for (ashlar_batch *b = stream->first; b != NULL && status == ASHLAR_OK; b = b->next) {
+        for (ashlar_pending_batch *b = stream->first; b != NULL && status == ASHLAR_OK;
+             b = b->next) {
             if (!b->is_recorded && b->block_count > 0) {
                 status = record_locked(pending, stream, b);
             }
         }
-        stream->is_left = status == ASHLAR_OK;
+        stream->is_forgotten = status == ASHLAR_OK;
     }
     pthread_mutex_unlock(&pending->lock);
     return status;
@@ -273,7 +274,7 @@ void ashlar_pending_init(ashlar_pending *pending) {
 void ashlar_pending_drop_spares(ashlar_pending *pending) {
     pthread_mutex_lock(&pending->lock);
     while (pending->spares != NULL) {
-        ashlar_batch *batch = pending->spares;
+        ashlar_pending_batch *batch = pending->spares;
         pending->spares = batch->next;
         ashlar_event_destroy(pending->device, batch->event);
         ashlar_host_free(batch);
@@ -285,14 +286,14 @@ void ashlar_pending_drop_spares(ashlar_pending *pending) {
 static void finish_stream(ashlar_pending *pending, ashlar_pending_stream *stream,
                           ashlar_pinned_block **released) {
     while (stream->first != NULL) {
-        ashlar_batch *batch = stream->first;
+        ashlar_pending_batch *batch = stream->first;
         ashlar_status status = batch->is_recorded || batch->block_count == 0
                                    ? ASHLAR_OK
                                    : record_locked(pending, stream, batch);
         if (status == ASHLAR_OK && batch->is_recorded) {
             status = ashlar_event_synchronize(pending->device, batch->event);
         }
-        if (status != ASHLAR_OK && !stream->is_left) {
+        if (status != ASHLAR_OK && !stream->is_forgotten) {
             status = ashlar_stream_synchronize(pending->device, stream->stream);
         }
         (void)status; /* what is left is a device that answers nothing */

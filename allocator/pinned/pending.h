@@ -23,8 +23,8 @@ enum { BATCH_BLOCKS = 32 };
 #define BATCH_BYTES ((size_t)1 << 20)
 
 /* Open (not recorded, and the last of its stream), or recorded, or spare. */
-typedef struct ashlar_batch {
-    struct ashlar_batch *next;
+typedef struct ashlar_pending_batch {
+    struct ashlar_pending_batch *next;
     ashlar_event event; /* NULL: not made yet; kept while spare */
     bool is_recorded;
     bool is_over;          /* completed, kept for those who still wait for its event */
@@ -33,14 +33,14 @@ typedef struct ashlar_batch {
     unsigned block_count;
     size_t bytes;
     ashlar_pinned_block *blocks[BATCH_BLOCKS];
-} ashlar_batch;
+} ashlar_pending_batch;
 
 typedef struct ashlar_pending_stream {
     struct ashlar_pending_stream *next;
     ashlar_stream stream;
-    bool is_left;        /* its handle may be another stream's by now */
-    ashlar_batch *first; /* oldest */
-    ashlar_batch *last;
+    bool is_forgotten;           /* its handle may be another stream's by now */
+    ashlar_pending_batch *first; /* oldest */
+    ashlar_pending_batch *last;
 } ashlar_pending_stream;
 
 /*
@@ -52,7 +52,7 @@ typedef struct ashlar_pending {
     pthread_mutex_t lock;  /* for all below; held over cuEventCreate, -Record, -Query, -Destroy,
                               which do not wait for the device */
     ashlar_pending_stream *streams;
-    ashlar_batch *spares;
+    ashlar_pending_batch *spares;
     size_t pending_bytes;
     uint64_t deferred_count;
     uint64_t released_count;
@@ -91,7 +91,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_pending_poll(ashlar_pending *pending,
 ASHLAR_MUST_CHECK ashlar_status ashlar_pending_wait(ashlar_pending *pending, bool *is_any);
 
 /* Record the open batch of `stream` and forget the handle.  Errors: ASHLAR_EDRIVER, -ENOMEM. */
-ASHLAR_MUST_CHECK ashlar_status ashlar_pending_leave(ashlar_pending *pending, ashlar_stream stream);
+ASHLAR_MUST_CHECK ashlar_status ashlar_pending_forget_stream(ashlar_pending *pending,
+                                                             ashlar_stream stream);
 
 void ashlar_pending_drop_spares(ashlar_pending *pending);
 

@@ -102,7 +102,7 @@ static ashlar_status grow(ashlar_pinned *pool, size_t bytes, void **out) {
 /* `why` is what the last attempt to grow said. */
 static ashlar_status out_of_memory(ashlar_pinned *pool, size_t bytes, const char *why) {
     ashlar_pinned_stats stats;
-    ashlar_pinned_stats_read(pool, &stats);
+    ashlar_pinned_get_stats(pool, &stats);
     return ashlar_pinned_fail(
         ASHLAR_ENOMEM,
         "no page-locked memory for %zu bytes: %llu live, %llu pending, %llu reserved; %s", bytes,
@@ -197,8 +197,8 @@ ashlar_status ashlar_pinned_free_on_all(ashlar_pinned *pool, void *ptr,
     return ashlar_pending_add(&pool->pending, &pool->table, ptr, streams, count);
 }
 
-ashlar_status ashlar_pinned_leave_stream(ashlar_pinned *pool, ashlar_stream stream) {
-    return ashlar_pending_leave(&pool->pending, stream);
+ashlar_status ashlar_pinned_forget_stream(ashlar_pinned *pool, ashlar_stream stream) {
+    return ashlar_pending_forget_stream(&pool->pending, stream);
 }
 
 ashlar_status ashlar_pinned_usable_bytes(ashlar_pinned *pool, const void *ptr, size_t *out) {
@@ -213,7 +213,7 @@ ashlar_status ashlar_pinned_trim(ashlar_pinned *pool) {
     return status;
 }
 
-void ashlar_pinned_stats_read(ashlar_pinned *pool, ashlar_pinned_stats *stats) {
+void ashlar_pinned_get_stats(ashlar_pinned *pool, ashlar_pinned_stats *stats) {
     *stats = (ashlar_pinned_stats){.live_bytes = 0};
     ashlar_pending_lock(&pool->pending);
     ashlar_block_table_lock(&pool->table);

@@ -64,7 +64,7 @@ static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recor
         const ashlar_recorded *a = &recording->allocs[i];
         ashlar_slot *slot = &plan->slots[i];
         slot->tag = a->tag;
-        slot->part = a->part;
+        slot->stream_idx = a->stream_idx;
         slot->end = a->end;
         slot->unplanned = a->end == ASHLAR_NOT_PLANNED ? a->bytes : 0;
         if (a->is_landing) {
@@ -79,7 +79,8 @@ static ashlar_status fill_slots(ashlar_plan *plan, const ashlar_recording *recor
 }
 
 static bool is_alike(const ashlar_slot *a, const ashlar_slot *b) {
-    return ashlar_slot_room(a) == ashlar_slot_room(b) && a->tag == b->tag && a->part == b->part;
+    return ashlar_slot_room(a) == ashlar_slot_room(b) && a->tag == b->tag &&
+           a->stream_idx == b->stream_idx;
 }
 
 static void link_kinds(ashlar_plan *plan) {
@@ -113,22 +114,22 @@ static void sort_by_end(ashlar_plan *plan, uint32_t *starts) {
     }
 }
 
-ashlar_block ashlar_seat_idle;
-ashlar_block ashlar_seats_many = {.requested = ASHLAR_SEAT_AWAITED};
+ashlar_block ashlar_no_slot_block;
+ashlar_block ashlar_many_slot_blocks = {.requested = ASHLAR_SLOT_BLOCK_AWAITED};
 
 void ashlar_plan_link(ashlar_plan *plan) {
     uint32_t before = 0;
     for (uint32_t i = 0; i <= plan->count; i++) {
         const uint32_t to = plan->expired_to[i];
-        plan->slots[i].before = to == before       ? &ashlar_seat_idle
-                                : to == before + 1 ? plan->expiry[before]->seat
-                                                   : &ashlar_seats_many;
+        plan->slots[i].before = to == before       ? &ashlar_no_slot_block
+                                : to == before + 1 ? plan->expiry[before]->slot_block
+                                                   : &ashlar_many_slot_blocks;
         before = to;
     }
 }
 
 void ashlar_plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams) {
-    const size_t bytes = plan->part_count * sizeof *streams;
+    const size_t bytes = plan->stream_count * sizeof *streams;
     if (plan->has_streams && memcmp(plan->streams, streams, bytes) == 0) {
         return;
     }
@@ -136,7 +137,7 @@ void ashlar_plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams) {
     plan->has_streams = true;
     for (uint32_t i = 0; i < plan->count; i++) {
         ashlar_slot *slot = &plan->slots[i];
-        slot->who = ashlar_slot_who(streams[slot->part], slot->tag);
+        slot->who = ashlar_slot_who(streams[slot->stream_idx], slot->tag);
     }
 }
 
@@ -149,21 +150,22 @@ typedef struct origin {
 } origin;
 
 /* Peak of live bytes of the slots of a part, which do not overlap: so the sum fits. */
-static size_t peak_of(const ashlar_plan *plan, uint32_t part) {
+static size_t peak_of(const ashlar_plan *plan, uint32_t stream_idx) {
     size_t live = 0, peak = 0;
     uint32_t expired = 0;
     for (uint32_t i = 0; i < plan->count; i++) {
         for (; expired < plan->expiry_count && plan->expiry[expired]->end <= i; expired++) {
-            live -= plan->expiry[expired]->part == part ? plan->expiry[expired]->bytes : 0;
+            live -=
+                plan->expiry[expired]->stream_idx == stream_idx ? plan->expiry[expired]->bytes : 0;
         }
-        live += plan->slots[i].part == part ? plan->slots[i].bytes : 0;
+        live += plan->slots[i].stream_idx == stream_idx ? plan->slots[i].bytes : 0;
         peak = live > peak ? live : peak;
     }
     return peak;
 }
 
 static ashlar_status find_offsets(const origin *from, const ashlar_pack_buffer *buffers,
-                                  size_t count, size_t *offsets, ashlar_plan_part *out) {
+                                  size_t count, size_t *offsets, ashlar_stream_plan *out) {
     const ashlar_pack_options options = {.alignment = ASHLAR_BLOCK_ALIGN,
                                          .time_budget_ms = from->search_ms};
     ashlar_pack_result result;
@@ -176,7 +178,7 @@ static ashlar_status find_offsets(const origin *from, const ashlar_pack_buffer *
 }
 
 static ashlar_status check_offsets(const origin *from, const ashlar_pack_buffer *buffers,
-                                   size_t count, size_t *offsets, ashlar_plan_part *out) {
+                                   size_t count, size_t *offsets, ashlar_stream_plan *out) {
     for (size_t k = 0; k < count; k++) {
         offsets[k] = from->given[buffers[k].begin];
     }
@@ -184,13 +186,13 @@ static ashlar_status check_offsets(const origin *from, const ashlar_pack_buffer 
 }
 
 /* Offsets for the slots of one part. `buffers`, `offsets`: [count], to be overwritten. */
-static ashlar_status place_part(ashlar_plan *plan, uint32_t part, const origin *from,
-                                ashlar_pack_buffer *buffers, size_t *offsets) {
-    ashlar_plan_part *out = &plan->parts[part];
+static ashlar_status place_stream(ashlar_plan *plan, uint32_t stream_idx, const origin *from,
+                                  ashlar_pack_buffer *buffers, size_t *offsets) {
+    ashlar_stream_plan *out = &plan->stream_plans[stream_idx];
     size_t count = 0;
     for (uint32_t i = 0; i < plan->count; i++) {
         const ashlar_slot *slot = &plan->slots[i];
-        if (slot->bytes > 0 && slot->part == part) {
+        if (slot->bytes > 0 && slot->stream_idx == stream_idx) {
             buffers[count++] =
                 (ashlar_pack_buffer){.bytes = slot->bytes, .begin = i, .end = slot->end};
         }
@@ -202,7 +204,7 @@ static ashlar_status place_part(ashlar_plan *plan, uint32_t part, const origin *
         return status;
     }
     if (from->given != NULL) {
-        out->bound_bytes = peak_of(plan, part);
+        out->bound_bytes = peak_of(plan, stream_idx);
     }
     for (size_t k = 0; k < count; k++) {
         plan->offsets[buffers[k].begin] = offsets[k];
@@ -210,8 +212,8 @@ static ashlar_status place_part(ashlar_plan *plan, uint32_t part, const origin *
     return ASHLAR_OK;
 }
 
-static ashlar_status place_parts(ashlar_plan *plan, const ashlar_recording *recording,
-                                 const origin *from) {
+static ashlar_status place_streams(ashlar_plan *plan, const ashlar_recording *recording,
+                                   const origin *from) {
     const size_t room = (size_t)plan->count + 2;
     uint32_t *starts = ashlar_host_calloc(room, sizeof *starts);
     ashlar_pack_buffer *buffers = ashlar_host_calloc(room, sizeof *buffers);
@@ -222,10 +224,11 @@ static ashlar_status place_parts(ashlar_plan *plan, const ashlar_recording *reco
     } else {
         link_kinds(plan);
         sort_by_end(plan, starts);
-        plan->part_count = recording->part_count;
-        for (uint32_t part = 0; part < plan->part_count && status == ASHLAR_OK; part++) {
-            plan->parts[part].order = recording->orders[part];
-            status = place_part(plan, part, from, buffers, offsets);
+        plan->stream_count = recording->stream_count;
+        for (uint32_t stream_idx = 0; stream_idx < plan->stream_count && status == ASHLAR_OK;
+             stream_idx++) {
+            plan->stream_plans[stream_idx].stream_state = recording->stream_states[stream_idx];
+            status = place_stream(plan, stream_idx, from, buffers, offsets);
         }
     }
     ashlar_host_free(starts);
@@ -245,7 +248,7 @@ static ashlar_status make(const ashlar_recording *recording, const origin *from,
     }
     ashlar_status status = fill_slots(plan, recording);
     if (status == ASHLAR_OK) {
-        status = place_parts(plan, recording, from);
+        status = place_streams(plan, recording, from);
     }
     if (status != ASHLAR_OK) {
         ashlar_plan_free(plan);
@@ -265,10 +268,11 @@ ashlar_status ashlar_plan_restore(const ashlar_recording *recording, const size_
     return make(recording, &(origin){.given = offsets}, out);
 }
 
-bool ashlar_plan_uses(const ashlar_plan *plan, const ashlar_order *order) {
+bool ashlar_plan_uses(const ashlar_plan *plan, const ashlar_stream_state *state) {
     bool is_found = false;
-    for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
-        is_found |= plan->parts[part].order == order && plan->parts[part].plan_bytes > 0;
+    for (uint32_t stream_idx = 0; plan != NULL && stream_idx < plan->stream_count; stream_idx++) {
+        is_found |= plan->stream_plans[stream_idx].stream_state == state &&
+                    plan->stream_plans[stream_idx].plan_bytes > 0;
     }
     return is_found;
 }

@@ -1,5 +1,5 @@
 /*
- * plan.h - slots: where each allocation of a step goes in the regions (internal).
+ * plan.h - slots: where each allocation of a step goes in the plan memories (internal).
  *
  * Why a slot may be handed out. Time passes from slot to slot as requests are served; it never goes
  * back within a step. At time t the recorded step had live exactly the slots i with i <= t < end of
@@ -7,7 +7,8 @@
  * does not hold, is the only kind that can be in the way. Such a block is *late*: its slot's end
  * has passed, or it is of an earlier step. `expiry` lists the slots by their ends, so that whoever
  * moves the time on looks at each slot once, and puts those still live on the late list of their
- * region. A request for slot i is served if i <= t < end of i and its addresses meet no late block.
+ * plan memory. A request for slot i is served if i <= t < end of i and its addresses meet no late
+ * block.
  */
 #ifndef ASHLAR_PLAN_INTERNAL_H
 #define ASHLAR_PLAN_INTERNAL_H
@@ -20,15 +21,15 @@ typedef struct ashlar_slot ashlar_slot;
 struct ashlar_slot {
     size_t bytes; /* a multiple of ASHLAR_BLOCK_ALIGN; 0: not planned */
     union {
-        ashlar_block *seat; /* of its region: the descriptor of blocks that start here */
+        ashlar_block *slot_block; /* of its plan memory: the descriptor of blocks that start here */
         size_t unplanned;   /* bytes == 0: the recorded size; the last slot of all: 0 */
     };
-    ashlar_block *before; /* the seat of the one slot that ends just here: it has to be dead;
-                           * ashlar_seat_idle: none does; ashlar_seats_many: several do */
+    ashlar_block *before; /* the slot block of the one slot that ends just here: it has to be dead;
+                           * ashlar_no_slot_block: none does; ashlar_many_slot_blocks: several do */
     uintptr_t who; /* ashlar_slot_who() of the requests that it is for, in the step under way */
     uint32_t end;         /* the slot is dead from allocation `end` on */
     unsigned char tag;
-    unsigned char part;
+    unsigned char stream_idx;
 };
 
 _Static_assert(sizeof(ashlar_slot) == 40, "a step's slots stay in the nearest cache");
@@ -46,30 +47,30 @@ static inline size_t ashlar_slot_room(const ashlar_slot *slot) {
     return slot->bytes > 0 ? slot->bytes : slot->unplanned;
 }
 
-typedef struct ashlar_plan_part {
-    ashlar_order *order; /* whose work uses it */
+typedef struct ashlar_stream_plan {
+    ashlar_stream_state *stream_state; /* whose work uses it */
     size_t plan_bytes;   /* highest end of a slot */
     size_t bound_bytes;  /* peak of live bytes: no packing needs less */
-} ashlar_plan_part;
+} ashlar_stream_plan;
 
 typedef struct ashlar_plan {
     uint32_t count;
     ashlar_slot *slots;         /* [count + 1]: the last one serves nothing, and ends the search */
-    size_t *offsets;            /* [count], in its part's region */
+    size_t *offsets;            /* [count], in its part's plan memory */
     uint32_t *next_kind;        /* [count + 1], the next slot of another size, tag or stream */
     const ashlar_slot **expiry; /* [expiry_count], by `end`: the planned ones */
     uint32_t expiry_count;
     uint32_t *expired_to;       /* [count + 1], how many of them end by then */
     uint32_t *landings; /* [landing_count], rising: slots that a merged step comes to from afar */
     uint32_t landing_count;
-    ashlar_plan_part parts[ASHLAR_PLAN_STREAMS_MAX];
-    ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX]; /* of the parts, as the slots have them */
+    ashlar_stream_plan stream_plans[ASHLAR_PLAN_STREAMS_MAX];
+    ashlar_stream streams[ASHLAR_PLAN_STREAMS_MAX]; /* the streams, as the slots have them */
     bool has_streams;                               /* false: they have none so far */
-    uint32_t part_count;
+    uint32_t stream_count;
 } ashlar_plan;
 
 /*
- * Pack a recording; the slots have no seats yet. Lock: none is needed.
+ * Pack a recording; the slots have no slot blocks yet. Lock: none is needed.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW.
  */
@@ -87,18 +88,19 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_plan_restore(const ashlar_recording *reco
 void ashlar_plan_free(ashlar_plan *plan); /* NULL is allowed */
 
 /*
- * Have every slot stand for requests of these streams, by part; ASHLAR_NO_STREAM: of none. Cost:
- * O(slots), where it is not so already.
+ * Have every slot stand for requests of these streams, by stream_idx; ASHLAR_NO_STREAM: of none.
+ * Cost: O(slots), where it is not so already.
  */
 void ashlar_plan_name_streams(ashlar_plan *plan, const ashlar_stream *streams);
 
-/* What stands for no seat, never taken; and for several, always taken: they need a closer look. */
-extern ashlar_block ashlar_seat_idle, ashlar_seats_many;
+/* What stands for no slot block, never taken; and for several, always taken: they need a closer
+ * look. */
+extern ashlar_block ashlar_no_slot_block, ashlar_many_slot_blocks;
 
-/* Whether a plan has slots in the region of a stream. NULL: no plan, and none. */
-bool ashlar_plan_uses(const ashlar_plan *plan, const ashlar_order *order);
+/* Whether a plan has slots in the plan memory of a stream. NULL: no plan, and none. */
+bool ashlar_plan_uses(const ashlar_plan *plan, const ashlar_stream_state *state);
 
-/* Set `before` of every slot, once all that are planned have seats. */
+/* Set `before` of every slot, once all that are planned have slot blocks. */
 void ashlar_plan_link(ashlar_plan *plan);
 
 #endif /* ASHLAR_PLAN_INTERNAL_H */

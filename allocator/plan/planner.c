@@ -1,5 +1,6 @@
 /*
- * planner.c - the keys, plans and regions that an allocator has: finding them, and letting them go.
+ * planner.c - the keys, plans and plan memories that an allocator has: finding them, and letting
+ * them go.
  */
 #include "allocator/plan/planner.h"
 
@@ -8,40 +9,40 @@
 
 const ashlar_plan_options ashlar_plan_defaults = {.search_ms = 200, .build_after = 1};
 
-/* ---- regions ---- */
+/* ---- plan memories ---- */
 
-ashlar_plan_region *ashlar_planner_region(const ashlar_planner *planner,
-                                          const ashlar_order *order) {
-    ashlar_plan_region *region = planner->regions;
-    while (region != NULL && (region->order != order || region->is_retired)) {
-        region = region->next;
+ashlar_plan_memory *ashlar_planner_memory(const ashlar_planner *planner,
+                                          const ashlar_stream_state *state) {
+    ashlar_plan_memory *memory = planner->memories;
+    while (memory != NULL && (memory->stream_state != state || memory->is_unused)) {
+        memory = memory->next;
     }
-    return region;
+    return memory;
 }
 
 void ashlar_planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap) {
-    for (ashlar_plan_region **link = &planner->regions; *link != NULL;) {
-        ashlar_plan_region *region = *link;
-        if (!region->is_retired || region->is_busy || ashlar_region_is_live(region)) {
-            link = &region->next;
+    for (ashlar_plan_memory **link = &planner->memories; *link != NULL;) {
+        ashlar_plan_memory *memory = *link;
+        if (!memory->is_unused || memory->is_busy || ashlar_plan_memory_is_live(memory)) {
+            link = &memory->next;
             continue;
         }
-        *link = region->next;
-        ashlar_region_destroy_locked(heap, region);
+        *link = memory->next;
+        ashlar_plan_memory_destroy_locked(heap, memory);
     }
 }
 
-static bool is_used(const ashlar_planner *planner, const ashlar_order *order) {
+static bool is_used(const ashlar_planner *planner, const ashlar_stream_state *state) {
     const ashlar_step_key *key = planner->keys;
-    while (key != NULL && !ashlar_plan_uses(key->plan, order)) {
+    while (key != NULL && !ashlar_plan_uses(key->plan, state)) {
         key = key->next;
     }
     return key != NULL;
 }
 
-void ashlar_planner_retire_unused_locked(ashlar_planner *planner, ashlar_heap *heap) {
-    for (ashlar_plan_region *region = planner->regions; region != NULL; region = region->next) {
-        region->is_retired = region->is_retired || !is_used(planner, region->order);
+void ashlar_planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *heap) {
+    for (ashlar_plan_memory *memory = planner->memories; memory != NULL; memory = memory->next) {
+        memory->is_unused = memory->is_unused || !is_used(planner, memory->stream_state);
     }
     ashlar_planner_tidy_locked(planner, heap);
 }
@@ -55,10 +56,11 @@ void ashlar_step_key_drop_plan(ashlar_step_key *key) {
 
 void ashlar_planner_mark_referenced(const ashlar_planner *planner) {
     for (const ashlar_step_key *key = planner->keys; key != NULL; key = key->next) {
-        key->order->is_referenced = true;
+        key->stream_state->is_referenced = true;
         ashlar_recording_mark_referenced(&key->recording);
-        for (uint32_t part = 0; key->plan != NULL && part < key->plan->part_count; part++) {
-            key->plan->parts[part].order->is_referenced = true;
+        for (uint32_t stream_idx = 0; key->plan != NULL && stream_idx < key->plan->stream_count;
+             stream_idx++) {
+            key->plan->stream_plans[stream_idx].stream_state->is_referenced = true;
         }
     }
 }
@@ -80,12 +82,12 @@ void ashlar_planner_free_keys(ashlar_planner *planner) {
 }
 
 void ashlar_planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *heap,
-                                         const ashlar_order *order) {
+                                         const ashlar_stream_state *state) {
     bool is_any = false;
     for (ashlar_step_key **link = &planner->keys; *link != NULL;) {
         ashlar_step_key *key = *link;
         if (ashlar_step_key_is_in_use(key) ||
-            (order != NULL ? key->order != order : !key->order->is_ended)) {
+            (state != NULL ? key->stream_state != state : !key->stream_state->is_ended)) {
             link = &key->next;
             continue;
         }
@@ -94,21 +96,21 @@ void ashlar_planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *h
         ashlar_planner_free_key(key);
     }
     if (is_any) {
-        ashlar_planner_retire_unused_locked(planner, heap);
+        ashlar_planner_drop_unused_locked(planner, heap);
     }
 }
 
 void ashlar_planner_finish(ashlar_planner *planner) {
     ashlar_planner_free_keys(planner);
-    while (planner->regions != NULL) {
-        ashlar_plan_region *next = planner->regions->next;
-        ashlar_region_free(planner->regions);
-        planner->regions = next;
+    while (planner->memories != NULL) {
+        ashlar_plan_memory *next = planner->memories->next;
+        ashlar_plan_memory_free(planner->memories);
+        planner->memories = next;
     }
 }
 
 ashlar_status ashlar_planner_refuse_busy_locked(const ashlar_planner *planner) {
-    bool is_busy = planner->run_count > 0 || planner->is_installing;
+    bool is_busy = planner->active_step_count > 0 || planner->is_installing;
     for (const ashlar_step_key *key = planner->keys; key != NULL; key = key->next) {
         is_busy = is_busy || key->is_busy;
     }

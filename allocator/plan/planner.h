@@ -1,20 +1,20 @@
 /*
- * planner.h - the keys, plans and regions of one allocator (internal).
+ * planner.h - the keys, plans and plan memories of one allocator (internal).
  */
 #ifndef ASHLAR_PLANNER_H
 #define ASHLAR_PLANNER_H
 
-#include "allocator/plan/region.h"
+#include "allocator/plan/plan_memory.h"
 
 /* The steps of one key on one stream. Lock: the allocator's. */
 typedef struct ashlar_step_key ashlar_step_key;
 struct ashlar_step_key {
     ashlar_step_key *next;
-    uint64_t key;               /* const */
-    ashlar_order *order;        /* the steps' own stream */
+    uint64_t key;                      /* const */
+    ashlar_stream_state *stream_state; /* the steps' own stream */
     ashlar_recording recording; /* of the steps recorded so far, merged; without any, empty */
     uint32_t step_count;        /* how many these are */
-    ashlar_plan *plan;          /* NULL: none; every planned slot of it has a seat */
+    ashlar_plan *plan;          /* NULL: none; every planned slot of it has a slot block */
     size_t replay_count;        /* steps on the plan now */
     bool is_current;            /* the recording as it is now has been planned, or there was no
                                  * memory for it: then `plan` is NULL */
@@ -28,11 +28,11 @@ struct ashlar_step_key {
 typedef struct ashlar_planner {
     ashlar_plan_options options;
     ashlar_step_key *keys;
-    ashlar_plan_region *regions;
-    ashlar_plan_stats stats; /* the counts of it */
-    size_t run_count;        /* steps under way */
-    size_t recording_count;  /* those of them that are recorded */
-    bool is_installing;      /* a region is being taken, perhaps without the lock */
+    ashlar_plan_memory *memories;
+    ashlar_plan_stats stats;  /* the counts of it */
+    size_t active_step_count; /* steps under way */
+    size_t recording_count;   /* those of them that are recorded */
+    bool is_installing;       /* a plan's memory is being taken, perhaps without the lock */
 } ashlar_planner;
 
 extern const ashlar_plan_options ashlar_plan_defaults;
@@ -42,21 +42,22 @@ static inline bool ashlar_step_key_is_in_use(const ashlar_step_key *key) {
     return key->is_busy || key->replay_count > 0;
 }
 
-/* The region of the plans of a stream, or NULL. Lock: the allocator's, as for all that follow. */
-ashlar_plan_region *ashlar_planner_region(const ashlar_planner *planner, const ashlar_order *order);
+/* The memory of the plans of a stream, or NULL. Lock: the allocator's, as for all that follow. */
+ashlar_plan_memory *ashlar_planner_memory(const ashlar_planner *planner,
+                                          const ashlar_stream_state *state);
 
-/* Give back the regions that no plan uses and nothing is live in. */
+/* Give back the plan memories that no plan uses and nothing is live in. */
 void ashlar_planner_tidy_locked(ashlar_planner *planner, ashlar_heap *heap);
 
-/* Retire the regions that no plan uses. */
-void ashlar_planner_retire_unused_locked(ashlar_planner *planner, ashlar_heap *heap);
+/* Retire the plan memories that no plan uses. */
+void ashlar_planner_drop_unused_locked(ashlar_planner *planner, ashlar_heap *heap);
 
 /*
  * Forget the steps of a stream, or with NULL, of all threads' own streams that have ended: those
  * that are not busy. No step is replayed on a plan of theirs.
  */
 void ashlar_planner_forget_stream_locked(ashlar_planner *planner, ashlar_heap *heap,
-                                         const ashlar_order *order);
+                                         const ashlar_stream_state *state);
 
 /* Mark the records that recordings and plans know as referenced; steps under way know more. */
 void ashlar_planner_mark_referenced(const ashlar_planner *planner);

@@ -40,29 +40,31 @@ static bool make_room(ashlar_recording *r) {
 }
 
 /* The part of a stream, added if need be; ASHLAR_PLAN_STREAMS_MAX where there are too many. */
-static uint32_t part_of(ashlar_recording *r, ashlar_order *order) {
-    uint32_t part = 0;
-    while (part < r->part_count && r->orders[part] != order) {
-        part++;
+static uint32_t part_of(ashlar_recording *r, ashlar_stream_state *state) {
+    uint32_t stream_idx = 0;
+    while (stream_idx < r->stream_count && r->stream_states[stream_idx] != state) {
+        stream_idx++;
     }
-    if (part == r->part_count && part < ASHLAR_PLAN_STREAMS_MAX) {
-        r->orders[r->part_count++] = order;
+    if (stream_idx == r->stream_count && stream_idx < ASHLAR_PLAN_STREAMS_MAX) {
+        r->stream_states[r->stream_count++] = state;
     }
-    return part;
+    return stream_idx;
 }
 
-void ashlar_recording_add(ashlar_recording *r, size_t bytes, unsigned tag, ashlar_order *order,
-                          ashlar_block *block) {
-    const uint32_t part = part_of(r, order);
-    if (part == ASHLAR_PLAN_STREAMS_MAX || r->is_incomplete) {
+void ashlar_recording_add(ashlar_recording *r, size_t bytes, unsigned tag,
+                          ashlar_stream_state *state, ashlar_block *block) {
+    const uint32_t stream_idx = part_of(r, state);
+    if (stream_idx == ASHLAR_PLAN_STREAMS_MAX || r->is_incomplete) {
         return; /* of one stream too many: a replay does not look for it either */
     }
     if (!make_room(r)) {
         r->is_incomplete = true;
         return;
     }
-    r->allocs[r->count] = (ashlar_recorded){
-        .bytes = bytes, .end = 0, .tag = (unsigned char)tag, .part = (unsigned char)part};
+    r->allocs[r->count] = (ashlar_recorded){.bytes = bytes,
+                                            .end = 0,
+                                            .tag = (unsigned char)tag,
+                                            .stream_idx = (unsigned char)stream_idx};
     r->blocks[r->count] = block;
     block->recorded = r->count++;
 }
@@ -104,7 +106,7 @@ typedef struct merger {
 
 static uint32_t kind_of(const merger *m, int which, uint32_t i) {
     const ashlar_recorded *a = &m->from[which]->allocs[i];
-    return m->part_map[which][a->part] * ASHLAR_TAG_COUNT + a->tag;
+    return m->part_map[which][a->stream_idx] * ASHLAR_TAG_COUNT + a->tag;
 }
 
 static void link_alike(merger *m) {
@@ -133,8 +135,8 @@ static uint32_t find_alike(merger *m, uint32_t kind, uint32_t i) {
 static void put(merger *m, int which, uint32_t i, bool is_paired) {
     const ashlar_recorded *a = &m->from[which]->allocs[i];
     if (!is_paired) {
-        m->out.allocs[m->out.count++] =
-            (ashlar_recorded){.tag = a->tag, .part = (unsigned char)m->part_map[which][a->part]};
+        m->out.allocs[m->out.count++] = (ashlar_recorded){
+            .tag = a->tag, .stream_idx = (unsigned char)m->part_map[which][a->stream_idx]};
     }
     ashlar_recorded *out = &m->out.allocs[m->out.count - 1];
     out->bytes = a->bytes > out->bytes ? a->bytes : out->bytes;
@@ -183,13 +185,13 @@ static void map_ends(merger *m, int which) {
 
 static ashlar_status map_parts(merger *m) {
     for (int which = 0; which < 2; which++) {
-        for (uint32_t part = 0; part < m->from[which]->part_count; part++) {
-            const uint32_t to = part_of(&m->out, m->from[which]->orders[part]);
+        for (uint32_t stream_idx = 0; stream_idx < m->from[which]->stream_count; stream_idx++) {
+            const uint32_t to = part_of(&m->out, m->from[which]->stream_states[stream_idx]);
             if (to == ASHLAR_PLAN_STREAMS_MAX) {
                 return ashlar_fail(ASHLAR_EOVERFLOW, "steps of one key on more than %d streams",
                                    ASHLAR_PLAN_STREAMS_MAX);
             }
-            m->part_map[which][part] = to;
+            m->part_map[which][stream_idx] = to;
         }
     }
     return ASHLAR_OK;
@@ -230,7 +232,7 @@ ashlar_status ashlar_recording_merge(ashlar_recording *into, const ashlar_record
 }
 
 void ashlar_recording_mark_referenced(const ashlar_recording *recording) {
-    for (uint32_t part = 0; part < recording->part_count; part++) {
-        recording->orders[part]->is_referenced = true;
+    for (uint32_t stream_idx = 0; stream_idx < recording->stream_count; stream_idx++) {
+        recording->stream_states[stream_idx]->is_referenced = true;
     }
 }

@@ -6,14 +6,15 @@
  * before the other ends.
  *
  * Invariants:
- *   i < end of allocation i <= count, or it is ASHLAR_NOT_PLANNED;  part < part_count;  bytes > 0
+ *   i < end of allocation i <= count, or it is ASHLAR_NOT_PLANNED;  stream_idx < stream_count;
+ *   bytes > 0
  */
 #ifndef ASHLAR_RECORDING_H
 #define ASHLAR_RECORDING_H
 
 #include <ashlar/plan.h>
 
-#include "allocator/heap/order.h"
+#include "allocator/heap/stream_state.h"
 
 /* `end` of an allocation that outlives its step, or was used on further streams. */
 #define ASHLAR_NOT_PLANNED UINT32_MAX
@@ -25,8 +26,8 @@ typedef struct ashlar_recorded {
     size_t bytes; /* asked for */
     uint32_t end; /* allocations made before it was freed */
     unsigned char tag;
-    unsigned char part; /* whose stream it is for: orders[part] */
-    bool is_landing;    /* a step of those merged came here from elsewhere than the one before */
+    unsigned char stream_idx; /* whose stream it is for: stream_states[stream_idx] */
+    bool is_landing; /* a step of those merged came here from elsewhere than the one before */
 } ashlar_recorded;
 
 typedef struct ashlar_recording {
@@ -34,8 +35,9 @@ typedef struct ashlar_recording {
     const ashlar_block **blocks; /* [count], while it is recorded: not freed yet, else NULL */
     uint32_t count;
     uint32_t capacity;
-    ashlar_order *orders[ASHLAR_PLAN_STREAMS_MAX]; /* in the order in which they came */
-    uint32_t part_count;
+    ashlar_stream_state
+        *stream_states[ASHLAR_PLAN_STREAMS_MAX]; /* in the order in which they came */
+    uint32_t stream_count;
     bool is_incomplete; /* host memory was out: the recording is of no use */
 } ashlar_recording;
 
@@ -43,7 +45,7 @@ void ashlar_recording_finish(ashlar_recording *recording);
 
 /* The next allocation. Where there is no host memory, the recording is incomplete. */
 void ashlar_recording_add(ashlar_recording *recording, size_t bytes, unsigned tag,
-                          ashlar_order *order, ashlar_block *block);
+                          ashlar_stream_state *state, ashlar_block *block);
 
 /* `block` is freed, or is from now on used by further streams. False: not of this recording. */
 bool ashlar_recording_end(ashlar_recording *recording, const ashlar_block *block, bool is_planned);

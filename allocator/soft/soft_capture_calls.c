@@ -82,8 +82,8 @@ cu_result ashlar_soft_stream_end_capture(cu_stream stream, cu_graph *graph) {
         result = CU_STREAM_CAPTURE_INVALIDATED;
     } else if (!is_joined(capture)) {
         result = CU_STREAM_CAPTURE_UNJOINED;
-    } else if (!ashlar_soft_slots_put(&ashlar_soft_state.graphs, SOFT_GRAPH, capture->graph,
-                                      &handle)) {
+    } else if (!ashlar_soft_handles_put(&ashlar_soft_state.graphs, SOFT_GRAPH, capture->graph,
+                                        &handle)) {
         result = CU_OUT_OF_MEMORY;
     } else {
         capture->graph = NULL; /* the handle's now */

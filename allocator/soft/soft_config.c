@@ -25,8 +25,7 @@ static ashlar_status read_devices(ashlar_piece value, soft_config *config) {
 
 static ashlar_status read_memory(ashlar_piece value, soft_config *config) {
     uint64_t bytes;
-    if (!ashlar_parse_bytes(value, &bytes) || bytes > MEMORY_MAX_BYTES ||
-        bytes < SOFT_PAGE_BYTES) {
+    if (!ashlar_parse_bytes(value, &bytes) || bytes > MEMORY_MAX_BYTES || bytes < SOFT_PAGE_BYTES) {
         return refuse("memory", value, "2MiB to 64TiB, with a unit B, KiB, MiB, GiB or TiB");
     }
     config->memory_bytes = bytes & ~(uint64_t)(SOFT_PAGE_BYTES - 1);
@@ -109,15 +108,15 @@ static ashlar_status read_latency(ashlar_piece value, soft_config *config) {
 }
 
 /* Key, and what reads its value. */
-#define READER_MAP(X)            \
-    X("batch", read_batch)       \
-    X("clocks", read_clocks)     \
-    X("devices", read_devices)   \
-    X("latency", read_latency)   \
-    X("memory", read_memory)     \
-    X("mode", read_mode)         \
-    X("peers", read_peers)       \
-    X("seed", read_seed)         \
+#define READER_MAP(X)          \
+    X("batch", read_batch)     \
+    X("clocks", read_clocks)   \
+    X("devices", read_devices) \
+    X("latency", read_latency) \
+    X("memory", read_memory)   \
+    X("mode", read_mode)       \
+    X("peers", read_peers)     \
+    X("seed", read_seed)       \
     X("vmm", read_vmm)
 
 static const char *const keys[] = {
@@ -127,7 +126,7 @@ static const char *const keys[] = {
 };
 
 static ashlar_status read_value(void *context, size_t i, ashlar_piece value) {
-    static ashlar_status (*const readers[])(ashlar_piece value, soft_config *config) = {
+    static ashlar_status (*const readers[])(ashlar_piece value, soft_config * config) = {
 #define X(key, read) read,
         READER_MAP(X)
 #undef X

@@ -22,7 +22,7 @@ static size_t context_depth(void) {
 
 soft_device *ashlar_soft_context_find(cu_context context) {
     ASHLAR_OWNS(&ashlar_soft_state.lock);
-    return ashlar_soft_slots_get(&ashlar_soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
+    return ashlar_soft_handles_get(&ashlar_soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
 }
 
 soft_device *ashlar_soft_context_current(void) {
@@ -57,8 +57,8 @@ cu_result ashlar_soft_primary_ctx_retain(cu_context *context, cu_device device) 
         return ashlar_soft_leave(context == NULL ? CU_INVALID_VALUE : CU_INVALID_DEVICE);
     }
     if (found->retains == 0) {
-        if (!ashlar_soft_slots_put(&ashlar_soft_state.contexts, SOFT_CONTEXT, found,
-                                   &found->context)) {
+        if (!ashlar_soft_handles_put(&ashlar_soft_state.contexts, SOFT_CONTEXT, found,
+                                     &found->context)) {
             return ashlar_soft_leave(CU_OUT_OF_MEMORY);
         }
         found->fault = CU_SUCCESS;

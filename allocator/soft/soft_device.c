@@ -55,8 +55,8 @@ static void destroy_devices(soft_state *state) {
     ashlar_soft_alloc_reset(NULL);
     ASHLAR_CHECK2(state->reservations.count == 0 && state->host_blocks.count == 0);
     for (size_t i = 0; i < state->memories.count; i++) {
-        if (state->memories.slots[i].item != NULL) {
-            ashlar_soft_memory_drop(state->memories.slots[i].item);
+        if (state->memories.entries[i].item != NULL) {
+            ashlar_soft_memory_drop(state->memories.entries[i].item);
         }
     }
     for (int i = 0; i < state->config.device_count; i++) {
@@ -64,10 +64,10 @@ static void destroy_devices(soft_state *state) {
         ashlar_soft_clock_clear(&state->devices[i].ended[false]);
         ashlar_soft_clock_clear(&state->devices[i].ended[true]);
     }
-    ashlar_soft_slots_clear(&state->contexts);
-    ashlar_soft_slots_clear(&state->streams);
-    ashlar_soft_slots_clear(&state->events);
-    ashlar_soft_slots_clear(&state->memories);
+    ashlar_soft_handles_clear(&state->contexts);
+    ashlar_soft_handles_clear(&state->streams);
+    ashlar_soft_handles_clear(&state->events);
+    ashlar_soft_handles_clear(&state->memories);
     ashlar_soft_ranges_clear(&state->reservations);
     ashlar_soft_ranges_clear(&state->host_blocks);
 }
@@ -171,7 +171,7 @@ cu_result ashlar_soft_primary_ctx_release(cu_device device) {
         return ashlar_soft_leave(CU_INVALID_CONTEXT);
     }
     if (--found->retains == 0) {
-        (void)ashlar_soft_slots_take(&ashlar_soft_state.contexts, SOFT_CONTEXT, found->context);
+        (void)ashlar_soft_handles_take(&ashlar_soft_state.contexts, SOFT_CONTEXT, found->context);
         ashlar_soft_event_reset(found);
         ashlar_soft_stream_reset(found);
         ashlar_soft_alloc_reset(found);

@@ -13,7 +13,7 @@ typedef struct soft_event {
 } soft_event;
 
 static soft_event *find(cu_event event) {
-    return ashlar_soft_slots_get(&ashlar_soft_state.events, SOFT_EVENT, (uintptr_t)event);
+    return ashlar_soft_handles_get(&ashlar_soft_state.events, SOFT_EVENT, (uintptr_t)event);
 }
 
 /* Begin a call on an event: as ashlar_soft_enter_context(). */
@@ -73,7 +73,7 @@ cu_result ashlar_soft_event_create(cu_event *event, unsigned int flags) {
     uintptr_t handle;
     soft_event *created = ashlar_host_calloc(1, sizeof *created);
     if (created == NULL ||
-        !ashlar_soft_slots_put(&ashlar_soft_state.events, SOFT_EVENT, created, &handle)) {
+        !ashlar_soft_handles_put(&ashlar_soft_state.events, SOFT_EVENT, created, &handle)) {
         ashlar_host_free(created);
         return ashlar_soft_leave(CU_OUT_OF_MEMORY);
     }
@@ -89,18 +89,18 @@ cu_result ashlar_soft_event_destroy(cu_event event) {
     if (result != CU_SUCCESS) {
         return result;
     }
-    (void)ashlar_soft_slots_take(&ashlar_soft_state.events, SOFT_EVENT, (uintptr_t)event);
+    (void)ashlar_soft_handles_take(&ashlar_soft_state.events, SOFT_EVENT, (uintptr_t)event);
     delete_event(found);
     return ashlar_soft_leave(CU_SUCCESS);
 }
 
 void ashlar_soft_event_reset(const soft_device *device) {
     ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_slots *slots = &ashlar_soft_state.events;
-    for (size_t i = 0; i < slots->count; i++) {
-        soft_event *event = slots->slots[i].item;
+    soft_handles *handles = &ashlar_soft_state.events;
+    for (size_t i = 0; i < handles->count; i++) {
+        soft_event *event = handles->entries[i].item;
         if (event != NULL && (device == NULL || event->device == device)) {
-            ashlar_soft_slots_drop(slots, i);
+            ashlar_soft_handles_drop(handles, i);
             delete_event(event);
         }
     }

@@ -36,15 +36,15 @@ void ashlar_soft_exec_delete(soft_exec *exec) {
 
 void ashlar_soft_graph_reset(void) {
     ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_slots *graphs = &ashlar_soft_state.graphs, *execs = &ashlar_soft_state.execs;
+    soft_handles *graphs = &ashlar_soft_state.graphs, *execs = &ashlar_soft_state.execs;
     for (size_t i = 0; i < graphs->count; i++) {
-        ashlar_soft_graph_drop(graphs->slots[i].item);
+        ashlar_soft_graph_drop(graphs->entries[i].item);
     }
     for (size_t i = 0; i < execs->count; i++) {
-        if (execs->slots[i].item != NULL) {
-            ashlar_soft_exec_delete(execs->slots[i].item);
+        if (execs->entries[i].item != NULL) {
+            ashlar_soft_exec_delete(execs->entries[i].item);
         }
     }
-    ashlar_soft_slots_clear(graphs);
-    ashlar_soft_slots_clear(execs);
+    ashlar_soft_handles_clear(graphs);
+    ashlar_soft_handles_clear(execs);
 }

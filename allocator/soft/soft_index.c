@@ -22,53 +22,54 @@ static void *grow(void *items, size_t count, size_t *capacity, size_t bytes) {
     return grown;
 }
 
-bool ashlar_soft_slots_put(soft_slots *slots, soft_kind kind, void *item, uintptr_t *handle) {
+bool ashlar_soft_handles_put(soft_handles *handles, soft_kind kind, void *item, uintptr_t *handle) {
     ASHLAR_CHECK2(item != NULL && (int)kind < (int)HANDLE_STEP);
     size_t idx;
-    if (slots->first_free != 0) {
-        idx = slots->first_free - 1;
-        ASHLAR_CHECK2(idx < slots->count && slots->slots[idx].item == NULL);
-        slots->first_free = slots->slots[idx].next_free;
+    if (handles->first_free != 0) {
+        idx = handles->first_free - 1;
+        ASHLAR_CHECK2(idx < handles->count && handles->entries[idx].item == NULL);
+        handles->first_free = handles->entries[idx].next_free;
     } else {
-        soft_slot *grown = grow(slots->slots, slots->count, &slots->capacity, sizeof *slots->slots);
+        soft_handle *grown =
+            grow(handles->entries, handles->count, &handles->capacity, sizeof *handles->entries);
         if (grown == NULL) {
             return false;
         }
-        slots->slots = grown;
-        idx = slots->count++;
+        handles->entries = grown;
+        idx = handles->count++;
     }
-    slots->slots[idx] = (soft_slot){.item = item};
+    handles->entries[idx] = (soft_handle){.item = item};
     *handle = (uintptr_t)(idx + 1) * HANDLE_STEP + kind;
-    ASHLAR_CHECK2(slots->count <= slots->capacity);
-    ASHLAR_CHECK2(ashlar_soft_slots_get(slots, kind, *handle) == item);
+    ASHLAR_CHECK2(handles->count <= handles->capacity);
+    ASHLAR_CHECK2(ashlar_soft_handles_get(handles, kind, *handle) == item);
     return true;
 }
 
-void *ashlar_soft_slots_get(const soft_slots *slots, soft_kind kind, uintptr_t handle) {
+void *ashlar_soft_handles_get(const soft_handles *handles, soft_kind kind, uintptr_t handle) {
     const uintptr_t idx = handle / HANDLE_STEP - 1; /* wraps for small numbers, and is refused */
-    if (handle % HANDLE_STEP != kind || idx >= slots->count) {
+    if (handle % HANDLE_STEP != kind || idx >= handles->count) {
         return NULL;
     }
-    return slots->slots[idx].item;
+    return handles->entries[idx].item;
 }
 
-void ashlar_soft_slots_drop(soft_slots *slots, size_t idx) {
-    ASHLAR_CHECK2(idx < slots->count && slots->slots[idx].item != NULL);
-    slots->slots[idx] = (soft_slot){.next_free = slots->first_free};
-    slots->first_free = idx + 1;
+void ashlar_soft_handles_drop(soft_handles *handles, size_t idx) {
+    ASHLAR_CHECK2(idx < handles->count && handles->entries[idx].item != NULL);
+    handles->entries[idx] = (soft_handle){.next_free = handles->first_free};
+    handles->first_free = idx + 1;
 }
 
-void *ashlar_soft_slots_take(soft_slots *slots, soft_kind kind, uintptr_t handle) {
-    void *item = ashlar_soft_slots_get(slots, kind, handle);
+void *ashlar_soft_handles_take(soft_handles *handles, soft_kind kind, uintptr_t handle) {
+    void *item = ashlar_soft_handles_get(handles, kind, handle);
     if (item != NULL) {
-        ashlar_soft_slots_drop(slots, handle / HANDLE_STEP - 1);
+        ashlar_soft_handles_drop(handles, handle / HANDLE_STEP - 1);
     }
     return item;
 }
 
-void ashlar_soft_slots_clear(soft_slots *slots) {
-    ashlar_host_free(slots->slots);
-    *slots = (soft_slots){0};
+void ashlar_soft_handles_clear(soft_handles *handles) {
+    ashlar_host_free(handles->entries);
+    *handles = (soft_handles){0};
 }
 
 static uintptr_t end_of(const soft_range *range) {

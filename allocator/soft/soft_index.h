@@ -22,23 +22,23 @@ typedef enum soft_kind {
     SOFT_GRAPH_EXEC
 } soft_kind;
 
-typedef struct soft_slot {
+typedef struct soft_handle {
     void *item;       /* NULL: free */
-    size_t next_free; /* index + 1 of the next free slot; 0: none */
-} soft_slot;
+    size_t next_free; /* index + 1 of the next free entry; 0: none */
+} soft_handle;
 
-typedef struct soft_slots {
-    soft_slot *slots;
-    size_t count; /* slots ever used; <= capacity */
+typedef struct soft_handles {
+    soft_handle *entries;
+    size_t count; /* entries ever used; <= capacity */
     size_t capacity;
     size_t first_free; /* index + 1; 0: none */
-} soft_slots;
+} soft_handles;
 
-bool ashlar_soft_slots_put(soft_slots *slots, soft_kind kind, void *item, uintptr_t *handle);
-void *ashlar_soft_slots_get(const soft_slots *slots, soft_kind kind, uintptr_t handle);
-void *ashlar_soft_slots_take(soft_slots *slots, soft_kind kind, uintptr_t handle);
-void ashlar_soft_slots_drop(soft_slots *slots, size_t idx); /* free one that is in use */
-void ashlar_soft_slots_clear(soft_slots *slots);            /* the items are the caller's */
+bool ashlar_soft_handles_put(soft_handles *handles, soft_kind kind, void *item, uintptr_t *handle);
+void *ashlar_soft_handles_get(const soft_handles *handles, soft_kind kind, uintptr_t handle);
+void *ashlar_soft_handles_take(soft_handles *handles, soft_kind kind, uintptr_t handle);
+void ashlar_soft_handles_drop(soft_handles *handles, size_t idx); /* free one that is in use */
+void ashlar_soft_handles_clear(soft_handles *handles);            /* the items are the caller's */
 
 /* An address range; the first member of everything that is found by address. */
 typedef struct soft_range {

@@ -196,14 +196,14 @@ cu_result ashlar_soft_graph_instantiate(cu_graph_exec *exec, cu_graph graph,
         return result;
     }
     soft_graph *found =
-        ashlar_soft_slots_get(&ashlar_soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
+        ashlar_soft_handles_get(&ashlar_soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
     if (exec == NULL || found == NULL || flags != 0) {
         return ashlar_soft_leave(flags != 0 ? CU_NOT_SUPPORTED : CU_INVALID_VALUE);
     }
     uintptr_t handle;
     soft_exec *created = ashlar_host_calloc(1, sizeof *created);
     if (created == NULL ||
-        !ashlar_soft_slots_put(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, created, &handle)) {
+        !ashlar_soft_handles_put(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, created, &handle)) {
         ashlar_host_free(created);
         return ashlar_soft_leave(CU_OUT_OF_MEMORY);
     }
@@ -220,7 +220,7 @@ cu_result ashlar_soft_graph_launch(cu_graph_exec exec, cu_stream stream) {
         return result;
     }
     soft_exec *launched =
-        ashlar_soft_slots_get(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
+        ashlar_soft_handles_get(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
     if (launched == NULL) {
         return ashlar_soft_leave(CU_INVALID_VALUE);
     }
@@ -236,7 +236,7 @@ cu_result ashlar_soft_graph_exec_destroy(cu_graph_exec exec) {
         return result;
     }
     soft_exec *found =
-        ashlar_soft_slots_take(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
+        ashlar_soft_handles_take(&ashlar_soft_state.execs, SOFT_GRAPH_EXEC, (uintptr_t)exec);
     if (found == NULL) {
         return ashlar_soft_leave(CU_INVALID_VALUE);
     }
@@ -250,7 +250,7 @@ cu_result ashlar_soft_graph_destroy(cu_graph graph) {
         return result;
     }
     soft_graph *found =
-        ashlar_soft_slots_take(&ashlar_soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
+        ashlar_soft_handles_take(&ashlar_soft_state.graphs, SOFT_GRAPH, (uintptr_t)graph);
     if (found == NULL) {
         return ashlar_soft_leave(CU_INVALID_VALUE);
     }

@@ -73,12 +73,12 @@ typedef struct soft_state {
     soft_stream *last_stream;
     soft_capture *captures; /* under way */
     soft_oracle oracle;
-    soft_slots contexts; /* soft_device, while it has a primary context */
-    soft_slots streams;  /* soft_stream; not the legacy ones, nor lanes of graphs */
-    soft_slots events;
-    soft_slots memories;      /* soft_memory */
-    soft_slots graphs;        /* soft_graph */
-    soft_slots execs;         /* executable graphs */
+    soft_handles contexts; /* soft_device, while it has a primary context */
+    soft_handles streams;  /* soft_stream; not the legacy ones, nor lanes of graphs */
+    soft_handles events;
+    soft_handles memories;    /* soft_memory */
+    soft_handles graphs;      /* soft_graph */
+    soft_handles execs;       /* executable graphs */
     soft_ranges reservations; /* soft_reservation */
     soft_ranges host_blocks;  /* pinned host memory, soft_host_block */
 } soft_state;

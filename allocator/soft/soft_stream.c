@@ -16,7 +16,7 @@ static _Thread_local struct {
 static soft_stream *make_stream(soft_device *device, bool is_ordered, uintptr_t *handle) {
     soft_stream *stream = ashlar_host_calloc(1, sizeof *stream);
     if (stream == NULL ||
-        !ashlar_soft_slots_put(&ashlar_soft_state.streams, SOFT_STREAM, stream, handle)) {
+        !ashlar_soft_handles_put(&ashlar_soft_state.streams, SOFT_STREAM, stream, handle)) {
         ashlar_host_free(stream);
         return NULL;
     }
@@ -40,7 +40,7 @@ static void orphan(soft_stream *stream) {
 /* NULL: the thread has none on device `i`. */
 static soft_stream *thread_stream(int i) {
     soft_stream *stream =
-        ashlar_soft_slots_get(&ashlar_soft_state.streams, SOFT_STREAM, thread_streams[i].handle);
+        ashlar_soft_handles_get(&ashlar_soft_state.streams, SOFT_STREAM, thread_streams[i].handle);
     return stream != NULL && stream->serial == thread_streams[i].serial ? stream : NULL;
 }
 
@@ -54,8 +54,8 @@ static void end_thread(void *unused) {
     for (int i = 0; i < SOFT_DEVICES_MAX && !ashlar_soft_state.is_forked; i++) {
         soft_stream *stream = thread_stream(i);
         if (stream != NULL) {
-            (void)ashlar_soft_slots_take(&ashlar_soft_state.streams, SOFT_STREAM,
-                                         thread_streams[i].handle);
+            (void)ashlar_soft_handles_take(&ashlar_soft_state.streams, SOFT_STREAM,
+                                           thread_streams[i].handle);
             orphan(stream);
         }
     }
@@ -97,7 +97,7 @@ cu_result ashlar_soft_stream_find(soft_device *current, cu_stream handle, soft_s
     } else if (number == 0 || number == CU_STREAM_LEGACY) {
         stream = current->legacy;
     } else {
-        stream = ashlar_soft_slots_get(&ashlar_soft_state.streams, SOFT_STREAM, number);
+        stream = ashlar_soft_handles_get(&ashlar_soft_state.streams, SOFT_STREAM, number);
     }
     if (stream == NULL) {
         return CU_INVALID_HANDLE;
@@ -165,8 +165,8 @@ cu_result ashlar_soft_stream_destroy(cu_stream stream) {
     if (result != CU_SUCCESS) {
         return result;
     }
-    soft_slots *streams = &ashlar_soft_state.streams;
-    soft_stream *found = ashlar_soft_slots_get(streams, SOFT_STREAM, (uintptr_t)stream);
+    soft_handles *streams = &ashlar_soft_state.streams;
+    soft_stream *found = ashlar_soft_handles_get(streams, SOFT_STREAM, (uintptr_t)stream);
     if (found == NULL) {
         return ashlar_soft_leave(CU_INVALID_HANDLE);
     }
@@ -174,18 +174,18 @@ cu_result ashlar_soft_stream_destroy(cu_stream stream) {
         return ashlar_soft_leave(
             ashlar_soft_capture_spoil(found->capture, CU_STREAM_CAPTURE_UNSUPPORTED));
     }
-    (void)ashlar_soft_slots_take(streams, SOFT_STREAM, (uintptr_t)stream);
+    (void)ashlar_soft_handles_take(streams, SOFT_STREAM, (uintptr_t)stream);
     orphan(found);
     return ashlar_soft_leave(CU_SUCCESS);
 }
 
 void ashlar_soft_stream_reset(const soft_device *device) {
     ASHLAR_OWNS(&ashlar_soft_state.lock);
-    soft_slots *slots = &ashlar_soft_state.streams;
-    for (size_t i = 0; i < slots->count; i++) {
-        soft_stream *stream = slots->slots[i].item;
+    soft_handles *handles = &ashlar_soft_state.streams;
+    for (size_t i = 0; i < handles->count; i++) {
+        soft_stream *stream = handles->entries[i].item;
         if (stream != NULL && stream->device == device) {
-            ashlar_soft_slots_drop(slots, i);
+            ashlar_soft_handles_drop(handles, i);
             orphan(stream);
         }
     }

@@ -59,7 +59,7 @@ cu_result ashlar_soft_mem_create(cu_mem_handle *handle, size_t bytes, const cu_m
         return ashlar_soft_leave(result);
     }
     uintptr_t number;
-    if (!ashlar_soft_slots_put(&ashlar_soft_state.memories, SOFT_MEMORY, memory, &number)) {
+    if (!ashlar_soft_handles_put(&ashlar_soft_state.memories, SOFT_MEMORY, memory, &number)) {
         ashlar_soft_memory_drop(memory);
         return ashlar_soft_leave(CU_OUT_OF_MEMORY);
     }
@@ -73,7 +73,7 @@ cu_result ashlar_soft_mem_release(cu_mem_handle handle) {
         return result;
     }
     soft_memory *memory =
-        ashlar_soft_slots_take(&ashlar_soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
+        ashlar_soft_handles_take(&ashlar_soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
     if (memory == NULL) {
         return ashlar_soft_leave(CU_INVALID_VALUE);
     }
@@ -146,7 +146,7 @@ cu_result ashlar_soft_mem_map(cu_ptr ptr, size_t bytes, size_t offset, cu_mem_ha
         return result;
     }
     soft_memory *memory =
-        ashlar_soft_slots_get(&ashlar_soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
+        ashlar_soft_handles_get(&ashlar_soft_state.memories, SOFT_MEMORY, (uintptr_t)handle);
     if (memory == NULL || offset != 0 || flags != 0 || bytes == 0 || !is_page_multiple(bytes) ||
         !is_page_multiple((uintptr_t)ptr) || bytes / SOFT_PAGE_BYTES > memory->page_count) {
         return ashlar_soft_leave(CU_INVALID_VALUE);

@@ -27,9 +27,9 @@ ashlar_status ashlar_plan_drop(ashlar_allocator *a) {
     const ashlar_status status = ashlar_planner_refuse_busy_locked(&a->planner);
     if (status == ASHLAR_OK) {
         ashlar_planner_free_keys(&a->planner);
-        for (ashlar_plan_region *region = a->planner.regions; region != NULL;
-             region = region->next) {
-            region->is_retired = true;
+        for (ashlar_plan_memory *memory = a->planner.memories; memory != NULL;
+             memory = memory->next) {
+            memory->is_unused = true;
         }
         ashlar_planner_tidy_locked(&a->planner, &a->heap);
     }
@@ -50,7 +50,7 @@ ashlar_status ashlar_planner_forget_keys(ashlar_allocator *a, uint64_t first, ui
         ashlar_planner_free_key(key);
     }
     if (status == ASHLAR_OK) {
-        ashlar_planner_retire_unused_locked(&a->planner, &a->heap);
+        ashlar_planner_drop_unused_locked(&a->planner, &a->heap);
     }
     pthread_mutex_unlock(&a->lock);
     return status;
@@ -71,29 +71,30 @@ void ashlar_plan_record_next(ashlar_allocator *a, uint64_t key) {
 }
 
 /* A stream's largest plan, and the largest bound of one. */
-static void add_stream(const ashlar_allocator *a, const ashlar_plan_region *region,
+static void add_stream(const ashlar_allocator *a, const ashlar_plan_memory *memory,
                        ashlar_plan_stats *out) {
     uint64_t plan_bytes = 0, bound_bytes = 0;
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        for (uint32_t part = 0; key->plan != NULL && part < key->plan->part_count; part++) {
-            const ashlar_plan_part *p = &key->plan->parts[part];
-            if (p->order == region->order && !region->is_retired) {
+        for (uint32_t stream_idx = 0; key->plan != NULL && stream_idx < key->plan->stream_count;
+             stream_idx++) {
+            const ashlar_stream_plan *p = &key->plan->stream_plans[stream_idx];
+            if (p->stream_state == memory->stream_state && !memory->is_unused) {
                 plan_bytes = p->plan_bytes > plan_bytes ? p->plan_bytes : plan_bytes;
                 bound_bytes = p->bound_bytes > bound_bytes ? p->bound_bytes : bound_bytes;
             }
         }
     }
-    out->region_bytes += region->block->bytes;
+    out->memory_bytes += memory->block->bytes;
     out->plan_bytes += plan_bytes;
     out->bound_bytes += bound_bytes;
 }
 
-void ashlar_plan_read(ashlar_allocator *a, ashlar_plan_stats *out) {
+void ashlar_plan_get_stats(ashlar_allocator *a, ashlar_plan_stats *out) {
     pthread_mutex_lock(&a->lock);
     *out = a->planner.stats;
-    for (const ashlar_plan_region *region = a->planner.regions; region != NULL;
-         region = region->next) {
-        add_stream(a, region, out);
+    for (const ashlar_plan_memory *memory = a->planner.memories; memory != NULL;
+         memory = memory->next) {
+        add_stream(a, memory, out);
     }
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         out->plan_count += key->plan != NULL;

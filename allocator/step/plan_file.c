@@ -19,17 +19,17 @@ static const char *text_of(const char *fingerprint) {
 
 /* The streams of an image, by their numbers. */
 typedef struct numbering {
-    const ashlar_order **orders; /* room for all there can be */
+    const ashlar_stream_state **stream_states; /* room for all there can be */
     uint32_t count;
 } numbering;
 
-static uint32_t number_of(numbering *n, const ashlar_order *order) {
+static uint32_t number_of(numbering *n, const ashlar_stream_state *state) {
     uint32_t i = 0;
-    while (i < n->count && n->orders[i] != order) {
+    while (i < n->count && n->stream_states[i] != state) {
         i++;
     }
     if (i == n->count) {
-        n->orders[n->count++] = order;
+        n->stream_states[n->count++] = state;
     }
     return i;
 }
@@ -39,18 +39,18 @@ static ashlar_status copy_key(const ashlar_step_key *key, numbering *streams,
     const ashlar_recording *from = &key->recording;
     ashlar_recording *to = &out->recording;
     *out = (ashlar_image_key){.key = key->key, .step_count = key->step_count};
-    out->stream = number_of(streams, key->order);
+    out->stream = number_of(streams, key->stream_state);
     to->allocs = ashlar_host_calloc((size_t)from->count + 1, sizeof *to->allocs);
     if (to->allocs == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the copy of a plan");
     }
-    for (uint32_t part = 0; part < from->part_count; part++) {
-        out->streams[part] = number_of(streams, from->orders[part]);
+    for (uint32_t stream_idx = 0; stream_idx < from->stream_count; stream_idx++) {
+        out->streams[stream_idx] = number_of(streams, from->stream_states[stream_idx]);
     }
     for (uint32_t i = 0; i < from->count; i++) {
         to->allocs[i] = from->allocs[i];
     }
-    to->part_count = from->part_count;
+    to->stream_count = from->stream_count;
     to->count = from->count;
     return ashlar_plan_restore(to, key->plan->offsets, &out->plan);
 }
@@ -93,9 +93,10 @@ static ashlar_status copy_keys(const ashlar_allocator *a, ashlar_plan_image *ima
         return status;
     }
     const ashlar_step_key **keys = ashlar_host_calloc(count, sizeof(ashlar_step_key *));
-    numbering streams = {ashlar_host_calloc(count, STREAMS_OF_KEY * sizeof(ashlar_order *)), 0};
+    numbering streams = {ashlar_host_calloc(count, STREAMS_OF_KEY * sizeof(ashlar_stream_state *)),
+                         0};
     image->keys = ashlar_host_calloc(count, sizeof *image->keys);
-    if (keys == NULL || streams.orders == NULL || image->keys == NULL) {
+    if (keys == NULL || streams.stream_states == NULL || image->keys == NULL) {
         status = ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the copies of %u plans", count);
     } else {
         list_keys(a, keys, count);
@@ -106,7 +107,7 @@ static ashlar_status copy_keys(const ashlar_allocator *a, ashlar_plan_image *ima
     }
     image->stream_count = streams.count;
     ashlar_host_free((void *)keys);
-    ashlar_host_free((void *)streams.orders);
+    ashlar_host_free((void *)streams.stream_states);
     return status;
 }
 
@@ -145,8 +146,8 @@ ashlar_status ashlar_plan_save(ashlar_allocator *a, const char *path, const char
 typedef struct arrival {
     ashlar_step_key **keys; /* [count] */
     uint32_t count;
-    ashlar_order **orders; /* [order_count], by the image's numbers */
-    uint32_t order_count;
+    ashlar_stream_state **stream_states; /* [order_count], by the image's numbers */
+    uint32_t state_count;
 } arrival;
 
 static void finish_arrival(arrival *in, bool has_arrived) {
@@ -154,15 +155,15 @@ static void finish_arrival(arrival *in, bool has_arrived) {
         ashlar_planner_free_key(in->keys[i]);
     }
     ashlar_host_free((void *)in->keys);
-    ashlar_host_free((void *)in->orders);
+    ashlar_host_free((void *)in->stream_states);
 }
 
 static ashlar_status prepare_arrival(ashlar_plan_image *image, arrival *in) {
     in->keys = ashlar_host_calloc(image->key_count, sizeof(ashlar_step_key *));
-    in->orders = ashlar_host_calloc(image->stream_count, sizeof(ashlar_order *));
-    bool has_room = in->keys != NULL && in->orders != NULL;
+    in->stream_states = ashlar_host_calloc(image->stream_count, sizeof(ashlar_stream_state *));
+    bool has_room = in->keys != NULL && in->stream_states != NULL;
     in->count = image->key_count;
-    in->order_count = image->stream_count;
+    in->state_count = image->stream_count;
     for (uint32_t i = 0; i < in->count && has_room; i++) {
         in->keys[i] = ashlar_host_calloc(1, sizeof *in->keys[i]);
         has_room = in->keys[i] != NULL;
@@ -171,47 +172,49 @@ static ashlar_status prepare_arrival(ashlar_plan_image *image, arrival *in) {
                     : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for %u plans", in->count);
 }
 
-static ashlar_status find_orders(ashlar_allocator *a, const ashlar_stream *streams, arrival *in) {
-    for (uint32_t i = 0; i < in->order_count; i++) {
-        const ashlar_status status = ashlar_order_of_locked(a, streams[i], &in->orders[i]);
+static ashlar_status find_states(ashlar_allocator *a, const ashlar_stream *streams, arrival *in) {
+    for (uint32_t i = 0; i < in->state_count; i++) {
+        const ashlar_status status =
+            ashlar_stream_state_of_locked(a, streams[i], &in->stream_states[i]);
         if (status != ASHLAR_OK) {
             return status;
         }
-        if (in->orders[i]->pool != NULL) {
+        if (in->stream_states[i]->pool != NULL) {
             return ashlar_fail(ASHLAR_EINVAL,
                                "streams: number %u is being captured; load the "
                                "plans before",
                                i);
         }
         for (uint32_t other = 0; other < i; other++) {
-            if (in->orders[other] == in->orders[i]) {
+            if (in->stream_states[other] == in->stream_states[i]) {
                 return ashlar_fail(ASHLAR_EINVAL,
                                    "streams: numbers %u and %u are the same; give "
                                    "one for each of the file's %u",
-                                   other, i, in->order_count);
+                                   other, i, in->state_count);
             }
         }
     }
     return ASHLAR_OK;
 }
 
-static bool has_order(const arrival *in, const ashlar_order *order) {
+static bool has_state(const arrival *in, const ashlar_stream_state *state) {
     uint32_t i = 0;
-    while (i < in->order_count && in->orders[i] != order) {
+    while (i < in->state_count && in->stream_states[i] != state) {
         i++;
     }
-    return i < in->order_count;
+    return i < in->state_count;
 }
 
 /* Plans of one stream share their memory, so one more would have to move the others. */
 static ashlar_status refuse_known(const ashlar_allocator *a, const arrival *in) {
     for (const ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        bool is_on = has_order(in, key->order);
-        for (uint32_t part = 0; part < key->recording.part_count; part++) {
-            is_on = is_on || has_order(in, key->recording.orders[part]);
+        bool is_on = has_state(in, key->stream_state);
+        for (uint32_t stream_idx = 0; stream_idx < key->recording.stream_count; stream_idx++) {
+            is_on = is_on || has_state(in, key->recording.stream_states[stream_idx]);
         }
-        for (uint32_t part = 0; key->plan != NULL && part < key->plan->part_count; part++) {
-            is_on = is_on || has_order(in, key->plan->parts[part].order);
+        for (uint32_t stream_idx = 0; key->plan != NULL && stream_idx < key->plan->stream_count;
+             stream_idx++) {
+            is_on = is_on || has_state(in, key->plan->stream_plans[stream_idx].stream_state);
         }
         if (is_on) {
             return ashlar_fail(ASHLAR_EINVAL,
@@ -226,13 +229,14 @@ static ashlar_status refuse_known(const ashlar_allocator *a, const arrival *in) 
 /* What was the image's becomes the key's. */
 static void fill_key(ashlar_image_key *from, const arrival *in, ashlar_step_key *key) {
     *key = (ashlar_step_key){.key = from->key,
-                             .order = in->orders[from->stream],
+                             .stream_state = in->stream_states[from->stream],
                              .recording = from->recording,
                              .step_count = from->step_count,
                              .plan = from->plan};
-    for (uint32_t part = 0; part < key->recording.part_count; part++) {
-        key->recording.orders[part] = in->orders[from->streams[part]];
-        key->plan->parts[part].order = in->orders[from->streams[part]];
+    for (uint32_t stream_idx = 0; stream_idx < key->recording.stream_count; stream_idx++) {
+        key->recording.stream_states[stream_idx] = in->stream_states[from->streams[stream_idx]];
+        key->plan->stream_plans[stream_idx].stream_state =
+            in->stream_states[from->streams[stream_idx]];
     }
     from->recording = (ashlar_recording){0};
     from->plan = NULL;
@@ -243,7 +247,7 @@ static ashlar_status load_locked(ashlar_allocator *a, ashlar_cache *own,
                                  arrival *in) {
     ashlar_status status = ashlar_planner_refuse_busy_locked(&a->planner);
     if (status == ASHLAR_OK) {
-        status = find_orders(a, streams, in);
+        status = find_states(a, streams, in);
     }
     if (status == ASHLAR_OK) {
         status = refuse_known(a, in);

@@ -28,14 +28,14 @@ enum {
     ASHLAR_PLAN_FILE_KEYS_MAX = 1 << 16,
 };
 
-/* Invariants: stream, streams[part] < stream_count, the latter all different. */
+/* Invariants: stream, streams[stream_idx] < stream_count, the latter all different. */
 typedef struct ashlar_image_key {
     uint64_t key;
     uint32_t stream; /* of its steps */
     uint32_t step_count;
-    uint32_t streams[ASHLAR_PLAN_STREAMS_MAX]; /* of the parts */
+    uint32_t streams[ASHLAR_PLAN_STREAMS_MAX]; /* of its allocations */
     ashlar_recording recording;                /* its orders are NULL */
-    ashlar_plan *plan;                         /* its slots have no seats, its parts no orders */
+    ashlar_plan *plan; /* its slots have no slot blocks, its parts no orders */
 } ashlar_image_key;
 
 typedef struct ashlar_plan_image {

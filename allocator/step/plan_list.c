@@ -15,16 +15,16 @@
 /* Into the key, as the step that it is taken for; `recording`, without orders yet, is finished. */
 static ashlar_status keep(ashlar_allocator *a, ashlar_stream stream, uint64_t key,
                           ashlar_recording *recording) {
-    ashlar_order *order = NULL;
+    ashlar_stream_state *state = NULL;
     ashlar_cache *own = ashlar_cache_get(a);
     pthread_mutex_lock(&a->lock);
-    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
-    if (status == ASHLAR_OK && order->pool != NULL) {
+    ashlar_status status = ashlar_stream_state_of_locked(a, stream, &state);
+    if (status == ASHLAR_OK && state->pool != NULL) {
         status = ashlar_fail(ASHLAR_EINVAL, "stream: it is being captured; record before");
     }
     if (status == ASHLAR_OK) {
-        recording->orders[recording->part_count++] = order;
-        status = ashlar_step_keep_locked(a, own, order, key, recording);
+        recording->stream_states[recording->stream_count++] = state;
+        status = ashlar_step_keep_locked(a, own, state, key, recording);
     } else {
         ashlar_recording_finish(recording);
     }

@@ -13,42 +13,43 @@
 /* The slots of one plan that are for one stream. */
 typedef struct slots {
     const ashlar_plan *plan;
-    uint32_t part;
+    uint32_t stream_idx;
 } slots;
 
 /* The part of a key's plan that is for one stream; the plan's part_count: none. */
-static uint32_t part_of(const ashlar_plan *plan, const ashlar_order *order) {
-    uint32_t part = 0;
-    while (part < plan->part_count && plan->parts[part].order != order) {
-        part++;
+static uint32_t part_of(const ashlar_plan *plan, const ashlar_stream_state *state) {
+    uint32_t stream_idx = 0;
+    while (stream_idx < plan->stream_count &&
+           plan->stream_plans[stream_idx].stream_state != state) {
+        stream_idx++;
     }
-    return part;
+    return stream_idx;
 }
 
 static ashlar_status find_locked(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
                                  ashlar_stream user, slots *out) {
-    ashlar_order *order = NULL, *user_order = NULL;
-    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
+    ashlar_stream_state *state = NULL, *user_state = NULL;
+    ashlar_status status = ashlar_stream_state_of_locked(a, stream, &state);
     if (status == ASHLAR_OK) {
-        status = ashlar_order_of_locked(a, user, &user_order);
+        status = ashlar_stream_state_of_locked(a, user, &user_state);
     }
     if (status != ASHLAR_OK) {
         return status;
     }
-    const ashlar_step_key *key = ashlar_step_key_find_locked(a, number, order);
+    const ashlar_step_key *key = ashlar_step_key_find_locked(a, number, state);
     const ashlar_plan *plan = key != NULL ? key->plan : NULL;
-    const uint32_t part = plan != NULL ? part_of(plan, user_order) : 0;
-    if (plan == NULL || part == plan->part_count) {
+    const uint32_t stream_idx = plan != NULL ? part_of(plan, user_state) : 0;
+    if (plan == NULL || stream_idx == plan->stream_count) {
         return ashlar_fail(ASHLAR_EINVAL,
                            "key %llu has no plan with slots for this stream; record one first",
                            (unsigned long long)number);
     }
-    *out = (slots){.plan = plan, .part = part};
+    *out = (slots){.plan = plan, .stream_idx = stream_idx};
     return ASHLAR_OK;
 }
 
 static bool is_of(const slots *s, uint32_t i) {
-    return s->plan->slots[i].part == s->part && s->plan->slots[i].bytes > 0;
+    return s->plan->slots[i].stream_idx == s->stream_idx && s->plan->slots[i].bytes > 0;
 }
 
 /* ---- MiniMalloc ---- */
@@ -105,7 +106,7 @@ static ashlar_status copy_locked(ashlar_allocator *a, ashlar_stream stream, uint
     if (blocks == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to draw a plan");
     }
-    *out = (drawing){.blocks = blocks, .plan_bytes = s.plan->parts[s.part].plan_bytes};
+    *out = (drawing){.blocks = blocks, .plan_bytes = s.plan->stream_plans[s.stream_idx].plan_bytes};
     for (uint32_t i = 0; i < s.plan->count; i++) {
         const ashlar_slot *slot = &s.plan->slots[i];
         if (is_of(&s, i)) {

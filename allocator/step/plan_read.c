@@ -116,7 +116,7 @@ static ashlar_status check_room(const reader *r, uint64_t count, size_t line_byt
 /* ---- one key ---- */
 
 static ashlar_status read_part(reader *r, uint32_t stream_count, ashlar_image_key *key,
-                               ashlar_plan_part *out) {
+                               ashlar_stream_plan *out) {
     const field fields[] = {
         {"STREAM", 0, stream_count - 1}, {"PLAN", 0, SIZE_MAX}, {"BOUND", 0, SIZE_MAX}};
     uint64_t values[3];
@@ -124,17 +124,17 @@ static ashlar_status read_part(reader *r, uint32_t stream_count, ashlar_image_ke
     if (status != ASHLAR_OK) {
         return status;
     }
-    const uint32_t part = key->recording.part_count;
-    for (uint32_t other = 0; other < part; other++) {
+    const uint32_t stream_idx = key->recording.stream_count;
+    for (uint32_t other = 0; other < stream_idx; other++) {
         if (key->streams[other] == values[0]) {
             return ashlar_fail(ASHLAR_EFORMAT,
                                "%s:%zu: a second part of stream %" PRIu64 "; " REMEDY, r->name,
                                r->line, values[0]);
         }
     }
-    key->streams[part] = (uint32_t)values[0];
-    key->recording.part_count++;
-    *out = (ashlar_plan_part){.plan_bytes = values[1], .bound_bytes = values[2]};
+    key->streams[stream_idx] = (uint32_t)values[0];
+    key->recording.stream_count++;
+    *out = (ashlar_stream_plan){.plan_bytes = values[1], .bound_bytes = values[2]};
     return ASHLAR_OK;
 }
 
@@ -145,7 +145,7 @@ static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *rec
     const uint32_t i = recording->count;
     const field fields[PLANNED_FIELDS] = {{"BYTES", 1, SIZE_MAX},
                                           {"TAG", 0, ASHLAR_TAG_COUNT - 1},
-                                          {"PART", 0, recording->part_count - 1},
+                                          {"PART", 0, recording->stream_count - 1},
                                           {"END", (uint64_t)i + 1, count},
                                           {"OFFSET", 0, SIZE_MAX}};
     uint64_t values[PLANNED_FIELDS] = {[3] = ASHLAR_NOT_PLANNED};
@@ -159,17 +159,18 @@ static ashlar_status read_alloc(reader *r, uint32_t count, ashlar_recording *rec
     if (status != ASHLAR_OK) {
         return status;
     }
-    recording->allocs[recording->count++] = (ashlar_recorded){.bytes = values[0],
-                                                              .end = (uint32_t)values[3],
-                                                              .tag = (unsigned char)values[1],
-                                                              .part = (unsigned char)values[2]};
+    recording->allocs[recording->count++] =
+        (ashlar_recorded){.bytes = values[0],
+                          .end = (uint32_t)values[3],
+                          .tag = (unsigned char)values[1],
+                          .stream_idx = (unsigned char)values[2]};
     *offset = values[4];
     return ASHLAR_OK;
 }
 
 /* The plan that the offsets are, which is as large as the file says. */
-static ashlar_status restore(const reader *r, const size_t *offsets, const ashlar_plan_part *parts,
-                             ashlar_image_key *key) {
+static ashlar_status restore(const reader *r, const size_t *offsets,
+                             const ashlar_stream_plan *parts, ashlar_image_key *key) {
     const ashlar_status status = ashlar_plan_restore(&key->recording, offsets, &key->plan);
     if (status != ASHLAR_OK) {
         return status == ASHLAR_EHOSTMEM
@@ -177,20 +178,21 @@ static ashlar_status restore(const reader *r, const size_t *offsets, const ashla
                    : ashlar_fail(ASHLAR_EFORMAT, "%s:%zu: key %" PRIu64 ": %s; " REMEDY, r->name,
                                  r->line, key->key, ashlar_error_detail());
     }
-    for (uint32_t part = 0; part < key->plan->part_count; part++) {
-        const ashlar_plan_part *is = &key->plan->parts[part], *says = &parts[part];
+    for (uint32_t stream_idx = 0; stream_idx < key->plan->stream_count; stream_idx++) {
+        const ashlar_stream_plan *is = &key->plan->stream_plans[stream_idx],
+                                 *says = &parts[stream_idx];
         if (is->plan_bytes != says->plan_bytes || is->bound_bytes != says->bound_bytes) {
             return ashlar_fail(ASHLAR_EFORMAT,
                                "%s:%zu: key %" PRIu64 ", part %" PRIu32 ": PLAN,BOUND are %zu,%zu"
                                " but its allocations need %zu,%zu; " REMEDY,
-                               r->name, r->line, key->key, part, says->plan_bytes,
+                               r->name, r->line, key->key, stream_idx, says->plan_bytes,
                                says->bound_bytes, is->plan_bytes, is->bound_bytes);
         }
     }
     return ASHLAR_OK;
 }
 
-static ashlar_status read_allocs(reader *r, uint32_t count, const ashlar_plan_part *parts,
+static ashlar_status read_allocs(reader *r, uint32_t count, const ashlar_stream_plan *parts,
                                  ashlar_image_key *key) {
     size_t *offsets = ashlar_host_calloc((size_t)count + 1, sizeof *offsets);
     key->recording.allocs = ashlar_host_calloc((size_t)count + 1, sizeof *key->recording.allocs);
@@ -221,7 +223,7 @@ static ashlar_status read_key(reader *r, ashlar_plan_image *image) {
                             {"PARTS", 0, ASHLAR_PLAN_STREAMS_MAX},
                             {"ALLOCS", 0, ASHLAR_RECORDING_MAX}};
     uint64_t values[5];
-    ashlar_plan_part parts[ASHLAR_PLAN_STREAMS_MAX];
+    ashlar_stream_plan parts[ASHLAR_PLAN_STREAMS_MAX];
     ashlar_status status = next_numbers(r, "key", fields, 5, values);
     if (status == ASHLAR_OK) {
         status = check_room(r, values[4], sizeof "alloc,1,0,0\n" - 1);
@@ -239,8 +241,8 @@ static ashlar_status read_key(reader *r, ashlar_plan_image *image) {
     ashlar_image_key *key = &image->keys[image->key_count++];
     *key = (ashlar_image_key){
         .key = values[0], .stream = (uint32_t)values[1], .step_count = (uint32_t)values[2]};
-    for (uint64_t part = 0; part < values[3] && status == ASHLAR_OK; part++) {
-        status = read_part(r, image->stream_count, key, &parts[part]);
+    for (uint64_t stream_idx = 0; stream_idx < values[3] && status == ASHLAR_OK; stream_idx++) {
+        status = read_part(r, image->stream_count, key, &parts[stream_idx]);
     }
     return status == ASHLAR_OK ? read_allocs(r, (uint32_t)values[4], parts, key) : status;
 }

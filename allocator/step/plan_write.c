@@ -76,19 +76,21 @@ ASHLAR_PRINTF(2, 3) static void print(writer *w, const char *format, ...) {
 
 static void write_alloc(writer *w, const ashlar_recorded *a, size_t offset) {
     if (a->end == ASHLAR_NOT_PLANNED) {
-        print(w, "alloc,%zu,%u,%u\n", a->bytes, a->tag, a->part);
+        print(w, "alloc,%zu,%u,%u\n", a->bytes, a->tag, a->stream_idx);
     } else {
-        print(w, "alloc,%zu,%u,%u,%" PRIu32 ",%zu\n", a->bytes, a->tag, a->part, a->end, offset);
+        print(w, "alloc,%zu,%u,%u,%" PRIu32 ",%zu\n", a->bytes, a->tag, a->stream_idx, a->end,
+              offset);
     }
 }
 
 static void write_key(writer *w, const ashlar_image_key *key) {
     const ashlar_recording *r = &key->recording;
     print(w, "key,%" PRIu64 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 "\n", key->key,
-          key->stream, key->step_count, r->part_count, r->count);
-    for (uint32_t part = 0; part < r->part_count; part++) {
-        const ashlar_plan_part *p = &key->plan->parts[part];
-        print(w, "part,%" PRIu32 ",%zu,%zu\n", key->streams[part], p->plan_bytes, p->bound_bytes);
+          key->stream, key->step_count, r->stream_count, r->count);
+    for (uint32_t stream_idx = 0; stream_idx < r->stream_count; stream_idx++) {
+        const ashlar_stream_plan *p = &key->plan->stream_plans[stream_idx];
+        print(w, "part,%" PRIu32 ",%zu,%zu\n", key->streams[stream_idx], p->plan_bytes,
+              p->bound_bytes);
     }
     for (uint32_t i = 0; i < r->count; i++) {
         write_alloc(w, &r->allocs[i], key->plan->offsets[i]);

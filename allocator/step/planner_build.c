@@ -1,5 +1,5 @@
 /*
- * planner_build.c - from recordings to plans with memory: packing, and the regions that
+ * planner_build.c - from recordings to plans with memory: packing, and the plan memories that
  * plans share.
  */
 #include "allocator/step/step.h"
@@ -8,14 +8,14 @@
 
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "allocator/step/region_memory.h"
+#include "allocator/step/plan_memory_create.h"
 
-/* ---- regions ---- */
+/* ---- plan memories ---- */
 
-static void retire(ashlar_allocator *a, const ashlar_order *order) {
-    ashlar_plan_region *region = ashlar_planner_region(&a->planner, order);
-    if (region != NULL) {
-        region->is_retired = true;
+static void retire(ashlar_allocator *a, const ashlar_stream_state *state) {
+    ashlar_plan_memory *memory = ashlar_planner_memory(&a->planner, state);
+    if (memory != NULL) {
+        memory->is_unused = true;
         /* So that the next one may have its memory. */
         ashlar_planner_tidy_locked(&a->planner, &a->heap);
     }
@@ -23,7 +23,7 @@ static void retire(ashlar_allocator *a, const ashlar_order *order) {
 
 /* What the plans of one stream need together. */
 typedef struct needs {
-    const ashlar_order *order;
+    const ashlar_stream_state *stream_state;
     size_t bytes;
     size_t *offsets; /* [count], different and in order */
     size_t count;
@@ -32,12 +32,13 @@ typedef struct needs {
 typedef void (*slot_fn)(void *context, ashlar_plan *plan, uint32_t i);
 
 /* Call `visit` for every planned slot on a stream. */
-static void each_slot(const ashlar_allocator *a, const ashlar_order *order, slot_fn visit,
+static void each_slot(const ashlar_allocator *a, const ashlar_stream_state *state, slot_fn visit,
                       void *context) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         for (uint32_t i = 0; key->plan != NULL && i < key->plan->count; i++) {
             const ashlar_slot *slot = &key->plan->slots[i];
-            if (slot->bytes > 0 && key->plan->parts[slot->part].order == order) {
+            if (slot->bytes > 0 &&
+                key->plan->stream_plans[slot->stream_idx].stream_state == state) {
                 visit(context, key->plan, i);
             }
         }
@@ -46,7 +47,7 @@ static void each_slot(const ashlar_allocator *a, const ashlar_order *order, slot
 
 static void count_slot(void *context, ashlar_plan *plan, uint32_t i) {
     needs *n = context;
-    const size_t bytes = plan->parts[plan->slots[i].part].plan_bytes;
+    const size_t bytes = plan->stream_plans[plan->slots[i].stream_idx].plan_bytes;
     n->bytes = bytes > n->bytes ? bytes : n->bytes;
     n->count++;
 }
@@ -56,8 +57,8 @@ static void add_offset(void *context, ashlar_plan *plan, uint32_t i) {
     n->offsets[n->count++] = plan->offsets[i];
 }
 
-static void set_seat(void *region, ashlar_plan *plan, uint32_t i) {
-    plan->slots[i].seat = ashlar_region_seat(region, plan->offsets[i]);
+static void set_slot_block(void *memory, ashlar_plan *plan, uint32_t i) {
+    plan->slots[i].slot_block = ashlar_plan_memory_block_at(memory, plan->offsets[i]);
 }
 
 static int by_size(const void *left, const void *right) {
@@ -65,9 +66,10 @@ static int by_size(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-static ashlar_status find_needs(const ashlar_allocator *a, const ashlar_order *order, needs *out) {
-    *out = (needs){.order = order};
-    each_slot(a, order, count_slot, out);
+static ashlar_status find_needs(const ashlar_allocator *a, const ashlar_stream_state *state,
+                                needs *out) {
+    *out = (needs){.stream_state = state};
+    each_slot(a, state, count_slot, out);
     if (out->count == 0) {
         return ASHLAR_OK;
     }
@@ -76,7 +78,7 @@ static ashlar_status find_needs(const ashlar_allocator *a, const ashlar_order *o
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the offsets of a plan");
     }
     out->count = 0;
-    each_slot(a, order, add_offset, out);
+    each_slot(a, state, add_offset, out);
     qsort(out->offsets, out->count, sizeof *out->offsets, by_size);
     size_t kept = 0;
     for (size_t i = 0; i < out->count; i++) {
@@ -88,7 +90,8 @@ static ashlar_status find_needs(const ashlar_allocator *a, const ashlar_order *o
     return ASHLAR_OK;
 }
 
-/* Once all of them have their seats. What is replayed now has kept them, and is being read. */
+/* Once all of them have their slot blocks. What is replayed now has kept them, and is being read.
+ * */
 static void link_plans(const ashlar_allocator *a) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
         if (key->plan != NULL && key->replay_count == 0) {
@@ -97,21 +100,23 @@ static void link_plans(const ashlar_allocator *a) {
     }
 }
 
-/* Replace the region of a stream by one for all its plans as they are now. */
-static ashlar_status renew_region(ashlar_allocator *a, ashlar_cache *own, ashlar_order *order) {
+/* Replace the plan memory of a stream by one for all its plans as they are now. */
+static ashlar_status renew_memory(ashlar_allocator *a, ashlar_cache *own,
+                                  ashlar_stream_state *state) {
     needs n;
-    ashlar_plan_region *region = NULL;
-    ashlar_status status = find_needs(a, order, &n);
+    ashlar_plan_memory *memory = NULL;
+    ashlar_status status = find_needs(a, state, &n);
     if (status == ASHLAR_OK) {
-        retire(a, order);
+        retire(a, state);
     }
     if (status == ASHLAR_OK && n.count > 0) {
-        status = ashlar_region_create_locked(a, own, order, n.bytes, n.offsets, n.count, &region);
+        status =
+            ashlar_plan_memory_create_locked(a, own, state, n.bytes, n.offsets, n.count, &memory);
     }
-    if (status == ASHLAR_OK && region != NULL) {
-        region->next = a->planner.regions;
-        a->planner.regions = region;
-        each_slot(a, order, set_seat, region);
+    if (status == ASHLAR_OK && memory != NULL) {
+        memory->next = a->planner.memories;
+        a->planner.memories = memory;
+        each_slot(a, state, set_slot_block, memory);
     }
     ashlar_host_free(n.offsets);
     return status;
@@ -119,43 +124,44 @@ static ashlar_status renew_region(ashlar_allocator *a, ashlar_cache *own, ashlar
 
 /* ---- plans ---- */
 
-/* No region for this stream: nor are there plans that need it. */
-static void drop_plans_of(ashlar_allocator *a, const ashlar_order *order) {
+/* No plan memory for this stream: nor are there plans that need it. */
+static void drop_plans_of(ashlar_allocator *a, const ashlar_stream_state *state) {
     for (ashlar_step_key *key = a->planner.keys; key != NULL; key = key->next) {
-        if (ashlar_plan_uses(key->plan, order)) {
+        if (ashlar_plan_uses(key->plan, state)) {
             ashlar_step_key_drop_plan(key);
         }
     }
 }
 
 static bool is_any_busy(const ashlar_allocator *a, const ashlar_plan *plan) {
-    for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
-        const ashlar_plan_region *region =
-            ashlar_planner_region(&a->planner, plan->parts[part].order);
-        if (region != NULL && region->is_busy) {
+    for (uint32_t stream_idx = 0; plan != NULL && stream_idx < plan->stream_count; stream_idx++) {
+        const ashlar_plan_memory *memory =
+            ashlar_planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
+        if (memory != NULL && memory->is_busy) {
             return true;
         }
     }
     return false;
 }
 
-/* No memory for a key's plan: the other plans have their regions as before, if that can be. */
+/* No memory for a key's plan: the other plans have their plan memories as before, if that can be.
+ * */
 static void give_up(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     ashlar_plan *plan = key->plan;
     key->plan = NULL;
-    for (uint32_t part = 0; part < plan->part_count; part++) {
-        ashlar_order *order = plan->parts[part].order;
-        if (ashlar_planner_region(&a->planner, order) == NULL &&
-            renew_region(a, own, order) != ASHLAR_OK) {
-            drop_plans_of(a, order);
+    for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
+        ashlar_stream_state *state = plan->stream_plans[stream_idx].stream_state;
+        if (ashlar_planner_memory(&a->planner, state) == NULL &&
+            renew_memory(a, own, state) != ASHLAR_OK) {
+            drop_plans_of(a, state);
         }
     }
     ashlar_plan_free(plan);
 }
 
 /*
- * Put a plan in the place of the key's. While a step is in one of the regions it cannot be, and the
- * key goes on without: the next step that ends tries again.
+ * Put a plan in the place of the key's. While a step is in one of the plan memories it cannot be,
+ * and the key goes on without: the next step that ends tries again.
  */
 static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key,
                              ashlar_plan *plan) {
@@ -167,13 +173,14 @@ static ashlar_status install(ashlar_allocator *a, ashlar_cache *own, ashlar_step
     ashlar_step_key_drop_plan(key);
     key->plan = plan;
     a->planner.is_installing = true;
-    for (uint32_t part = 0; part < plan->part_count && status == ASHLAR_OK; part++) {
-        status = renew_region(a, own, plan->parts[part].order);
+    for (uint32_t stream_idx = 0; stream_idx < plan->stream_count && status == ASHLAR_OK;
+         stream_idx++) {
+        status = renew_memory(a, own, plan->stream_plans[stream_idx].stream_state);
     }
     if (status != ASHLAR_OK) {
         give_up(a, own, key);
     }
-    ashlar_planner_retire_unused_locked(&a->planner, &a->heap);
+    ashlar_planner_drop_unused_locked(&a->planner, &a->heap);
     link_plans(a);
     a->planner.is_installing = false;
     key->is_current = true;
@@ -206,13 +213,14 @@ static void unlink_key(ashlar_allocator *a, const ashlar_step_key *key) {
 }
 
 /* Regions for those streams of a key's plan that have none. */
-static ashlar_status add_regions(ashlar_allocator *a, ashlar_cache *own,
-                                 const ashlar_step_key *key) {
+static ashlar_status add_plan_memories(ashlar_allocator *a, ashlar_cache *own,
+                                       const ashlar_step_key *key) {
     ashlar_status status = ASHLAR_OK;
-    for (uint32_t part = 0; part < key->plan->part_count && status == ASHLAR_OK; part++) {
-        ashlar_order *order = key->plan->parts[part].order;
-        if (ashlar_planner_region(&a->planner, order) == NULL) {
-            status = renew_region(a, own, order);
+    for (uint32_t stream_idx = 0; stream_idx < key->plan->stream_count && status == ASHLAR_OK;
+         stream_idx++) {
+        ashlar_stream_state *state = key->plan->stream_plans[stream_idx].stream_state;
+        if (ashlar_planner_memory(&a->planner, state) == NULL) {
+            status = renew_memory(a, own, state);
         }
     }
     return status;
@@ -221,8 +229,8 @@ static ashlar_status add_regions(ashlar_allocator *a, ashlar_cache *own,
 ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own,
                                           ashlar_step_key **keys, size_t count) {
     ashlar_status status = ASHLAR_OK;
-    /* So that a region of these streams is one with seats for these keys. */
-    ashlar_planner_retire_unused_locked(&a->planner, &a->heap);
+    /* So that a plan's memory of these streams is one with slot blocks for these keys. */
+    ashlar_planner_drop_unused_locked(&a->planner, &a->heap);
     a->planner.is_installing = true;
     for (size_t i = 0; i < count; i++) {
         keys[i]->is_busy = true; /* the lock may be dropped: nobody else is to move or plan it */
@@ -230,7 +238,7 @@ ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own
         a->planner.keys = keys[i];
     }
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        status = add_regions(a, own, keys[i]);
+        status = add_plan_memories(a, own, keys[i]);
     }
     for (size_t i = 0; i < count; i++) {
         keys[i]->is_busy = false;
@@ -239,7 +247,7 @@ ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *a, ashlar_cache *own
             unlink_key(a, keys[i]);
         }
     }
-    ashlar_planner_retire_unused_locked(&a->planner, &a->heap);
+    ashlar_planner_drop_unused_locked(&a->planner, &a->heap);
     link_plans(a);
     a->planner.is_installing = false;
     return status;

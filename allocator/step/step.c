@@ -11,10 +11,10 @@
 /* ---- beginning ---- */
 
 static bool may_use(const ashlar_allocator *a, const ashlar_plan *plan) {
-    for (uint32_t part = 0; part < plan->part_count; part++) {
-        const ashlar_plan_region *region =
-            ashlar_planner_region(&a->planner, plan->parts[part].order);
-        if (region != NULL && region->is_busy) {
+    for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
+        const ashlar_plan_memory *memory =
+            ashlar_planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
+        if (memory != NULL && memory->is_busy) {
             return false;
         }
     }
@@ -24,56 +24,58 @@ static bool may_use(const ashlar_allocator *a, const ashlar_plan *plan) {
 /* A stream that the plan was made for, and that no request can name any more. */
 static bool has_lost_stream(const ashlar_plan *plan) {
     bool is_lost = false;
-    for (uint32_t part = 0; plan != NULL && part < plan->part_count; part++) {
-        is_lost |= plan->parts[part].order->is_gone || plan->parts[part].order->is_ended;
+    for (uint32_t stream_idx = 0; plan != NULL && stream_idx < plan->stream_count; stream_idx++) {
+        is_lost |= plan->stream_plans[stream_idx].stream_state->is_gone ||
+                   plan->stream_plans[stream_idx].stream_state->is_ended;
     }
     return is_lost;
 }
 
-static ashlar_stream name_of(const ashlar_order *order) {
-    const bool is_open = !order->is_gone && !order->is_ended && order->pool == NULL &&
-                         !ashlar_order_is_others(order);
-    return is_open ? order->stream : ASHLAR_NO_STREAM;
+static ashlar_stream name_of(const ashlar_stream_state *state) {
+    const bool is_open = !state->is_gone && !state->is_ended && state->pool == NULL &&
+                         !ashlar_stream_state_is_others(state);
+    return is_open ? state->stream : ASHLAR_NO_STREAM;
 }
 
 static void begin_replay(ashlar_allocator *a, ashlar_cache *own, ashlar_plan *plan) {
-    ashlar_run *run = own->run;
-    for (uint32_t part = 0; part < plan->part_count; part++) {
-        ashlar_plan_region *region = ashlar_planner_region(&a->planner, plan->parts[part].order);
-        run->streams[part] = name_of(plan->parts[part].order);
-        run->regions[part] = region;
-        if (region != NULL) {
-            region->is_busy = true;
+    ashlar_replay *replay = own->own_replay;
+    for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
+        ashlar_plan_memory *memory =
+            ashlar_planner_memory(&a->planner, plan->stream_plans[stream_idx].stream_state);
+        replay->streams[stream_idx] = name_of(plan->stream_plans[stream_idx].stream_state);
+        replay->memories[stream_idx] = memory;
+        if (memory != NULL) {
+            memory->is_busy = true;
         }
     }
-    ashlar_run_start(run, plan);
-    run->hits_before = own->counters.planned_count;
-    ashlar_cache_set_replay(own, run);
+    ashlar_replay_start(replay, plan);
+    replay->hits_before = own->counters.planned_count;
+    ashlar_cache_set_replay(own, replay);
 }
 
-static void begin_recording(ashlar_allocator *a, ashlar_run *run) {
-    run->is_recorded = true;
-    run->key->is_busy = true;
+static void begin_recording(ashlar_allocator *a, ashlar_replay *replay) {
+    replay->is_recorded = true;
+    replay->key->is_busy = true;
     /* Every hit of every thread goes by the lock, where the recording sees it. */
     a->planner.recording_count++;
-    ashlar_caches_rewatch_locked(a);
+    ashlar_caches_update_bypass_locked(a);
 }
 
 /* The step's way: recorded, replayed, or, where neither can be, the ordinary one. */
 static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key) {
     const bool is_free = key != NULL && !key->is_busy;
     const bool is_unknown = is_free && key->plan == NULL && !key->is_current;
-    own->run->key = key;
+    own->own_replay->key = key;
     if (is_free && has_lost_stream(key->plan)) {
         key->is_stale = true;
     }
     if (is_free && (is_unknown || key->is_wanted || key->is_stale)) {
-        begin_recording(a, own->run);
+        begin_recording(a, own->own_replay);
     } else if (is_free && key->plan != NULL && may_use(a, key->plan)) {
         key->replay_count++;
         begin_replay(a, own, key->plan);
     } else {
-        own->run->key = NULL;
+        own->own_replay->key = NULL;
         a->planner.stats.steps_declined++;
     }
 }
@@ -81,31 +83,32 @@ static void choose(ashlar_allocator *a, ashlar_cache *own, ashlar_step_key *key)
 /* *out: unchanged where the step is to be declined. Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. */
 static ashlar_status prepare(ashlar_allocator *a, ashlar_stream stream, uint64_t number,
                              ashlar_step_key **out) {
-    ashlar_order *order = NULL;
-    ashlar_status status = ashlar_order_of_locked(a, stream, &order);
+    ashlar_stream_state *state = NULL;
+    ashlar_status status = ashlar_stream_state_of_locked(a, stream, &state);
     if (status != ASHLAR_OK) {
         return status;
     }
-    /* While a region is made its stream's plans must not change; nor may one wait in a capture. */
-    if (!a->planner.is_installing && order->pool == NULL) {
+    /* While a plan's memory is made its stream's plans must not change; nor may one wait in a
+     * capture. */
+    if (!a->planner.is_installing && state->pool == NULL) {
         ashlar_planner_forget_stream_locked(&a->planner, &a->heap, NULL);
-        status = ashlar_step_key_of_locked(a, number, order, out);
+        status = ashlar_step_key_of_locked(a, number, state, out);
     }
-    return status == ASHLAR_OK ? ashlar_shared_return_seats_locked(a) : status;
+    return status == ASHLAR_OK ? ashlar_shared_return_slot_blocks_locked(a) : status;
 }
 
 static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
                                   uint64_t number) {
-    ashlar_run *run = own->run;
+    ashlar_replay *replay = own->own_replay;
     ashlar_step_key *key = NULL;
     const ashlar_status status = prepare(a, stream, number, &key);
     if (status != ASHLAR_OK) {
         return status;
     }
     ashlar_planner_tidy_locked(&a->planner, &a->heap);
-    run->depth = 1;
-    run->is_recorded = false;
-    a->planner.run_count++;
+    replay->depth = 1;
+    replay->is_recorded = false;
+    a->planner.active_step_count++;
     choose(a, own, key);
     return ASHLAR_OK;
 }
@@ -113,14 +116,14 @@ static ashlar_status begin_locked(ashlar_allocator *a, ashlar_cache *own, ashlar
 /* Under the lock: whoever frees a block looks at every cache's run. */
 static ashlar_status enter_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_stream stream,
                                   uint64_t key) {
-    if (own->run == NULL) {
-        own->run = ashlar_host_calloc(1, sizeof *own->run);
+    if (own->own_replay == NULL) {
+        own->own_replay = ashlar_host_calloc(1, sizeof *own->own_replay);
     }
-    if (own->run == NULL) {
+    if (own->own_replay == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a step");
     }
-    if (own->run->depth > 0) {
-        own->run->depth++;
+    if (own->own_replay->depth > 0) {
+        own->own_replay->depth++;
         return ASHLAR_OK;
     }
     return begin_locked(a, own, stream, key);
@@ -161,11 +164,11 @@ static ashlar_status keep(ashlar_step_key *key, ashlar_recording *recording) {
     return status;
 }
 
-static ashlar_status end_recording(ashlar_allocator *a, ashlar_run *run) {
-    ashlar_run_stop_recording(run, &a->planner);
-    ashlar_caches_rewatch_locked(a);
-    ashlar_recording_close(&run->recording);
-    const ashlar_status status = keep(run->key, &run->recording);
+static ashlar_status end_recording(ashlar_allocator *a, ashlar_replay *replay) {
+    ashlar_replay_stop_recording(replay, &a->planner);
+    ashlar_caches_update_bypass_locked(a);
+    ashlar_recording_close(&replay->recording);
+    const ashlar_status status = keep(replay->key, &replay->recording);
     a->planner.stats.steps_recorded += status == ASHLAR_OK;
     return status;
 }
@@ -177,12 +180,13 @@ static bool is_due(const ashlar_allocator *a, const ashlar_step_key *key) {
            !key->is_stale && !key->is_busy;
 }
 
-ashlar_status ashlar_step_keep_locked(ashlar_allocator *a, ashlar_cache *own, ashlar_order *order,
-                                      uint64_t number, ashlar_recording *recording) {
+ashlar_status ashlar_step_keep_locked(ashlar_allocator *a, ashlar_cache *own,
+                                      ashlar_stream_state *state, uint64_t number,
+                                      ashlar_recording *recording) {
     ashlar_step_key *key = NULL;
     ashlar_status status = ASHLAR_OK;
     if (!a->planner.is_installing) {
-        status = ashlar_step_key_of_locked(a, number, order, &key);
+        status = ashlar_step_key_of_locked(a, number, state, &key);
     }
     if (status == ASHLAR_OK && (key == NULL || key->is_busy)) {
         status = ashlar_fail(ASHLAR_EINVAL,
@@ -200,19 +204,19 @@ ashlar_status ashlar_step_keep_locked(ashlar_allocator *a, ashlar_cache *own, as
 }
 
 static ashlar_status end_locked(ashlar_allocator *a, ashlar_cache *own) {
-    ashlar_run *run = own->run;
-    ashlar_step_key *key = run->key;
+    ashlar_replay *replay = own->own_replay;
+    ashlar_step_key *key = replay->key;
     ashlar_status status = ASHLAR_OK;
-    if (--run->depth > 0) {
+    if (--replay->depth > 0) {
         return ASHLAR_OK;
     }
-    a->planner.run_count--;
-    if (run->is_recorded) {
-        status = end_recording(a, run);
+    a->planner.active_step_count--;
+    if (replay->is_recorded) {
+        status = end_recording(a, replay);
     } else if (key != NULL) {
         ashlar_cache_end_replay(own, &a->planner);
     }
-    run->key = NULL;
+    replay->key = NULL;
     ashlar_planner_tidy_locked(&a->planner, &a->heap);
     if (status == ASHLAR_OK && key != NULL && is_due(a, key)) {
         status = ashlar_planner_build_locked(a, own, key);
@@ -225,7 +229,7 @@ ashlar_status ashlar_step_end(ashlar_allocator *a) {
     if (own == NULL) {
         return ASHLAR_OK;
     }
-    if (own->run == NULL || own->run->depth == 0) {
+    if (own->own_replay == NULL || own->own_replay->depth == 0) {
         return ashlar_fail(ASHLAR_EINVAL, "no step of this thread is under way; begin one");
     }
     pthread_mutex_lock(&a->lock);
@@ -234,29 +238,29 @@ ashlar_status ashlar_step_end(ashlar_allocator *a) {
     return status;
 }
 
-/* ---- rehearsals ---- */
+/* ---- dry runs ---- */
 
-ashlar_status ashlar_rehearsal_begin(ashlar_allocator *a, ashlar_stream stream, uint64_t key) {
+ashlar_status ashlar_dry_run_begin(ashlar_allocator *a, ashlar_stream stream, uint64_t key) {
     const ashlar_status status = ashlar_step_begin(a, stream, key);
     ashlar_cache *own = ashlar_cache_get(a);
     if (status == ASHLAR_OK && own != NULL) {
-        own->run->is_rehearsed = true;
+        own->own_replay->is_dry_run = true;
     }
     return status;
 }
 
-ashlar_status ashlar_rehearsal_end(ashlar_allocator *a) {
+ashlar_status ashlar_dry_run_end(ashlar_allocator *a) {
     ashlar_cache *own = ashlar_cache_get(a);
     uint32_t left_count = 0;
-    if (own != NULL && own->run != NULL) {
-        left_count = own->run->rehearsed_count;
-        own->run->is_rehearsed = false;
-        own->run->rehearsed_count = 0;
+    if (own != NULL && own->own_replay != NULL) {
+        left_count = own->own_replay->dry_block_count;
+        own->own_replay->is_dry_run = false;
+        own->own_replay->dry_block_count = 0;
     }
     const ashlar_status status = ashlar_step_end(a);
     return status != ASHLAR_OK || left_count == 0
                ? status
                : ashlar_fail(ASHLAR_EINVAL,
-                             "a rehearsal left %u of its blocks live; it must free what it takes",
+                             "a dry run left %u of its blocks live; it must free what it takes",
                              left_count);
 }

@@ -6,19 +6,20 @@
 
 #include "allocator/core/allocator_impl.h"
 
-/* The key of steps on `order`, or NULL. Lock: held. */
+/* The key of steps on `state`, or NULL. Lock: held. */
 ashlar_step_key *ashlar_step_key_find_locked(const ashlar_allocator *allocator, uint64_t number,
-                                             const ashlar_order *order);
+                                             const ashlar_stream_state *state);
 
 /*
- * The key of a step on `order`, made if need be. Where there is none on that stream but one of a
+ * The key of a step on `state`, made if need be. Where there is none on that stream but one of a
  * stream that is gone, the plans there are this one's from now on. *out: unchanged where that
  * cannot be now, and the step is to be declined. Lock: held. May queue a wait.
  *
  * Errors: ASHLAR_EHOSTMEM, ASHLAR_EDRIVER, ASHLAR_EINVAL (the waiting stream is captured).
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_step_key_of_locked(ashlar_allocator *allocator,
-                                                          uint64_t number, ashlar_order *order,
+                                                          uint64_t number,
+                                                          ashlar_stream_state *state,
                                                           ashlar_step_key **out);
 
 /*
@@ -51,8 +52,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_planner_adopt_locked(ashlar_allocator *al
  *         at once also ASHLAR_ENOMEM.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_step_keep_locked(ashlar_allocator *allocator,
-                                                        ashlar_cache *own, ashlar_order *order,
-                                                        uint64_t key, ashlar_recording *recording);
+                                                        ashlar_cache *own,
+                                                        ashlar_stream_state *state, uint64_t key,
+                                                        ashlar_recording *recording);
 
 /*
  * Forget the plans and recordings of `count` keys from `first` on.
@@ -67,8 +69,8 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_planner_forget_keys(ashlar_allocator *all
  *
  * Errors: also ASHLAR_EINVAL (end: not all that was taken was freed); the step has ended then.
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_rehearsal_begin(ashlar_allocator *allocator,
-                                                       ashlar_stream stream, uint64_t key);
-ASHLAR_MUST_CHECK ashlar_status ashlar_rehearsal_end(ashlar_allocator *allocator);
+ASHLAR_MUST_CHECK ashlar_status ashlar_dry_run_begin(ashlar_allocator *allocator,
+                                                     ashlar_stream stream, uint64_t key);
+ASHLAR_MUST_CHECK ashlar_status ashlar_dry_run_end(ashlar_allocator *allocator);
 
 #endif /* ASHLAR_STEP_H */

@@ -11,14 +11,14 @@
 
 #include "allocator/base/error.h"
 #include "allocator/core/allocator_impl.h"
-#include "allocator/core/rehearsal.h"
+#include "allocator/core/dry_run.h"
 #include "allocator/step/step.h"
 
 /* ---- lengths ---- */
 
 /* The lengths of one bucket; the longest bucket may have fewer. */
 static size_t bucket_width(const ashlar_warmup_options *o) {
-    const size_t count = o->bucket_count > 0 ? o->bucket_count : 1;
+    const size_t count = o->length_bucket_count > 0 ? o->length_bucket_count : 1;
     return (o->max_length - o->min_length) / count + 1;
 }
 
@@ -35,7 +35,7 @@ uint64_t ashlar_warmup_key(const ashlar_warmup_options *options, size_t length) 
 /* The longest of the lengths below this one that a pass goes through; 0: none. */
 static size_t length_below(const ashlar_warmup_options *o, size_t length) {
     size_t first = length; /* of those that the pass passes over */
-    if (o->rehearse == NULL) {
+    if (o->dry_run == NULL) {
         first = o->min_length + bucket_of(o, length) * bucket_width(o);
     }
     return first > o->min_length ? first - 1 : 0;
@@ -47,8 +47,8 @@ typedef struct warmup {
     ashlar_allocator *allocator;
     const ashlar_warmup_options *options;
     bool is_planned;
-    bool is_rehearsed; /* steps are recorded without memory */
-    bool is_loaded;    /* they are not recorded: their plans are in a file */
+    bool is_dry_run; /* steps are recorded without memory */
+    bool is_loaded;  /* they are not recorded: their plans are in a file */
 } warmup;
 
 enum { REASONS_BYTES = 256 };
@@ -77,15 +77,15 @@ static ashlar_status begin(const warmup *w, size_t length) {
     if (!w->is_planned) {
         return ASHLAR_OK;
     }
-    return w->is_rehearsed ? ashlar_rehearsal_begin(w->allocator, stream, key)
-                           : ashlar_step_begin(w->allocator, stream, key);
+    return w->is_dry_run ? ashlar_dry_run_begin(w->allocator, stream, key)
+                         : ashlar_step_begin(w->allocator, stream, key);
 }
 
 static ashlar_status end(const warmup *w) {
     if (!w->is_planned) {
         return ASHLAR_OK;
     }
-    return w->is_rehearsed ? ashlar_rehearsal_end(w->allocator) : ashlar_step_end(w->allocator);
+    return w->is_dry_run ? ashlar_dry_run_end(w->allocator) : ashlar_step_end(w->allocator);
 }
 
 static ashlar_status say_where(ashlar_status status, size_t length) {
@@ -97,7 +97,7 @@ static ashlar_status say_where(ashlar_status status, size_t length) {
 /* Run `fn` as a step of that length, which while it is replayed misses nothing. */
 static ashlar_status visit(const warmup *w, ashlar_warmup_fn fn, size_t length) {
     ashlar_plan_stats before, after;
-    ashlar_plan_read(w->allocator, &before);
+    ashlar_plan_get_stats(w->allocator, &before);
     ashlar_status status = begin(w, length);
     if (status == ASHLAR_OK) {
         status = fn(w->options->user, length);
@@ -105,7 +105,7 @@ static ashlar_status visit(const warmup *w, ashlar_warmup_fn fn, size_t length) 
     if (status == ASHLAR_OK) {
         status = end(w);
     }
-    ashlar_plan_read(w->allocator, &after);
+    ashlar_plan_get_stats(w->allocator, &after);
     char reasons[REASONS_BYTES];
     if (status == ASHLAR_OK && list_misses(&before, &after, reasons) > 0) {
         status = ashlar_fail(ASHLAR_EINVAL,
@@ -122,7 +122,7 @@ static ashlar_status pass(const warmup *w) {
     ashlar_status status = ASHLAR_OK;
     for (size_t length = o->max_length; length > 0 && status == ASHLAR_OK;
          length = length_below(o, length)) {
-        status = visit(w, o->rehearse != NULL ? o->rehearse : o->step, length);
+        status = visit(w, o->dry_run != NULL ? o->dry_run : o->step, length);
     }
     return status;
 }
@@ -137,18 +137,18 @@ static ashlar_status pass(const warmup *w) {
 static ashlar_status give_back(ashlar_allocator *a) {
     ashlar_status status = ashlar_device_synchronize(a->device);
     if (status == ASHLAR_OK) {
-        status = ashlar_trim(a, 0);
+        status = ashlar_allocator_trim(a, 0);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_device_synchronize(a->device);
     }
-    return status == ASHLAR_OK ? ashlar_trim(a, 0) : status;
+    return status == ASHLAR_OK ? ashlar_allocator_trim(a, 0) : status;
 }
 
 static ashlar_status record(warmup *w) {
-    w->is_rehearsed = w->options->rehearse != NULL;
+    w->is_dry_run = w->options->dry_run != NULL;
     const ashlar_status status = pass(w);
-    w->is_rehearsed = w->is_rehearsed && status != ASHLAR_OK;
+    w->is_dry_run = w->is_dry_run && status != ASHLAR_OK;
     return status;
 }
 
@@ -182,7 +182,7 @@ static ashlar_status save(const warmup *w) {
 
 /*
  * Record, or have the file instead; and plan in memory that is otherwise empty, so that no hole is
- * left beside a region.
+ * left beside a plan's memory.
  */
 static ashlar_status plan(warmup *w) {
     ashlar_status status = w->is_loaded ? ASHLAR_OK : record(w);
@@ -216,12 +216,12 @@ static uint64_t served_in_place(const ashlar_stats *s) {
 static ashlar_status prove(const warmup *w, ashlar_warmup_report *report) {
     while (!report->is_steady && report->pass_count < ASHLAR_WARMUP_PASSES_MAX) {
         ashlar_stats before, after;
-        ashlar_stats_read(w->allocator, &before);
+        ashlar_allocator_get_stats(w->allocator, &before);
         const ashlar_status status = pass(w);
         if (status != ASHLAR_OK) {
             return status;
         }
-        ashlar_stats_read(w->allocator, &after);
+        ashlar_allocator_get_stats(w->allocator, &after);
         report->pass_count++;
         report->is_steady = after.alloc_count - before.alloc_count ==
                             served_in_place(&after) - served_in_place(&before);
@@ -229,10 +229,10 @@ static ashlar_status prove(const warmup *w, ashlar_warmup_report *report) {
     return ASHLAR_OK;
 }
 
-static ashlar_status run(warmup *w, ashlar_warmup_report *report) {
+static ashlar_status replay(warmup *w, ashlar_warmup_report *report) {
     const ashlar_warmup_options *o = w->options;
     ashlar_status status = w->is_planned ? plan(w) : ASHLAR_OK;
-    if (status == ASHLAR_OK && o->step != NULL && o->rehearse != NULL) {
+    if (status == ASHLAR_OK && o->step != NULL && o->dry_run != NULL) {
         status = visit(w, o->step, o->max_length);
     }
     if (status == ASHLAR_OK) {
@@ -252,9 +252,9 @@ static ashlar_status check_options(const ashlar_warmup_options *o) {
                            "warm-up: lengths %zu to %zu; min_length is from 1 to max_length",
                            o->min_length, o->max_length);
     }
-    return o->step != NULL || o->rehearse != NULL
+    return o->step != NULL || o->dry_run != NULL
                ? ASHLAR_OK
-               : ashlar_fail(ASHLAR_EINVAL, "warm-up: give a step, a rehearsal, or both");
+               : ashlar_fail(ASHLAR_EINVAL, "warm-up: give a step, a dry run, or both");
 }
 
 static ashlar_status forget(const warmup *w) {
@@ -286,12 +286,12 @@ static ashlar_status undo(const warmup *w, ashlar_status status) {
 static void fill_report(const warmup *w, const ashlar_stats *before, ashlar_warmup_report *report) {
     const ashlar_warmup_options *o = w->options;
     ashlar_stats after;
-    ashlar_stats_read(w->allocator, &after);
-    ashlar_plan_read(w->allocator, &report->plan);
+    ashlar_allocator_get_stats(w->allocator, &after);
+    ashlar_plan_get_stats(w->allocator, &report->plan);
     report->is_planned = w->is_planned;
     report->is_loaded = w->is_loaded;
     report->length_count =
-        o->rehearse != NULL ? o->max_length - o->min_length + 1 : bucket_of(o, o->max_length) + 1;
+        o->dry_run != NULL ? o->max_length - o->min_length + 1 : bucket_of(o, o->max_length) + 1;
     report->gap = report->plan.bound_bytes == 0
                       ? 0
                       : (double)report->plan.plan_bytes / (double)report->plan.bound_bytes - 1;
@@ -299,8 +299,8 @@ static void fill_report(const warmup *w, const ashlar_stats *before, ashlar_warm
     report->driver_calls = after.driver_calls - before->driver_calls;
 }
 
-ashlar_status ashlar_warmup(ashlar_allocator *a, const ashlar_warmup_options *options,
-                            ashlar_warmup_report *out) {
+ashlar_status ashlar_allocator_warmup(ashlar_allocator *a, const ashlar_warmup_options *options,
+                                      ashlar_warmup_report *out) {
     warmup w = {.allocator = a, .options = options};
     ashlar_warmup_report report = {0};
     ashlar_stats before;
@@ -314,9 +314,9 @@ ashlar_status ashlar_warmup(ashlar_allocator *a, const ashlar_warmup_options *op
     w.is_planned = !options->without_plan && ashlar_cache_get(a) != NULL;
     w.is_loaded =
         w.is_planned && options->plan_file != NULL && access(options->plan_file, F_OK) == 0;
-    ashlar_stats_read(a, &before);
+    ashlar_allocator_get_stats(a, &before);
     const uint32_t build_after = set_build_after(a, 0);
-    status = run(&w, &report);
+    status = replay(&w, &report);
     if (status != ASHLAR_OK) {
         status = undo(&w, status);
     }

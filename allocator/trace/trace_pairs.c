@@ -20,20 +20,20 @@ static int compare(const void *a, const void *b, void *context) {
     return (i > j) - (i < j);
 }
 
-/* `order`: the positions of one address's events after the other's, each in ascending order. */
-static void pair_sorted(const ashlar_trace_event *events, const size_t *order, size_t count,
+/* `state`: the positions of one address's events after the other's, each in ascending order. */
+static void pair_sorted(const ashlar_trace_event *events, const size_t *state, size_t count,
                         ashlar_trace_pairs *p) {
     for (size_t k = 0; k < count; k++) {
-        const size_t i = order[k];
-        const bool has_next = k + 1 < count && events[order[k + 1]].address == events[i].address;
+        const size_t i = state[k];
+        const bool has_next = k + 1 < count && events[state[k + 1]].address == events[i].address;
         if (events[i].action == ASHLAR_TRACE_FREE) {
             /* An ALLOC of its own would have set it. */
             p->unpaired_count += p->partners[i] == ASHLAR_TRACE_UNPAIRED;
         } else if (!has_next) {
             p->partners[i] = ASHLAR_TRACE_LIVE;
-        } else if (events[order[k + 1]].action == ASHLAR_TRACE_FREE) {
-            p->partners[i] = order[k + 1];
-            p->partners[order[k + 1]] = i;
+        } else if (events[state[k + 1]].action == ASHLAR_TRACE_FREE) {
+            p->partners[i] = state[k + 1];
+            p->partners[state[k + 1]] = i;
         } else {
             p->unpaired_count++;
         }
@@ -43,10 +43,10 @@ static void pair_sorted(const ashlar_trace_event *events, const size_t *order, s
 ashlar_status ashlar_trace_pairs_find(const ashlar_trace_event *events, size_t count,
                                       ashlar_trace_pairs *out) {
     size_t *partners = ashlar_host_calloc(count + 1, sizeof *partners); /* count may be 0 */
-    size_t *order = ashlar_host_calloc(count + 1, sizeof *order);
-    if (partners == NULL || order == NULL) {
+    size_t *state = ashlar_host_calloc(count + 1, sizeof *state);
+    if (partners == NULL || state == NULL) {
         ashlar_host_free(partners);
-        ashlar_host_free(order);
+        ashlar_host_free(state);
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to pair the %zu events of a trace",
                            count);
     }
@@ -55,12 +55,12 @@ ashlar_status ashlar_trace_pairs_find(const ashlar_trace_event *events, size_t c
     for (size_t i = 0; i < count; i++) {
         partners[i] = ASHLAR_TRACE_UNPAIRED;
         if (is_of_block(&events[i])) {
-            order[order_count++] = i;
+            state[order_count++] = i;
         }
     }
-    qsort_r(order, order_count, sizeof *order, compare, (void *)(uintptr_t)events);
-    pair_sorted(events, order, order_count, out);
-    ashlar_host_free(order);
+    qsort_r(state, order_count, sizeof *state, compare, (void *)(uintptr_t)events);
+    pair_sorted(events, state, order_count, out);
+    ashlar_host_free(state);
     return ASHLAR_OK;
 }
 

@@ -23,43 +23,43 @@ uint32_t ashlar_trace_thread(void) {
 }
 
 ashlar_status ashlar_trace_init(ashlar_trace *trace, size_t capacity) {
-    size_t slot_count = 1;
+    size_t entry_count = 1;
     if (capacity == 0 || capacity > CAPACITY_MAX) {
         return ashlar_fail(ASHLAR_EINVAL, "trace: a ring of %zu events; give 1 .. %llu", capacity,
                            (unsigned long long)CAPACITY_MAX);
     }
-    while (slot_count < capacity) {
-        slot_count *= 2;
+    while (entry_count < capacity) {
+        entry_count *= 2;
     }
-    ashlar_trace_slot *slots = ashlar_host_calloc(slot_count, sizeof *slots);
-    if (slots == NULL) {
+    ashlar_trace_entry *entries = ashlar_host_calloc(entry_count, sizeof *entries);
+    if (entries == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a trace of %zu events; keep fewer",
-                           slot_count);
+                           entry_count);
     }
-    trace->slots = slots;
-    trace->capacity = slot_count;
+    trace->entries = entries;
+    trace->capacity = entry_count;
     trace->now_ns = ashlar_trace_now_ns;
     atomic_init(&trace->next, 0);
     return ASHLAR_OK;
 }
 
 void ashlar_trace_finish(ashlar_trace *trace) {
-    ashlar_host_free(trace->slots);
-    trace->slots = NULL;
+    ashlar_host_free(trace->entries);
+    trace->entries = NULL;
 }
 
-static ashlar_trace_slot *slot_of(const ashlar_trace *trace, uint64_t sequence) {
-    return &trace->slots[sequence & (trace->capacity - 1)];
+static ashlar_trace_entry *entry_of(const ashlar_trace *trace, uint64_t sequence) {
+    return &trace->entries[sequence & (trace->capacity - 1)];
 }
 
-/* Mark the slot as being written; false where another writer is in it, or was with a later lap. */
-static bool enter(ashlar_trace_slot *slot, uint64_t sequence) {
-    uint64_t mark = atomic_load_explicit(&slot->mark, memory_order_relaxed);
+/* Mark the entry as being written; false where another writer is in it, or was with a later lap. */
+static bool enter(ashlar_trace_entry *entry, uint64_t sequence) {
+    uint64_t mark = atomic_load_explicit(&entry->mark, memory_order_relaxed);
     do {
         if (mark % 2 == 1 || mark > 2 * sequence) {
             return false;
         }
-    } while (!atomic_compare_exchange_weak_explicit(&slot->mark, &mark, 2 * sequence + 1,
+    } while (!atomic_compare_exchange_weak_explicit(&entry->mark, &mark, 2 * sequence + 1,
                                                     memory_order_acquire, memory_order_relaxed));
     return true;
 }
@@ -76,28 +76,28 @@ void ashlar_trace_put(ashlar_trace *trace, const ashlar_trace_event *event) {
     };
     /* Release: whoever sees this number taken sees what the thread had put before. */
     const uint64_t sequence = atomic_fetch_add_explicit(&trace->next, 1, memory_order_release);
-    ashlar_trace_slot *slot = slot_of(trace, sequence);
-    if (!enter(slot, sequence)) {
+    ashlar_trace_entry *entry = entry_of(trace, sequence);
+    if (!enter(entry, sequence)) {
         return;
     }
     /* Release at each word: a reader that gets one of them gets the odd mark after it. */
     for (int i = 0; i < ASHLAR_TRACE_WORDS; i++) {
-        atomic_store_explicit(&slot->words[i], words[i], memory_order_release);
+        atomic_store_explicit(&entry->words[i], words[i], memory_order_release);
     }
-    atomic_store_explicit(&slot->mark, 2 * sequence + 2, memory_order_release);
+    atomic_store_explicit(&entry->mark, 2 * sequence + 2, memory_order_release);
 }
 
-/* Copy event `sequence`. Returns the slot's mark: it is the event only if that says so. */
+/* Copy event `sequence`. Returns the entry's mark: it is the event only if that says so. */
 static uint64_t copy_event(const ashlar_trace *trace, uint64_t sequence,
                            ashlar_trace_event *event) {
-    const ashlar_trace_slot *slot = slot_of(trace, sequence);
-    const uint64_t mark = atomic_load_explicit(&slot->mark, memory_order_acquire);
+    const ashlar_trace_entry *entry = entry_of(trace, sequence);
+    const uint64_t mark = atomic_load_explicit(&entry->mark, memory_order_acquire);
     if (mark != 2 * sequence + 2) {
         return mark;
     }
     uint64_t words[ASHLAR_TRACE_WORDS];
     for (int i = 0; i < ASHLAR_TRACE_WORDS; i++) {
-        words[i] = atomic_load_explicit(&slot->words[i], memory_order_acquire);
+        words[i] = atomic_load_explicit(&entry->words[i], memory_order_acquire);
     }
     *event = (ashlar_trace_event){
         .sequence = sequence,
@@ -110,7 +110,7 @@ static uint64_t copy_event(const ashlar_trace *trace, uint64_t sequence,
         .action = (uint8_t)(words[5] >> ACTION_SHIFT),
         .tag = (uint8_t)(words[5] >> TAG_SHIFT),
     };
-    return atomic_load_explicit(&slot->mark, memory_order_relaxed);
+    return atomic_load_explicit(&entry->mark, memory_order_relaxed);
 }
 
 size_t ashlar_trace_read(const ashlar_trace *trace, ashlar_trace_event *events, size_t capacity,

@@ -2,15 +2,15 @@
  * trace_ring.h - the newest events of an allocator, kept in a ring that many threads write and
  * anyone reads while they do (internal).
  *
- * Event number n lies in slot n % capacity. Its writer takes the number, marks the slot as being
+ * Event number n lies in entry n % capacity. Its writer takes the number, marks the entry as being
  * written, writes, and marks it as written. A reader looks at the mark before and after it copies:
  *
  *     mark == 0          nothing yet
  *     mark == 2 n + 1    event n is being written
  *     mark == 2 n + 2    event n is there
  *
- * A writer that finds the slot still being written (by a thread that stopped there for a whole lap)
- * or taken by a later lap drops its event: nobody ever waits.
+ * A writer that finds the entry still being written (by a thread that stopped there for a whole
+ * lap) or taken by a later lap drops its event: nobody ever waits.
  */
 #ifndef ASHLAR_TRACE_RING_H
 #define ASHLAR_TRACE_RING_H
@@ -50,14 +50,14 @@ typedef struct ashlar_trace_event {
 
 enum { ASHLAR_TRACE_WORDS = 6 };
 
-typedef struct ashlar_trace_slot {
+typedef struct ashlar_trace_entry {
     _Atomic uint64_t mark;
     _Atomic uint64_t words[ASHLAR_TRACE_WORDS]; /* the event, but for its number */
-} ashlar_trace_slot;
+} ashlar_trace_entry;
 
 /* Invariant: capacity is a power of two. */
 typedef struct ashlar_trace {
-    ashlar_trace_slot *slots; /* const */
+    ashlar_trace_entry *entries; /* const */
     size_t capacity;          /* const */
     uint64_t (*now_ns)(void); /* const; ashlar_trace_now_ns(), or a test's clock */
     _Atomic uint64_t next;    /* the next event's number: how many were put so far */
@@ -76,12 +76,12 @@ void ashlar_trace_finish(ashlar_trace *trace);
 /*
  * Append an event; the oldest one goes where the ring is full.
  *
- * Threads: any; no wait, no lock.  Cost: reads the clock, writes one slot.
+ * Threads: any; no wait, no lock.  Cost: reads the clock, writes one entry.
  */
 void ashlar_trace_put(ashlar_trace *trace, const ashlar_trace_event *event);
 
 /* The same where there is a ring, and nothing where `trace` is NULL. */
-static inline void ashlar_trace_note(ashlar_trace *trace, const ashlar_trace_event *event) {
+static inline void ashlar_trace_put_if(ashlar_trace *trace, const ashlar_trace_event *event) {
     if (trace != NULL) {
         ashlar_trace_put(trace, event);
     }

@@ -9,15 +9,15 @@
 static const struct {
     const char *text;
     ashlar_tag tag;
-} region_facts[] = {
+} region_info[] = {
 #define X(name, text, tag, layout) [ASHLAR_REGION_##name] = {text, ASHLAR_TAG_##tag},
     ASHLAR_REGION_MAP(X)
 #undef X
 };
-ASHLAR_TABLE_IS_FULL(region_facts, ASHLAR_REGION_COUNT);
+ASHLAR_TABLE_IS_FULL(region_info, ASHLAR_REGION_COUNT);
 
 const char *ashlar_region_text(ashlar_region region) {
-    return (unsigned)region < ASHLAR_REGION_COUNT ? region_facts[region].text : NULL;
+    return (unsigned)region < ASHLAR_REGION_COUNT ? region_info[region].text : NULL;
 }
 
 ashlar_status ashlar_arena_create(ashlar_arena **out) {
@@ -58,7 +58,7 @@ void ashlar_arena_destroy(ashlar_arena *arena) {
     ashlar_host_free(arena->groups);
     ashlar_host_free(arena->names);
     ashlar_host_free(arena->bindings);
-    ashlar_host_free(arena->binding_slots);
+    ashlar_host_free(arena->binding_table);
     ashlar_host_free(arena->order);
     ashlar_host_free(arena->buckets);
     ashlar_host_free(arena);
@@ -96,7 +96,7 @@ ashlar_status ashlar_arena_take(ashlar_arena *arena, ashlar_allocator *allocator
         size_t whole = 0;
         ashlar_status status = block_bytes(bytes, &whole);
         if (status == ASHLAR_OK) {
-            status = ashlar_alloc_tagged(allocator, whole, region_facts[i].tag, stream,
+            status = ashlar_alloc_tagged(allocator, whole, region_info[i].tag, stream,
                                          &arena->regions[i]);
         }
         if (status != ASHLAR_OK) {
@@ -134,8 +134,10 @@ ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocat
                                               : "the arena is committed already");
     }
     if ((regions & ASHLAR_REGIONS_INFERENCE) == 0 || regions > ASHLAR_REGIONS_ALL) {
-        return ashlar_fail(ASHLAR_EINVAL, "regions: 0x%x is no set of regions with that of the "
-                           "parameters; use ASHLAR_REGIONS_ALL for training", regions);
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "regions: 0x%x is no set of regions with that of the "
+                           "parameters; use ASHLAR_REGIONS_ALL for training",
+                           regions);
     }
     ashlar_status status = ashlar_arena_place(arena);
     if (status != ASHLAR_OK) {
@@ -153,9 +155,9 @@ ashlar_status ashlar_arena_commit(ashlar_arena *arena, ashlar_allocator *allocat
 
 ashlar_status ashlar_arena_extend(ashlar_arena *arena, ashlar_stream stream, unsigned regions) {
     if (arena->allocator == NULL || regions > ASHLAR_REGIONS_ALL) {
-        return ashlar_fail(ASHLAR_EINVAL, "extend: %s", arena->allocator == NULL
-                                                            ? "the arena is not committed"
-                                                            : "no set of regions");
+        return ashlar_fail(ASHLAR_EINVAL, "extend: %s",
+                           arena->allocator == NULL ? "the arena is not committed"
+                                                    : "no set of regions");
     }
     return take_zeroed(arena, arena->allocator, stream, regions);
 }
@@ -202,7 +204,7 @@ size_t ashlar_arena_bucket_count(const ashlar_arena *arena) {
     return arena->bucket_count;
 }
 
-void ashlar_arena_bucket_read(const ashlar_arena *arena, size_t i, ashlar_arena_bucket *out) {
+void ashlar_arena_get_bucket(const ashlar_arena *arena, size_t i, ashlar_arena_bucket *out) {
     ASHLAR_CHECK2(i < arena->bucket_count);
     *out = arena->buckets[i];
 }

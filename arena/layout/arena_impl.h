@@ -39,15 +39,15 @@ typedef struct ashlar_arena_binding {
 
 struct ashlar_arena {
     ashlar_arena_group *groups;
-    size_t group_count, group_room;
+    size_t group_count, group_capacity;
     ashlar_arena_entry *tensors; /* those of one group are neighbours */
-    size_t tensor_count, tensor_room;
-    size_t *names; /* [name_room] open addressing over names: tensor + 1, 0 is free */
-    size_t name_room; /* a power of two, above tensor_count * 3 / 2; or 0 */
-    ashlar_arena_binding *bindings; /* [binding_room / 2] */
-    size_t binding_count;           /* <= binding_room / 2 */
-    size_t *binding_slots; /* [binding_room] as names: binding + 1, by pointer */
-    size_t binding_room;   /* a power of two, or 0 */
+    size_t tensor_count, tensor_capacity;
+    size_t *names; /* [name_capacity] open addressing over names: tensor + 1, 0 is free */
+    size_t name_capacity;           /* a power of two, above tensor_count * 3 / 2; or 0 */
+    ashlar_arena_binding *bindings; /* [binding_capacity / 2] */
+    size_t binding_count;           /* <= binding_capacity / 2 */
+    size_t *binding_table; /* [binding_capacity] as names: binding + 1, by pointer */
+    size_t binding_capacity; /* a power of two, or 0 */
     size_t bucket_bytes; /* asked for */
     size_t world_size;
 
@@ -97,7 +97,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_arena_take(ashlar_arena *arena, ashlar_al
 void ashlar_arena_drop(ashlar_arena *arena, ashlar_allocator *allocator, unsigned regions);
 
 /* Make room for `extra` more bindings. False: no host memory. */
-bool ashlar_arena_make_binding_room(ashlar_arena *arena, size_t extra);
+bool ashlar_arena_reserve_bindings(ashlar_arena *arena, size_t extra);
 
 /* Bind a pointer, in place of its earlier binding. Requires room, and a tensor of that region. */
 void ashlar_arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *binding);

@@ -7,65 +7,65 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 
-/* The slot that holds `pointer`, or the free one where it belongs. Requires room. */
-static size_t *binding_slot(const ashlar_arena *arena, void *const *pointer) {
-    const size_t mask = arena->binding_room - 1;
-    ASHLAR_CHECK2(arena->binding_room != 0 && (arena->binding_room & mask) == 0);
-    ASHLAR_CHECK2(arena->binding_count <= arena->binding_room / 2); /* so the search ends */
+/* The entry that holds `pointer`, or the free one where it belongs. Requires room. */
+static size_t *binding_entry(const ashlar_arena *arena, void *const *pointer) {
+    const size_t mask = arena->binding_capacity - 1;
+    ASHLAR_CHECK2(arena->binding_capacity != 0 && (arena->binding_capacity & mask) == 0);
+    ASHLAR_CHECK2(arena->binding_count <= arena->binding_capacity / 2); /* so the search ends */
     /* Fibonacci hashing: the product's upper half depends on all bits of the address. */
     size_t i = ((uint64_t)(uintptr_t)pointer * 0x9e3779b97f4a7c15u >> 32) & mask;
-    while (arena->binding_slots[i] != 0 &&
-           arena->bindings[arena->binding_slots[i] - 1].pointer != pointer) {
+    while (arena->binding_table[i] != 0 &&
+           arena->bindings[arena->binding_table[i] - 1].pointer != pointer) {
         i = (i + 1) & mask;
     }
-    return &arena->binding_slots[i];
+    return &arena->binding_table[i];
 }
 
-static void fill_slots(ashlar_arena *arena) {
-    memset(arena->binding_slots, 0, arena->binding_room * sizeof *arena->binding_slots);
+static void fill_table(ashlar_arena *arena) {
+    memset(arena->binding_table, 0, arena->binding_capacity * sizeof *arena->binding_table);
     for (size_t i = 0; i < arena->binding_count; i++) {
-        *binding_slot(arena, arena->bindings[i].pointer) = i + 1;
+        *binding_entry(arena, arena->bindings[i].pointer) = i + 1;
     }
 }
 
-bool ashlar_arena_make_binding_room(ashlar_arena *arena, size_t extra) {
-    size_t room = arena->binding_room == 0 ? 16 : arena->binding_room;
-    while (room / 2 < arena->binding_count + extra) {
-        room *= 2;
+bool ashlar_arena_reserve_bindings(ashlar_arena *arena, size_t extra) {
+    size_t capacity = arena->binding_capacity == 0 ? 16 : arena->binding_capacity;
+    while (capacity / 2 < arena->binding_count + extra) {
+        capacity *= 2;
     }
-    if (room == arena->binding_room) {
+    if (capacity == arena->binding_capacity) {
         return true;
     }
-    size_t *slots = ashlar_host_calloc(room, sizeof *slots);
+    size_t *table = ashlar_host_calloc(capacity, sizeof *table);
     ashlar_arena_binding *grown =
-        slots != NULL ? ashlar_host_realloc(arena->bindings, room / 2, sizeof *grown) : NULL;
+        table != NULL ? ashlar_host_realloc(arena->bindings, capacity / 2, sizeof *grown) : NULL;
     if (grown == NULL) {
-        ashlar_host_free(slots);
+        ashlar_host_free(table);
         return false;
     }
-    ashlar_host_free(arena->binding_slots);
+    ashlar_host_free(arena->binding_table);
     arena->bindings = grown;
-    arena->binding_slots = slots;
-    arena->binding_room = room;
-    fill_slots(arena);
-    ASHLAR_CHECK2(room / 2 - arena->binding_count >= extra);
+    arena->binding_table = table;
+    arena->binding_capacity = capacity;
+    fill_table(arena);
+    ASHLAR_CHECK2(capacity / 2 - arena->binding_count >= extra);
     return true;
 }
 
 ashlar_arena_binding *ashlar_arena_find_binding(const ashlar_arena *arena, void *const *pointer) {
-    const size_t found = arena->binding_room == 0 ? 0 : *binding_slot(arena, pointer);
+    const size_t found = arena->binding_capacity == 0 ? 0 : *binding_entry(arena, pointer);
     ASHLAR_CHECK2(found <= arena->binding_count);
     return found == 0 ? NULL : &arena->bindings[found - 1];
 }
 
 void ashlar_arena_put_binding(ashlar_arena *arena, const ashlar_arena_binding *binding) {
-    size_t *slot = binding_slot(arena, binding->pointer);
+    size_t *entry = binding_entry(arena, binding->pointer);
     ASHLAR_CHECK2(binding->view == NULL || binding->pointer == &binding->view->data);
-    if (*slot == 0) {
-        ASHLAR_CHECK2(arena->binding_count < arena->binding_room / 2);
-        *slot = ++arena->binding_count;
+    if (*entry == 0) {
+        ASHLAR_CHECK2(arena->binding_count < arena->binding_capacity / 2);
+        *entry = ++arena->binding_count;
     }
-    arena->bindings[*slot - 1] = *binding;
+    arena->bindings[*entry - 1] = *binding;
     *binding->pointer = ashlar_arena_view(arena, binding->region, binding->tensor);
     ASHLAR_CHECK2(*binding->pointer != NULL);
 }
@@ -75,7 +75,7 @@ static ashlar_status bind_to(ashlar_arena *arena, const ashlar_arena_binding *bi
         return ashlar_fail(ASHLAR_EINVAL, "bind: no region %d or no tensor %zu in this arena",
                            (int)binding->region, binding->tensor);
     }
-    if (!ashlar_arena_make_binding_room(arena, 1)) {
+    if (!ashlar_arena_reserve_bindings(arena, 1)) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to bind tensor %s",
                            arena->tensors[binding->tensor].name);
     }
@@ -112,7 +112,7 @@ ashlar_status ashlar_arena_unbind(ashlar_arena *arena, void *const *pointer) {
     }
     const ashlar_arena_binding *end = arena->bindings + arena->binding_count--;
     memmove(binding, binding + 1, (size_t)(end - binding - 1) * sizeof *binding);
-    fill_slots(arena); /* an empty slot would hide those probed past it */
+    fill_table(arena); /* an empty entry would hide those probed past it */
     ASHLAR_CHECK2(ashlar_arena_find_binding(arena, pointer) == NULL);
     return ASHLAR_OK;
 }

@@ -178,7 +178,8 @@ static ashlar_status check_regions(const ashlar_arena *arena) {
         if (arena->regions[i] == NULL) {
             continue;
         }
-        if (ashlar_usable_bytes(arena->allocator, arena->regions[i], &bytes) != ASHLAR_OK) {
+        if (ashlar_allocator_usable_bytes(arena->allocator, arena->regions[i], &bytes) !=
+            ASHLAR_OK) {
             return ashlar_fail(ASHLAR_EMOVED, "the %s have lost their block: %s", text,
                                ashlar_error_detail());
         }

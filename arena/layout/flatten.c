@@ -229,7 +229,7 @@ static void choose_freed(gather *g) {
 
 /* Choose the blocks to free. Their next use waits for what is queued on `stream`. */
 static ashlar_status prepare_blocks(gather *g, ashlar_allocator *owner, ashlar_stream stream) {
-    ashlar_status status = ashlar_snapshot_take(owner, &g->snapshot);
+    ashlar_status status = ashlar_allocator_take_snapshot(owner, &g->snapshot);
     if (status == ASHLAR_OK) {
         status = find_blocks(g);
     }
@@ -278,7 +278,7 @@ static ashlar_status gather_all(gather *g, const ashlar_flatten_item *items, siz
     g->spans = ashlar_host_calloc(count, sizeof *g->spans);
     g->freed = ashlar_host_calloc(count, sizeof *g->freed);
     if (g->pieces == NULL || g->spans == NULL || g->freed == NULL ||
-        !ashlar_arena_make_binding_room(g->arena, count)) {
+        !ashlar_arena_reserve_bindings(g->arena, count)) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to flatten %zu tensors", count);
     }
     ashlar_status status = read_items(g, items, count);

@@ -10,9 +10,9 @@
 #include "allocator/base/host.h"
 
 /* Make room for `extra` items behind the `count` that `array` holds. */
-static bool make_room(void **array, size_t count, size_t extra, size_t *room, size_t item_bytes) {
-    ASHLAR_CHECK2(count <= *room);
-    if (*room - count >= extra) {
+static bool reserve(void **array, size_t count, size_t extra, size_t *capacity, size_t item_bytes) {
+    ASHLAR_CHECK2(count <= *capacity);
+    if (*capacity - count >= extra) {
         return true;
     }
     const size_t wanted = count + extra + count / 2;
@@ -21,7 +21,7 @@ static bool make_room(void **array, size_t count, size_t extra, size_t *room, si
         return false;
     }
     *array = grown;
-    *room = wanted;
+    *capacity = wanted;
     return true;
 }
 
@@ -41,10 +41,10 @@ static size_t hash_of(const char *name) {
 }
 
 /* The slot that holds `name`, or the free one where it belongs. Requires room. */
-static size_t *name_slot(const ashlar_arena *arena, const char *name) {
-    const size_t mask = arena->name_room - 1;
-    ASHLAR_CHECK2(arena->name_room != 0 && (arena->name_room & mask) == 0);
-    ASHLAR_CHECK2(arena->tensor_count < arena->name_room); /* so the search ends */
+static size_t *name_entry(const ashlar_arena *arena, const char *name) {
+    const size_t mask = arena->name_capacity - 1;
+    ASHLAR_CHECK2(arena->name_capacity != 0 && (arena->name_capacity & mask) == 0);
+    ASHLAR_CHECK2(arena->tensor_count < arena->name_capacity); /* so the search ends */
     size_t i = hash_of(name) & mask;
     while (arena->names[i] != 0 &&
            strcmp(arena->tensors[arena->names[i] - 1].name, name) != 0) {
@@ -54,23 +54,23 @@ static size_t *name_slot(const ashlar_arena *arena, const char *name) {
 }
 
 /* Room for `extra` more names, at most two thirds of it taken. */
-static bool make_name_room(ashlar_arena *arena, size_t extra) {
-    size_t room = arena->name_room == 0 ? 16 : arena->name_room;
-    while (room <= (arena->tensor_count + extra) + (arena->tensor_count + extra) / 2) {
-        room *= 2;
+static bool reserve_names(ashlar_arena *arena, size_t extra) {
+    size_t capacity = arena->name_capacity == 0 ? 16 : arena->name_capacity;
+    while (capacity <= (arena->tensor_count + extra) + (arena->tensor_count + extra) / 2) {
+        capacity *= 2;
     }
-    if (room == arena->name_room) {
+    if (capacity == arena->name_capacity) {
         return true;
     }
-    size_t *names = ashlar_host_calloc(room, sizeof *names);
+    size_t *names = ashlar_host_calloc(capacity, sizeof *names);
     if (names == NULL) {
         return false;
     }
     ashlar_host_free(arena->names);
     arena->names = names;
-    arena->name_room = room;
+    arena->name_capacity = capacity;
     for (size_t i = 0; i < arena->tensor_count; i++) {
-        size_t *slot = name_slot(arena, arena->tensors[i].name);
+        size_t *slot = name_entry(arena, arena->tensors[i].name);
         ASHLAR_CHECK2(*slot == 0); /* no two tensors have one name */
         *slot = i + 1;
     }
@@ -78,7 +78,7 @@ static bool make_name_room(ashlar_arena *arena, size_t extra) {
 }
 
 ashlar_status ashlar_arena_find(const ashlar_arena *arena, const char *name, size_t *tensor) {
-    const size_t found = arena->name_room == 0 ? 0 : *name_slot(arena, name);
+    const size_t found = arena->name_capacity == 0 ? 0 : *name_entry(arena, name);
     if (found == 0) {
         return ashlar_fail(ASHLAR_EINVAL, "the arena has no tensor %s", name);
     }
@@ -94,7 +94,7 @@ static bool name_is_taken(const ashlar_arena *arena, const ashlar_tensor_spec *s
             return true;
         }
     }
-    return arena->name_room != 0 && *name_slot(arena, name) != 0;
+    return arena->name_capacity != 0 && *name_entry(arena, name) != 0;
 }
 
 /* ---- one declaration ---- */
@@ -103,9 +103,10 @@ static bool name_is_taken(const ashlar_arena *arena, const ashlar_tensor_spec *s
 static ashlar_status measure(const ashlar_tensor_spec *spec, size_t *elements, size_t *bytes) {
     const size_t element_bytes = ashlar_dtype_bytes(spec->dtype);
     if (spec->rank < 1 || spec->rank > ASHLAR_RANK_MAX || element_bytes == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "tensor %s: rank %zu, type %d; a tensor has 1 to %d "
-                           "dimensions of a known type", spec->name, spec->rank, (int)spec->dtype,
-                           ASHLAR_RANK_MAX);
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "tensor %s: rank %zu, type %d; a tensor has 1 to %d "
+                           "dimensions of a known type",
+                           spec->name, spec->rank, (int)spec->dtype, ASHLAR_RANK_MAX);
     }
     *elements = 1;
     for (size_t d = 0; d < spec->rank; d++) {
@@ -163,9 +164,8 @@ static ashlar_status check_specs(const ashlar_arena *arena, size_t bytes,
             return ashlar_fail(ASHLAR_EINVAL, "tensor %s is declared twice", specs[i].name);
         }
         if (specs[i].dtype != specs[0].dtype) {
-            return ashlar_fail(ASHLAR_EINVAL,
-                               "tensors %s and %s have two types; a group has one", specs[0].name,
-                               specs[i].name);
+            return ashlar_fail(ASHLAR_EINVAL, "tensors %s and %s have two types; a group has one",
+                               specs[0].name, specs[i].name);
         }
         const ashlar_status status = check_place(specs, i, bytes);
         if (status != ASHLAR_OK) {
@@ -190,7 +190,7 @@ static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec)
     }
     memcpy(name, spec->name, length);
     info.name = name;
-    ASHLAR_CHECK2(arena->tensor_count < arena->tensor_room);
+    ASHLAR_CHECK2(arena->tensor_count < arena->tensor_capacity);
     ASHLAR_CHECK2(info.bytes > 0 && info.bytes / ashlar_dtype_bytes(info.dtype) == info.elements);
     arena->tensors[arena->tensor_count++] =
         (ashlar_arena_entry){.name = name,
@@ -200,17 +200,17 @@ static ashlar_status append(ashlar_arena *arena, const ashlar_tensor_spec *spec)
     return ASHLAR_OK;
 }
 
-static bool make_all_room(ashlar_arena *arena, size_t count) {
+static bool reserve_all(ashlar_arena *arena, size_t count) {
     void *tensors = arena->tensors, *groups = arena->groups;
-    const bool has_room = make_room(&tensors, arena->tensor_count, count, &arena->tensor_room,
+    const bool has_capacity = reserve(&tensors, arena->tensor_count, count, &arena->tensor_capacity,
                                     sizeof *arena->tensors) &&
-                          make_room(&groups, arena->group_count, 1, &arena->group_room,
+                          reserve(&groups, arena->group_count, 1, &arena->group_capacity,
                                     sizeof *arena->groups);
     arena->tensors = tensors; /* one may have grown, even if the other could not */
     arena->groups = groups;
-    ASHLAR_CHECK2(!has_room || (arena->group_count < arena->group_room &&
-                                arena->tensor_room - arena->tensor_count >= count));
-    return has_room && make_name_room(arena, count);
+    ASHLAR_CHECK2(!has_capacity || (arena->group_count < arena->group_capacity &&
+                                    arena->tensor_capacity - arena->tensor_count >= count));
+    return has_capacity && reserve_names(arena, count);
 }
 
 ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
@@ -219,7 +219,7 @@ ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
     if (status != ASHLAR_OK) {
         return status;
     }
-    if (!make_all_room(arena, count)) {
+    if (!reserve_all(arena, count)) {
         return no_host_memory(specs[0].name);
     }
     const size_t before = arena->tensor_count;
@@ -233,7 +233,7 @@ ashlar_status ashlar_arena_add_group(ashlar_arena *arena, size_t bytes,
         return status;
     }
     for (size_t i = before; i < arena->tensor_count; i++) {
-        size_t *slot = name_slot(arena, arena->tensors[i].name);
+        size_t *slot = name_entry(arena, arena->tensors[i].name);
         ASHLAR_CHECK2(*slot == 0);
         *slot = i + 1;
     }
@@ -266,8 +266,10 @@ ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
         return ashlar_fail(ASHLAR_EINVAL, "options: the arena has no tensor %zu", tensor);
     }
     if (!(options->rate_scale >= 0) || !isfinite(options->rate_scale)) {
-        return ashlar_fail(ASHLAR_EINVAL, "tensor %s: rate_scale %g; it must be above 0, or 0 "
-                           "for 1", arena->tensors[tensor].name, options->rate_scale);
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "tensor %s: rate_scale %g; it must be above 0, or 0 "
+                           "for 1",
+                           arena->tensors[tensor].name, options->rate_scale);
     }
     arena->tensors[tensor].info.options = *options;
     return ASHLAR_OK;
@@ -276,8 +278,10 @@ ashlar_status ashlar_arena_set_options(ashlar_arena *arena, size_t tensor,
 ashlar_status ashlar_arena_set_buckets(ashlar_arena *arena, size_t bucket_bytes,
                                        size_t world_size) {
     if (arena->allocator != NULL || bucket_bytes == 0 || world_size == 0) {
-        return ashlar_fail(ASHLAR_EINVAL, "buckets of %zu bytes for a world of %zu: both are at "
-                           "least 1, and asked for before commit", bucket_bytes, world_size);
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "buckets of %zu bytes for a world of %zu: both are at "
+                           "least 1, and asked for before commit",
+                           bucket_bytes, world_size);
     }
     arena->bucket_bytes = bucket_bytes;
     arena->world_size = world_size;

@@ -10,14 +10,14 @@
 #include "arena/optimizer/optimizer_table.h"
 #include "arena/compute/workers.h"
 
-/* The block is [cell][runs][partials]. */
+/* The block is [scalars][runs][partials]. */
 struct ashlar_optimizer {
     ashlar_arena *arena;
     ashlar_device *device;
     ashlar_optimizer_rule rule;
     ashlar_optimizer_table table;
-    ashlar_optimizer_cuda *cuda; /* NULL on a software device */
-    ashlar_optimizer_cell *cell; /* the device's, as are: */
+    ashlar_optimizer_cuda *cuda;       /* NULL on a software device */
+    ashlar_optimizer_scalars *scalars; /* the device's, as are: */
     ashlar_optimizer_run *runs;
     double *partials;
 };
@@ -58,15 +58,15 @@ static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
     size_t run_bytes, partial_bytes, bytes;
     if (!ashlar_mul(o->table.count, sizeof *o->runs, &run_bytes) ||
         !ashlar_mul(o->table.chunk_count, sizeof *o->partials, &partial_bytes) ||
-        !ashlar_add(sizeof *o->cell + run_bytes, partial_bytes, &bytes)) {
+        !ashlar_add(sizeof *o->scalars + run_bytes, partial_bytes, &bytes)) {
         return ashlar_fail(ASHLAR_EOVERFLOW, "optimizer: too many tensors");
     }
     void *block = NULL;
     const ashlar_status status = ashlar_alloc_tagged(ashlar_arena_allocator(o->arena), bytes,
                                                      ASHLAR_TAG_MOMENTS, stream, &block);
     if (status == ASHLAR_OK) {
-        o->cell = block;
-        o->runs = (ashlar_optimizer_run *)(void *)((char *)block + sizeof *o->cell);
+        o->scalars = block;
+        o->runs = (ashlar_optimizer_run *)(void *)((char *)block + sizeof *o->scalars);
         o->partials = (double *)(void *)((char *)o->runs + run_bytes);
         ASHLAR_CHECK2((uintptr_t)o->runs % _Alignof(ashlar_optimizer_run) == 0);
         ASHLAR_CHECK2((uintptr_t)o->partials % _Alignof(double) == 0);
@@ -76,9 +76,10 @@ static ashlar_status take_block(ashlar_optimizer *o, ashlar_stream stream) {
 
 /* Write the state before the first step, and the table of runs. */
 static ashlar_status fill_block(ashlar_optimizer *o, ashlar_stream stream) {
-    ashlar_optimizer_cell cell = {.factor = 1, .bias1 = 1, .bias2 = 1};
-    cell.state.loss_scale = is_scaled(o) ? o->rule.config.loss_scale : 1;
-    ashlar_status status = ashlar_copy_to_device(o->device, o->cell, &cell, sizeof cell, stream);
+    ashlar_optimizer_scalars scalars = {.factor = 1, .bias1 = 1, .bias2 = 1};
+    scalars.state.loss_scale = is_scaled(o) ? o->rule.config.loss_scale : 1;
+    ashlar_status status =
+        ashlar_copy_to_device(o->device, o->scalars, &scalars, sizeof scalars, stream);
     if (status == ASHLAR_OK) {
         status = ashlar_copy_to_device(o->device, o->runs, o->table.runs,
                                        o->table.count * sizeof *o->runs, stream);
@@ -89,7 +90,7 @@ static ashlar_status fill_block(ashlar_optimizer *o, ashlar_stream stream) {
 static ashlar_status open_device(ashlar_optimizer *o) {
     ashlar_device_info info;
     ASHLAR_CHECK2(o->cuda == NULL);
-    ashlar_device_info_read(o->device, &info);
+    ashlar_device_get_info(o->device, &info);
     return info.kind == ASHLAR_DEVICE_CUDA ? ashlar_optimizer_cuda_open(o->device, &o->cuda)
                                            : ASHLAR_OK;
 }
@@ -131,9 +132,9 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
     if (o == NULL) {
         return;
     }
-    if (o->cell != NULL) {
+    if (o->scalars != NULL) {
         /* Fails only if somebody else freed the block, and then it is gone as well. */
-        const ashlar_status status = ashlar_free(ashlar_arena_allocator(o->arena), o->cell);
+        const ashlar_status status = ashlar_free(ashlar_arena_allocator(o->arena), o->scalars);
         (void)status;
     }
     ashlar_optimizer_cuda_close(o->cuda);
@@ -143,11 +144,11 @@ void ashlar_optimizer_destroy(ashlar_optimizer *o) {
 
 /* ---- launches ---- */
 
-static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned parts) {
-    ASHLAR_CHECK2(o->cell != NULL);
+static ashlar_optimizer_job begin_job(const ashlar_optimizer *o, unsigned passes) {
+    ASHLAR_CHECK2(o->scalars != NULL);
     return (ashlar_optimizer_job){.rule = o->rule,
-                                  .parts = parts,
-                                  .cell = o->cell,
+                                  .passes = passes,
+                                  .scalars = o->scalars,
                                   .partials = o->partials,
                                   .gradient_scale = 1};
 }
@@ -209,8 +210,8 @@ ashlar_status ashlar_optimizer_step(ashlar_optimizer *o, double learning_rate,
         begin_job(o, ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
     job.learning_rate = learning_rate;
     job.gradient_scale = gradient_scale;
-    ashlar_optimizer_table_cut(&o->table, o->runs, 0,
-                               ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), &job);
+    ashlar_optimizer_table_select(
+        &o->table, o->runs, 0, ashlar_arena_region_bytes(o->arena, ASHLAR_REGION_PARAMETERS), &job);
     return launch(o, &job, stream);
 }
 
@@ -221,7 +222,7 @@ ashlar_status ashlar_optimizer_sum(ashlar_optimizer *o, size_t offset, size_t by
         return status;
     }
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_SUM);
-    ashlar_optimizer_table_cut(&o->table, o->runs, offset, bytes, &job);
+    ashlar_optimizer_table_select(&o->table, o->runs, offset, bytes, &job);
     return launch(o, &job, stream);
 }
 
@@ -247,27 +248,29 @@ ashlar_status ashlar_optimizer_update(ashlar_optimizer *o, size_t offset, size_t
     }
     ashlar_optimizer_job job = begin_job(o, ASHLAR_OPTIMIZER_UPDATE);
     job.learning_rate = learning_rate;
-    ashlar_optimizer_table_cut(&o->table, o->runs, offset, bytes, &job);
+    ashlar_optimizer_table_select(&o->table, o->runs, offset, bytes, &job);
     return launch(o, &job, stream);
 }
 
 /* ---- the state ---- */
 
 double *ashlar_optimizer_sum_address(const ashlar_optimizer *o) {
-    return &o->cell->sum;
+    return &o->scalars->sum;
 }
 
 const double *ashlar_optimizer_loss_scale_address(const ashlar_optimizer *o) {
-    return &o->cell->state.loss_scale;
+    return &o->scalars->state.loss_scale;
 }
 
-ashlar_status ashlar_optimizer_read(const ashlar_optimizer *o, ashlar_optimizer_state *state,
-                                    ashlar_stream stream) {
-    return ashlar_copy_to_host(o->device, state, &o->cell->state, sizeof *state, stream);
+ashlar_status ashlar_optimizer_copy_state_to_host(const ashlar_optimizer *o,
+                                                  ashlar_optimizer_state *state,
+                                                  ashlar_stream stream) {
+    return ashlar_copy_to_host(o->device, state, &o->scalars->state, sizeof *state, stream);
 }
 
-ashlar_status ashlar_optimizer_write(ashlar_optimizer *o, const ashlar_optimizer_state *state,
-                                     ashlar_stream stream) {
+ashlar_status ashlar_optimizer_copy_state_to_device(ashlar_optimizer *o,
+                                                    const ashlar_optimizer_state *state,
+                                                    ashlar_stream stream) {
     ashlar_optimizer_state copy = *state;
     if (!is_scaled(o)) {
         copy.loss_scale = 1;
@@ -278,5 +281,5 @@ ashlar_status ashlar_optimizer_write(ashlar_optimizer *o, const ashlar_optimizer
                            "fp32 can hold",
                            copy.loss_scale);
     }
-    return ashlar_copy_to_device(o->device, &o->cell->state, &copy, sizeof copy, stream);
+    return ashlar_copy_to_device(o->device, &o->scalars->state, &copy, sizeof copy, stream);
 }

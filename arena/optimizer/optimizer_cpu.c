@@ -14,13 +14,13 @@ typedef struct share {
 } share;
 
 /* The elements of one chunk that the job covers. */
-typedef struct part {
+typedef struct clipped_chunk {
     const ashlar_optimizer_run *run;
     size_t first, count; /* elements of the run */
-} part;
+} clipped_chunk;
 
 /* What the job covers of `chunk`. *run, its run or one before, is moved to its run. */
-static part find_part(const ashlar_optimizer_job *job, size_t chunk, size_t *run) {
+static clipped_chunk clip_chunk(const ashlar_optimizer_job *job, size_t chunk, size_t *run) {
     while (*run + 1 < job->run_count && job->runs[*run + 1].first_chunk <= chunk) {
         ++*run;
     }
@@ -32,11 +32,11 @@ static part find_part(const ashlar_optimizer_job *job, size_t chunk, size_t *run
     first = first > low ? first : low;
     end = end < high ? end : high;
     ASHLAR_CHECK2(r->first_chunk <= chunk && first < end && end <= r->elements);
-    return (part){.run = r, .first = first, .count = end - first};
+    return (clipped_chunk){.run = r, .first = first, .count = end - first};
 }
 
 /* Chunks of piece i: [*first, *end). */
-static void cut_piece(const share *s, size_t i, size_t *first, size_t *end) {
+static void piece_chunks(const share *s, size_t i, size_t *first, size_t *end) {
     const size_t chunks = s->job->end_chunk - s->job->first_chunk;
     const size_t whole = chunks / s->pieces, more = chunks % s->pieces;
     *first = s->job->first_chunk + i * whole + (i < more ? i : more);
@@ -52,15 +52,16 @@ static void *at(const void *array, size_t first, size_t width) {
 static void sum_piece(void *context, size_t i) {
     const share *s = context;
     size_t chunk, end;
-    cut_piece(s, i, &chunk, &end);
+    piece_chunks(s, i, &chunk, &end);
     for (size_t run = ashlar_formula_find_run(s->job, chunk); chunk < end; chunk++) {
-        const part p = find_part(s->job, chunk, &run);
+        const clipped_chunk p = clip_chunk(s->job, chunk, &run);
         const void *values = at(p.run->gradients, p.first, ashlar_dtype_bytes(p.run->dtype));
         s->job->partials[chunk] = s->kernels->sum[p.run->dtype](values, p.count);
     }
 }
 
-static void update_part(const share *s, const part *p, const ashlar_optimizer_factors *factors) {
+static void update_chunk(const share *s, const clipped_chunk *p,
+                         const ashlar_optimizer_factors *factors) {
     const size_t width = ashlar_dtype_bytes(p->run->dtype);
     ASHLAR_CHECK2(p->run->parameters != NULL && p->run->gradients != NULL);
     const size_t state_width = p->run->dtype == ASHLAR_F64 ? sizeof(double) : sizeof(float);
@@ -80,14 +81,14 @@ static void update_piece(void *context, size_t i) {
     const ashlar_optimizer_run *known = NULL; /* whose factors are at hand */
     ashlar_optimizer_factors factors;
     size_t chunk, end;
-    cut_piece(s, i, &chunk, &end);
+    piece_chunks(s, i, &chunk, &end);
     for (size_t run = ashlar_formula_find_run(job, chunk); chunk < end; chunk++) {
-        const part p = find_part(job, chunk, &run);
+        const clipped_chunk p = clip_chunk(job, chunk, &run);
         if (p.run != known) {
-            factors = ashlar_formula_factors(&job->rule, job->cell, p.run, job->learning_rate);
+            factors = ashlar_formula_factors(&job->rule, job->scalars, p.run, job->learning_rate);
             known = p.run;
         }
-        update_part(s, &p, &factors);
+        update_chunk(s, &p, &factors);
     }
 }
 
@@ -96,25 +97,25 @@ static void add_partials(const ashlar_optimizer_job *job) {
     for (size_t chunk = job->first_chunk; chunk < job->end_chunk; chunk++) {
         sum += job->partials[chunk];
     }
-    job->cell->sum = sum;
+    job->scalars->sum = sum;
 }
 
 void ashlar_optimizer_cpu_run_with(const ashlar_optimizer_job *job,
                                    const ashlar_optimizer_kernels *kernels) {
     const size_t chunks = job->end_chunk - job->first_chunk;
-    ASHLAR_CHECK2(job->parts != 0 && job->first_chunk <= job->end_chunk);
+    ASHLAR_CHECK2(job->passes != 0 && job->first_chunk <= job->end_chunk);
     ASHLAR_CHECK2((job->run_count == 0) == (chunks == 0));
     const size_t pieces = job->elements / PIECE_ELEMENTS + 1;
     share s = {.job = job, .kernels = kernels, .pieces = pieces < chunks ? pieces : chunks};
-    if ((job->parts & ASHLAR_OPTIMIZER_SUM) != 0) {
+    if ((job->passes & ASHLAR_OPTIMIZER_SUM) != 0) {
         ashlar_workers_run(s.pieces, sum_piece, &s);
         add_partials(job);
     }
-    if ((job->parts & ASHLAR_OPTIMIZER_DECIDE) != 0) {
+    if ((job->passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {
         ashlar_formula_decide(&job->rule.config, job->rule.algorithm, job->gradient_scale,
-                              job->cell);
+                              job->scalars);
     }
-    if ((job->parts & ASHLAR_OPTIMIZER_UPDATE) != 0 && job->cell->state.is_skipped == 0) {
+    if ((job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0 && job->scalars->state.is_skipped == 0) {
         ashlar_workers_run(s.pieces, update_piece, &s);
     }
 }

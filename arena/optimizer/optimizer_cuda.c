@@ -39,9 +39,8 @@ ashlar_status ashlar_optimizer_cuda_open(ashlar_device *device, ashlar_optimizer
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for the optimizer's kernels");
     }
     cuda->device = device;
-    const ashlar_status status = ashlar_cuda_kernels_load(device, &image, kernel_names,
-                                                          KERNEL_COUNT, &cuda->module,
-                                                          cuda->kernels);
+    const ashlar_status status = ashlar_cuda_kernels_load(
+        device, &image, kernel_names, KERNEL_COUNT, &cuda->module, cuda->kernels);
     if (status != ASHLAR_OK) {
         ashlar_host_free(cuda);
         return status;
@@ -73,13 +72,13 @@ static ashlar_status launch_parts(ashlar_optimizer_cuda *cuda, const ashlar_opti
     const size_t chunks = job->end_chunk - job->first_chunk;
     const unsigned sum_or_decide = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE;
     ashlar_status status = ASHLAR_OK;
-    if ((job->parts & ASHLAR_OPTIMIZER_SUM) != 0) {
+    if ((job->passes & ASHLAR_OPTIMIZER_SUM) != 0) {
         status = launch(cuda, KERNEL_SUM, chunks, ASHLAR_CHUNK_THREADS, job, stream);
     }
-    if (status == ASHLAR_OK && (job->parts & sum_or_decide) != 0) {
+    if (status == ASHLAR_OK && (job->passes & sum_or_decide) != 0) {
         status = launch(cuda, KERNEL_DECIDE, 1, ASHLAR_DECIDE_THREADS, job, stream);
     }
-    if (status == ASHLAR_OK && (job->parts & ASHLAR_OPTIMIZER_UPDATE) != 0) {
+    if (status == ASHLAR_OK && (job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0) {
         status = launch(cuda, KERNEL_UPDATE + (int)job->rule.algorithm, chunks,
                         ASHLAR_CHUNK_THREADS, job, stream);
     }

@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)
 __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
     ashlar_kernel_decide(const __grid_constant__ ashlar_optimizer_job job) {
     __shared__ double sums[ASHLAR_DECIDE_THREADS];
-    if ((job.parts & ASHLAR_OPTIMIZER_SUM) != 0) {
+    if ((job.passes & ASHLAR_OPTIMIZER_SUM) != 0) {
         double sum = 0;
         for (size_t i = job.first_chunk + threadIdx.x; i < job.end_chunk;
              i += ASHLAR_DECIDE_THREADS) {
@@ -110,11 +110,12 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
             }
         }
         if (threadIdx.x == 0) {
-            job.cell->sum = sums[0];
+            job.scalars->sum = sums[0];
         }
     }
-    if (threadIdx.x == 0 && (job.parts & ASHLAR_OPTIMIZER_DECIDE) != 0) {
-        ashlar_formula_decide(&job.rule.config, job.rule.algorithm, job.gradient_scale, job.cell);
+    if (threadIdx.x == 0 && (job.passes & ASHLAR_OPTIMIZER_DECIDE) != 0) {
+        ashlar_formula_decide(&job.rule.config, job.rule.algorithm, job.gradient_scale,
+                              job.scalars);
     }
 }
 
@@ -122,13 +123,13 @@ __global__ void __launch_bounds__(ASHLAR_DECIDE_THREADS)
     __global__ void __launch_bounds__(ASHLAR_CHUNK_THREADS)                             \
         ashlar_kernel_##function(const __grid_constant__ ashlar_optimizer_job job) {    \
         __shared__ ashlar_optimizer_piece p;                                            \
-        if (job.cell->state.is_skipped != 0) {                                          \
+        if (job.scalars->state.is_skipped != 0) {                                          \
             return;                                                                     \
         }                                                                               \
         if (threadIdx.x == 0) {                                                         \
             find_piece(&job, job.first_chunk + blockIdx.x, &p);                         \
             p.factors =                                                                 \
-                ashlar_formula_factors(&job.rule, job.cell, &p.run, job.learning_rate); \
+                ashlar_formula_factors(&job.rule, job.scalars, &p.run, job.learning_rate); \
         }                                                                               \
         __syncthreads();                                                                \
         FOR_DTYPE(p.run.dtype, function, (&p))                                          \

@@ -46,14 +46,14 @@ ASHLAR_SHARED_FN void ashlar_formula_rescale(const ashlar_optimizer_config *conf
     }
 }
 
-/* DECIDE, from cell->sum. A skipped step leaves the factors alone: nobody reads them. */
+/* DECIDE, from scalars->sum. A skipped step leaves the factors alone: nobody reads them. */
 ASHLAR_SHARED_FN void ashlar_formula_decide(const ashlar_optimizer_config *config,
                                             ashlar_algorithm algorithm, double gradient_scale,
-                                            ashlar_optimizer_cell *cell) {
-    ashlar_optimizer_state *state = &cell->state;
+                                            ashlar_optimizer_scalars *scalars) {
+    ashlar_optimizer_state *state = &scalars->state;
     const bool is_scaled = config->loss_scale > 0;
     const double unscale = is_scaled ? gradient_scale / state->loss_scale : gradient_scale;
-    const double norm = sqrt(cell->sum) * unscale;
+    const double norm = sqrt(scalars->sum) * unscale;
     const bool clips = config->clip_norm > 0 && norm > config->clip_norm;
     const double factor = clips ? config->clip_norm / norm * unscale : unscale;
     const bool is_good = norm <= DBL_MAX && factor <= (double)FLT_MAX; /* false for a NaN */
@@ -62,9 +62,9 @@ ASHLAR_SHARED_FN void ashlar_formula_decide(const ashlar_optimizer_config *confi
     if (is_good) {
         const bool is_adam = algorithm == ASHLAR_ALGORITHM_ADAM;
         state->step++;
-        cell->factor = factor;
-        cell->bias1 = is_adam ? 1 - ashlar_power(config->beta1, state->step) : 1;
-        cell->bias2 = is_adam ? 1 - ashlar_power(config->beta2, state->step) : 1;
+        scalars->factor = factor;
+        scalars->bias1 = is_adam ? 1 - ashlar_power(config->beta1, state->step) : 1;
+        scalars->bias2 = is_adam ? 1 - ashlar_power(config->beta2, state->step) : 1;
     } else {
         state->skipped++;
     }
@@ -88,17 +88,16 @@ typedef struct ashlar_optimizer_factors {
     bool is_first; /* masters are made from their parameters before */
 } ashlar_optimizer_factors;
 
-ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar_formula_factors(const ashlar_optimizer_rule *rule,
-                                                                 const ashlar_optimizer_cell *cell,
-                                                                 const ashlar_optimizer_run *run,
-                                                                 double learning_rate) {
+ASHLAR_SHARED_FN ashlar_optimizer_factors
+ashlar_formula_factors(const ashlar_optimizer_rule *rule, const ashlar_optimizer_scalars *scalars,
+                       const ashlar_optimizer_run *run, double learning_rate) {
     const ashlar_optimizer_config *config = &rule->config;
     const double rate = learning_rate * run->rate_scale;
     const double decay = run->is_decayed ? config->weight_decay : 0;
     const bool is_decoupled = config->kind == ASHLAR_OPTIMIZER_ADAMW;
     ashlar_optimizer_factors f;
-    f.is_first = cell->state.step == 1;
-    f.scale = cell->factor;
+    f.is_first = scalars->state.step == 1;
+    f.scale = scalars->factor;
     f.penalty = is_decoupled ? 0 : decay;
     f.shrink = is_decoupled ? rate * decay : 0;
     f.rate = rate;
@@ -109,14 +108,14 @@ ASHLAR_SHARED_FN ashlar_optimizer_factors ashlar_formula_factors(const ashlar_op
     f.root_scale = 1;
     f.epsilon = config->epsilon;
     if (rule->algorithm == ASHLAR_ALGORITHM_ADAM) {
-        f.rate = rate / cell->bias1;
+        f.rate = rate / scalars->bias1;
         f.keep1 = config->beta1;
         f.rest1 = 1 - config->beta1;
         f.keep2 = config->beta2;
         f.rest2 = 1 - config->beta2;
-        f.root_scale = 1 / sqrt(cell->bias2);
+        f.root_scale = 1 / sqrt(scalars->bias2);
     } else if (config->kind == ASHLAR_OPTIMIZER_ADAGRAD) {
-        f.rate = rate / (1 + (double)(cell->state.step - 1) * config->rate_decay);
+        f.rate = rate / (1 + (double)(scalars->state.step - 1) * config->rate_decay);
     } else if (config->kind == ASHLAR_OPTIMIZER_RMSPROP) {
         f.keep2 = config->smoothing;
         f.rest2 = 1 - config->smoothing;

@@ -1,12 +1,12 @@
 /*
  * optimizer_impl.h - what a launch of the optimizer is, on every back end (internal; C and CUDA C).
  *
- * One launch is a job, in up to three parts that follow each other:
+ * One launch is a job, in up to three passes that follow each other:
  *
- *   SUM      cell->sum = sum of the squares of the gradients, as they are stored
- *   DECIDE   cell->state and the step's factors, from cell->sum (optimizer_formula.h)
- *   UPDATE   every element of the runs, in one pass; nothing where cell->state.is_skipped. Where
- *            cell->state.step is 1, a master is first made from its parameters.
+ *   SUM      scalars->sum = sum of the squares of the gradients, as they are stored
+ *   DECIDE   scalars->state and the step's factors, from scalars->sum (optimizer_formula.h)
+ *   UPDATE   every element of the runs, in one pass; nothing where scalars->state.is_skipped. Where
+ *            scalars->state.step is 1, a master is first made from its parameters.
  *
  * Everything that a step changes lies in device memory, so that no step waits for the host.
  *
@@ -69,13 +69,13 @@ typedef struct ashlar_optimizer_run {
 } ashlar_optimizer_run;
 
 /* An optimizer's one block of device memory; behind it lie the partial sums. */
-typedef struct ashlar_optimizer_cell {
+typedef struct ashlar_optimizer_scalars {
     ashlar_optimizer_state state;
     double sum;    /* of squares of gradients as stored, written by SUM or by the program */
     double factor; /* what UPDATE multiplies gradients by: scales and clipping */
     double bias1;  /* 1 - beta1^step, of the Adams; else 1 */
     double bias2;  /* 1 - beta2^step, the same */
-} ashlar_optimizer_cell;
+} ashlar_optimizer_scalars;
 
 enum {
     ASHLAR_OPTIMIZER_SUM = 1,
@@ -84,19 +84,19 @@ enum {
 };
 
 /*
- * One launch. `runs` is a part of a table that is device memory, as are `cell` and `partials`. Of
- * the first run the elements from `first` count, of the last one those before `end`; neither need
- * be where a chunk ends. run_count 0: nothing to sum (the sum is 0) or update.
+ * One launch. `runs` is a range of a table that is in device memory, as are `scalars` and
+ * `partials`. Of the first run the elements from `first` count, of the last one those before `end`;
+ * neither need be where a chunk ends. run_count 0: nothing to sum (the sum is 0) or update.
  */
 typedef struct ashlar_optimizer_job {
     ashlar_optimizer_rule rule;
-    unsigned parts; /* bits */
+    unsigned passes; /* bits */
     const ashlar_optimizer_run *runs;
     size_t run_count;
     size_t first, end;
     size_t first_chunk, end_chunk; /* chunks that have such elements: [first_chunk, end_chunk) */
     size_t elements;               /* that count: how much work it is */
-    ashlar_optimizer_cell *cell;
+    ashlar_optimizer_scalars *scalars;
     double *partials;      /* indexed by the chunk's number in the whole table */
     double learning_rate;  /* of UPDATE */
     double gradient_scale; /* of DECIDE */

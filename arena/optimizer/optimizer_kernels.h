@@ -8,9 +8,9 @@
 #include "allocator/base/check_level.h"
 #include "arena/optimizer/optimizer_formula.h"
 
-/* Update every element of `part`, a piece of a run whose arrays begin with the piece. */
+/* Update every element of `piece`, a piece of a run whose arrays begin with the piece. */
 typedef void ashlar_optimizer_update_fn(const ashlar_optimizer_factors *factors,
-                                        const ashlar_optimizer_run *part);
+                                        const ashlar_optimizer_run *piece);
 
 typedef ashlar_optimizer_update_fn *ashlar_optimizer_updates[ASHLAR_ALGORITHM_COUNT];
 

@@ -112,9 +112,9 @@ static size_t elements_before(const ashlar_optimizer_table *table, size_t i, siz
     return (end - place->begin) / ashlar_dtype_bytes(table->runs[i].dtype);
 }
 
-void ashlar_optimizer_table_cut(const ashlar_optimizer_table *table,
-                                const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
-                                ashlar_optimizer_job *job) {
+void ashlar_optimizer_table_select(const ashlar_optimizer_table *table,
+                                   const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
+                                   ashlar_optimizer_job *job) {
     const size_t chunk = ASHLAR_OPTIMIZER_CHUNK, stop = offset + bytes;
     const size_t first = find(table, offset);
     ASHLAR_CHECK2(offset <= stop); /* no wrap */

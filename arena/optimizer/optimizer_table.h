@@ -1,6 +1,6 @@
 /*
  * optimizer_table.h - the runs of an arena that an optimizer goes over, and the ranges of the
- * storage layout that are parts of them (internal).
+ * storage layout that lie in them (internal).
  */
 #ifndef ASHLAR_OPTIMIZER_TABLE_H
 #define ASHLAR_OPTIMIZER_TABLE_H
@@ -34,8 +34,8 @@ void ashlar_optimizer_table_finish(ashlar_optimizer_table *table);
  * Make `job` go over the elements of runs in [offset, offset + bytes). `runs`: the device's copy of
  * the table.
  */
-void ashlar_optimizer_table_cut(const ashlar_optimizer_table *table,
-                                const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
-                                ashlar_optimizer_job *job);
+void ashlar_optimizer_table_select(const ashlar_optimizer_table *table,
+                                   const ashlar_optimizer_run *runs, size_t offset, size_t bytes,
+                                   ashlar_optimizer_job *job);
 
 #endif /* ASHLAR_OPTIMIZER_TABLE_H */

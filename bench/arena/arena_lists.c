@@ -28,8 +28,8 @@ static ashlar_arena_list take(const ashlar_optimizer_run *runs, size_t count,
     return list;
 }
 
-size_t ashlar_arena_lists_cut(const ashlar_optimizer_run *runs, size_t count,
-                              const ashlar_arena_list_limits *limits, ashlar_arena_list *lists) {
+size_t ashlar_arena_lists_split(const ashlar_optimizer_run *runs, size_t count,
+                                const ashlar_arena_list_limits *limits, ashlar_arena_list *lists) {
     size_t made = 0, run = 0, element = 0;
     while (run < count) {
         const ashlar_arena_list list = take(runs, count, limits, &run, &element);
@@ -41,8 +41,8 @@ size_t ashlar_arena_lists_cut(const ashlar_optimizer_run *runs, size_t count,
     return made;
 }
 
-void ashlar_arena_list_part(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
-                            size_t i, size_t *begin, size_t *end) {
+void ashlar_arena_list_piece(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
+                             size_t i, size_t *begin, size_t *end) {
     *begin = i == 0 ? list->skip : 0;
     *end = i + 1 == list->count ? list->end : runs[list->first + i].elements;
 }

@@ -1,5 +1,5 @@
 /*
- * arena_lists.h - tensors cut into the lists that one launch each knows (internal).
+ * arena_lists.h - tensors split into the lists that one launch each knows (internal).
  *
  * Lists follow each other without a gap: each begins where the one before ends, the first one with
  * element 0 of run 0, the last one ends with the last element of the last run.
@@ -17,7 +17,7 @@ typedef struct ashlar_arena_list_limits {
     size_t chunk_elements; /* a multiple of ASHLAR_OPTIMIZER_CHUNK */
 } ashlar_arena_list_limits;
 
-/* A list's parts: the elements from `skip` of run `first`, all of the runs between, and those
+/* What a list covers: the elements from `skip` of run `first`, all of the runs between, and those
  * before `end` of run first + count - 1. */
 typedef struct ashlar_arena_list {
     size_t first, count;
@@ -25,16 +25,16 @@ typedef struct ashlar_arena_list {
 } ashlar_arena_list;
 
 /*
- * Cut `count` runs, none of them empty, and return how many lists there are.
+ * Split `count` runs, none of them empty, and return how many lists there are.
  *
  * lists   room for all of them; NULL: they are only counted
  */
-size_t ashlar_arena_lists_cut(const ashlar_optimizer_run *runs, size_t count,
-                              const ashlar_arena_list_limits *limits, ashlar_arena_list *lists);
+size_t ashlar_arena_lists_split(const ashlar_optimizer_run *runs, size_t count,
+                                const ashlar_arena_list_limits *limits, ashlar_arena_list *lists);
 
-/* Part `i` of a list: elements [*begin, *end) of run list->first + i. */
-void ashlar_arena_list_part(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
-                            size_t i, size_t *begin, size_t *end);
+/* Piece `i` of a list: elements [*begin, *end) of run list->first + i. */
+void ashlar_arena_list_piece(const ashlar_arena_list *list, const ashlar_optimizer_run *runs,
+                             size_t i, size_t *begin, size_t *end);
 
 /* Let a job go over a list. `runs` are numbered and the host's; the job points into `device_runs`,
  * their copy. */

@@ -91,7 +91,7 @@ static const struct {
     double limit;
 } per_tensor_limit = {"10000_tensors", 3}, copy_limit = {"large", 0.8};
 
-/* What every training step does. The others happen once, and check what twins take on trust. */
+/* What every training step does. The others happen once, and check what these take on trust. */
 static bool is_of_step(ashlar_arena_operation operation) {
     return operation == ASHLAR_ARENA_OPERATION_ADAMW || operation == ASHLAR_ARENA_OPERATION_ZERO ||
            operation == ASHLAR_ARENA_OPERATION_NORM;
@@ -108,7 +108,7 @@ void ashlar_arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows) {
     for (size_t i = 0; i < rows->count; i++) {
         const ashlar_arena_row *row = &rows->items[i];
         const bool is_adamw = row->operation == ASHLAR_ARENA_OPERATION_ADAMW;
-        const ashlar_arena_row *twin = beside(rows, row, PER_TENSOR);
+        const ashlar_arena_row *per_tensor = beside(rows, row, PER_TENSOR);
         if (row->subject != ARENA) {
             continue;
         }
@@ -116,10 +116,10 @@ void ashlar_arena_rows_print_targets(FILE *out, const ashlar_arena_rows *rows) {
             print_verdict(out, row, "bytes per second / copy loop's",
                           speed(row) / row->copy_bytes_per_s, copy_limit.limit);
         }
-        if (twin != NULL && is_of_step(row->operation)) {
+        if (per_tensor != NULL && is_of_step(row->operation)) {
             const bool is_many =
                 is_adamw && strcmp(row->case_name, per_tensor_limit.case_name) == 0;
-            print_verdict(out, row, "per_tensor / arena", twin->ns / row->ns,
+            print_verdict(out, row, "per_tensor / arena", per_tensor->ns / row->ns,
                           is_many ? per_tensor_limit.limit : even);
         }
     }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "bench/arena/arena_stage.h"
+#include "bench/arena/arena_setup.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/error.h"
 #include "bench/harness/median.h"
@@ -77,43 +77,43 @@ void ashlar_bench_arena_print_cases(FILE *out) {
 /* ---- rounds ---- */
 
 /* Twice, the second time warm; that says how often the operation fits in a round. */
-static ashlar_status warm_up(ashlar_arena_stage *stage, ashlar_arena_operation operation, lane *l) {
+static ashlar_status warm_up(ashlar_arena_setup *setup, ashlar_arena_operation operation, lane *l) {
     double seconds = 0;
     ashlar_status status = ASHLAR_OK;
     for (int i = 0; i < 2 && status == ASHLAR_OK; i++) {
-        status = ashlar_arena_stage_run(stage, l->runner, operation, &seconds);
+        status = ashlar_arena_setup_run(setup, l->runner, operation, &seconds);
     }
     l->repeats = seconds < round_s ? (size_t)(round_s / (seconds + 1e-9)) : 1;
     return status;
 }
 
-static ashlar_status run_round(ashlar_arena_stage *stage, ashlar_arena_operation operation, lane *l,
+static ashlar_status run_round(ashlar_arena_setup *setup, ashlar_arena_operation operation, lane *l,
                                size_t round) {
     double sum = 0;
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; i < l->repeats && status == ASHLAR_OK; i++) {
         double seconds;
-        status = ashlar_arena_stage_run(stage, l->runner, operation, &seconds);
+        status = ashlar_arena_setup_run(setup, l->runner, operation, &seconds);
         sum += seconds;
     }
     l->ns[round] = sum / (double)l->repeats * 1e9;
     return status;
 }
 
-static ashlar_status run_rounds(ashlar_arena_stage *stage, ashlar_arena_operation operation,
+static ashlar_status run_rounds(ashlar_arena_setup *setup, ashlar_arena_operation operation,
                                 bool is_smoke, lane *lanes, size_t count, size_t *rounds) {
     const double start = ashlar_clock_s();
     const size_t most = is_smoke ? 1 : ROUNDS_MAX;
     ashlar_status status = ASHLAR_OK;
     size_t round = 0;
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        status = warm_up(stage, operation, &lanes[i]);
+        status = warm_up(setup, operation, &lanes[i]);
         lanes[i].repeats = is_smoke ? 1 : lanes[i].repeats;
     }
     while (status == ASHLAR_OK && round < most &&
            (round < ROUNDS_MIN || ashlar_clock_s() - start < while_s)) {
         for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-            status = run_round(stage, operation, &lanes[(round + i) % count], round);
+            status = run_round(setup, operation, &lanes[(round + i) % count], round);
         }
         round++;
     }
@@ -127,14 +127,14 @@ static size_t choose_lanes(ashlar_arena_operation operation,
                            lane lanes[static ASHLAR_ARENA_RUNNER_COUNT]) {
     size_t count = 0;
     for (unsigned i = 0; i < ASHLAR_ARENA_RUNNER_COUNT; i++) {
-        if (ashlar_arena_stage_has((ashlar_arena_runner)i, operation)) {
+        if (ashlar_arena_setup_has((ashlar_arena_runner)i, operation)) {
             lanes[count++].runner = (ashlar_arena_runner)i;
         }
     }
     return count;
 }
 
-static ashlar_status add_rows(const ashlar_arena_stage *stage, const char *name,
+static ashlar_status add_rows(const ashlar_arena_setup *setup, const char *name,
                               ashlar_arena_operation operation, lane *lanes, size_t count,
                               size_t rounds, ashlar_arena_rows *rows) {
     double ns[ASHLAR_ARENA_RUNNER_COUNT] = {0};
@@ -142,7 +142,7 @@ static ashlar_status add_rows(const ashlar_arena_stage *stage, const char *name,
     for (size_t i = 0; i < count; i++) {
         ns[lanes[i].runner] = ashlar_median(lanes[i].ns, rounds);
     }
-    const double copied = ashlar_arena_stage_bytes(stage, ASHLAR_ARENA_RUNNER_LOOP, operation);
+    const double copied = ashlar_arena_setup_bytes(setup, ASHLAR_ARENA_RUNNER_LOOP, operation);
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
         const ashlar_arena_runner runner = lanes[i].runner;
         const ashlar_arena_row row = {
@@ -150,7 +150,7 @@ static ashlar_status add_rows(const ashlar_arena_stage *stage, const char *name,
             .operation = operation,
             .subject = runner,
             .ns = ns[runner],
-            .bytes = ashlar_arena_stage_bytes(stage, runner, operation),
+            .bytes = ashlar_arena_setup_bytes(setup, runner, operation),
             .copy_bytes_per_s = copied / ns[ASHLAR_ARENA_RUNNER_LOOP] * 1e9,
             .memcpy_bytes_per_s = copied / ns[ASHLAR_ARENA_RUNNER_MEMCPY] * 1e9,
         };
@@ -161,28 +161,28 @@ static ashlar_status add_rows(const ashlar_arena_stage *stage, const char *name,
     return status;
 }
 
-static ashlar_status measure_operation(ashlar_arena_stage *stage, const char *name, bool is_smoke,
+static ashlar_status measure_operation(ashlar_arena_setup *setup, const char *name, bool is_smoke,
                                        ashlar_arena_operation operation, ashlar_arena_rows *rows) {
     lane lanes[ASHLAR_ARENA_RUNNER_COUNT] = {0};
     const size_t count = choose_lanes(operation, lanes), first = rows->count;
     size_t rounds;
-    ASHLAR_TRY(run_rounds(stage, operation, is_smoke, lanes, count, &rounds));
-    ASHLAR_TRY(add_rows(stage, name, operation, lanes, count, rounds, rows));
+    ASHLAR_TRY(run_rounds(setup, operation, is_smoke, lanes, count, &rounds));
+    ASHLAR_TRY(add_rows(setup, name, operation, lanes, count, rounds, rows));
     ashlar_arena_rows_print(stdout, rows, first);
     return ASHLAR_OK;
 }
 
 static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_arena_config *config,
                                   const ashlar_arena_case *which, ashlar_arena_rows *rows) {
-    ashlar_arena_stage stage = {0};
-    ashlar_status status = ashlar_arena_stage_init(&stage, device, which, config->is_smoke);
+    ashlar_arena_setup setup = {0};
+    ashlar_status status = ashlar_arena_setup_init(&setup, device, which, config->is_smoke);
     for (unsigned i = 0; i < ASHLAR_ARENA_OPERATION_COUNT && status == ASHLAR_OK; i++) {
         if (is_wanted(config, which, (ashlar_arena_operation)i)) {
-            status = measure_operation(&stage, which->name, config->is_smoke,
+            status = measure_operation(&setup, which->name, config->is_smoke,
                                        (ashlar_arena_operation)i, rows);
         }
     }
-    ashlar_arena_stage_finish(&stage);
+    ashlar_arena_setup_finish(&setup);
     return status;
 }
 

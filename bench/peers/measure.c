@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/harness/crew.h"
+#include "bench/harness/thread_team.h"
 #include "bench/harness/median.h"
 #include "allocator/device/device_impl.h"
 #include "allocator/base/error.h"
@@ -20,17 +20,17 @@ typedef struct subject {
     const ashlar_peer *peer;
     void *self;
     bool is_created;
-    void **slots;   /* [threads, slot_stride]; NULL: the slot is free */
-    size_t *sizes;  /* as slots, of what they hold; only for a peer that gives by size */
-    size_t repeats; /* of the body in a round */
-    size_t rounds;  /* that it takes part in */
+    void **variables; /* [threads, variable_stride]; NULL: the variable is free */
+    size_t *sizes;    /* as variables, of what they hold; only for a peer that gives by size */
+    size_t repeats;   /* of the body in a round */
+    size_t rounds;    /* that it takes part in */
     double ns_pair[ASHLAR_MEASURE_ROUNDS_MAX];
 } subject;
 
 typedef struct bench {
     const ashlar_measure_config *config;
     const ashlar_workload *workload;
-    ashlar_crew *crew;
+    ashlar_thread_team *team;
     ashlar_stream streams[ASHLAR_PEER_THREADS_MAX];
     subject *subjects;
     size_t count;
@@ -45,25 +45,25 @@ typedef struct stretch {
 } stretch;
 
 /* No two threads write into one cache line: 16 pointers are two lines. */
-static size_t slot_stride(const ashlar_workload *w) {
-    return w->slot_count + 16;
+static size_t variable_stride(const ashlar_workload *w) {
+    return w->variable_count + 16;
 }
 
 /* The loop that is timed. False: no block for *at. */
-static bool run_ops(const subject *s, ashlar_stream stream, void **slots, const ashlar_op **at,
+static bool run_ops(const subject *s, ashlar_stream stream, void **variables, const ashlar_op **at,
                     const ashlar_op *end) {
     void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
     void (*const give)(void *, void *) = s->peer->give;
     void *const self = s->self;
     for (const ashlar_op *op = *at; op != end; op++) {
-        void **slot = &slots[op->slot];
+        void **variable = &variables[op->variable];
         if (op->bytes == 0) {
-            give(self, *slot);
-            *slot = NULL;
+            give(self, *variable);
+            *variable = NULL;
             continue;
         }
-        *slot = take(self, op->bytes, stream);
-        if (*slot == NULL) {
+        *variable = take(self, op->bytes, stream);
+        if (*variable == NULL) {
             *at = op;
             return false;
         }
@@ -72,21 +72,21 @@ static bool run_ops(const subject *s, ashlar_stream stream, void **slots, const 
 }
 
 /* The same for a peer that is told what it gets back: its caller has to remember that. */
-static bool run_sized_ops(const subject *s, ashlar_stream stream, void **slots, size_t *sizes,
+static bool run_sized_ops(const subject *s, ashlar_stream stream, void **variables, size_t *sizes,
                           const ashlar_op **at, const ashlar_op *end) {
     void *(*const take)(void *, size_t, ashlar_stream) = s->peer->take;
     void (*const give)(void *, void *, size_t, ashlar_stream) = s->peer->give_sized;
     void *const self = s->self;
     for (const ashlar_op *op = *at; op != end; op++) {
-        void **slot = &slots[op->slot];
+        void **variable = &variables[op->variable];
         if (op->bytes == 0) {
-            give(self, *slot, sizes[op->slot], stream);
-            *slot = NULL;
+            give(self, *variable, sizes[op->variable], stream);
+            *variable = NULL;
             continue;
         }
-        *slot = take(self, op->bytes, stream);
-        sizes[op->slot] = op->bytes;
-        if (*slot == NULL) {
+        *variable = take(self, op->bytes, stream);
+        sizes[op->variable] = op->bytes;
+        if (*variable == NULL) {
             *at = op;
             return false;
         }
@@ -98,11 +98,11 @@ static ashlar_status run_range(const subject *s, const bench *b, size_t thread, 
                                size_t end) {
     const ashlar_workload *w = b->workload;
     const ashlar_op *at = w->ops + begin, *stop = w->ops + end;
-    const size_t first = thread * slot_stride(w);
-    const bool is_done =
-        s->sizes == NULL
-            ? run_ops(s, b->streams[thread], s->slots + first, &at, stop)
-            : run_sized_ops(s, b->streams[thread], s->slots + first, s->sizes + first, &at, stop);
+    const size_t first = thread * variable_stride(w);
+    const bool is_done = s->sizes == NULL
+                             ? run_ops(s, b->streams[thread], s->variables + first, &at, stop)
+                             : run_sized_ops(s, b->streams[thread], s->variables + first,
+                                             s->sizes + first, &at, stop);
     return is_done ? ASHLAR_OK
                    : ashlar_fail(ASHLAR_ENOMEM, "bench: %s has no block of %u bytes in %s",
                                  s->peer->name, at->bytes, w->name);
@@ -121,19 +121,19 @@ static ashlar_status run_step(const subject *s, const bench *b, size_t thread, s
 }
 
 /* For a subject that knows steps. */
-static ashlar_status run_steps(const stretch *part, size_t thread) {
-    const ashlar_workload *w = part->bench->workload;
+static ashlar_status run_steps(const stretch *turn, size_t thread) {
+    const ashlar_workload *w = turn->bench->workload;
     ashlar_status status = ASHLAR_OK;
-    size_t step = 0, at = part->begin;
+    size_t step = 0, at = turn->begin;
     while (step < w->step_count && w->steps[step] < at) {
         step++;
     }
-    while (at < part->end && status == ASHLAR_OK) {
+    while (at < turn->end && status == ASHLAR_OK) {
         const bool is_step = step < w->step_count && w->steps[step] == at;
         step += is_step;
         const size_t end =
-            step < w->step_count && w->steps[step] < part->end ? w->steps[step] : part->end;
-        status = (is_step ? run_step : run_range)(part->subject, part->bench, thread, at, end);
+            step < w->step_count && w->steps[step] < turn->end ? w->steps[step] : turn->end;
+        status = (is_step ? run_step : run_range)(turn->subject, turn->bench, thread, at, end);
         at = end;
     }
     return status;
@@ -150,16 +150,16 @@ static void leave(const subject *s) {
 }
 
 static ashlar_status run_stretch(void *arg, size_t thread) {
-    const stretch *part = arg;
-    const subject *s = part->subject;
+    const stretch *turn = arg;
+    const subject *s = turn->subject;
     ashlar_status status = enter(s, thread);
     if (status != ASHLAR_OK) {
         return status;
     }
-    for (size_t i = 0; i < part->repeats && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < turn->repeats && status == ASHLAR_OK; i++) {
         status = s->peer->begin_step != NULL
-                     ? run_steps(part, thread)
-                     : run_range(s, part->bench, thread, part->begin, part->end);
+                     ? run_steps(turn, thread)
+                     : run_range(s, turn->bench, thread, turn->begin, turn->end);
     }
     leave(s);
     return status;
@@ -167,23 +167,23 @@ static ashlar_status run_stretch(void *arg, size_t thread) {
 
 static ashlar_status run(const bench *b, subject *s, size_t begin, size_t end, size_t repeats,
                          double *wall_ns) {
-    stretch part = {b, s, begin, end, repeats};
+    stretch turn = {b, s, begin, end, repeats};
     *wall_ns = 0;
-    return begin < end ? ashlar_crew_run(b->crew, run_stretch, &part, wall_ns) : ASHLAR_OK;
+    return begin < end ? ashlar_thread_team_run(b->team, run_stretch, &turn, wall_ns) : ASHLAR_OK;
 }
 
 /* --- set-up and end -------------------------------------------------------------------------- */
 
 static ashlar_status create_subject(const bench *b, subject *s, const ashlar_peer *peer) {
-    const size_t count = b->config->threads * slot_stride(b->workload);
+    const size_t count = b->config->threads * variable_stride(b->workload);
     s->peer = peer;
     s->self = peer->origin;
-    s->slots = ashlar_host_calloc(count, sizeof s->slots[0]);
+    s->variables = ashlar_host_calloc(count, sizeof s->variables[0]);
     if (peer->give_sized != NULL) {
         s->sizes = ashlar_host_calloc(count, sizeof s->sizes[0]);
     }
-    if (s->slots == NULL || (peer->give_sized != NULL && s->sizes == NULL)) {
-        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the slots");
+    if (s->variables == NULL || (peer->give_sized != NULL && s->sizes == NULL)) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for the variables");
     }
     const ashlar_status status =
         peer->create != NULL ? peer->create(b->config->device, &s->self) : ASHLAR_OK;
@@ -193,19 +193,20 @@ static ashlar_status create_subject(const bench *b, subject *s, const ashlar_pee
 
 /* Give back what the prologue or a failed run left; the epilogue in another order. */
 static ashlar_status give_rest(void *arg, size_t thread) {
-    const stretch *part = arg;
-    const subject *s = part->subject;
-    const size_t slot_count = part->bench->workload->slot_count;
-    const size_t first = thread * slot_stride(part->bench->workload);
+    const stretch *turn = arg;
+    const subject *s = turn->subject;
+    const size_t variable_count = turn->bench->workload->variable_count;
+    const size_t first = thread * variable_stride(turn->bench->workload);
     const ashlar_status status = enter(s, thread);
-    for (size_t i = 0; i < slot_count && status == ASHLAR_OK; i++) {
-        void **slot = &s->slots[first + i];
-        if (*slot != NULL && s->sizes == NULL) {
-            s->peer->give(s->self, *slot);
-        } else if (*slot != NULL) {
-            s->peer->give_sized(s->self, *slot, s->sizes[first + i], part->bench->streams[thread]);
+    for (size_t i = 0; i < variable_count && status == ASHLAR_OK; i++) {
+        void **variable = &s->variables[first + i];
+        if (*variable != NULL && s->sizes == NULL) {
+            s->peer->give(s->self, *variable);
+        } else if (*variable != NULL) {
+            s->peer->give_sized(s->self, *variable, s->sizes[first + i],
+                                turn->bench->streams[thread]);
         }
-        *slot = NULL;
+        *variable = NULL;
     }
     if (status == ASHLAR_OK) {
         leave(s);
@@ -214,16 +215,16 @@ static ashlar_status give_rest(void *arg, size_t thread) {
 }
 
 static void destroy_subject(const bench *b, subject *s) {
-    if (s->is_created && b->crew != NULL) {
-        stretch part = {.bench = b, .subject = s};
+    if (s->is_created && b->team != NULL) {
+        stretch turn = {.bench = b, .subject = s};
         double wall_ns;
-        const ashlar_status status = ashlar_crew_run(b->crew, give_rest, &part, &wall_ns);
+        const ashlar_status status = ashlar_thread_team_run(b->team, give_rest, &turn, &wall_ns);
         (void)status; /* what cannot even be entered holds nothing */
     }
     if (s->is_created && s->peer->destroy != NULL) {
         s->peer->destroy(s->self);
     }
-    ashlar_host_free(s->slots);
+    ashlar_host_free(s->variables);
     ashlar_host_free(s->sizes);
 }
 
@@ -232,7 +233,7 @@ static ashlar_status set_up(bench *b, const ashlar_peer *const *peers, size_t co
     if (b->subjects == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu subjects", count);
     }
-    ashlar_status status = ashlar_crew_create(b->config->threads, &b->crew);
+    ashlar_status status = ashlar_thread_team_create(b->config->threads, &b->team);
     for (size_t i = 0; i < b->config->threads && status == ASHLAR_OK; i++) {
         status = ashlar_stream_create(b->config->device, &b->streams[i]);
     }
@@ -247,7 +248,7 @@ static void tear_down(bench *b) {
     for (size_t i = 0; i < b->count; i++) {
         destroy_subject(b, &b->subjects[i]);
     }
-    ashlar_crew_destroy(b->crew);
+    ashlar_thread_team_destroy(b->team);
     for (size_t i = 0; i < b->config->threads; i++) {
         ashlar_stream_destroy(b->config->device, b->streams[i]);
     }
@@ -258,7 +259,7 @@ static void tear_down(bench *b) {
 
 static uint64_t driver_calls(const ashlar_device *device) {
     ashlar_driver_counts counts;
-    ashlar_device_counts_read(device, &counts);
+    ashlar_device_get_counts(device, &counts);
     return counts.query + counts.memory + counts.order + counts.work + counts.wait;
 }
 

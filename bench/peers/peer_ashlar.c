@@ -32,7 +32,7 @@ static void give(void *self, void *ptr) {
 
 static void usage(void *self, ashlar_peer_usage *out) {
     ashlar_stats stats;
-    ashlar_stats_read(self, &stats);
+    ashlar_allocator_get_stats(self, &stats);
     *out = (ashlar_peer_usage){stats.reserved_peak_bytes, stats.live_peak_bytes};
 }
 

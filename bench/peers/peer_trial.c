@@ -13,7 +13,7 @@
 #include "bench/peers/peer_loaded.h"
 #include "allocator/base/random.h"
 
-enum { SLOTS = 64, OPERATIONS = 4000, SECONDS = 60, SIZE_MIN = 64, SIZE_POWERS = 14 };
+enum { BLOCKS = 64, OPERATIONS = 4000, SECONDS = 60, SIZE_MIN = 64, SIZE_POWERS = 14 };
 
 /* What the other process has to say. */
 typedef struct verdict {
@@ -27,7 +27,7 @@ typedef struct trial {
     void *self;
     ashlar_stream stream;
     ashlar_live_set live;
-    ashlar_live_block blocks[SLOTS]; /* of 0 bytes: the slot is free */
+    ashlar_live_block blocks[BLOCKS]; /* of 0 bytes: not taken */
 } trial;
 
 /* ---- in the other process ---- */
@@ -55,13 +55,13 @@ static void give(trial *t, ashlar_live_block *block) {
     block->bytes = 0;
 }
 
-/* Sizes of all magnitudes, in slots that are emptied in another order than they were filled. */
+/* Sizes of all magnitudes, in blocks that are freed in another order than they were taken. */
 static ashlar_status take_and_give(trial *t) {
     ashlar_random random;
     ashlar_status status = ASHLAR_OK;
     ashlar_random_init(&random, 1);
     for (size_t i = 0; i < OPERATIONS && status == ASHLAR_OK; i++) {
-        ashlar_live_block *block = &t->blocks[ashlar_random_below(&random, SLOTS)];
+        ashlar_live_block *block = &t->blocks[ashlar_random_below(&random, BLOCKS)];
         if (block->bytes != 0) {
             give(t, block);
         } else {
@@ -70,7 +70,7 @@ static ashlar_status take_and_give(trial *t) {
             status = take(t, block, (size_t)(least + ashlar_random_below(&random, least)));
         }
     }
-    for (size_t i = 0; i < SLOTS && status == ASHLAR_OK; i++) {
+    for (size_t i = 0; i < BLOCKS && status == ASHLAR_OK; i++) {
         if (t->blocks[i].bytes != 0) {
             give(t, &t->blocks[i]);
         }

@@ -14,23 +14,24 @@ static void append(ashlar_workload *w, ashlar_op op) {
     w->ops[w->count++] = op;
 }
 
-/* A slot never used so far. */
-static uint32_t new_slot(ashlar_workload *w) {
-    void *taken = w->taken, *free_slots = w->free_slots;
-    size_t capacity = w->slot_capacity;
-    if (!ashlar_host_grow(&taken, &capacity, w->slot_count, sizeof w->taken[0])) {
+/* A variable never used so far. */
+static uint32_t new_variable(ashlar_workload *w) {
+    void *taken = w->taken, *free_variables = w->free_variables;
+    size_t capacity = w->variable_capacity;
+    if (!ashlar_host_grow(&taken, &capacity, w->variable_count, sizeof w->taken[0])) {
         w->has_failed = true;
         return 0;
     }
     w->taken = taken;
-    /* As many again: every slot may come to be free. */
-    if (!ashlar_host_grow(&free_slots, &w->slot_capacity, w->slot_count, sizeof w->free_slots[0])) {
+    /* As many again: every variable may come to be free. */
+    if (!ashlar_host_grow(&free_variables, &w->variable_capacity, w->variable_count,
+                          sizeof w->free_variables[0])) {
         w->has_failed = true;
         return 0;
     }
-    w->free_slots = free_slots;
-    ASHLAR_ASSERT(capacity == w->slot_capacity);
-    return (uint32_t)w->slot_count++;
+    w->free_variables = free_variables;
+    ASHLAR_ASSERT(capacity == w->variable_capacity);
+    return (uint32_t)w->variable_count++;
 }
 
 uint32_t ashlar_workload_take(ashlar_workload *w, uint32_t bytes) {
@@ -38,29 +39,30 @@ uint32_t ashlar_workload_take(ashlar_workload *w, uint32_t bytes) {
     if (w->has_failed) {
         return 0;
     }
-    const uint32_t slot = w->free_count > 0 ? w->free_slots[--w->free_count] : new_slot(w);
-    append(w, (ashlar_op){slot, bytes});
+    const uint32_t variable =
+        w->free_count > 0 ? w->free_variables[--w->free_count] : new_variable(w);
+    append(w, (ashlar_op){variable, bytes});
     if (w->has_failed) {
         return 0;
     }
-    w->taken[slot] = bytes;
+    w->taken[variable] = bytes;
     w->live_bytes += bytes;
-    const size_t live = w->slot_count - w->free_count;
+    const size_t live = w->variable_count - w->free_count;
     w->live_max = live > w->live_max ? live : w->live_max;
     w->peak_bytes = w->live_bytes > w->peak_bytes ? w->live_bytes : w->peak_bytes;
-    return slot;
+    return variable;
 }
 
-void ashlar_workload_give(ashlar_workload *w, uint32_t slot) {
+void ashlar_workload_give(ashlar_workload *w, uint32_t variable) {
     if (w->has_failed) {
         return;
     }
-    ASHLAR_ASSERT(slot < w->slot_count && w->taken[slot] != 0);
-    append(w, (ashlar_op){slot, 0});
+    ASHLAR_ASSERT(variable < w->variable_count && w->taken[variable] != 0);
+    append(w, (ashlar_op){variable, 0});
     if (!w->has_failed) {
-        w->live_bytes -= w->taken[slot];
-        w->taken[slot] = 0;
-        w->free_slots[w->free_count++] = slot;
+        w->live_bytes -= w->taken[variable];
+        w->taken[variable] = 0;
+        w->free_variables[w->free_count++] = variable;
     }
 }
 
@@ -83,11 +85,11 @@ void ashlar_workload_end_body(ashlar_workload *w) {
 }
 
 /* What only the recording needs. */
-static void drop_slots(ashlar_workload *w) {
+static void drop_variables(ashlar_workload *w) {
     ashlar_host_free(w->taken);
-    ashlar_host_free(w->free_slots);
+    ashlar_host_free(w->free_variables);
     w->taken = NULL;
-    w->free_slots = NULL;
+    w->free_variables = NULL;
 }
 
 ashlar_status ashlar_workload_init(ashlar_workload *out, const ashlar_workload_spec *spec) {
@@ -99,7 +101,7 @@ ashlar_status ashlar_workload_init(ashlar_workload *out, const ashlar_workload_s
                            spec->name);
     }
     ASHLAR_ASSERT(w.live_bytes == 0);
-    drop_slots(&w);
+    drop_variables(&w);
     if (w.body_end == 0) {
         w.body_end = w.count;
     }
@@ -117,7 +119,7 @@ size_t ashlar_workload_body_steps(const ashlar_workload *w) {
 }
 
 void ashlar_workload_finish(ashlar_workload *w) {
-    drop_slots(w);
+    drop_variables(w);
     ashlar_host_free(w->ops);
     ashlar_host_free(w->steps);
     *w = (ashlar_workload){0};

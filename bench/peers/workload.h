@@ -8,10 +8,10 @@
  *
  * Invariants (tests/bench/peers/test_workload.c runs every list against them):
  *   0 <= body_begin < body_end <= count,  op_count(body) == 2 * body_pairs
- *   a slot is taken only while free and given only while taken; after the last operation all are
- *   free
- *   what is taken at body_end is what was taken at body_begin, slot for slot
- *   peak_bytes == the largest sum of bytes taken at a time, live_max == of slots
+ *   a variable is taken only while free and given only while taken; all are free
+ *   after the last operation
+ *   what is taken at body_end is what was taken at body_begin, variable for variable
+ *   peak_bytes == the largest sum of bytes taken at a time, live_max == of variables
  *   steps ascend, steps[i] < body_end; where there are any, one begins at body_begin
  */
 #ifndef ASHLAR_WORKLOAD_H
@@ -24,8 +24,8 @@
 #include <ashlar/status.h>
 
 typedef struct ashlar_op {
-    uint32_t slot;
-    uint32_t bytes; /* take so many into the slot; 0: give the slot's block back */
+    uint32_t variable;
+    uint32_t bytes; /* take so many into the variable; 0: give the variable's block back */
 } ashlar_op;
 
 /* Fields are read by all and written by workload*.c. */
@@ -36,15 +36,15 @@ typedef struct ashlar_workload {
     size_t count, capacity;
     size_t body_begin, body_end;
     size_t body_pairs;
-    size_t slot_count; /* slots are 0 .. slot_count-1 */
+    size_t variable_count; /* variables are 0 .. variable_count-1 */
     uint64_t peak_bytes;
     size_t live_max;
     size_t *steps; /* [step_count]: where each step begins; it ends where the next one does */
     size_t step_count, step_capacity;
     /* While it is being recorded: */
-    uint32_t *taken;      /* bytes by slot; 0: free */
-    uint32_t *free_slots; /* a stack */
-    size_t slot_capacity;
+    uint32_t *taken;          /* bytes by variable; 0: free */
+    uint32_t *free_variables; /* a stack */
+    size_t variable_capacity;
     size_t free_count;
     uint64_t live_bytes;
     bool has_failed; /* no host memory: nothing is recorded any more */
@@ -80,9 +80,9 @@ size_t ashlar_workload_body_steps(const ashlar_workload *w);
 
 /* --- for those who record: a failure is kept until the end of ashlar_workload_init() --------- */
 
-/* Take `bytes` > 0 into a free slot, which is returned; the most recently given one first. */
+/* Take `bytes` > 0 into a free variable, which is returned; the most recently given one first. */
 uint32_t ashlar_workload_take(ashlar_workload *w, uint32_t bytes);
-void ashlar_workload_give(ashlar_workload *w, uint32_t slot);
+void ashlar_workload_give(ashlar_workload *w, uint32_t variable);
 
 /* Where the body begins and ends. Without a call: at the list's beginning and end. */
 void ashlar_workload_begin_body(ashlar_workload *w);

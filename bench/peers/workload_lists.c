@@ -28,7 +28,7 @@ static void record_pairs(ashlar_workload *w, uint32_t bytes) {
 
 /* Blocks of 512 B to 64 KiB whose every second neighbour is free, none of the measured size. */
 static void record_fragmented(ashlar_workload *w, uint32_t bytes) {
-    uint32_t slots[2 * HOLES] = {0};
+    uint32_t variables[2 * HOLES] = {0};
     ashlar_random random;
     ashlar_random_init(&random, SEED);
     for (int i = 0; i < 2 * HOLES; i++) {
@@ -36,16 +36,16 @@ static void record_fragmented(ashlar_workload *w, uint32_t bytes) {
         while (other > bytes - 512 && other <= bytes) {
             other = (uint32_t)(1 + ashlar_random_below(&random, 64 * KIB));
         }
-        slots[i] = ashlar_workload_take(w, other);
+        variables[i] = ashlar_workload_take(w, other);
     }
     for (int i = 0; i < 2 * HOLES; i += 2) {
-        ashlar_workload_give(w, slots[i]);
+        ashlar_workload_give(w, variables[i]);
     }
     ashlar_workload_begin_body(w);
     record_pairs(w, bytes);
     ashlar_workload_end_body(w);
     for (int i = 1; i < 2 * HOLES; i += 2) {
-        ashlar_workload_give(w, slots[i]);
+        ashlar_workload_give(w, variables[i]);
     }
 }
 
@@ -56,7 +56,7 @@ static uint32_t draw_tensor(ashlar_random *random) {
 
 /* Take all, then give all: in the opposite order, or shuffled anew each time. */
 static void record_mix(ashlar_workload *w, uint32_t is_shuffled) {
-    uint32_t bytes[TENSORS] = {0}, slots[TENSORS] = {0};
+    uint32_t bytes[TENSORS] = {0}, variables[TENSORS] = {0};
     ashlar_random random;
     ashlar_random_init(&random, SEED);
     for (int i = 0; i < TENSORS; i++) {
@@ -64,34 +64,34 @@ static void record_mix(ashlar_workload *w, uint32_t is_shuffled) {
     }
     for (int turn = 0; turn < SHUFFLES; turn++) {
         for (int i = 0; i < TENSORS; i++) {
-            slots[i] = ashlar_workload_take(w, bytes[i]);
+            variables[i] = ashlar_workload_take(w, bytes[i]);
         }
         for (uint32_t left = TENSORS; left > 0; left--) {
             const uint32_t pick =
                 is_shuffled != 0 ? (uint32_t)ashlar_random_below(&random, left) : left - 1;
-            ashlar_workload_give(w, slots[pick]);
-            slots[pick] = slots[left - 1];
+            ashlar_workload_give(w, variables[pick]);
+            variables[pick] = variables[left - 1];
         }
     }
 }
 
 static void record_random(ashlar_workload *w, uint32_t bytes_max) {
-    uint32_t slots[RANDOM_LIVE] = {0}, live = 0;
+    uint32_t variables[RANDOM_LIVE] = {0}, live = 0;
     ashlar_random random;
     ashlar_random_init(&random, SEED);
     for (int i = 0; i < RANDOM_OPS; i++) {
         const bool wants_take = ashlar_random_below(&random, 5) < TAKES_PER_FIVE;
         if (live == 0 || (wants_take && live < RANDOM_LIVE)) {
             const uint32_t bytes = (uint32_t)(1 + ashlar_random_below(&random, bytes_max));
-            slots[live++] = ashlar_workload_take(w, bytes);
+            variables[live++] = ashlar_workload_take(w, bytes);
         } else {
             const uint32_t pick = (uint32_t)ashlar_random_below(&random, live);
-            ashlar_workload_give(w, slots[pick]);
-            slots[pick] = slots[--live];
+            ashlar_workload_give(w, variables[pick]);
+            variables[pick] = variables[--live];
         }
     }
     while (live > 0) {
-        ashlar_workload_give(w, slots[--live]);
+        ashlar_workload_give(w, variables[--live]);
     }
 }
 

@@ -76,9 +76,9 @@ static void print_help(const ashlar_option *options) {
 static ashlar_status parse_memory(const char *text, size_t *out) {
     const uint64_t most = (uint64_t)64 << 40; /* the software device's */
     uint64_t bytes = 0;
-    if (ashlar_parse_bytes(ashlar_piece_of(text), &bytes) && bytes >= ASHLAR_REPLAY_STEP_BYTES &&
+    if (ashlar_parse_bytes(ashlar_piece_of(text), &bytes) && bytes >= ASHLAR_REPLAY_GRAIN_BYTES &&
         bytes <= most) {
-        *out = (size_t)bytes & ~(ASHLAR_REPLAY_STEP_BYTES - 1);
+        *out = (size_t)bytes & ~(ASHLAR_REPLAY_GRAIN_BYTES - 1);
         return ASHLAR_OK;
     }
     return ashlar_fail(ASHLAR_EINVAL,
@@ -292,10 +292,9 @@ static ashlar_status check_pack(command *c, int file_count) {
                                                : "--plan");
     }
     c->pack.svg = c->svg;
-    if (c->capacity != NULL &&
-        ((!ashlar_parse_count(ashlar_piece_of(c->capacity), &capacity) &&
-          !ashlar_parse_bytes(ashlar_piece_of(c->capacity), &capacity)) ||
-         capacity == 0)) {
+    if (c->capacity != NULL && ((!ashlar_parse_count(ashlar_piece_of(c->capacity), &capacity) &&
+                                 !ashlar_parse_bytes(ashlar_piece_of(c->capacity), &capacity)) ||
+                                capacity == 0)) {
         return ashlar_fail(ASHLAR_EINVAL,
                            "--capacity: \"%.80s\" is no size; give bytes from 1, as 1048576 or "
                            "1MiB",

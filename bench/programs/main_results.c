@@ -7,7 +7,7 @@
 #include "bench/harness/machine.h"
 #include "bench/peers/peer.h"
 #include "rnn/programs/options.h"
-#include "bench/harness/page.h"
+#include "bench/harness/results_page.h"
 #include "rnn/programs/program.h"
 
 bool ashlar_results_are_meant(int argc, char **argv) {
@@ -63,7 +63,7 @@ static ashlar_status write_machine(int argc, char **argv) {
 
 static ashlar_status write_report(int argc, char **argv) {
     return argc == 2 && argv[1][0] != '-'
-               ? ashlar_page_write(argv[1])
+               ? ashlar_results_page_write(argv[1])
                : ashlar_fail(ASHLAR_EINVAL, "report: takes one folder, and nothing else");
 }
 

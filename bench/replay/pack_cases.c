@@ -7,7 +7,7 @@
 
 /* ---- training steps ---- */
 
-enum { LAYERS_MAX = 128, SAVED_MAX = 6, STEP_SLOTS = LAYERS_MAX * SAVED_MAX };
+enum { LAYERS_MAX = 128, SAVED_MAX = 6, STEP_SAVED = LAYERS_MAX * SAVED_MAX };
 
 /* What is being made: a clock that every beginning and every end moves on. */
 typedef struct recording {
@@ -56,7 +56,7 @@ static void work(recording *r, size_t ops) {
 }
 
 static void run_step(recording *r, const size_t *parameters, size_t layers) {
-    size_t saved[STEP_SLOTS], gradients[LAYERS_MAX], saved_count[LAYERS_MAX];
+    size_t saved[STEP_SAVED], gradients[LAYERS_MAX], saved_count[LAYERS_MAX];
     for (size_t l = 0; l < layers; l++) {
         saved_count[l] = draw(r, 3, SAVED_MAX);
         for (size_t k = 0; k < saved_count[l]; k++) {

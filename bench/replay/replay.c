@@ -312,7 +312,7 @@ static ashlar_status open_device(replay *r) {
         status = ashlar_allocator_create(r->device, &r->allocator);
     }
     if (status == ASHLAR_OK) {
-        ashlar_allocator_on_report(r->allocator, r->config->report, NULL);
+        ashlar_allocator_set_report(r->allocator, r->config->report, NULL);
     }
     return status;
 }
@@ -348,7 +348,7 @@ static void tear_down(replay *r) {
 static void read_figures(const replay *r) {
     ashlar_replay_result *result = r->result;
     ashlar_stats stats;
-    ashlar_stats_read(r->allocator, &stats);
+    ashlar_allocator_get_stats(r->allocator, &stats);
     const uint64_t misses = stats.served_mapped + stats.served_drained + stats.served_reclaimed +
                             stats.served_after_sync + stats.served_gathered;
     const double per_op = r->ns / (double)r->ops - r->clock_ns; /* 0 / 0 is NaN, as it should be */
@@ -356,7 +356,7 @@ static void read_figures(const replay *r) {
     result->driver_calls = stats.driver_calls;
     result->hit_rate = (double)(stats.alloc_count - misses) / (double)stats.alloc_count;
     result->ns_per_op = per_op < 0 ? 0 : per_op;
-    ashlar_plan_read(r->allocator, &result->plan);
+    ashlar_plan_get_stats(r->allocator, &result->plan);
 }
 
 /* Free what the log left live; then nothing may be, and the allocator must be sound. */
@@ -372,7 +372,7 @@ static ashlar_status finish_log(const replay *r) {
         status = r->config->calls->check(r->allocator);
     }
     ashlar_stats stats;
-    ashlar_stats_read(r->allocator, &stats);
+    ashlar_allocator_get_stats(r->allocator, &stats);
     if (status == ASHLAR_OK && stats.live_blocks != 0) {
         status = ashlar_fail(ASHLAR_EFORMAT, "%llu blocks live after the last was freed",
                              (unsigned long long)stats.live_blocks);

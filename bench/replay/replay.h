@@ -17,8 +17,8 @@
 #include "bench/replay/replay_plan.h"
 #include "bench/replay/rmm_csv.h"
 
-/* Capacities are told apart in steps of the software device's granularity. */
-#define ASHLAR_REPLAY_STEP_BYTES ((size_t)2 << 20)
+/* Capacities are multiples of the software device's granularity. */
+#define ASHLAR_REPLAY_GRAIN_BYTES ((size_t)2 << 20)
 
 /* What is replayed on, so that a test can put a faulty allocator in its place. */
 typedef struct ashlar_replay_calls {
@@ -35,7 +35,7 @@ extern const ashlar_replay_calls ashlar_replay_calls_of_ashlar;
 
 typedef struct ashlar_replay_config {
     const ashlar_replay_calls *calls;
-    size_t memory_bytes;     /* of the device; a multiple of ASHLAR_REPLAY_STEP_BYTES, not 0 */
+    size_t memory_bytes;     /* of the device; a multiple of ASHLAR_REPLAY_GRAIN_BYTES, not 0 */
     bool stops_at_a_failure; /* else a failed allocation is counted, and its free left out */
     uintptr_t *addresses;    /* NULL, or [block_count]: where each block was, or as it was before
                                 where its allocation failed */
@@ -76,13 +76,13 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_replay_run(const ashlar_rmm_log *log,
                                                   ashlar_replay_result *result);
 
 /*
- * Find a capacity at which the log passes, while it fails with one step less, by bisection between
+ * Find a capacity at which the log passes, while it fails with one grain less, by bisection between
  * the peak of what was live and what was reserved. (That no smaller one passes either is true
  * unless luck in fragmentation favours a smaller device.)
  *
  * config     its memory_bytes is what `result` was measured with
  * result     of a run without failures
- * capacity   bytes, a multiple of ASHLAR_REPLAY_STEP_BYTES
+ * capacity   bytes, a multiple of ASHLAR_REPLAY_GRAIN_BYTES
  *
  * Errors: as ashlar_replay_run().
  */

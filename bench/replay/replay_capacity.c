@@ -5,7 +5,7 @@ static ashlar_status try_capacity(const ashlar_rmm_log *log, const ashlar_replay
                                   size_t steps, bool *passes) {
     ashlar_replay_config smaller = *config;
     ashlar_replay_result result;
-    smaller.memory_bytes = steps * ASHLAR_REPLAY_STEP_BYTES;
+    smaller.memory_bytes = steps * ASHLAR_REPLAY_GRAIN_BYTES;
     smaller.stops_at_a_failure = true;
     smaller.addresses = NULL; /* they are of the run that `result` is of */
     const ashlar_status status = ashlar_replay_run(log, &smaller, &result);
@@ -16,7 +16,7 @@ static ashlar_status try_capacity(const ashlar_rmm_log *log, const ashlar_replay
 ashlar_status ashlar_replay_find_capacity(const ashlar_rmm_log *log,
                                           const ashlar_replay_config *config,
                                           const ashlar_replay_result *result, size_t *capacity) {
-    const size_t step = ASHLAR_REPLAY_STEP_BYTES;
+    const size_t step = ASHLAR_REPLAY_GRAIN_BYTES;
     /* `fails` cannot hold the peak; `passes` has been seen to. */
     size_t fails = result->peak_live == 0 ? 0 : (result->peak_live - 1) / step;
     size_t passes = config->memory_bytes / step;

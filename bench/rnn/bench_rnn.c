@@ -93,24 +93,24 @@ static void pause_a_moment(void) {
 }
 
 /* Twice, the second time warm; that says how often the step fits in a round. */
-static ashlar_status warm_up(ashlar_rnn_stage *stage, lane *l) {
+static ashlar_status warm_up(ashlar_rnn_setup *setup, lane *l) {
     ashlar_rnn_times times = {0};
     ashlar_status status = ASHLAR_OK;
     for (int i = 0; i < 2 && status == ASHLAR_OK; i++) {
-        status = ashlar_rnn_stage_run(stage, l->subject, &times);
+        status = ashlar_rnn_setup_run(setup, l->subject, &times);
     }
     const double seconds = times.forward_s + times.backward_s;
     l->repeats = seconds < round_s ? (size_t)(round_s / (seconds + 1e-9)) : 1;
     return status;
 }
 
-static ashlar_status run_round(ashlar_rnn_stage *stage, lane *l, size_t round) {
+static ashlar_status run_round(ashlar_rnn_setup *setup, lane *l, size_t round) {
     double forward_s = 0, backward_s = 0;
     ashlar_status status = ASHLAR_OK;
     pause_a_moment();
     for (size_t i = 0; i < l->repeats && status == ASHLAR_OK; i++) {
         ashlar_rnn_times times;
-        status = ashlar_rnn_stage_run(stage, l->subject, &times);
+        status = ashlar_rnn_setup_run(setup, l->subject, &times);
         forward_s += times.forward_s;
         backward_s += times.backward_s;
     }
@@ -120,20 +120,20 @@ static ashlar_status run_round(ashlar_rnn_stage *stage, lane *l, size_t round) {
     return status;
 }
 
-static ashlar_status run_rounds(ashlar_rnn_stage *stage, bool is_smoke, lane *lanes, size_t count,
+static ashlar_status run_rounds(ashlar_rnn_setup *setup, bool is_smoke, lane *lanes, size_t count,
                                 size_t *rounds) {
     const double start = ashlar_clock_s();
     const size_t most = is_smoke ? 1 : ROUNDS_MAX;
     ashlar_status status = ASHLAR_OK;
     size_t round = 0;
     for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-        status = warm_up(stage, &lanes[i]);
+        status = warm_up(setup, &lanes[i]);
         lanes[i].repeats = is_smoke ? 1 : lanes[i].repeats;
     }
     while (status == ASHLAR_OK && round < most &&
            (round < ROUNDS_MIN || ashlar_clock_s() - start < while_s)) {
         for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
-            status = run_round(stage, &lanes[(round + i) % count], round);
+            status = run_round(setup, &lanes[(round + i) % count], round);
         }
         round++;
     }
@@ -142,7 +142,7 @@ static ashlar_status run_rounds(ashlar_rnn_stage *stage, bool is_smoke, lane *la
 }
 
 /* What products take of a step on one thread; 0 where `ashlar` takes no part. */
-static ashlar_status measure_share(ashlar_rnn_stage *stage, bool is_smoke, double *share) {
+static ashlar_status measure_share(ashlar_rnn_setup *setup, bool is_smoke, double *share) {
     double shares[SHARE_ROUNDS];
     const size_t threads = ashlar_workers_count(), rounds = is_smoke ? 1 : SHARE_ROUNDS;
     ashlar_status status = ASHLAR_OK;
@@ -150,7 +150,7 @@ static ashlar_status measure_share(ashlar_rnn_stage *stage, bool is_smoke, doubl
     for (size_t i = 0; i < rounds && status == ASHLAR_OK; i++) {
         ashlar_rnn_times times;
         ashlar_blas_clock_start(true);
-        status = ashlar_rnn_stage_run(stage, ASHLAR_RNN_SUBJECT_ASHLAR, &times);
+        status = ashlar_rnn_setup_run(setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times);
         const double products_s = (double)ashlar_blas_clock_ns() * 1e-9;
         shares[i] = products_s / (times.forward_s + times.backward_s);
     }
@@ -199,12 +199,12 @@ static void add_rows(const ashlar_rnn_case *which, lane *lanes, size_t count, si
     }
 }
 
-static size_t choose_lanes(const ashlar_rnn_stage *stage, const ashlar_bench_rnn_config *config,
+static size_t choose_lanes(const ashlar_rnn_setup *setup, const ashlar_bench_rnn_config *config,
                            lane lanes[static ASHLAR_RNN_SUBJECT_COUNT]) {
     size_t count = 0;
     for (unsigned i = 0; i < ASHLAR_RNN_SUBJECT_COUNT; i++) {
         const ashlar_rnn_subject subject = (ashlar_rnn_subject)i;
-        if (ashlar_rnn_stage_has(stage, subject) &&
+        if (ashlar_rnn_setup_has(setup, subject) &&
             is_listed(&config->subjects, ashlar_rnn_subject_name(subject))) {
             lanes[count++].subject = subject;
         }
@@ -214,24 +214,24 @@ static size_t choose_lanes(const ashlar_rnn_stage *stage, const ashlar_bench_rnn
 
 static ashlar_status measure_case(ashlar_device *device, const ashlar_bench_rnn_config *config,
                                   const ashlar_rnn_case *which, ashlar_rnn_results *results) {
-    ashlar_rnn_stage stage = {0};
+    ashlar_rnn_setup setup = {0};
     lane lanes[ASHLAR_RNN_SUBJECT_COUNT] = {0};
     size_t rounds;
     double share = 0;
     const size_t first = results->count;
-    ashlar_status status = ashlar_rnn_stage_init(&stage, device, which);
-    const size_t count = status == ASHLAR_OK ? choose_lanes(&stage, config, lanes) : 0;
+    ashlar_status status = ashlar_rnn_setup_init(&setup, device, which);
+    const size_t count = status == ASHLAR_OK ? choose_lanes(&setup, config, lanes) : 0;
     if (status == ASHLAR_OK) {
-        status = run_rounds(&stage, config->is_smoke, lanes, count, &rounds);
+        status = run_rounds(&setup, config->is_smoke, lanes, count, &rounds);
     }
     if (status == ASHLAR_OK && count > 0 && lanes[0].subject == ASHLAR_RNN_SUBJECT_ASHLAR) {
-        status = measure_share(&stage, config->is_smoke, &share);
+        status = measure_share(&setup, config->is_smoke, &share);
     }
     if (status == ASHLAR_OK) {
         add_rows(which, lanes, count, rounds, share, results);
         ashlar_rnn_results_print(stdout, results, first);
     }
-    ashlar_rnn_stage_finish(&stage);
+    ashlar_rnn_setup_finish(&setup);
     return status;
 }
 

@@ -25,8 +25,8 @@ typedef struct gate_place {
 
 static gate_place place_of(const ashlar_onednn *net, size_t index, size_t direction,
                            ashlar_rnn_tensor tensor, size_t gate) {
-    const size_t part = index * net->layout.config.directions + direction;
-    const ashlar_rnn_view view = ashlar_rnn_layout_view(&net->layout, part, tensor);
+    const size_t pseudo_layer = index * net->layout.config.directions + direction;
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(&net->layout, pseudo_layer, tensor);
     const size_t count = net->layout.config.hidden * view.cols;
     return (gate_place){.packed = view.offset + gate * count,
                         .user = (direction * net->layout.gates + gate_of(net, gate)) * count,
@@ -57,8 +57,8 @@ static ashlar_status gather_matrices(const ashlar_onednn *net, size_t index, con
 /* The place of our bias row of a gate among theirs; the GRU's n has two. */
 static size_t bias_of(const ashlar_onednn *net, size_t direction, size_t gate, bool is_recurrent) {
     const bool is_apart = net->layout.config.cell == ASHLAR_RNN_GRU && gate == 2 && is_recurrent;
-    const size_t slot = is_apart ? 3 : gate_of(net, gate);
-    return (direction * net->bias_count + slot) * net->layout.config.hidden;
+    const size_t position = is_apart ? 3 : gate_of(net, gate);
+    return (direction * net->bias_count + position) * net->layout.config.hidden;
 }
 
 /* theirs += ours, or ours += theirs. */

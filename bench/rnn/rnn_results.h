@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "bench/rnn/rnn_stage.h"
+#include "bench/rnn/rnn_setup.h"
 
 /* Medians over the rounds; a ratio is the median of those in each round, 0: not known. */
 typedef struct ashlar_rnn_result {

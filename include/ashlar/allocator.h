@@ -24,7 +24,7 @@ typedef struct ashlar_allocator ashlar_allocator;
     X(GRADIENTS, "gradients")        \
     X(MOMENTS, "moments")            \
     X(ACTIVATIONS, "activations")    \
-    X(RESERVE, "reserve")            \
+    X(SAVED, "saved")            \
     X(WORKSPACE, "workspace")        \
     X(BATCH, "batch")
 
@@ -56,14 +56,14 @@ typedef struct ashlar_stats {
     uint64_t live_peak_bytes;
     uint64_t block_bytes;         /* the same blocks, rounding included */
     uint64_t cached_bytes;        /* free blocks that threads' caches, or guard=fill, hold */
-    uint64_t planned_bytes;       /* of plans' regions, in no block now */
+    uint64_t planned_bytes;       /* of plans' memory, in no block now */
     uint64_t shared_bytes;        /* freed blocks that several streams may not be done with yet */
     uint64_t reserved_bytes;      /* physical memory taken from the driver */
     uint64_t reserved_peak_bytes;
     uint64_t live_blocks;
     uint64_t alloc_count;         /* successful calls */
     uint64_t free_count;
-    /* Which step of the ladder served each allocation; see ashlar_alloc. */
+    /* Which rung of the ladder served each allocation; see ashlar_alloc. */
     uint64_t served_planned;      /* the plan of the step; see plan.h */
     uint64_t served_cached;       /* the thread's own cache */
     uint64_t served_same_stream;  /* a block last used on the same stream */
@@ -118,8 +118,8 @@ typedef void (*ashlar_report_fn)(const char *line, void *user);
  * Ownership: `user` is the caller's, and must live as long as the allocator, or the process.
  * Threads:   any.
  */
-ASHLAR_API void ashlar_allocator_on_report(ashlar_allocator *allocator, ashlar_report_fn report,
-                                           void *user);
+ASHLAR_API void ashlar_allocator_set_report(ashlar_allocator *allocator, ashlar_report_fn report,
+                                            void *user);
 
 /*
  * Wait for the device and return all memory to the driver, live blocks too. NULL is allowed.
@@ -135,7 +135,7 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  *
  * bytes    1 .. the device's memory. Blocks are multiples of 512 B; from 32 KiB to 1 MiB they are
  *          less than 1/32 larger than asked, everywhere else exact to 512 B.
- * stream   any of the device's; see ashlar_forget_stream() for its end
+ * stream   any of the device's; see ashlar_allocator_forget_stream() for its end
  * out      the block's device address, a multiple of 512; unchanged on failure
  *
  * Served by the first of: the plan of the step that the calling thread is in (plan.h); its cache; a
@@ -144,13 +144,13 @@ ASHLAR_API ashlar_device *ashlar_allocator_device(const ashlar_allocator *alloca
  * queued on `stream`; an idle block again, after free blocks of other streams whose work is over
  * were merged; newly mapped memory. When there is no more
  * of it, any of these after all threads' caches were emptied, after the program's callback
- * (ashlar_set_reclaim), after the host has waited for the work that still holds free blocks; and at
- * last memory that was gathered from everywhere into one block.
+ * (ashlar_allocator_set_reclaim), after the host has waited for the work that still holds free
+ * blocks; and at last memory that was gathered from everywhere into one block.
  *
  * Ownership: the caller owns *out until ashlar_free().
  * Threads:   any.  Stream: may queue one event wait on `stream`.
  * Errors:    ASHLAR_EINVAL (bytes, tag),
- *            ASHLAR_EINVAL also for a stream that is captured without a pool (pool.h),
+ *            ASHLAR_EINVAL also for a stream that is captured without a pool (graph_pool.h),
  *            ASHLAR_ENOMEM (the detail says what was asked, live, reserved, the largest hole, and
  *            what the driver said), ASHLAR_EHOSTMEM, ASHLAR_EDRIVER. Nothing is lost.
  * Cost:      a hit in the thread's cache takes no lock, makes no call out of the library and writes
@@ -173,7 +173,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_alloc_tagged(ashlar_allocator 
  *          ashlar_alloc() of this block on its own stream (say, by waiting for an event recorded
  *          there), even if nothing was queued there since: only that stream knows the block's
  *          earlier owner. Uses on further streams must be ordered before it likewise. A block of
- *          a graph's pool (pool.h) goes back to its pool, whatever the stream.
+ *          a graph's pool (graph_pool.h) goes back to its pool, whatever the stream.
  *
  * Threads: any.
  * Errors:  ASHLAR_EPOINTER (foreign, inside a block, or freed before; nothing changes),
@@ -212,16 +212,16 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_record_stream(ashlar_allocator
  * Stream:  an event is recorded on it, where the allocator has seen it at all.
  * Errors:  ASHLAR_EINVAL (it is being captured), ASHLAR_EDRIVER, ASHLAR_ENOMEM; nothing changes.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_forget_stream(ashlar_allocator *allocator,
-                                                                ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_allocator_forget_stream(ashlar_allocator *allocator, ashlar_stream stream);
 
 /*
  * How many bytes the live block at `ptr` has; at least those asked for, in a guard mode just those.
  * Unchanged on failure.
  * Threads: any.  Errors: ASHLAR_EPOINTER (as for ashlar_free).  Cost: O(1), takes the lock.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_usable_bytes(ashlar_allocator *allocator,
-                                                               const void *ptr, size_t *out);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_allocator_usable_bytes(ashlar_allocator *allocator, const void *ptr, size_t *out);
 
 /*
  * One consistent reading of all statistics. Reserved bytes and their peak are exact at all times;
@@ -231,7 +231,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_usable_bytes(ashlar_allocator 
  * Threads: any.  Cost: takes the lock, a system call where several threads have caches, and
  * O(blocks in caches); while a step is replayed, O(slots of its stream's plans).
  */
-ASHLAR_API void ashlar_stats_read(ashlar_allocator *allocator, ashlar_stats *stats);
+ASHLAR_API void ashlar_allocator_get_stats(ashlar_allocator *allocator, ashlar_stats *stats);
 
 /* ---- limits ---- */
 
@@ -244,8 +244,8 @@ ASHLAR_API void ashlar_stats_read(ashlar_allocator *allocator, ashlar_stats *sta
  * Threads: any.  Stream: asks events, does not wait.
  * Errors:  ASHLAR_ENOMEM (more is in use; the limit holds all the same), ASHLAR_EDRIVER.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_set_limit(ashlar_allocator *allocator,
-                                                            size_t bytes);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_set_limit(ashlar_allocator *allocator,
+                                                                      size_t bytes);
 
 /*
  * Take memory from the device until `bytes` are reserved, in one piece as far as it goes: so that a
@@ -253,8 +253,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_set_limit(ashlar_allocator *al
  *
  * Threads: any.  Errors: ASHLAR_ENOMEM (device, limit or seal), ASHLAR_EDRIVER, ASHLAR_EHOSTMEM.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reserve(ashlar_allocator *allocator,
-                                                          size_t bytes);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_reserve(ashlar_allocator *allocator,
+                                                                    size_t bytes);
 
 /*
  * Give memory back to the device until at most `target_bytes` are reserved, as far as no live block
@@ -264,8 +264,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_reserve(ashlar_allocator *allo
  * Errors:  ASHLAR_EDRIVER, ASHLAR_EHOSTMEM; what was given back before stays so.
  * Cost:    O(blocks), and two driver calls for each piece; the driver may wait for the device.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_trim(ashlar_allocator *allocator,
-                                                       size_t target_bytes);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_trim(ashlar_allocator *allocator,
+                                                                 size_t target_bytes);
 
 /*
  * Declare the warm-up over: from here on driver_calls_sealed counts, and taking memory from the
@@ -285,8 +285,9 @@ typedef void (*ashlar_warn_fn)(void *user, const char *line);
  *
  * Threads: any.
  */
-ASHLAR_API void ashlar_set_seal_policy(ashlar_allocator *allocator, ashlar_seal_policy policy,
-                                       ashlar_warn_fn warn, void *user);
+ASHLAR_API void ashlar_allocator_set_seal_policy(ashlar_allocator *allocator,
+                                                 ashlar_seal_policy policy, ashlar_warn_fn warn,
+                                                 void *user);
 
 /* True: something was freed, so that another search is worth it. It may call ashlar. */
 typedef bool (*ashlar_reclaim_fn)(void *user, size_t bytes);
@@ -298,8 +299,8 @@ typedef bool (*ashlar_reclaim_fn)(void *user, size_t bytes);
  *
  * Threads: any; it may be called by several threads at a time.
  */
-ASHLAR_API void ashlar_set_reclaim(ashlar_allocator *allocator, ashlar_reclaim_fn reclaim,
-                                   void *user);
+ASHLAR_API void ashlar_allocator_set_reclaim(ashlar_allocator *allocator, ashlar_reclaim_fn reclaim,
+                                             void *user);
 
 /*
  * Let another device use all memory of the allocator, what there is and what will be.
@@ -310,8 +311,8 @@ ASHLAR_API void ashlar_set_reclaim(ashlar_allocator *allocator, ashlar_reclaim_f
  * Errors:  ASHLAR_ENOTSUP (it cannot; or memory comes in segments, which a peer sees through its
  *          own cuCtxEnablePeerAccess), ASHLAR_EDRIVER, ASHLAR_ENOMEM; nothing changes then.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allow_peer(ashlar_allocator *allocator,
-                                                             int ordinal);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_allow_peer(ashlar_allocator *allocator,
+                                                                       int ordinal);
 
 /*
  * Walk every block and compare with the invariants above and with every index.

@@ -225,8 +225,8 @@ typedef struct ashlar_arena_bucket {
 ASHLAR_API size_t ashlar_arena_bucket_count(const ashlar_arena *arena); /* 0 before commit */
 
 /* Requires i < ashlar_arena_bucket_count(). */
-ASHLAR_API void ashlar_arena_bucket_read(const ashlar_arena *arena, size_t i,
-                                         ashlar_arena_bucket *out);
+ASHLAR_API void ashlar_arena_get_bucket(const ashlar_arena *arena, size_t i,
+                                        ashlar_arena_bucket *out);
 
 /*
  * Print a map of the arena: a line for each region and each bucket, and one for each tensor in

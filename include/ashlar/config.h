@@ -34,8 +34,8 @@ typedef enum ashlar_seal_policy {
  *        of that is work in stream order; the host does not wait for it, so that damage is known
  *        when that work has run: the next ashlar_free(), ashlar_free_on() or
  *        ashlar_allocator_check() returns it as ASHLAR_EDAMAGE, each finding once, and the callback
- *        of ashlar_allocator_on_report() is told. ashlar_allocator_destroy() compares what is left,
- *        red zones of live blocks too, and tells the callback only.
+ *        of ashlar_allocator_set_report() is told. ashlar_allocator_destroy() compares what is
+ *        left, red zones of live blocks too, and tells the callback only.
  *        Cost: a fill at ashlar_alloc(); at ashlar_free() a copy of the red zone to the host, a
  *        host function and a fill, and for the block that leaves, a copy and a host function for
  *        each 256 KiB of it: the stream stops for these host functions. 256 KiB of page-locked

@@ -40,7 +40,7 @@ typedef struct ashlar_device_info {
 
 /* Driver calls of the whole process so far, by purpose. Work and waits are the program's own. */
 typedef struct ashlar_driver_counts {
-    uint64_t query;   /* reads of facts */
+    uint64_t query;   /* reads of attributes */
     uint64_t memory;  /* taking, mapping, returning memory */
     uint64_t context; /* picking the device of a thread */
     uint64_t order;   /* streams and events */
@@ -66,14 +66,13 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_device_open(const char *name,
                                                               ashlar_device **out);
 ASHLAR_API void ashlar_device_close(ashlar_device *device); /* NULL is allowed */
 
-ASHLAR_API void ashlar_device_info_read(const ashlar_device *device, ashlar_device_info *info);
-ASHLAR_API void ashlar_device_counts_read(const ashlar_device *device,
-                                          ashlar_driver_counts *counts);
+ASHLAR_API void ashlar_device_get_info(const ashlar_device *device, ashlar_device_info *info);
+ASHLAR_API void ashlar_device_get_counts(const ashlar_device *device, ashlar_driver_counts *counts);
 
 /*
  * A stream: an order in which queued work runs. It is ordered with the default stream too.
  * Destroying one lets its queued work finish, and tells the device's allocators
- * (ashlar_forget_stream()); NULL is allowed there.
+ * (ashlar_allocator_forget_stream()); NULL is allowed there.
  *
  * Threads: any.  Errors: ASHLAR_EDRIVER, ASHLAR_ENOMEM.
  */

@@ -183,12 +183,10 @@ ASHLAR_API const double *ashlar_optimizer_loss_scale_address(const ashlar_optimi
  * Errors: ASHLAR_EINVAL (write: with loss scaling a loss_scale that fp32 cannot hold, or 0), and
  *         those of ashlar_copy_to_host() and ashlar_copy_to_device().
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_read(const ashlar_optimizer *optimizer,
-                                                                 ashlar_optimizer_state *state,
-                                                                 ashlar_stream stream);
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
-ashlar_optimizer_write(ashlar_optimizer *optimizer, const ashlar_optimizer_state *state,
-                       ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_host(
+    const ashlar_optimizer *optimizer, ashlar_optimizer_state *state, ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_optimizer_copy_state_to_device(
+    ashlar_optimizer *optimizer, const ashlar_optimizer_state *state, ashlar_stream stream);
 
 ASHLAR_END_DECLS
 

@@ -103,7 +103,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_alloc(ashlar_pinned *po
  * ashlar_pinned_free_on_all  the same for `count` streams, all of them; 0 is ashlar_pinned_free
  *
  * ptr      as returned by ashlar_pinned_alloc(); NULL is allowed and does nothing
- * stream   must live until ashlar_pinned_leave_stream(), since its event is recorded later, one
+ * stream   must live until ashlar_pinned_forget_stream(), since its event is recorded later, one
  *          for many blocks; not the per-thread default stream
  *
  * Threads: any.  Stream: never waits. A slow stream holds back its own blocks only.
@@ -128,8 +128,8 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_free_on_all(ashlar_pinn
  * Threads: any.  Stream: no host wait.
  * Errors:  ASHLAR_EDRIVER, ASHLAR_ENOMEM: no event could be recorded, and the stream must live on.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_leave_stream(ashlar_pinned *pool,
-                                                                      ashlar_stream stream);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_forget_stream(ashlar_pinned *pool,
+                                                                       ashlar_stream stream);
 
 /*
  * How many bytes the live block at `ptr` has; at least those asked for. Unchanged on failure.
@@ -150,7 +150,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_usable_bytes(ashlar_pin
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_pinned_trim(ashlar_pinned *pool);
 
 /* One consistent reading of all statistics. Threads: any. Cost: takes the pool's locks. */
-ASHLAR_API void ashlar_pinned_stats_read(ashlar_pinned *pool, ashlar_pinned_stats *stats);
+ASHLAR_API void ashlar_pinned_get_stats(ashlar_pinned *pool, ashlar_pinned_stats *stats);
 
 ASHLAR_END_DECLS
 

@@ -6,12 +6,12 @@
  *     ashlar_step_end(allocator);
  *
  * The first step of a key is recorded: of each allocation its size, tag, stream and lifetime. The
- * recording is packed: each allocation becomes a slot, an offset in a region of memory that the
+ * recording is packed: each allocation becomes a slot, an offset in memory that the
  * plan holds, so that slots share addresses only where their lifetimes do not meet. In later steps
  * of that key allocation i is served from slot i in a few instructions.
  *
  * THE GUARANTEE. A step replayed on a plan calls the driver for no planned allocation and needs no
- * byte beyond the plan's regions for them, if it is dominated by the step that was recorded, or by
+ * byte beyond the plan's memory for them, if it is dominated by the step that was recorded, or by
  * one of those merged into the recording:
  *   - one thread allocates, in the recorded order, to the end or not. Where no steps were merged,
  *     allocations may be left out on the way if none that follows in the step has their tag and
@@ -20,7 +20,7 @@
  *   - each is freed, by any thread, before any of the allocations that came after its free when
  *     it was recorded;
  *   - it is freed on the stream it was allocated for, and was not marked for others;
- *   - when the step began, no block of an earlier step of the same regions was still live;
+ *   - when the step began, no block of an earlier step in the same memory was still live;
  *   - meanwhile none of its streams is destroyed or captured.
  * Steps that leave out more, as shorter sequences do, are to be recorded and merged: see
  * build_after and ashlar_plan_record_next().
@@ -32,7 +32,7 @@
  * plan: a slot is given only where it is large enough, of the right stream, and overlaps nothing
  * live, which is checked at every allocation. ashlar_plan_stats says how often and why.
  *
- * Streams are never mixed: each has a region of its own, since nothing proves an order between two
+ * Streams are never mixed: each has memory of its own, since nothing proves an order between two
  * streams before the step runs.
  */
 #ifndef ASHLAR_PLAN_H
@@ -81,15 +81,15 @@ ASHLAR_API const char *ashlar_plan_miss_text(ashlar_plan_miss miss);
 
 /* Counts are of steps that have ended. */
 typedef struct ashlar_plan_stats {
-    uint64_t region_bytes;   /* memory that plans hold now: plans of one stream share it */
-    uint64_t plan_bytes;     /* sum over streams of the largest plan there; <= region_bytes */
+    uint64_t memory_bytes;   /* memory that plans hold now: plans of one stream share it */
+    uint64_t plan_bytes;     /* sum over streams of the largest plan there; <= memory_bytes */
     uint64_t bound_bytes;    /* sum over streams of the largest peak of live bytes of a plan */
     uint64_t plan_count;
     uint64_t slot_count;     /* of all plans */
     uint64_t steps_recorded;
     uint64_t steps_replayed;
-    uint64_t steps_declined; /* served from the ordinary path: another thread was in the region or
-                              * at the key, no region could be had, or the stream is captured */
+    uint64_t steps_declined; /* served from the ordinary path: another thread was in that memory or
+                              * at the key, no memory could be had, or the stream is captured */
     uint64_t hits;           /* requests of replayed steps served from their slots */
     uint64_t unplanned;      /* served from the ordinary path as they were when recorded */
     uint64_t misses[ASHLAR_PLAN_MISS_COUNT];
@@ -123,7 +123,7 @@ ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_step_begin(ashlar_allocator *a
  * that packs, and may take memory.
  *
  * Errors:  ASHLAR_EINVAL (no step of this thread), ASHLAR_EHOSTMEM (the recording is lost),
- *          ASHLAR_ENOMEM, ASHLAR_EDRIVER (the plan's region); the step has ended all the same, and
+ *          ASHLAR_ENOMEM, ASHLAR_EDRIVER (the plan's memory); the step has ended all the same, and
  *          its key is served from the ordinary path until ashlar_plan_build() finds memory for it,
  *          or a step of it is recorded again. Other keys' plans stay as they are if they can.
  * Cost:    takes the lock; with a packing, up to search_ms and more for thousands of allocations.
@@ -155,14 +155,14 @@ ASHLAR_API void ashlar_plan_record_next(ashlar_allocator *allocator, uint64_t ke
 /*
  * Forget all plans and recordings, and let the ordinary path have their memory: at once, or where a
  * block of a plan is still live, when it is freed and a step begins or ends. Nothing else takes it
- * from the plans, neither ashlar_trim() nor a request that finds no other.
+ * from the plans, neither ashlar_allocator_trim() nor a request that finds no other.
  *
  * Threads: any; not while a step is under way (ASHLAR_EINVAL).
  */
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_plan_drop(ashlar_allocator *allocator);
 
 /* Threads: any.  Cost: takes the lock. */
-ASHLAR_API void ashlar_plan_read(ashlar_allocator *allocator, ashlar_plan_stats *out);
+ASHLAR_API void ashlar_plan_get_stats(ashlar_allocator *allocator, ashlar_plan_stats *out);
 
 ASHLAR_END_DECLS
 

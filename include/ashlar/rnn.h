@@ -33,9 +33,9 @@ typedef struct ashlar_rnn_batch {
 
 /*
  * Every buffer of the three calls, in device memory, of the layout's type; letters as in
- * rnn_layout.h, states by part. Each call reads only the fields named for it, and what is marked
- * LSTM only for that cell. Outputs are overwritten except dweights; none may overlap another or
- * an input. All are in use until the stream has passed the call.
+ * rnn_layout.h, states by pseudo-layer. Each call reads only the fields named for it, and what is
+ * marked LSTM only for that cell. Outputs are overwritten except dweights; none may overlap another
+ * or an input. All are in use until the stream has passed the call.
  *
  * Where ashlar_rnn_backward_reads_output() says so, the backward calls also read y, hx and cx:
  * they are handed on again as they were in forward.

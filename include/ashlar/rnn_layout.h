@@ -5,15 +5,15 @@
  * a state of P elements (the projection's width; without one P = H), N_b biases per gate row:
  *
  *     in(0) = I, in(l > 0) = D*P         every layer above the first reads all directions
- *     part p = l*D + d                   layer l in direction d (0 forward, 1 reverse)
- *     matrices of part p   W [G, H, in(l)], R [G, H, P], with a projection also Wp [P, H];
+ *     pseudo-layer p = l*D + d           layer l in direction d (0 forward, 1 reverse)
+ *     matrices of p        W [G, H, in(l)], R [G, H, P], with a projection also Wp [P, H];
  *                          row-major, rows = outputs
  *     base(p)            = sum over q < p of the elements of q's matrices
- *     biases of part p   = base(L*D) + p * N_b*G*H: bW [G, H], then bR [G, H], where they exist
+ *     biases of p        = base(L*D) + p * N_b*G*H: bW [G, H], then bR [G, H], where they exist
  *     elements           = base(L*D) + L*D * N_b*G*H
  *
- * so all matrices of all parts come first, then all biases; no padding anywhere. cuDNN does not
- * document this order; it is what cudnnGetRNNWeightParams of cuDNN 9 returns for every
+ * so all matrices of all pseudo-layers come first, then all biases; no padding anywhere. cuDNN does
+ * not document this order; it is what cudnnGetRNNWeightParams of cuDNN 9 returns for every
  * configuration asked (tests/rnn/layer/test_rnn_layout_cudnn.c asks it again where cuDNN is installed).
  *
  * Gates are in the order i f g o (LSTM) and r z n (GRU), as in PyTorch: each of the tensors here
@@ -90,12 +90,12 @@ typedef struct ashlar_rnn_config {
     ashlar_rnn_bias bias;
     size_t directions; /* D; 0 and 1: forward, 2: forward and reverse */
     size_t projection; /* 0: none; 1 .. H-1: P, of the LSTM only */
-    double dropout;    /* 0 <= p < 1: of the outputs between layers, in training, this part is 0 */
+    double dropout;    /* 0 <= p < 1: of the outputs between layers, in training, this share is 0 */
     ashlar_rnn_math math;
     ashlar_rnn_algorithm algorithm;
 } ashlar_rnn_config;
 
-/* The tensors of one part. All gates of one are contiguous, so each is one matrix product. */
+/* The tensors of one pseudo-layer. All its gates are contiguous, so each is one matrix product. */
 typedef enum ashlar_rnn_tensor {
     ASHLAR_RNN_W,  /* [G*H, in(l)] */
     ASHLAR_RNN_R,  /* [G*H, P] */
@@ -116,7 +116,7 @@ typedef struct ashlar_rnn_layout {
     size_t gates;             /* G */
     size_t state;             /* P */
     size_t output;            /* D*P, the width of y */
-    size_t parts;             /* L*D */
+    size_t pseudo_layers;     /* L*D */
     size_t elements;          /* of the whole stack; below 2^31 */
 } ashlar_rnn_layout;
 
@@ -133,9 +133,9 @@ typedef struct ashlar_rnn_layout {
 ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_rnn_layout_init(ashlar_rnn_layout *layout,
                                                                   const ashlar_rnn_config *config);
 
-/* Where one tensor lies. Requires part < layout->parts and a valid tensor. */
-ASHLAR_API ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout, size_t part,
-                                                  ashlar_rnn_tensor tensor);
+/* Where one tensor lies. Requires pseudo_layer < layout->pseudo_layers and a valid tensor. */
+ASHLAR_API ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout,
+                                                  size_t pseudo_layer, ashlar_rnn_tensor tensor);
 
 /* "lstm", "gru", "tanh", "relu"; NULL for a value that is no cell. */
 ASHLAR_API const char *ashlar_rnn_cell_name(ashlar_rnn_cell cell);

@@ -54,15 +54,16 @@ typedef enum ashlar_trace_format {
  * Cost:    O(n log n) in the events kept, some 70 bytes of host memory for each, 170 for a picture;
  *          no driver call.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_trace_write(ashlar_allocator *allocator,
-                                                              ashlar_trace_format format,
-                                                              const char *path, uint64_t *missing);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_allocator_write_trace(ashlar_allocator *allocator,
+                                                                        ashlar_trace_format format,
+                                                                        const char *path,
+                                                                        uint64_t *missing);
 
 typedef enum ashlar_snapshot_state {
     ASHLAR_SNAPSHOT_LIVE,    /* the caller's */
     ASHLAR_SNAPSHOT_CACHED,  /* free, in a thread's cache: that thread's next block of its stream */
     ASHLAR_SNAPSHOT_PENDING, /* free at once on its stream; its last use there may not be over */
-    ASHLAR_SNAPSHOT_PLANNED, /* of a plan's region, in no block now: for steps of its plans */
+    ASHLAR_SNAPSHOT_PLANNED, /* of a plan's memory, in no block now: for steps of its plans */
     ASHLAR_SNAPSHOT_IDLE,    /* free; no queued work touches it */
     ASHLAR_SNAPSHOT_STATE_COUNT
 } ashlar_snapshot_state;
@@ -109,8 +110,8 @@ typedef struct ashlar_snapshot {
  * Cost:      takes the allocator's lock, O(blocks); no driver call, so that a block whose last use
  *            is over may still be PENDING.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_snapshot_take(ashlar_allocator *allocator,
-                                                                ashlar_snapshot **out);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_allocator_take_snapshot(ashlar_allocator *allocator, ashlar_snapshot **out);
 
 ASHLAR_API void ashlar_snapshot_free(ashlar_snapshot *snapshot); /* NULL is allowed */
 
@@ -126,11 +127,11 @@ ASHLAR_API void ashlar_snapshot_free(ashlar_snapshot *snapshot); /* NULL is allo
  *
  * Threads: any.
  * Errors:  ASHLAR_EINVAL (path is no regular file), ASHLAR_EIO, ASHLAR_EHOSTMEM.
- * Cost:    as ashlar_snapshot_take(), and some 60 bytes of host memory for each event kept; the
- *          file has less than 100 bytes for each block and each event.
+ * Cost:    as ashlar_allocator_take_snapshot(), and some 60 bytes of host memory for each event
+ *          kept; the file has less than 100 bytes for each block and each event.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_snapshot_write(ashlar_allocator *allocator,
-                                                                 const char *path);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_allocator_write_snapshot(ashlar_allocator *allocator, const char *path);
 
 ASHLAR_END_DECLS
 

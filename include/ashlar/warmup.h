@@ -6,19 +6,19 @@
  * proves the plan, and seals the allocator:
  *
  *     ashlar_warmup_options options = {.stream = stream, .min_length = 1, .max_length = 512,
- *                                      .step = step, .rehearse = rehearse, .user = model};
- *     ashlar_warmup(allocator, &options, NULL);
+ *                                      .step = step, .dry_run = dry_run, .user = model};
+ *     ashlar_allocator_warmup(allocator, &options, NULL);
  *     ...
  *     ashlar_step_begin(allocator, stream, ashlar_warmup_key(&options, length));
  *     ...                                               a step of that length
  *     ashlar_step_end(allocator);
  *
- * THE GUARANTEE. If ashlar_warmup() succeeds and says is_steady, then no later step between begin
- * and end, of any length from min_length to max_length, makes the allocator call the driver, nor
- * needs a byte beyond what is reserved then, as long as each step allocates as it was rehearsed at
- * its length, and what else is allocated between steps is as during the warm-up. It is checked
- * rather than concluded: every length has gone through the finished plan once, and each of its
- * requests was served from the plan or from free blocks of its own stream.
+ * THE GUARANTEE. If ashlar_allocator_warmup() succeeds and says is_steady, then no later step
+ * between begin and end, of any length from min_length to max_length, makes the allocator call the
+ * driver, nor needs a byte beyond what is reserved then, as long as each step allocates as its dry
+ * run did at its length, and what else is allocated between steps is as during the warm-up. It is
+ * checked rather than concluded: every length has gone through the finished plan once, and each of
+ * its requests was served from the plan or from free blocks of its own stream.
  */
 #ifndef ASHLAR_WARMUP_H
 #define ASHLAR_WARMUP_H
@@ -39,7 +39,7 @@ enum { ASHLAR_WARMUP_PASSES_MAX = 16 };
 
 /*
  * Allocate, and free, what a step of `length` does, in its order, from the allocator that is warmed
- * up. A failure ends the warm-up, which returns it; ashlar_error_set() says why. A rehearsal frees
+ * up. A failure ends the warm-up, which returns it; ashlar_error_set() says why. A dry run frees
  * all that it takes, on the same thread.
  */
 typedef ashlar_status (*ashlar_warmup_fn)(void *user, size_t length);
@@ -48,18 +48,18 @@ typedef struct ashlar_warmup_options {
     ashlar_stream stream;      /* the steps' main one */
     size_t min_length;         /* 1 .. max_length */
     size_t max_length;
-    size_t bucket_count;       /* ranges of lengths with a plan each, at most so many, equally wide
+    size_t length_bucket_count; /* ranges of lengths with a plan each, at most so many, equally wide
                                 * and in one memory; 0: one. More than one may help where longer
                                 * steps make more allocations */
-    uint64_t key;              /* of the shortest bucket's steps; the others' count up from it */
+    uint64_t key; /* of the shortest length bucket's steps; the others' count up from it */
     bool without_plan;         /* only go through the lengths, on the ordinary path */
     ashlar_warmup_fn step;     /* a real step, which must not do what may happen once only, such as
-                                * an update of weights. NULL: only rehearse */
-    ashlar_warmup_fn rehearse; /* its allocations without its work, called for every length, twice
+                                * an update of weights. NULL: only the dry run */
+    ashlar_warmup_fn dry_run;  /* its allocations without its work, called for every length, twice
                                 * or more. At first they get addresses without memory, which nothing
                                 * may use. NULL: `step` is called instead, but only for the longest
                                 * length of each bucket: then sizes must grow with the length */
-    void *user;                /* of `step` and `rehearse` */
+    void *user;                /* of `step` and `dry_run` */
     const char *plan_file;     /* NULL: none. Where the plans are kept: if there is such a file, its
                                 * plans stand in for recording and packing; else what was packed is
                                 * saved there. See plan_file.h. For steps on one stream */
@@ -67,7 +67,7 @@ typedef struct ashlar_warmup_options {
 } ashlar_warmup_options;
 
 typedef struct ashlar_warmup_report {
-    bool is_planned;         /* there are plans; see ashlar_warmup() */
+    bool is_planned;         /* there are plans; see ashlar_allocator_warmup() */
     bool is_loaded;          /* ... from plan_file */
     bool is_steady;          /* false: the last of ASHLAR_WARMUP_PASSES_MAX passes still took memory
                               * from the driver or from another stream, as each later one may */
@@ -83,14 +83,14 @@ typedef struct ashlar_warmup_report {
  * Warm up:
  *
  *   1. record the allocations of every length, the longest first, merged for each bucket; where
- *      they are rehearsed, without taking memory
+ *      there is a dry run, without taking memory
  *   2. wait for the device, and give back all that is free
  *   3. pack the plans, and take their memory
  *   4. run `step` at the maximum length
  *   5. go through all lengths once more, until a pass finds all it needs in place
  *   6. wait for the device, and seal the allocator
  *
- * Afterwards the memory reserved is what was live before, the plans' regions, and where a step
+ * Afterwards the memory reserved is what was live before, the plans' memory, and where a step
  * makes allocations that are not planned (see plan.h) theirs, in whole pieces of the device's
  * granularity. An allocator of which steps are not recorded, in a guard mode or without thread
  * caches, is warmed up without plans, that is steps 4 to 6.
@@ -100,20 +100,20 @@ typedef struct ashlar_warmup_report {
  * report    NULL: not wanted; unchanged on failure
  *
  * Threads: any; meanwhile no other thread allocates, and no step or capture is under way.
- * Errors:  ASHLAR_EINVAL (options; a step is under way; a rehearsal keeps a block; `step` or
- *          `rehearse` does not allocate the second time as it did the first, and the detail says
+ * Errors:  ASHLAR_EINVAL (options; a step is under way; a dry run keeps a block; `step` or
+ *          `dry_run` does not allocate the second time as it did the first, and the detail says
  *          at which length, and how),
  *          ASHLAR_ENOMEM (the device, or the limit, is too small for the step or its plan), those of
  *          ashlar_plan_load() and ashlar_plan_save() (a plan_file of another fingerprint, damaged
  *          or not to be written: delete it, or name another one),
- *          ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, and what `step` and `rehearse`
+ *          ASHLAR_EHOSTMEM, ASHLAR_EOVERFLOW, ASHLAR_EDRIVER, and what `step` and `dry_run`
  *          return. Then the allocator is not sealed by this call, the keys have no plans, and the
  *          plans' memory is given back.
  * Cost:    O(lengths x allocations), a packing for each bucket, two waits for the device.
  */
-ASHLAR_API ASHLAR_MUST_CHECK ashlar_status ashlar_warmup(ashlar_allocator *allocator,
-                                                         const ashlar_warmup_options *options,
-                                                         ashlar_warmup_report *report);
+ASHLAR_API ASHLAR_MUST_CHECK ashlar_status
+ashlar_allocator_warmup(ashlar_allocator *allocator, const ashlar_warmup_options *options,
+                        ashlar_warmup_report *report);
 
 /*
  * The key of steps of a length: that of its bucket. A length out of range has the nearest bucket's.

@@ -6,7 +6,7 @@
 #include "allocator/base/checked.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
-#include "rnn/data/supply.h"
+#include "rnn/data/batch_sampler.h"
 
 /* Steps first .. first + steps - 1 of a record's sequence. */
 typedef struct piece {
@@ -16,7 +16,7 @@ typedef struct piece {
 } piece;
 
 /*
- * Invariants: the supply's items are the pieces, by their places in `pieces`
+ * Invariants: the batch sampler's items are the pieces, by their places in `pieces`
  *             longest * batch <= INT32_MAX
  */
 struct ashlar_batcher {
@@ -25,7 +25,7 @@ struct ashlar_batcher {
     size_t longest; /* steps of the longest piece */
     piece *pieces;
     size_t piece_count;
-    ashlar_supply *supply;
+    ashlar_batch_sampler *batch_sampler;
 };
 
 /* The symbol at place `i` of the record's n + 2. */
@@ -87,17 +87,17 @@ static ashlar_status cut_into_pieces(ashlar_batcher *batcher, const ashlar_batch
     return ASHLAR_OK;
 }
 
-static ashlar_status supply_pieces(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
+static ashlar_status sample_pieces(ashlar_batcher *batcher, const ashlar_batcher_config *config) {
     const size_t count = batcher->piece_count;
-    ashlar_supply_item *items = ashlar_host_calloc(count, sizeof *items);
+    ashlar_batch_sampler_item *items = ashlar_host_calloc(count, sizeof *items);
     if (items == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "batcher: no host memory for %zu pieces", count);
     }
     for (size_t i = 0; i < count; i++) {
-        items[i] = (ashlar_supply_item){i, batcher->pieces[i].steps};
+        items[i] = (ashlar_batch_sampler_item){i, batcher->pieces[i].steps};
     }
-    const ashlar_status status = ashlar_supply_create(items, count, config->batch, config->window,
-                                                      config->seed, &batcher->supply);
+    const ashlar_status status = ashlar_batch_sampler_create(
+        items, count, config->batch, config->window, config->seed, &batcher->batch_sampler);
     ashlar_host_free(items);
     return status;
 }
@@ -109,7 +109,7 @@ ashlar_status ashlar_batcher_create(const ashlar_corpus *corpus,
                            config->batch == 0 ? "batch" : "max_steps");
     }
     ashlar_batcher_config filled = *config;
-    filled.window = config->window != 0 ? config->window : ASHLAR_SUPPLY_WINDOW;
+    filled.window = config->window != 0 ? config->window : ASHLAR_BATCH_SAMPLER_WINDOW;
     filled.stride = config->stride != 0 ? config->stride : config->max_steps;
     if (filled.stride > config->max_steps) {
         return ashlar_fail(ASHLAR_EINVAL,
@@ -125,7 +125,7 @@ ashlar_status ashlar_batcher_create(const ashlar_corpus *corpus,
     batcher->batch = filled.batch;
     ashlar_status status = cut_into_pieces(batcher, &filled);
     if (status == ASHLAR_OK) {
-        status = supply_pieces(batcher, &filled);
+        status = sample_pieces(batcher, &filled);
     }
     if (status != ASHLAR_OK) {
         ashlar_batcher_destroy(batcher);
@@ -139,7 +139,7 @@ void ashlar_batcher_destroy(ashlar_batcher *batcher) {
     if (batcher == NULL) {
         return;
     }
-    ashlar_supply_destroy(batcher->supply);
+    ashlar_batch_sampler_destroy(batcher->batch_sampler);
     ashlar_host_free(batcher->pieces);
     ashlar_host_free(batcher);
 }
@@ -160,7 +160,7 @@ static void fill_column(const ashlar_batcher *batcher, ashlar_batch *batch, size
 }
 
 void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
-    const ashlar_supply_item *drawn = ashlar_supply_next(batcher->supply);
+    const ashlar_batch_sampler_item *drawn = ashlar_batch_sampler_next(batcher->batch_sampler);
     batch->steps = drawn[0].length;
     batch->tokens = 0;
     const size_t grid_bytes = batch->steps * batcher->batch * sizeof(int32_t);
@@ -171,15 +171,15 @@ void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch) {
         batch->lengths[i] = (int32_t)drawn[i].length;
         batch->tokens += drawn[i].length;
     }
-    batch->epoch = ashlar_supply_epochs(batcher->supply);
+    batch->epoch = ashlar_batch_sampler_epochs(batcher->batch_sampler);
 }
 
 void ashlar_batcher_skip(ashlar_batcher *batcher, uint64_t batches) {
-    ashlar_supply_skip(batcher->supply, batches);
+    ashlar_batch_sampler_skip(batcher->batch_sampler, batches);
 }
 
 ashlar_random ashlar_batcher_random(const ashlar_batcher *batcher) {
-    return ashlar_supply_random(batcher->supply);
+    return ashlar_batch_sampler_random(batcher->batch_sampler);
 }
 
 size_t ashlar_batcher_max_steps(const ashlar_batcher *batcher) {
@@ -190,6 +190,6 @@ size_t ashlar_batcher_piece_count(const ashlar_batcher *batcher) {
     return batcher->piece_count;
 }
 
-size_t ashlar_batcher_grid_bytes(const ashlar_batcher *batcher) {
+size_t ashlar_batcher_array_bytes(const ashlar_batcher *batcher) {
     return batcher->longest * batcher->batch * sizeof(int32_t);
 }

@@ -1,15 +1,15 @@
 /*
- * batcher.h - an endless, seeded supply of batches of byte sequences (internal).
+ * batcher.h - an endless, seeded series of batches of byte sequences (internal).
  *
  * The vocabulary is the byte. Byte 0, never in text, marks begin and end, so a record of n bytes
  * is the symbols 0, r1 .. rn, 0: its inputs are the first n+1 of them, its targets the last n+1,
- * and its sequence has n+1 steps. A sequence longer than max_steps is cut into pieces of max_steps
- * (the last may be shorter); nothing is lost, for each piece's first input is the symbol that the
- * piece before it ended with as a target. With a stride below max_steps the pieces overlap, as a
- * sliding window: each begins `stride` steps after the one before, and the last ends at the end of
- * its sequence.
+ * and its sequence has n+1 time steps. A sequence longer than max_steps is cut into pieces of
+ * max_steps (the last may be shorter); nothing is lost, for each piece's first input is the symbol
+ * that the piece before it ended with as a target. With a stride below max_steps the pieces
+ * overlap, as a sliding window: each begins `stride` steps after the one before, and the last ends
+ * at the end of its sequence.
  *
- * The pieces are the items of a supply (supply.h), each as long as it has steps.
+ * The pieces are the items of a batch sampler (batch_sampler.h), each as long as it has steps.
  *
  * Threads: one at a time per batcher.
  */
@@ -34,7 +34,7 @@ typedef struct ashlar_batcher ashlar_batcher;
 typedef struct ashlar_batcher_config {
     size_t batch;     /* B, sequences per batch, 1.. */
     size_t max_steps; /* longest piece, 1.. */
-    size_t window;    /* batches per window, 1..; 0: ASHLAR_SUPPLY_WINDOW */
+    size_t window;    /* batches per window, 1..; 0: ASHLAR_BATCH_SAMPLER_WINDOW */
     uint64_t seed;
     size_t stride; /* steps from a piece's beginning to the next one's, 1 .. max_steps; 0: the
                       same as max_steps, pieces do not overlap */
@@ -42,16 +42,16 @@ typedef struct ashlar_batcher_config {
 
 /* A batch in the caller's memory; the pointers are the caller's, the rest is filled in. */
 typedef struct ashlar_batch {
-    int32_t *inputs;  /* [T, B], room for ashlar_batcher_grid_bytes(); padding is 0 */
+    int32_t *inputs;  /* [T, B], room for ashlar_batcher_array_bytes(); padding is 0 */
     int32_t *targets; /* [T, B], the same */
     int32_t *lengths; /* [B], 1 .. T, longest first */
     size_t steps;     /* T = lengths[0] */
     size_t tokens;    /* sum of the lengths */
-    double epoch;     /* of the supply handed out, this batch included, in epochs */
+    double epoch;     /* handed out so far, this batch included, in epochs */
 } ashlar_batch;
 
 /*
- * Cut the corpus into pieces and set up the supply.
+ * Cut the corpus into pieces and set up the batch sampler.
  *
  * Ownership: the caller owns *out until ashlar_batcher_destroy(); the corpus must outlive it.
  * Errors:    ASHLAR_EINVAL (batch or max_steps is 0, a stride above max_steps), ASHLAR_EOVERFLOW
@@ -71,7 +71,7 @@ size_t ashlar_batcher_max_steps(const ashlar_batcher *batcher);
 size_t ashlar_batcher_piece_count(const ashlar_batcher *batcher);
 
 /* Bytes of inputs, or of targets, for the longest batch: max_steps * B * sizeof(int32_t). */
-size_t ashlar_batcher_grid_bytes(const ashlar_batcher *batcher);
+size_t ashlar_batcher_array_bytes(const ashlar_batcher *batcher);
 
 /* Fill in the next batch. */
 void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
@@ -79,7 +79,7 @@ void ashlar_batcher_next(ashlar_batcher *batcher, ashlar_batch *batch);
 /* Pass over the next `batches` batches, as if they had been handed out. */
 void ashlar_batcher_skip(ashlar_batcher *batcher, uint64_t batches);
 
-/* The generator as it is now: a batcher at the same place of the same supply has the same. */
+/* The generator as it is now: a batcher at the same place has the same. */
 ashlar_random ashlar_batcher_random(const ashlar_batcher *batcher);
 
 #endif /* ASHLAR_BATCHER_H */

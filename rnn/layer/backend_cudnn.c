@@ -60,13 +60,13 @@ static void unlock(const ashlar_rnn *rnn) {
  *
  *     work = [cudnn, up to ALIGN | dx, up to ALIGN | dy]
  */
-typedef struct work_parts {
+typedef struct work_layout {
     size_t dx, dx_bytes, dy, dy_bytes, bytes;
-} work_parts;
+} work_layout;
 
-static bool lay_out_work(const ashlar_rnn *rnn, const ashlar_cudnn_sizes *sizes, work_parts *p) {
+static bool lay_out_work(const ashlar_rnn *rnn, const ashlar_cudnn_sizes *sizes, work_layout *p) {
     const size_t item = ashlar_dtype_bytes(rnn->layout.config.dtype);
-    *p = (work_parts){.bytes = sizes->work > 0 ? sizes->work : 1};
+    *p = (work_layout){.bytes = sizes->work > 0 ? sizes->work : 1};
     if (!sizes->training) {
         return true;
     }
@@ -87,7 +87,7 @@ static ashlar_status check_shape(const ashlar_rnn *rnn, size_t steps, size_t bat
     }
     if (!ashlar_mul(steps, batch, &rows) || !ashlar_mul(rows, width, &elements) ||
         rows > INT32_MAX || elements > SIZE_MAX / sizeof(double) ||
-        rnn->layout.parts * batch > INT32_MAX / rnn->layout.config.hidden) {
+        rnn->layout.pseudo_layers * batch > INT32_MAX / rnn->layout.config.hidden) {
         return ashlar_fail(ASHLAR_EOVERFLOW,
                            "rnn: %zu steps of %zu sequences are too many for "
                            "cuDNN",
@@ -159,7 +159,7 @@ static ashlar_status find_sizes(const ashlar_rnn *rnn, size_t steps, size_t batc
 static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                            size_t *reserve_bytes, size_t *work_bytes) {
     ashlar_cudnn_sizes found;
-    work_parts parts;
+    work_layout at;
     ashlar_status status = check_shape(rnn, steps, batch);
     if (status == ASHLAR_OK) {
         status = lock(rnn);
@@ -172,14 +172,14 @@ static ashlar_status sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bo
     if (status != ASHLAR_OK) {
         return status;
     }
-    if (!lay_out_work(rnn, &found, &parts)) {
+    if (!lay_out_work(rnn, &found, &at)) {
         return ashlar_fail(ASHLAR_EOVERFLOW,
                            "rnn: the workspace of %zu steps of %zu sequences "
                            "is too large to address",
                            steps, batch);
     }
     *reserve_bytes = found.reserve;
-    *work_bytes = parts.bytes;
+    *work_bytes = at.bytes;
     return ASHLAR_OK;
 }
 
@@ -193,7 +193,7 @@ typedef struct call {
     const ashlar_rnn_buffers *b;
     ashlar_stream stream;
     ashlar_cudnn_sizes sizes;
-    work_parts parts;
+    work_layout at;
     size_t weight_bytes;
 } call;
 
@@ -251,16 +251,16 @@ static ashlar_status clear(const call *c, void *at, size_t bytes) {
 static ashlar_status backward_data(const call *c) {
     const ashlar_cudnn_state *s = c->state;
     const ashlar_rnn_buffers *b = c->b;
-    void *const dx = b->dx != NULL ? b->dx : (char *)b->work + c->parts.dx;
+    void *const dx = b->dx != NULL ? b->dx : (char *)b->work + c->at.dx;
     const void *dy = b->dy;
     ashlar_status status = ASHLAR_OK;
     if (b->dx != NULL && !is_uniform(c->batch)) {
         /* The fill value of a data descriptor is said to be for y only. */
-        status = clear(c, b->dx, c->parts.dx_bytes);
+        status = clear(c, b->dx, c->at.dx_bytes);
     }
     if (status == ASHLAR_OK && dy == NULL) {
-        dy = (char *)b->work + c->parts.dy;
-        status = clear(c, (char *)b->work + c->parts.dy, c->parts.dy_bytes);
+        dy = (char *)b->work + c->at.dy;
+        status = clear(c, (char *)b->work + c->at.dy, c->at.dy_bytes);
     }
     if (status != ASHLAR_OK) {
         return status;
@@ -294,7 +294,7 @@ static ashlar_status run(call *c, ashlar_rnn_pass pass) {
     ASHLAR_CUDNN_TRY(c->state->cudnn, set_stream, cudnnSetStream,
                      (c->state->handle, (cudaStream_t)c->stream));
     ASHLAR_TRY(find_sizes(c->rnn, batch->steps, batch->batch, training, &c->sizes));
-    if (!lay_out_work(c->rnn, &c->sizes, &c->parts)) {
+    if (!lay_out_work(c->rnn, &c->sizes, &c->at)) {
         return ashlar_fail(ASHLAR_EOVERFLOW, "rnn: the workspace is too large to address");
     }
     ASHLAR_TRY(

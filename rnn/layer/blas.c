@@ -9,40 +9,40 @@
 /* Multiplications that are worth waking a thread for: some 25 us. */
 static const size_t PIECE_PRODUCTS = (size_t)1 << 20;
 
-/* A cut falls on whole blocks of rows and panels, except for the last. */
+/* A tile ends on whole blocks of rows and panels, except for the last. */
 enum { ROW_UNIT = 12, COLUMN_UNIT = 16 };
 
 /* ---- pieces ---- */
 
 /* c in `rows` x `columns` pieces. */
-typedef struct cut {
-    const ashlar_product *product;
-    ashlar_product_function *compute;
+typedef struct tiling {
+    const ashlar_gemm_args *product;
+    ashlar_gemm_kernel *compute;
     size_t rows, columns;
-} cut;
+} tiling;
 
 static size_t units(size_t count, size_t unit) {
     return (count + unit - 1) / unit;
 }
 
-/* Where piece i of `pieces` begins. */
-static size_t cut_at(size_t count, size_t unit, size_t pieces, size_t i) {
+/* Where tile i of `pieces` begins. */
+static size_t tile_edge(size_t count, size_t unit, size_t pieces, size_t i) {
     const size_t at = units(count, unit) * i / pieces * unit;
     return at < count ? at : count;
 }
 
 static void compute_one(void *context, size_t i) {
-    const cut *const c = context;
-    const ashlar_product *const p = c->product;
+    const tiling *const c = context;
+    const ashlar_gemm_args *const p = c->product;
     const size_t row = i / c->columns, column = i % c->columns;
-    const ashlar_piece piece = {
-        .row = cut_at(p->m, ROW_UNIT, c->rows, row),
-        .row_end = cut_at(p->m, ROW_UNIT, c->rows, row + 1),
-        .column = cut_at(p->n, COLUMN_UNIT, c->columns, column),
-        .column_end = cut_at(p->n, COLUMN_UNIT, c->columns, column + 1),
+    const ashlar_gemm_tile tile = {
+        .row = tile_edge(p->m, ROW_UNIT, c->rows, row),
+        .row_end = tile_edge(p->m, ROW_UNIT, c->rows, row + 1),
+        .column = tile_edge(p->n, COLUMN_UNIT, c->columns, column),
+        .column_end = tile_edge(p->n, COLUMN_UNIT, c->columns, column + 1),
     };
     const uint64_t begin = ashlar_blas_clock_begin();
-    c->compute(p, &piece);
+    c->compute(p, &tile);
     ashlar_blas_clock_end(begin);
 }
 
@@ -51,15 +51,15 @@ static size_t min_of(size_t a, size_t b) {
 }
 
 /*
- * Each piece packs its columns of b, and its rows of a where these are stored transposed: so cut
+ * Each tile packs its columns of b, and its rows of a where these are stored transposed: so split
  * where nothing is packed twice, and the other way only where that gives too few pieces.
  */
-static cut make_cut(const ashlar_product *p, ashlar_product_function *compute) {
+static tiling make_tiling(const ashlar_gemm_args *p, ashlar_gemm_kernel *compute) {
     const size_t worth =
         p->m * p->n / PIECE_PRODUCTS * p->k + p->m * p->n % PIECE_PRODUCTS * p->k / PIECE_PRODUCTS;
     const size_t pieces = worth < 2 ? 1 : min_of(worth, ashlar_workers_count());
     const size_t rows = units(p->m, ROW_UNIT), columns = units(p->n, COLUMN_UNIT);
-    cut c = {.product = p, .compute = compute};
+    tiling c = {.product = p, .compute = compute};
     if (p->trans_a) {
         c.rows = min_of(pieces, rows);
         c.columns = min_of(pieces / c.rows, columns);
@@ -70,9 +70,9 @@ static cut make_cut(const ashlar_product *p, ashlar_product_function *compute) {
     return c;
 }
 
-static void compute(const ashlar_product *p, ashlar_product_function *function) {
+static void compute(const ashlar_gemm_args *p, ashlar_gemm_kernel *function) {
     if (p->m > 0 && p->n > 0 && p->k > 0) {
-        cut c = make_cut(p, function);
+        tiling c = make_tiling(p, function);
         ashlar_workers_run(c.rows * c.columns, compute_one, &c);
     }
 }

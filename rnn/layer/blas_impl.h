@@ -10,8 +10,8 @@
 
 #include "rnn/layer/blas.h"
 
-/* c = or += scale * op(a) * op(b), as in blas.h; the elements are of the piece's type. k > 0. */
-typedef struct ashlar_product {
+/* c = or += scale * op(a) * op(b), as in blas.h; the elements are of the tile's type. k > 0. */
+typedef struct ashlar_gemm_args {
     bool trans_a, trans_b;
     size_t m, n, k;
     double scale;
@@ -22,34 +22,34 @@ typedef struct ashlar_product {
     bool adds;
     void *c;
     size_t ldc;
-} ashlar_product;
+} ashlar_gemm_args;
 
 /* Rows and columns of c. */
-typedef struct ashlar_piece {
+typedef struct ashlar_gemm_tile {
     size_t row, row_end;
     size_t column, column_end;
-} ashlar_piece;
+} ashlar_gemm_tile;
 
 /*
- * Compute one piece. An element of c has the same bits whatever the piece. Takes less
+ * Compute one tile. An element of c has the same bits whatever the tile. Takes less
  * than half a MiB of stack.
  */
-typedef void ashlar_product_function(const ashlar_product *product, const ashlar_piece *piece);
+typedef void ashlar_gemm_kernel(const ashlar_gemm_args *product, const ashlar_gemm_tile *tile);
 
 /*
  * Compiled for several sets of instructions (meson.build). Those without fused multiplication
  * round each product, and so get other bits.
  */
-ashlar_product_function ashlar_product_f32_baseline, ashlar_product_f64_baseline;
-ashlar_product_function ashlar_product_f32_avx2, ashlar_product_f64_avx2;
+ashlar_gemm_kernel ashlar_gemm_kernel_f32_baseline, ashlar_gemm_kernel_f64_baseline;
+ashlar_gemm_kernel ashlar_gemm_kernel_f32_avx2, ashlar_gemm_kernel_f64_avx2;
 
-typedef struct ashlar_blas_set {
+typedef struct ashlar_gemm_kernels {
     const char *name;
-    ashlar_product_function *f32, *f64;
-} ashlar_blas_set;
+    ashlar_gemm_kernel *f32, *f64;
+} ashlar_gemm_kernels;
 
 /* The best that this processor runs (blas_x86.c or blas_any.c). */
-const ashlar_blas_set *ashlar_blas_best(void);
+const ashlar_gemm_kernels *ashlar_blas_best(void);
 
 /*
  * For benchmarks: nanoseconds that threads have spent in products since the clock was started, of

@@ -18,7 +18,7 @@ void REAL(ashlar_gemm)(bool trans_a, bool trans_b, size_t m, size_t n, size_t k,
                        const real *a, size_t lda, const real *b, size_t ldb, real beta, real *c,
                        size_t ldc) {
     const bool overwrites = beta == 0 && k > 0;
-    const ashlar_product product = {
+    const ashlar_gemm_args product = {
         .trans_a = trans_a,
         .trans_b = trans_b,
         .m = m,

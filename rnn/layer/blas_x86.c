@@ -2,10 +2,10 @@
 #include "rnn/layer/blas_impl.h"
 #include "rnn/layer/cpu_x86.h"
 
-const ashlar_blas_set *ashlar_blas_best(void) {
-    static const ashlar_blas_set sets[2] = {
-        {"built-in", ashlar_product_f32_baseline, ashlar_product_f64_baseline},
-        {"built-in, AVX2 and FMA", ashlar_product_f32_avx2, ashlar_product_f64_avx2},
+const ashlar_gemm_kernels *ashlar_blas_best(void) {
+    static const ashlar_gemm_kernels sets[2] = {
+        {"built-in", ashlar_gemm_kernel_f32_baseline, ashlar_gemm_kernel_f64_baseline},
+        {"built-in, AVX2 and FMA", ashlar_gemm_kernel_f32_avx2, ashlar_gemm_kernel_f64_avx2},
     };
     return &sets[ashlar_cpu_has_avx2()];
 }

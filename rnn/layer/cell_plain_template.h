@@ -15,7 +15,7 @@ static void tanh_forward_row(size_t hidden, const real *restrict gates, const re
     }
 }
 
-static void tanh_forward(const cell_step *s, some_rows rows) {
+static void tanh_forward(const cell_step *s, row_range rows) {
     const size_t h = s->hidden;
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         tanh_forward_row(h, s->gates + p * h, s->bias, s->output + p * h);
@@ -29,7 +29,7 @@ static void tanh_backward_row(size_t hidden, real *restrict gates, const real *r
     }
 }
 
-static void tanh_backward(const cell_step *s, some_rows rows) {
+static void tanh_backward(const cell_step *s, row_range rows) {
     const size_t h = s->hidden;
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         tanh_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h);
@@ -45,7 +45,7 @@ static void relu_forward_row(size_t hidden, const real *restrict gates, const re
     }
 }
 
-static void relu_forward(const cell_step *s, some_rows rows) {
+static void relu_forward(const cell_step *s, row_range rows) {
     const size_t h = s->hidden;
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         relu_forward_row(h, s->gates + p * h, s->bias, s->output + p * h);
@@ -59,7 +59,7 @@ static void relu_backward_row(size_t hidden, real *restrict gates, const real *r
     }
 }
 
-static void relu_backward(const cell_step *s, some_rows rows) {
+static void relu_backward(const cell_step *s, row_range rows) {
     const size_t h = s->hidden;
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         relu_backward_row(h, s->gates + p * h, s->output + p * h, s->doutput + p * h);

@@ -1,6 +1,6 @@
 /*
- * cell_step_template.h - one step of one part, as the cells' point-wise halves see it, for one
- * element type (internal; see rnn_rows_template.h).
+ * cell_step_template.h - one step of one pseudo-layer, as the cells' point-wise halves see it, for
+ * one element type (internal; see rnn_rows_template.h).
  *
  * cell_*_template.h each give two functions on some rows of a step, forward and backward; rows are
  * independent, so that a step can be cut anywhere. The formulas are those of
@@ -27,6 +27,6 @@ typedef struct cell_step {
     real *dcell;       /* [n, H], backward, LSTM: in, gradient of next_cell; out, of cell */
 } cell_step;
 
-typedef void cell_function(const cell_step *s, some_rows rows);
+typedef void cell_function(const cell_step *s, row_range rows);
 
 #endif /* ASHLAR_CELL_STEP_TEMPLATE_H */

@@ -11,7 +11,7 @@ static char *const base = (char *)(uintptr_t)0x100000;
  * the projection has one gate. */
 typedef struct place {
     const ashlar_rnn_layout *layout;
-    size_t part, gate, gates;
+    size_t pseudo_layer, gate, gates;
 } place;
 
 static ashlar_status differs(const place *p, ashlar_rnn_tensor tensor, const char *what,
@@ -25,12 +25,13 @@ static ashlar_status differs(const place *p, ashlar_rnn_tensor tensor, const cha
     return ashlar_fail(ASHLAR_ENOTSUP,
                        "rnn: %s of layer %zu%s, gate %zu: %s is %zu for this cuDNN, %zu for "
                        "ashlar; use another cuDNN 9",
-                       names[tensor], p->part / directions,
-                       p->part % directions == 0 ? "" : " reverse", p->gate, what, cudnn, ours);
+                       names[tensor], p->pseudo_layer / directions,
+                       p->pseudo_layer % directions == 0 ? "" : " reverse", p->gate, what, cudnn,
+                       ours);
 }
 
 static ashlar_status check_offset(const place *p, ashlar_rnn_tensor tensor, const void *address) {
-    const ashlar_rnn_view view = ashlar_rnn_layout_view(p->layout, p->part, tensor);
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(p->layout, p->pseudo_layer, tensor);
     if ((address == NULL) != (view.rows == 0)) {
         return differs(p, tensor, "the number of its tensors", address != NULL, view.rows != 0);
     }
@@ -46,7 +47,7 @@ static ashlar_status check_offset(const place *p, ashlar_rnn_tensor tensor, cons
 /* cuDNN describes a matrix as 1 x rows x columns. */
 static ashlar_status check_shape(const ashlar_cudnn_state *s, const place *p,
                                  ashlar_rnn_tensor tensor) {
-    const ashlar_rnn_view view = ashlar_rnn_layout_view(p->layout, p->part, tensor);
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(p->layout, p->pseudo_layer, tensor);
     cudnnDataType_t type;
     int dims = 0, shape[3] = {0}, strides[3] = {0};
     if (view.rows == 0) {
@@ -72,17 +73,17 @@ static ashlar_status check_shape(const ashlar_cudnn_state *s, const place *p,
 
 /* Linear layers are numbered: the gates of W, those of R, the projection. */
 static ashlar_status check_linear(const ashlar_rnn_layout *layout, const ashlar_cudnn_state *s,
-                                  size_t part, size_t number) {
+                                  size_t pseudo_layer, size_t number) {
     static const ashlar_rnn_tensor matrices[] = {ASHLAR_RNN_W, ASHLAR_RNN_R, ASHLAR_RNN_WP};
     static const ashlar_rnn_tensor biases[] = {ASHLAR_RNN_BW, ASHLAR_RNN_BR};
     const size_t block = number / layout->gates;
     const place p = {.layout = layout,
-                     .part = part,
+                     .pseudo_layer = pseudo_layer,
                      .gate = number % layout->gates,
                      .gates = block < 2 ? layout->gates : 1};
     void *matrix = NULL, *bias = NULL;
     ASHLAR_CUDNN_TRY(s->cudnn, weight_params, cudnnGetRNNWeightParams,
-                     (s->handle, s->rnn, (int32_t)part,
+                     (s->handle, s->rnn, (int32_t)pseudo_layer,
                       layout->elements * ashlar_dtype_bytes(layout->config.dtype), base,
                       (int32_t)number, s->h, &matrix, s->c, &bias));
     ashlar_status status = check_offset(&p, matrices[block], matrix);
@@ -105,9 +106,9 @@ ashlar_status ashlar_cudnn_check_layout(const ashlar_rnn_layout *layout,
                            "another cuDNN 9",
                            got, want);
     }
-    for (size_t part = 0; part < layout->parts; part++) {
+    for (size_t pseudo_layer = 0; pseudo_layer < layout->pseudo_layers; pseudo_layer++) {
         for (size_t number = 0; number < numbers; number++) {
-            const ashlar_status status = check_linear(layout, s, part, number);
+            const ashlar_status status = check_linear(layout, s, pseudo_layer, number);
             if (status != ASHLAR_OK) {
                 return status;
             }

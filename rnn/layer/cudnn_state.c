@@ -59,9 +59,9 @@ static ashlar_status describe_stack(const ashlar_rnn *rnn, const ashlar_cudnn_st
 }
 
 ashlar_status ashlar_cudnn_state_seed(const ashlar_rnn *rnn, ashlar_cudnn_state *s, uint64_t seed) {
-    const float part = s->states == NULL ? 0 : (float)rnn->layout.config.dropout;
+    const float dropped = s->states == NULL ? 0 : (float)rnn->layout.config.dropout;
     ASHLAR_CUDNN_TRY(s->cudnn, set_dropout, cudnnSetDropoutDescriptor,
-                     (s->dropout, s->handle, part, s->states, s->states_bytes, seed));
+                     (s->dropout, s->handle, dropped, s->states, s->states_bytes, seed));
     return describe_stack(rnn, s); /* which may have copied what it was told of dropout */
 }
 
@@ -78,8 +78,9 @@ static ashlar_status describe_padded(const ashlar_cudnn_state *s, cudnnRNNDataDe
 }
 
 static ashlar_status describe_states(const ashlar_cudnn_state *s, cudnnTensorDescriptor_t desc,
-                                     ashlar_dtype dtype, size_t parts, size_t batch, size_t width) {
-    const int shape[] = {(int)parts, (int)batch, (int)width};
+                                     ashlar_dtype dtype, size_t pseudo_layers, size_t batch,
+                                     size_t width) {
+    const int shape[] = {(int)pseudo_layers, (int)batch, (int)width};
     const int strides[] = {(int)(batch * width), (int)width, 1};
     ASHLAR_CUDNN_TRY(s->cudnn, set_tensor, cudnnSetTensorNdDescriptor,
                      (desc, ashlar_cudnn_type(dtype), 3, shape, strides));
@@ -92,8 +93,8 @@ ashlar_status ashlar_cudnn_state_describe(const ashlar_rnn *rnn, const ashlar_cu
     const ashlar_dtype dtype = l->config.dtype;
     ASHLAR_TRY(describe_padded(s, s->x, dtype, steps, batch, l->config.input, lengths));
     ASHLAR_TRY(describe_padded(s, s->y, dtype, steps, batch, l->output, lengths));
-    ASHLAR_TRY(describe_states(s, s->h, dtype, l->parts, batch, l->state));
-    return describe_states(s, s->c, dtype, l->parts, batch, l->config.hidden);
+    ASHLAR_TRY(describe_states(s, s->h, dtype, l->pseudo_layers, batch, l->state));
+    return describe_states(s, s->c, dtype, l->pseudo_layers, batch, l->config.hidden);
 }
 
 /* ---- making it ---- */

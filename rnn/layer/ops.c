@@ -5,7 +5,7 @@
 
 ashlar_status ashlar_ops_create(ashlar_device *device, ashlar_dtype dtype, ashlar_ops **out) {
     ashlar_device_info info;
-    ashlar_device_info_read(device, &info);
+    ashlar_device_get_info(device, &info);
     const ashlar_ops_backend *backend =
         info.kind == ASHLAR_DEVICE_CUDA ? &ashlar_ops_backend_cuda : &ashlar_ops_backend_cpu;
     ashlar_status status = backend->check(dtype);

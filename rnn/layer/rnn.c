@@ -11,7 +11,7 @@ ashlar_status ashlar_rnn_create(ashlar_device *device, const ashlar_rnn_config *
         return status;
     }
     ashlar_device_info info;
-    ashlar_device_info_read(device, &info);
+    ashlar_device_get_info(device, &info);
     const ashlar_rnn_backend *backend =
         info.kind == ASHLAR_DEVICE_CUDA ? &ashlar_rnn_backend_cudnn : &ashlar_rnn_backend_cpu;
     status = backend->check(&layout);

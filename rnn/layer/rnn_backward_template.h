@@ -17,11 +17,11 @@ ASHLAR_TABLE_IS_FULL(backward_cells, ASHLAR_RNN_CELL_COUNT);
 
 /* ---- to the data ---- */
 
-/* A whole part: what all its steps need. */
+/* A whole pseudo-layer: what all its steps need. */
 typedef struct backward_run {
     const ashlar_rnn_rows *batch;
-    const part_view *part;
-    const real *dy;   /* this part's columns of [N, D*P] */
+    const pseudo_layer_view *pseudo_layer;
+    const real *dy;   /* this pseudo-layer's columns of [N, D*P] */
     real *sums;       /* [B, G*H] */
     real *full;       /* [B, H] */
     real *dh;         /* [B, P]: in, of the last states; out, of the first ones */
@@ -31,7 +31,7 @@ typedef struct backward_run {
 } backward_run;
 
 /* into [n, width] += from, whose rows are `stride` apart. */
-static void add_rows(real *restrict into, const real *restrict from, size_t stride, some_rows rows,
+static void add_rows(real *restrict into, const real *restrict from, size_t stride, row_range rows,
                      size_t width) {
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         for (size_t j = 0; j < width; j++) {
@@ -41,12 +41,12 @@ static void add_rows(real *restrict into, const real *restrict from, size_t stri
 }
 
 /* The gradient of h' before the projection, if there is one; that after it is kept. */
-static real *backward_projection(const backward_run *run, some_rows rows, size_t t) {
-    const size_t state = run->part->state, hidden = run->part->hidden;
+static real *backward_projection(const backward_run *run, row_range rows, size_t t) {
+    const size_t state = run->pseudo_layer->state, hidden = run->pseudo_layer->hidden;
     if (run->project.columns == 0) {
         return run->dh;
     }
-    real *const kept = run->part->doutputs + run->batch->start[t] * state;
+    real *const kept = run->pseudo_layer->doutputs + run->batch->start[t] * state;
     for (size_t p = rows.first; p < rows.end; p += rows.stride) {
         memcpy(kept + p * state, run->dh + p * state, state * sizeof(real));
     }
@@ -54,21 +54,22 @@ static real *backward_projection(const backward_run *run, some_rows rows, size_t
     return run->full;
 }
 
-static void backward_step(const backward_run *run, some_rows rows, size_t t) {
+static void backward_step(const backward_run *run, row_range rows, size_t t) {
     const ashlar_rnn_rows *const batch = run->batch;
-    const part_view *const part = run->part;
-    const size_t hidden = part->hidden, state = part->state, direction = part->direction;
+    const pseudo_layer_view *const pseudo_layer = run->pseudo_layer;
+    const size_t hidden = pseudo_layer->hidden, state = pseudo_layer->state,
+                 direction = pseudo_layer->direction;
     const size_t output = batch->layout->output;
     const bool has_sums = batch->split < batch->gate_rows;
     add_rows(run->dh, run->dy + batch->start[t] * output, output, rows, state);
     const cell_step step = {
         .hidden = hidden,
-        .gates = part->gates + batch->start[t] * batch->kept,
+        .gates = pseudo_layer->gates + batch->start[t] * batch->gate_width,
         .sums = run->sums,
-        .state = part->states + states_before(batch, direction, t) * state,
-        .cell = part->cells + cells_before(batch, direction, t) * hidden,
-        .next_cell = part->cells + cells_after(batch, direction, t) * hidden,
-        .output = part->states + states_after(batch, direction, t) * state,
+        .state = pseudo_layer->states + states_before(batch, direction, t) * state,
+        .cell = pseudo_layer->cells + cells_before(batch, direction, t) * hidden,
+        .next_cell = pseudo_layer->cells + cells_after(batch, direction, t) * hidden,
+        .output = pseudo_layer->states + states_after(batch, direction, t) * state,
         .doutput = backward_projection(run, rows, t),
         .dcell = run->dc,
     };
@@ -79,39 +80,39 @@ static void backward_step(const backward_run *run, some_rows rows, size_t t) {
      * the GRU has left in dh by itself stays there.
      */
     multiply_some(&run->recurrent, rows, has_sums ? step.sums : step.gates,
-                  has_sums ? batch->gate_rows : batch->kept, has_sums, run->dh, state);
+                  has_sums ? batch->gate_rows : batch->gate_width, has_sums, run->dh, state);
 }
 
-static void backward_strand(void *context, size_t strand) {
+static void backward_shard(void *context, size_t shard) {
     const backward_run *const run = context;
     const ashlar_rnn_rows *const batch = run->batch;
     for (size_t i = 0; i < batch->steps; i++) {
-        const size_t t = run->part->direction == 0 ? batch->steps - 1 - i : i;
-        const some_rows rows = {strand, batch->strands, ashlar_rnn_rows_active(batch, t)};
+        const size_t t = run->pseudo_layer->direction == 0 ? batch->steps - 1 - i : i;
+        const row_range rows = {shard, batch->shards, ashlar_rnn_rows_active(batch, t)};
         if (count_rows(rows) > 0) {
             backward_step(run, rows, t);
         }
     }
 }
 
-static void backward_part(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                          const part_view *part, const real *dy) {
+static void backward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                                  const pseudo_layer_view *pseudo_layer, const real *dy) {
     backward_run run = {
         .batch = batch,
-        .part = part,
-        .dy = dy + part->direction * part->state,
+        .pseudo_layer = pseudo_layer,
+        .dy = dy + pseudo_layer->direction * pseudo_layer->state,
         .sums = in_work(args, batch->map.sums),
         .full = in_work(args, batch->map.full),
         .dh = in_work(args, batch->map.dh),
         .dc = in_work(args, batch->map.dc),
-        .recurrent = open_factor(batch, args->weights, part->place[ASHLAR_RNN_R], false,
+        .recurrent = open_factor(batch, args->weights, pseudo_layer->place[ASHLAR_RNN_R], false,
                                  in_work(args, batch->map.recurrent)),
-        .project = open_factor(batch, args->weights, part->place[ASHLAR_RNN_WP], false,
+        .project = open_factor(batch, args->weights, pseudo_layer->place[ASHLAR_RNN_WP], false,
                                in_work(args, batch->map.project)),
     };
-    read_state_gradients(batch, args, part, run.dh, run.dc);
-    ashlar_workers_run(batch->strands, backward_strand, &run);
-    write_state_gradients(batch, args, part, run.dh, run.dc);
+    read_state_gradients(batch, args, pseudo_layer, run.dh, run.dc);
+    ashlar_workers_run(batch->shards, backward_shard, &run);
+    write_state_gradients(batch, args, pseudo_layer, run.dh, run.dc);
 }
 
 static void backward_data_pass(const ashlar_rnn_cpu_args *args) {
@@ -123,15 +124,17 @@ static void backward_data_pass(const ashlar_rnn_cpu_args *args) {
     pack_rows(&batch, args->dy, batch.layout->output, flow);
     for (size_t l = config->layers; l-- > 0;) {
         for (size_t d = 0; d < config->directions; d++) {
-            const part_view part = open_part(&batch, args, l, d);
-            backward_part(&batch, args, &part, flow);
+            const pseudo_layer_view pseudo_layer = open_pseudo_layer(&batch, args, l, d);
+            backward_pseudo_layer(&batch, args, &pseudo_layer, flow);
         }
         /* Only now: `flow` was read by both directions. */
         for (size_t d = 0; d < config->directions && (l > 0 || args->dx != NULL); d++) {
-            const part_view part = open_part(&batch, args, l, d);
+            const pseudo_layer_view pseudo_layer = open_pseudo_layer(&batch, args, l, d);
             REAL(ashlar_gemm)
-            (false, false, batch.row_count, part.input, batch.gate_rows, 1, part.gates, batch.kept,
-             weights + part.place[ASHLAR_RNN_W].offset, part.input, d > 0, flow, part.input);
+            (false, false, batch.row_count, pseudo_layer.input, batch.gate_rows, 1,
+             pseudo_layer.gates, batch.gate_width,
+             weights + pseudo_layer.place[ASHLAR_RNN_W].offset, pseudo_layer.input, d > 0, flow,
+             pseudo_layer.input);
         }
         if (l > 0 && batch.is_dropping) {
             drop_rows(&batch, *kept_seed(&batch, args), l, flow);
@@ -148,10 +151,10 @@ static void backward_data_pass(const ashlar_rnn_cpu_args *args) {
  * dr += the rows first .. end-1 of R's gradient: the sum over the steps of (columns of gate
  * gradients)^T (states before the step).
  */
-static void add_recurrent(const ashlar_rnn_rows *batch, const part_view *part, size_t first,
-                          size_t end, real *dr) {
-    const size_t width = part->state;
-    const real *const gates = part->gates + recurrent_column(batch, first);
+static void add_recurrent(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
+                          size_t first, size_t end, real *dr) {
+    const size_t width = pseudo_layer->state;
+    const real *const gates = pseudo_layer->gates + recurrent_column(batch, first);
     size_t from = 0;
     for (size_t t = 0; first < end && t < batch->steps; t++) {
         /*
@@ -159,15 +162,16 @@ static void add_recurrent(const ashlar_rnn_rows *batch, const part_view *part, s
          * reverse, and forward when no sequence ended in between. Such steps are one product.
          */
         const size_t before = t == 0 ? batch->batch : ashlar_rnn_rows_active(batch, t - 1);
-        const bool touches = part->direction > 0 || ashlar_rnn_rows_active(batch, t) == before;
+        const bool touches =
+            pseudo_layer->direction > 0 || ashlar_rnn_rows_active(batch, t) == before;
         if (t + 1 < batch->steps && touches) {
             continue;
         }
         REAL(ashlar_gemm)
         (true, false, end - first, width, batch->start[t + 1] - batch->start[from], 1,
-         gates + batch->start[from] * batch->kept, batch->kept,
-         part->states + states_before(batch, part->direction, from) * width, width, 1,
-         dr + first * width, width);
+         gates + batch->start[from] * batch->gate_width, batch->gate_width,
+         pseudo_layer->states + states_before(batch, pseudo_layer->direction, from) * width, width,
+         1, dr + first * width, width);
         from = t + 1;
     }
 }
@@ -182,11 +186,12 @@ static void add_columns(const real *restrict rows, size_t n, size_t width, real 
 }
 
 /* Each bias is added to a column of gates, so its gradient is that of the column. */
-static void add_bias(const ashlar_rnn_rows *batch, const part_view *part, real *restrict sum,
-                     real *restrict dweights) {
-    const ashlar_rnn_view w = part->place[ASHLAR_RNN_BW], r = part->place[ASHLAR_RNN_BR];
-    memset(sum, 0, batch->kept * sizeof(real));
-    add_columns(part->gates, batch->row_count, batch->kept, sum);
+static void add_bias(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
+                     real *restrict sum, real *restrict dweights) {
+    const ashlar_rnn_view w = pseudo_layer->place[ASHLAR_RNN_BW],
+                          r = pseudo_layer->place[ASHLAR_RNN_BR];
+    memset(sum, 0, batch->gate_width * sizeof(real));
+    add_columns(pseudo_layer->gates, batch->row_count, batch->gate_width, sum);
     for (size_t j = 0; j < w.rows; j++) {
         dweights[w.offset + j] += sum[j];
     }
@@ -195,21 +200,25 @@ static void add_bias(const ashlar_rnn_rows *batch, const part_view *part, real *
     }
 }
 
-static void backward_part_weights(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                                  const part_view *part, const real *input) {
+static void backward_pseudo_layer_weights(const ashlar_rnn_rows *batch,
+                                          const ashlar_rnn_cpu_args *args,
+                                          const pseudo_layer_view *pseudo_layer,
+                                          const real *input) {
     real *const dweights = args->dweights;
-    real *const dr = dweights + part->place[ASHLAR_RNN_R].offset;
-    const ashlar_rnn_view project = part->place[ASHLAR_RNN_WP];
+    real *const dr = dweights + pseudo_layer->place[ASHLAR_RNN_R].offset;
+    const ashlar_rnn_view project = pseudo_layer->place[ASHLAR_RNN_WP];
     REAL(ashlar_gemm)
-    (true, false, batch->gate_rows, part->input, batch->row_count, 1, part->gates, batch->kept,
-     input, part->input, 1, dweights + part->place[ASHLAR_RNN_W].offset, part->input);
-    add_recurrent(batch, part, 0, batch->split, dr);
-    add_recurrent(batch, part, batch->split, batch->gate_rows, dr);
-    add_bias(batch, part, in_work(args, batch->map.bias), dweights);
+    (true, false, batch->gate_rows, pseudo_layer->input, batch->row_count, 1, pseudo_layer->gates,
+     batch->gate_width, input, pseudo_layer->input, 1,
+     dweights + pseudo_layer->place[ASHLAR_RNN_W].offset, pseudo_layer->input);
+    add_recurrent(batch, pseudo_layer, 0, batch->split, dr);
+    add_recurrent(batch, pseudo_layer, batch->split, batch->gate_rows, dr);
+    add_bias(batch, pseudo_layer, in_work(args, batch->map.bias), dweights);
     if (project.rows > 0) {
         REAL(ashlar_gemm)
-        (true, false, part->state, part->hidden, batch->row_count, 1, part->doutputs, part->state,
-         part->fulls, part->hidden, 1, dweights + project.offset, part->hidden);
+        (true, false, pseudo_layer->state, pseudo_layer->hidden, batch->row_count, 1,
+         pseudo_layer->doutputs, pseudo_layer->state, pseudo_layer->fulls, pseudo_layer->hidden, 1,
+         dweights + project.offset, pseudo_layer->hidden);
     }
 }
 
@@ -219,7 +228,7 @@ static const real *kept_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu
     if (batch->is_joined) {
         return joined_input(batch, args, l);
     }
-    const part_view below = open_part(batch, args, l - 1, 0);
+    const pseudo_layer_view below = open_pseudo_layer(batch, args, l - 1, 0);
     return forward_outputs(batch, &below);
 }
 
@@ -232,8 +241,8 @@ static void backward_weights_pass(const ashlar_rnn_cpu_args *args) {
     for (size_t l = 0; l < config->layers; l++) {
         const real *const input = l == 0 ? rows : kept_input(&batch, args, l);
         for (size_t d = 0; d < config->directions; d++) {
-            const part_view part = open_part(&batch, args, l, d);
-            backward_part_weights(&batch, args, &part, input);
+            const pseudo_layer_view pseudo_layer = open_pseudo_layer(&batch, args, l, d);
+            backward_pseudo_layer_weights(&batch, args, &pseudo_layer, input);
         }
     }
 }

@@ -1,12 +1,13 @@
 /*
- * rnn_factor_template.h - the products of each step with a matrix of the weights, and how a part's
- * steps are shared by threads; for one element type (internal; see rnn_rows_template.h).
+ * rnn_factor_template.h - the products of each step with a matrix of the weights, and how a
+ * pseudo-layer's steps are shared by threads; for one element type (internal; see
+ * rnn_rows_template.h).
  *
- * A pass reads R (and Wp) again in each step, so it packs them once. Threads share a part in one of
- * two ways, neither of which changes a bit:
+ * A pass reads R (and Wp) again in each step, so it packs them once. Threads share a pseudo-layer
+ * in one of two ways, neither of which changes a bit:
  *
- *     strands    strand w has the sequences w, w + strands, ..: they never need each other, so that
- *                each strand goes through all steps by itself
+ *     shards     shard w has the sequences w, w + shards, ..: they never need each other, so that
+ *                each shard goes through all steps by itself
  *     pieces     where sequences are too few for that, columns of each step's product
  */
 #ifndef ASHLAR_RNN_FACTOR_TEMPLATE_H
@@ -49,7 +50,7 @@ static void pack_piece(void *context, size_t i) {
     pack_some(f, i * PACKED_TOGETHER, end < count ? end : count);
 }
 
-/* op(view) of a part, as the batch's steps need it; `panels` has room for it. */
+/* op(view) of a pseudo-layer, as the batch's steps need it; `panels` has room for it. */
 static factor open_factor(const ashlar_rnn_rows *batch, const real *weights, ashlar_rnn_view view,
                           bool trans, real *panels) {
     factor f = {
@@ -120,16 +121,16 @@ static void multiply(factor_product p) {
 /* ---- rows of a step ---- */
 
 /* Rows first, first + stride, .. below end. */
-typedef struct some_rows {
+typedef struct row_range {
     size_t first, stride, end;
-} some_rows;
+} row_range;
 
-static size_t count_rows(some_rows rows) {
+static size_t count_rows(row_range rows) {
     return rows.first < rows.end ? (rows.end - rows.first + rows.stride - 1) / rows.stride : 0;
 }
 
 /* c = or += a * f for these rows of both, which are `lda` and `ldc` apart. */
-static void multiply_some(const factor *f, some_rows rows, const real *a, size_t lda, bool adds,
+static void multiply_some(const factor *f, row_range rows, const real *a, size_t lda, bool adds,
                           real *c, size_t ldc) {
     multiply((factor_product){.f = f,
                               .count = count_rows(rows),

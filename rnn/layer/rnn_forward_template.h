@@ -27,10 +27,11 @@ static size_t recurrent_column(const ashlar_rnn_rows *batch, size_t row) {
 }
 
 /* bias [K]: all that is to be added to each column of gates. */
-static void gather_bias(const ashlar_rnn_rows *batch, const part_view *part, const real *weights,
-                        real *bias) {
-    const ashlar_rnn_view w = part->place[ASHLAR_RNN_BW], r = part->place[ASHLAR_RNN_BR];
-    memset(bias, 0, batch->kept * sizeof(real));
+static void gather_bias(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
+                        const real *weights, real *bias) {
+    const ashlar_rnn_view w = pseudo_layer->place[ASHLAR_RNN_BW],
+                          r = pseudo_layer->place[ASHLAR_RNN_BR];
+    memset(bias, 0, batch->gate_width * sizeof(real));
     for (size_t j = 0; j < w.rows; j++) {
         bias[j] = weights[w.offset + j];
     }
@@ -39,10 +40,10 @@ static void gather_bias(const ashlar_rnn_rows *batch, const part_view *part, con
     }
 }
 
-/* A whole part: what all its steps need. */
+/* A whole pseudo-layer: what all its steps need. */
 typedef struct forward_run {
     const ashlar_rnn_rows *batch;
-    const part_view *part;
+    const pseudo_layer_view *pseudo_layer;
     const real *bias; /* [K] */
     real *sums;       /* [B, G*H] */
     real *full;       /* [B, H], inference with a projection */
@@ -50,68 +51,72 @@ typedef struct forward_run {
     factor project;   /* Wp^T, with a projection */
 } forward_run;
 
-static void forward_step(const forward_run *run, some_rows rows, size_t t) {
+static void forward_step(const forward_run *run, row_range rows, size_t t) {
     const ashlar_rnn_rows *const batch = run->batch;
-    const part_view *const part = run->part;
-    const size_t hidden = part->hidden, state = part->state, direction = part->direction;
+    const pseudo_layer_view *const pseudo_layer = run->pseudo_layer;
+    const size_t hidden = pseudo_layer->hidden, state = pseudo_layer->state,
+                 direction = pseudo_layer->direction;
     const bool has_sums = batch->split < batch->gate_rows;
     const bool is_projected = run->project.columns > 0;
-    real *const after = part->states + states_after(batch, direction, t) * state;
-    real *const fulls = batch->training ? part->fulls + batch->start[t] * hidden : run->full;
+    real *const after = pseudo_layer->states + states_after(batch, direction, t) * state;
+    real *const fulls =
+        batch->training ? pseudo_layer->fulls + batch->start[t] * hidden : run->full;
     const cell_step step = {
         .hidden = hidden,
         .bias = run->bias,
-        .gates = part->gates + batch->start[t] * batch->kept,
+        .gates = pseudo_layer->gates + batch->start[t] * batch->gate_width,
         .sums = run->sums,
-        .state = part->states + states_before(batch, direction, t) * state,
-        .cell = part->cells + cells_before(batch, direction, t) * hidden,
-        .next_cell = part->cells + cells_after(batch, direction, t) * hidden,
+        .state = pseudo_layer->states + states_before(batch, direction, t) * state,
+        .cell = pseudo_layer->cells + cells_before(batch, direction, t) * hidden,
+        .next_cell = pseudo_layer->cells + cells_after(batch, direction, t) * hidden,
         .output = is_projected ? fulls : after,
     };
     multiply_some(&run->recurrent, rows, step.state, state, !has_sums,
-                  has_sums ? step.sums : step.gates, has_sums ? batch->gate_rows : batch->kept);
+                  has_sums ? step.sums : step.gates,
+                  has_sums ? batch->gate_rows : batch->gate_width);
     forward_cells[batch->layout->config.cell](&step, rows);
     if (is_projected) {
         multiply_some(&run->project, rows, fulls, hidden, false, after, state);
     }
 }
 
-static void forward_strand(void *context, size_t strand) {
+static void forward_shard(void *context, size_t shard) {
     const forward_run *const run = context;
     const ashlar_rnn_rows *const batch = run->batch;
     for (size_t i = 0; i < batch->steps; i++) {
-        const size_t t = run->part->direction == 0 ? i : batch->steps - 1 - i;
-        const some_rows rows = {strand, batch->strands, ashlar_rnn_rows_active(batch, t)};
+        const size_t t = run->pseudo_layer->direction == 0 ? i : batch->steps - 1 - i;
+        const row_range rows = {shard, batch->shards, ashlar_rnn_rows_active(batch, t)};
         if (count_rows(rows) > 0) {
             forward_step(run, rows, t);
         }
     }
 }
 
-/* One part, from its layer's input [N, in] to its last states. */
-static void forward_part(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                         const part_view *part, const real *input) {
+/* One pseudo-layer, from its layer's input [N, in] to its last states. */
+static void forward_pseudo_layer(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
+                                 const pseudo_layer_view *pseudo_layer, const real *input) {
     const real *const weights = args->weights;
     real *const bias = in_work(args, batch->map.bias);
     /* First of all: in inference the states about to be written may be this input. */
     REAL(ashlar_gemm)
-    (false, true, batch->row_count, batch->gate_rows, part->input, 1, input, part->input,
-     weights + part->place[ASHLAR_RNN_W].offset, part->input, 0, part->gates, batch->kept);
-    gather_bias(batch, part, weights, bias);
-    read_first_states(batch, args, part);
+    (false, true, batch->row_count, batch->gate_rows, pseudo_layer->input, 1, input,
+     pseudo_layer->input, weights + pseudo_layer->place[ASHLAR_RNN_W].offset, pseudo_layer->input,
+     0, pseudo_layer->gates, batch->gate_width);
+    gather_bias(batch, pseudo_layer, weights, bias);
+    read_first_states(batch, args, pseudo_layer);
     forward_run run = {
         .batch = batch,
-        .part = part,
+        .pseudo_layer = pseudo_layer,
         .bias = bias,
         .sums = in_work(args, batch->map.sums),
         .full = in_work(args, batch->map.full),
-        .recurrent = open_factor(batch, weights, part->place[ASHLAR_RNN_R], true,
+        .recurrent = open_factor(batch, weights, pseudo_layer->place[ASHLAR_RNN_R], true,
                                  in_work(args, batch->map.recurrent)),
-        .project = open_factor(batch, weights, part->place[ASHLAR_RNN_WP], true,
+        .project = open_factor(batch, weights, pseudo_layer->place[ASHLAR_RNN_WP], true,
                                in_work(args, batch->map.project)),
     };
-    ashlar_workers_run(batch->strands, forward_strand, &run);
-    write_last_states(batch, args, part);
+    ashlar_workers_run(batch->shards, forward_shard, &run);
+    write_last_states(batch, args, pseudo_layer);
 }
 
 /* The input of layer l > 0 where it is a copy; in inference all of them share one. */
@@ -130,12 +135,12 @@ static uint64_t *kept_seed(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_ar
 static const real *make_input(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
                               size_t l) {
     if (!batch->is_joined) {
-        const part_view below = open_part(batch, args, l - 1, 0);
+        const pseudo_layer_view below = open_pseudo_layer(batch, args, l - 1, 0);
         return forward_outputs(batch, &below);
     }
     real *const input = joined_input(batch, args, l);
     for (size_t d = 0; d < batch->layout->config.directions; d++) {
-        const part_view below = open_part(batch, args, l - 1, d);
+        const pseudo_layer_view below = open_pseudo_layer(batch, args, l - 1, d);
         join_outputs(batch, &below, input);
     }
     if (batch->is_dropping) {
@@ -157,13 +162,14 @@ static void forward_pass(const ashlar_rnn_cpu_args *args) {
     for (size_t l = 0; l < config->layers; l++) {
         input = l == 0 ? input : make_input(&batch, args, l);
         for (size_t d = 0; d < config->directions; d++) {
-            const part_view part = open_part(&batch, args, l, d);
-            forward_part(&batch, args, &part, input);
+            const pseudo_layer_view pseudo_layer = open_pseudo_layer(&batch, args, l, d);
+            forward_pseudo_layer(&batch, args, &pseudo_layer, input);
         }
     }
     for (size_t d = 0; d < config->directions; d++) {
-        const part_view part = open_part(&batch, args, config->layers - 1, d);
-        write_outputs(&batch, &part, args->y);
+        const pseudo_layer_view pseudo_layer =
+            open_pseudo_layer(&batch, args, config->layers - 1, d);
+        write_outputs(&batch, &pseudo_layer, args->y);
     }
 }
 

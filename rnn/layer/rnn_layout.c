@@ -100,21 +100,22 @@ static size_t projection_elements(const ashlar_rnn_layout *l) {
     return l->config.projection * l->config.hidden;
 }
 
-/* Elements of the matrices of one part. */
+/* Elements of the matrices of one pseudo-layer. */
 static size_t matrix_elements(const ashlar_rnn_layout *l, size_t layer) {
     const size_t rows = l->gates * l->config.hidden;
     return rows * (layer_input(l, layer) + l->state) + projection_elements(l);
 }
 
-/* base(part) of the header's formula. Layers above the first are all of one size. */
-static size_t matrix_base(const ashlar_rnn_layout *l, size_t part) {
-    const size_t layer = part / l->config.directions;
-    const size_t first = layer == 0 ? part : l->config.directions;
-    return first * matrix_elements(l, 0) + (part - first) * matrix_elements(l, 1);
+/* base(p) of the header's formula. Layers above the first are all of one size. */
+static size_t matrix_base(const ashlar_rnn_layout *l, size_t pseudo_layer) {
+    const size_t layer = pseudo_layer / l->config.directions;
+    const size_t first = layer == 0 ? pseudo_layer : l->config.directions;
+    return first * matrix_elements(l, 0) + (pseudo_layer - first) * matrix_elements(l, 1);
 }
 
-/* Add `count` parts of a layer to *total; false when one of them reaches the limit. */
-static bool add_parts(const ashlar_rnn_layout *l, size_t layer, size_t count, size_t *total) {
+/* Add `count` pseudo-layers of a layer to *total; false when one of them reaches the limit. */
+static bool add_pseudo_layers(const ashlar_rnn_layout *l, size_t layer, size_t count,
+                              size_t *total) {
     size_t products, all;
     if (!ashlar_mul(l->gates * l->config.hidden, layer_input(l, layer) + l->state, &products) ||
         products >= ELEMENT_LIMIT) {
@@ -131,8 +132,8 @@ static bool count_elements(ashlar_rnn_layout *l) {
         return false; /* below it, sums and products with gates and directions cannot wrap */
     }
     size_t total = 0;
-    if (!add_parts(l, 0, c->directions, &total) ||
-        (c->layers > 1 && !add_parts(l, 1, l->parts - c->directions, &total)) ||
+    if (!add_pseudo_layers(l, 0, c->directions, &total) ||
+        (c->layers > 1 && !add_pseudo_layers(l, 1, l->pseudo_layers - c->directions, &total)) ||
         total >= ELEMENT_LIMIT) {
         return false;
     }
@@ -146,7 +147,7 @@ ashlar_status ashlar_rnn_layout_init(ashlar_rnn_layout *layout, const ashlar_rnn
     l.config.directions = config->directions == 2 ? 2 : 1;
     l.state = config->projection != 0 ? config->projection : config->hidden;
     l.output = l.config.directions * l.state;
-    l.parts = config->layers * l.config.directions;
+    l.pseudo_layers = config->layers * l.config.directions;
     if (!count_elements(&l)) {
         return ashlar_fail(ASHLAR_EOVERFLOW,
                            "rnn: input %zu, hidden %zu, layers %zu need 2^31 weights or more; "
@@ -161,15 +162,17 @@ static ashlar_rnn_view view_of(size_t offset, size_t rows, size_t cols) {
     return (ashlar_rnn_view){.offset = offset, .rows = rows, .cols = cols};
 }
 
-ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout, size_t part,
+ashlar_rnn_view ashlar_rnn_layout_view(const ashlar_rnn_layout *layout, size_t pseudo_layer,
                                        ashlar_rnn_tensor tensor) {
     const ashlar_rnn_config *config = &layout->config;
-    ASHLAR_ASSERT(part < layout->parts && (unsigned)tensor < ASHLAR_RNN_TENSOR_COUNT);
+    ASHLAR_ASSERT(pseudo_layer < layout->pseudo_layers &&
+                  (unsigned)tensor < ASHLAR_RNN_TENSOR_COUNT);
     const ashlar_rnn_view none = {0};
     const size_t rows = layout->gates * config->hidden;
-    const size_t input = layer_input(layout, part / config->directions);
-    const size_t base = matrix_base(layout, part);
-    const size_t bias = matrix_base(layout, layout->parts) + part * bias_elements(layout);
+    const size_t input = layer_input(layout, pseudo_layer / config->directions);
+    const size_t base = matrix_base(layout, pseudo_layer);
+    const size_t bias =
+        matrix_base(layout, layout->pseudo_layers) + pseudo_layer * bias_elements(layout);
     switch (tensor) {
     case ASHLAR_RNN_W:
         return view_of(base, rows, input);

@@ -20,16 +20,18 @@ static const char *const kinds[] = {
 ASHLAR_TABLE_IS_FULL(kinds, ASHLAR_RNN_TENSOR_COUNT);
 
 /* Fill in the spec of one tensor; `name` keeps its text. */
-static ashlar_status describe(const ashlar_rnn_layout *layout, const char *prefix, size_t part,
-                              ashlar_rnn_tensor tensor, char *name, ashlar_tensor_spec *spec) {
+static ashlar_status describe(const ashlar_rnn_layout *layout, const char *prefix,
+                              size_t pseudo_layer, ashlar_rnn_tensor tensor, char *name,
+                              ashlar_tensor_spec *spec) {
     const size_t directions = layout->config.directions;
-    const int length = snprintf(name, NAME_BYTES, "%s.%s_l%zu%s", prefix, kinds[tensor],
-                                part / directions, part % directions == 0 ? "" : "_reverse");
+    const int length =
+        snprintf(name, NAME_BYTES, "%s.%s_l%zu%s", prefix, kinds[tensor], pseudo_layer / directions,
+                 pseudo_layer % directions == 0 ? "" : "_reverse");
     if (length < 0 || length >= NAME_BYTES) {
         return ashlar_fail(ASHLAR_EINVAL, "prefix: %.40s... is too long for a tensor's name",
                            prefix);
     }
-    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, part, tensor);
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, pseudo_layer, tensor);
     const bool is_bias = tensor == ASHLAR_RNN_BW || tensor == ASHLAR_RNN_BR;
     *spec = (ashlar_tensor_spec){
         .name = name,
@@ -45,14 +47,14 @@ static ashlar_status declare(ashlar_arena *arena, const char *prefix,
                              const ashlar_rnn_layout *layout, ashlar_tensor_spec *specs,
                              char (*names)[NAME_BYTES], size_t *first) {
     size_t count = 0;
-    for (size_t part = 0; part < layout->parts; part++) {
+    for (size_t pseudo_layer = 0; pseudo_layer < layout->pseudo_layers; pseudo_layer++) {
         for (int i = 0; i < ASHLAR_RNN_TENSOR_COUNT; i++) {
             const ashlar_rnn_tensor tensor = (ashlar_rnn_tensor)i;
-            if (ashlar_rnn_layout_view(layout, part, tensor).rows == 0) {
+            if (ashlar_rnn_layout_view(layout, pseudo_layer, tensor).rows == 0) {
                 continue;
             }
             const ashlar_status status =
-                describe(layout, prefix, part, tensor, names[count], &specs[count]);
+                describe(layout, prefix, pseudo_layer, tensor, names[count], &specs[count]);
             if (status != ASHLAR_OK) {
                 return status;
             }
@@ -65,14 +67,14 @@ static ashlar_status declare(ashlar_arena *arena, const char *prefix,
 
 ashlar_status ashlar_rnn_declare(ashlar_arena *arena, const char *prefix,
                                  const ashlar_rnn_layout *layout, size_t *first) {
-    const size_t most = layout->parts * ASHLAR_RNN_TENSOR_COUNT;
+    const size_t most = layout->pseudo_layers * ASHLAR_RNN_TENSOR_COUNT;
     ashlar_tensor_spec *specs = ashlar_host_calloc(most, sizeof *specs);
     char(*names)[NAME_BYTES] = ashlar_host_calloc(most, sizeof *names);
     const ashlar_status status =
         specs != NULL && names != NULL
             ? declare(arena, prefix, layout, specs, names, first)
-            : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to declare a stack of %zu parts",
-                          layout->parts);
+            : ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to declare a stack of %zu pseudo-layers",
+                          layout->pseudo_layers);
     ashlar_host_free(names);
     ashlar_host_free(specs);
     return status;

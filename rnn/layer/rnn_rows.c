@@ -51,7 +51,7 @@ static ashlar_rnn_rows describe(const ashlar_rnn_layout *layout, size_t steps, s
         .is_joined = is_dropping || c->directions > 1,
         .gate_rows = gate_rows,
         .split = split,
-        .kept = 2 * gate_rows - split,
+        .gate_width = 2 * gate_rows - split,
         .steps = steps,
         .batch = batch,
     };
@@ -65,7 +65,7 @@ static bool map_slice(ashlar_rnn_rows *b, size_t rows, size_t state_rows) {
     const size_t projected = b->training && c->projection > 0 ? rows : 0;
     ashlar_rnn_map *map = &b->map;
     room slice = {.fits = true};
-    map->gates = place(&slice, rows, b->kept, item);
+    map->gates = place(&slice, rows, b->gate_width, item);
     map->states = place(&slice, state_rows, state, item);
     map->cells = place(&slice, c->cell == ASHLAR_RNN_LSTM ? cell_rows : 0, c->hidden, item);
     map->fulls = place(&slice, projected, c->hidden, item);
@@ -94,7 +94,7 @@ static bool map_work(ashlar_rnn_rows *b, size_t rows, size_t width) {
     map->order = place(&work, batch, 1, sizeof(size_t));
     map->start = place(&work, b->steps + 1, 1, sizeof(size_t));
     map->rows = place(&work, rows, width, item);
-    map->bias = place(&work, b->kept, 1, item);
+    map->bias = place(&work, b->gate_width, 1, item);
     map->sums = place(&work, b->split < b->gate_rows ? batch : 0, b->gate_rows, item);
     map->full = place(&work, c->projection > 0 ? batch : 0, c->hidden, item);
     map->recurrent = place_panels(&work, b->is_packed ? b->gate_rows : 0, b->layout->state, item);
@@ -117,7 +117,7 @@ static bool map_reserve(ashlar_rnn_rows *b, size_t rows) {
     (void)place(&input, b->is_joined ? rows : 0, b->layout->output, item);
     map->input_bytes = input.used;
     map->seed = place(&reserve, b->is_dropping, 1, sizeof(uint64_t));
-    map->reserve_slices = place(&reserve, b->layout->parts, map->slice_bytes, 1);
+    map->reserve_slices = place(&reserve, b->layout->pseudo_layers, map->slice_bytes, 1);
     map->inputs = place(&reserve, c->layers - 1, map->input_bytes, 1);
     map->reserve_bytes = reserve.used;
     return reserve.fits && input.fits;
@@ -171,8 +171,8 @@ static void sort_lengths(ashlar_rnn_rows *batch, const int32_t *lengths) {
     batch->row_count = batch->start[batch->steps];
 }
 
-/* Strands, where there are sequences and work enough for them. */
-static size_t count_strands(const ashlar_rnn_rows *batch) {
+/* Shards, where there are sequences and work enough for them. */
+static size_t count_shards(const ashlar_rnn_rows *batch) {
     const size_t threads = ashlar_workers_count(), most = batch->batch / STRAND_ROWS;
     const size_t each = batch->gate_rows * batch->layout->state; /* row */
     if (most < threads || batch->row_count < STRAND_PRODUCTS / each * threads) {
@@ -184,7 +184,7 @@ static size_t count_strands(const ashlar_rnn_rows *batch) {
 size_t ashlar_rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights) {
     const size_t threads = ashlar_workers_count();
     const size_t worth = weights / PIECE_PRODUCTS * batch->batch;
-    if (batch->strands > 1 || worth < 2) {
+    if (batch->shards > 1 || worth < 2) {
         return 1;
     }
     return worth < threads ? worth : threads;
@@ -199,14 +199,15 @@ ashlar_rnn_rows ashlar_rnn_rows_open(const ashlar_rnn_cpu_args *args, bool train
     batch.order = (size_t *)(void *)(work + batch.map.order);
     batch.start = (size_t *)(void *)(work + batch.map.start);
     sort_lengths(&batch, args->lengths);
-    batch.strands = count_strands(&batch);
+    batch.shards = count_shards(&batch);
     return batch;
 }
 
 char *ashlar_rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                            size_t part) {
+                            size_t pseudo_layer) {
     const ashlar_rnn_map *map = &batch->map;
-    return batch->training ? (char *)args->reserve + map->reserve_slices + part * map->slice_bytes
-                           : (char *)args->work + map->slices +
-                                 part % batch->layout->config.directions * map->slice_bytes;
+    return batch->training
+               ? (char *)args->reserve + map->reserve_slices + pseudo_layer * map->slice_bytes
+               : (char *)args->work + map->slices +
+                     pseudo_layer % batch->layout->config.directions * map->slice_bytes;
 }

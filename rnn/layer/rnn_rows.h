@@ -39,14 +39,14 @@ typedef struct ashlar_rnn_map {
     size_t bias;      /* [K]: the biases of a row of gates, or their gradient */
     size_t sums;      /* [B, G*H], GRU: a step's R h, or the gradient of it */
     size_t full;      /* [B, H], with a projection: a step's h' before it, or the gradient of it */
-    size_t recurrent; /* a part's R, or its transpose, in panels (panel_template.h) */
+    size_t recurrent; /* a pseudo-layer's R, or its transpose, in panels (panel_template.h) */
     size_t project;   /* the same of its Wp */
     size_t dh;        /* [B, P], training */
     size_t dc;        /* [B, H], training, LSTM */
     size_t slices;    /* inference: one slice for each direction, shared by all layers */
     size_t work_bytes;
 
-    /* in a slice: a part's share of the reserve, part p at slices + p * slice_bytes */
+    /* in a slice: a pseudo-layer's share of the reserve; that of p at slices + p * slice_bytes */
     size_t gates;    /* [T*B, K] packed; after backward_data: their gradients */
     size_t states;   /* [B + T*B, P] */
     size_t cells;    /* LSTM: [B + T*B, H]; inference: [2B, H], alternating */
@@ -73,25 +73,25 @@ typedef struct ashlar_rnn_rows {
     const ashlar_rnn_layout *layout;
     bool training;
     bool is_dropping;
-    bool is_packed;      /* R and Wp are, for there are enough steps */
-    bool is_joined;      /* a layer reads a copy of the outputs below it, not the states */
-    size_t gate_rows;    /* G*H */
-    size_t split, kept;  /* K */
-    size_t steps, batch; /* T, B */
-    size_t row_count;    /* N */
-    size_t strands;      /* threads that have sequences of their own, 1.. */
-    size_t *order;       /* [B], in work */
-    size_t *start;       /* [T + 1], in work */
+    bool is_packed;           /* R and Wp are, for there are enough steps */
+    bool is_joined;           /* a layer reads a copy of the outputs below it, not the states */
+    size_t gate_rows;         /* G*H */
+    size_t split, gate_width; /* K */
+    size_t steps, batch;      /* T, B */
+    size_t row_count;         /* N */
+    size_t shards;            /* threads that have sequences of their own, 1.. */
+    size_t *order;            /* [B], in work */
+    size_t *start;            /* [T + 1], in work */
 } ashlar_rnn_rows;
 
 /* Sort args->lengths into args->work. Requires sizes that ashlar_rnn_cpu_sizes() accepted. */
 ashlar_rnn_rows ashlar_rnn_rows_open(const ashlar_rnn_cpu_args *args, bool training);
 
-/* The slice of one part. */
+/* The slice of one pseudo-layer. */
 char *ashlar_rnn_rows_slice(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                            size_t part);
+                            size_t pseudo_layer);
 
-/* Threads that each step's product of so many weights is worth, 1..; 1 where there are strands. */
+/* Threads that each step's product of so many weights is worth, 1..; 1 where there are shards. */
 size_t ashlar_rnn_rows_pieces(const ashlar_rnn_rows *batch, size_t weights);
 
 /* state(t) of the file's comment. */

@@ -13,8 +13,8 @@
 #include "rnn/layer/dropout.h"
 #include "rnn/layer/rnn_rows.h"
 
-/* One part of one call. */
-typedef struct part_view {
+/* One pseudo-layer of one call. */
+typedef struct pseudo_layer_view {
     size_t layer, direction;
     size_t input;  /* in(l) */
     size_t hidden; /* H */
@@ -25,18 +25,19 @@ typedef struct part_view {
     real *cells;    /* [B + N, H] or [2B, H] */
     real *fulls;    /* [N, H] */
     real *doutputs; /* [N, P] */
-} part_view;
+} pseudo_layer_view;
 
 /* At an offset of the map. */
 static real *in_work(const ashlar_rnn_cpu_args *args, size_t offset) {
     return (real *)(void *)((char *)args->work + offset);
 }
 
-static part_view open_part(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                           size_t layer, size_t direction) {
-    const size_t part = layer * batch->layout->config.directions + direction;
-    char *const slice = ashlar_rnn_rows_slice(batch, args, part);
-    part_view view = {
+static pseudo_layer_view open_pseudo_layer(const ashlar_rnn_rows *batch,
+                                           const ashlar_rnn_cpu_args *args, size_t layer,
+                                           size_t direction) {
+    const size_t pseudo_layer = layer * batch->layout->config.directions + direction;
+    char *const slice = ashlar_rnn_rows_slice(batch, args, pseudo_layer);
+    pseudo_layer_view view = {
         .layer = layer,
         .direction = direction,
         .hidden = batch->layout->config.hidden,
@@ -48,7 +49,8 @@ static part_view open_part(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_ar
         .doutputs = (real *)(void *)(slice + batch->map.doutputs),
     };
     for (int tensor = 0; tensor < ASHLAR_RNN_TENSOR_COUNT; tensor++) {
-        view.place[tensor] = ashlar_rnn_layout_view(args->layout, part, (ashlar_rnn_tensor)tensor);
+        view.place[tensor] =
+            ashlar_rnn_layout_view(args->layout, pseudo_layer, (ashlar_rnn_tensor)tensor);
     }
     view.input = view.place[ASHLAR_RNN_W].cols;
     return view;
@@ -72,15 +74,17 @@ static size_t cells_after(const ashlar_rnn_rows *batch, size_t direction, size_t
     return ashlar_rnn_rows_cell(batch, direction == 0 ? t + 1 : t);
 }
 
-/* A part's outputs as packed rows. Forward only: in reverse they lie apart. */
-static const real *forward_outputs(const ashlar_rnn_rows *batch, const part_view *part) {
-    return part->states + batch->batch * part->state;
+/* A pseudo-layer's outputs as packed rows. Forward only: in reverse they lie apart. */
+static const real *forward_outputs(const ashlar_rnn_rows *batch,
+                                   const pseudo_layer_view *pseudo_layer) {
+    return pseudo_layer->states + batch->batch * pseudo_layer->state;
 }
 
 /* The output of step t of sequence p. */
-static const real *output_row(const ashlar_rnn_rows *batch, const part_view *part, size_t t,
-                              size_t p) {
-    return part->states + (states_after(batch, part->direction, t) + p) * part->state;
+static const real *output_row(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
+                              size_t t, size_t p) {
+    return pseudo_layer->states +
+           (states_after(batch, pseudo_layer->direction, t) + p) * pseudo_layer->state;
 }
 
 /* packed [N, width] = padded [T, B, width]; padded NULL = zeros. */
@@ -113,15 +117,16 @@ static void unpack_rows(const ashlar_rnn_rows *batch, const real *packed, size_t
     }
 }
 
-/* This part's columns of y [T, B, D*P], and zeros past each length. */
-static void write_outputs(const ashlar_rnn_rows *batch, const part_view *part, real *y) {
-    const size_t width = batch->layout->output, bytes = part->state * sizeof(real);
-    real *const columns = y + part->direction * part->state;
+/* This pseudo-layer's columns of y [T, B, D*P], and zeros past each length. */
+static void write_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
+                          real *y) {
+    const size_t width = batch->layout->output, bytes = pseudo_layer->state * sizeof(real);
+    real *const columns = y + pseudo_layer->direction * pseudo_layer->state;
     for (size_t t = 0; t < batch->steps; t++) {
         for (size_t p = 0; p < batch->batch; p++) {
             real *row = columns + (t * batch->batch + batch->order[p]) * width;
             if (p < ashlar_rnn_rows_active(batch, t)) {
-                memcpy(row, output_row(batch, part, t, p), bytes);
+                memcpy(row, output_row(batch, pseudo_layer, t, p), bytes);
             } else {
                 memset(row, 0, bytes);
             }
@@ -129,14 +134,15 @@ static void write_outputs(const ashlar_rnn_rows *batch, const part_view *part, r
     }
 }
 
-/* This part's columns of the next layer's input, packed [N, D*P]. */
-static void join_outputs(const ashlar_rnn_rows *batch, const part_view *part, real *input) {
+/* This pseudo-layer's columns of the next layer's input, packed [N, D*P]. */
+static void join_outputs(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
+                         real *input) {
     const size_t width = batch->layout->output;
-    real *const columns = input + part->direction * part->state;
+    real *const columns = input + pseudo_layer->direction * pseudo_layer->state;
     for (size_t t = 0; t < batch->steps; t++) {
         for (size_t p = 0; p < ashlar_rnn_rows_active(batch, t); p++) {
-            memcpy(columns + (batch->start[t] + p) * width, output_row(batch, part, t, p),
-                   part->state * sizeof(real));
+            memcpy(columns + (batch->start[t] + p) * width, output_row(batch, pseudo_layer, t, p),
+                   pseudo_layer->state * sizeof(real));
         }
     }
 }
@@ -168,9 +174,11 @@ static void drop_rows(const ashlar_rnn_rows *batch, uint64_t seed, size_t layer,
 /* ---- first and last states ---- */
 
 /* Row of sequence p in states [L*D, B, width]. */
-static size_t state_row(const ashlar_rnn_rows *batch, const part_view *part, size_t p) {
+static size_t state_row(const ashlar_rnn_rows *batch, const pseudo_layer_view *pseudo_layer,
+                        size_t p) {
     const size_t directions = batch->layout->config.directions;
-    return (part->layer * directions + part->direction) * batch->batch + batch->order[p];
+    return (pseudo_layer->layer * directions + pseudo_layer->direction) * batch->batch +
+           batch->order[p];
 }
 
 /* Put a row of `from`, or zeros where it is NULL. */
@@ -190,65 +198,70 @@ static void take_state(const real *from, real *to, size_t row, size_t width) {
 }
 
 /* The step at which sequence p begins (or ends) is one side of all its steps: 0, or its length. */
-static size_t first_side(const part_view *part, size_t length) {
-    return part->direction == 0 ? 0 : length;
+static size_t first_side(const pseudo_layer_view *pseudo_layer, size_t length) {
+    return pseudo_layer->direction == 0 ? 0 : length;
 }
 
-static size_t last_side(const part_view *part, size_t length) {
-    return part->direction == 0 ? length : 0;
+static size_t last_side(const pseudo_layer_view *pseudo_layer, size_t length) {
+    return pseudo_layer->direction == 0 ? length : 0;
 }
 
 static void read_first_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                              const part_view *part) {
+                              const pseudo_layer_view *pseudo_layer) {
     const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
     for (size_t p = 0; p < batch->batch; p++) {
-        const size_t side = first_side(part, (size_t)args->lengths[batch->order[p]]);
-        const size_t row = state_row(batch, part, p);
-        put_state(args->hx, row, part->state,
-                  part->states + (ashlar_rnn_rows_state(batch, side) + p) * part->state);
+        const size_t side = first_side(pseudo_layer, (size_t)args->lengths[batch->order[p]]);
+        const size_t row = state_row(batch, pseudo_layer, p);
+        put_state(args->hx, row, pseudo_layer->state,
+                  pseudo_layer->states +
+                      (ashlar_rnn_rows_state(batch, side) + p) * pseudo_layer->state);
         if (has_cells) {
-            put_state(args->cx, row, part->hidden,
-                      part->cells + (ashlar_rnn_rows_cell(batch, side) + p) * part->hidden);
+            put_state(args->cx, row, pseudo_layer->hidden,
+                      pseudo_layer->cells +
+                          (ashlar_rnn_rows_cell(batch, side) + p) * pseudo_layer->hidden);
         }
     }
 }
 
 static void write_last_states(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                              const part_view *part) {
+                              const pseudo_layer_view *pseudo_layer) {
     const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
     for (size_t p = 0; p < batch->batch; p++) {
-        const size_t side = last_side(part, (size_t)args->lengths[batch->order[p]]);
-        const size_t row = state_row(batch, part, p);
-        take_state(part->states + (ashlar_rnn_rows_state(batch, side) + p) * part->state, args->hy,
-                   row, part->state);
+        const size_t side = last_side(pseudo_layer, (size_t)args->lengths[batch->order[p]]);
+        const size_t row = state_row(batch, pseudo_layer, p);
+        take_state(pseudo_layer->states +
+                       (ashlar_rnn_rows_state(batch, side) + p) * pseudo_layer->state,
+                   args->hy, row, pseudo_layer->state);
         if (has_cells) {
-            take_state(part->cells + (ashlar_rnn_rows_cell(batch, side) + p) * part->hidden,
-                       args->cy, row, part->hidden);
+            take_state(pseudo_layer->cells +
+                           (ashlar_rnn_rows_cell(batch, side) + p) * pseudo_layer->hidden,
+                       args->cy, row, pseudo_layer->hidden);
         }
     }
 }
 
 /* dh [B, P] and dc [B, H] of the last states; dc is of the LSTM only. */
 static void read_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                                 const part_view *part, real *dh, real *dc) {
+                                 const pseudo_layer_view *pseudo_layer, real *dh, real *dc) {
     const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
     for (size_t p = 0; p < batch->batch; p++) {
-        const size_t row = state_row(batch, part, p);
-        put_state(args->dhy, row, part->state, dh + p * part->state);
+        const size_t row = state_row(batch, pseudo_layer, p);
+        put_state(args->dhy, row, pseudo_layer->state, dh + p * pseudo_layer->state);
         if (has_cells) {
-            put_state(args->dcy, row, part->hidden, dc + p * part->hidden);
+            put_state(args->dcy, row, pseudo_layer->hidden, dc + p * pseudo_layer->hidden);
         }
     }
 }
 
 static void write_state_gradients(const ashlar_rnn_rows *batch, const ashlar_rnn_cpu_args *args,
-                                  const part_view *part, const real *dh, const real *dc) {
+                                  const pseudo_layer_view *pseudo_layer, const real *dh,
+                                  const real *dc) {
     const bool has_cells = batch->layout->config.cell == ASHLAR_RNN_LSTM;
     for (size_t p = 0; p < batch->batch; p++) {
-        const size_t row = state_row(batch, part, p);
-        take_state(dh + p * part->state, args->dhx, row, part->state);
+        const size_t row = state_row(batch, pseudo_layer, p);
+        take_state(dh + p * pseudo_layer->state, args->dhx, row, pseudo_layer->state);
         if (has_cells) {
-            take_state(dc + p * part->hidden, args->dcx, row, part->hidden);
+            take_state(dc + p * pseudo_layer->hidden, args->dcx, row, pseudo_layer->hidden);
         }
     }
 }

@@ -190,8 +190,7 @@ static bool size_states(const ashlar_model *model, size_t batch, ashlar_step_siz
     return product(c->layers, batch, ashlar_rnn_layout_of(model->rnn)->state, item, &s->cells) &&
            ashlar_align_up(s->cells, STATE_ALIGN, &s->cells) &&
            (c->cell != ASHLAR_RNN_LSTM || product(c->layers, batch, c->hidden, item, &cells)) &&
-           ashlar_align_up(cells, STATE_ALIGN, &cells) &&
-           ashlar_add(s->cells, cells, &s->state);
+           ashlar_align_up(cells, STATE_ALIGN, &cells) && ashlar_add(s->cells, cells, &s->state);
 }
 
 static ashlar_status fail_large(size_t steps, size_t batch) {

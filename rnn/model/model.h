@@ -65,9 +65,10 @@ typedef struct ashlar_step_sizes {
 } ashlar_step_sizes;
 
 /*
- * What one step works on: some steps of some sequences, as cut.h lays them out. In chunks of C
- * steps, of which there are ceil(T / C), the memory is that of one chunk and of the states between
- * them: forward keeps only those, and each chunk is run once more before its backward pass.
+ * What one step works on: some time steps of some sequences, as batch_split.h lays them out. In
+ * chunks of C steps, of which there are ceil(T / C), the memory is that of one chunk and of the
+ * states between them: forward keeps only those, and each chunk is run once more before its
+ * backward pass.
  */
 typedef struct ashlar_model_window {
     size_t steps;               /* T, 1.. */
@@ -133,7 +134,7 @@ uint64_t ashlar_model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes);
  * Take and give back every buffer of a step of these sizes, in the step's order, without its work:
  * what a step needs from the allocator, and nothing else. Errors: those of ashlar_alloc().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_model_rehearse(ashlar_model *model, bool in_chunks,
-                                                      const ashlar_step_sizes *sizes);
+ASHLAR_MUST_CHECK ashlar_status ashlar_model_dry_run(ashlar_model *model, bool in_chunks,
+                                                     const ashlar_step_sizes *sizes);
 
 #endif /* ASHLAR_MODEL_H */

@@ -34,8 +34,8 @@ typedef struct step {
     const ashlar_model_window *window;
     const ashlar_step_sizes *sizes;
     double *loss;
-    bool is_rehearsal; /* take and give back every buffer, queue nothing */
-    bool keeps;        /* every buffer is held until the end, for one chunk after the other */
+    bool is_dry_run; /* take and give back every buffer, queue nothing */
+    bool keeps;      /* every buffer is held until the end, for one chunk after the other */
     chunk now;
     buffers b;
 } step;
@@ -153,7 +153,7 @@ typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
 /* One pass of the RNN, with a workspace for just that long. */
 static ashlar_status run_rnn(step *s, rnn_pass pass) {
     ASHLAR_TRY(take(s, s->sizes->work, ASHLAR_TAG_WORKSPACE, &s->b.work));
-    if (!s->is_rehearsal) {
+    if (!s->is_dry_run) {
         const ashlar_rnn_batch batch = rnn_batch(s);
         const ashlar_rnn_buffers all = rnn_buffers(s);
         ASHLAR_TRY(pass(s->model->rnn, &batch, &all, s->model->stream));
@@ -167,7 +167,7 @@ static ashlar_status run_loss(step *s) {
     if (s->sizes->loss_work > 0) {
         ASHLAR_TRY(take(s, s->sizes->loss_work, ASHLAR_TAG_WORKSPACE, &s->b.loss_work));
     }
-    if (!s->is_rehearsal) {
+    if (!s->is_dry_run) {
         const ashlar_linear_args linear = linear_args(s);
         const ashlar_loss_args loss = loss_args(s);
         ASHLAR_TRY(ashlar_ops_linear_forward(m->ops, &linear, m->stream));
@@ -179,11 +179,11 @@ static ashlar_status run_loss(step *s) {
 static ashlar_status forward(step *s) {
     const ashlar_model *m = s->model;
     ASHLAR_TRY(take(s, s->sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
-    if (!s->is_rehearsal) {
+    if (!s->is_dry_run) {
         const ashlar_embedding_args embedding = embedding_args(s);
         ASHLAR_TRY(ashlar_ops_embedding_forward(m->ops, &embedding, m->stream));
     }
-    ASHLAR_TRY(take(s, s->sizes->reserve, ASHLAR_TAG_RESERVE, &s->b.reserve));
+    ASHLAR_TRY(take(s, s->sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
     ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
     /*
      * The logits are taken before the RNN needs its workspace: so they lie beside y, backward
@@ -198,7 +198,7 @@ static ashlar_status forward(step *s) {
 static ashlar_status backward(step *s) {
     const ashlar_model *m = s->model;
     ASHLAR_TRY(take(s, s->sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
-    if (!s->is_rehearsal) {
+    if (!s->is_dry_run) {
         const ashlar_linear_args linear = linear_args(s);
         ASHLAR_TRY(ashlar_ops_linear_backward(m->ops, &linear, m->stream));
     }
@@ -211,7 +211,7 @@ static ashlar_status backward(step *s) {
     ASHLAR_TRY(give(s, &s->b.dy));
     ASHLAR_TRY(run_rnn(s, ashlar_rnn_backward_weights));
     ASHLAR_TRY(give(s, &s->b.y));
-    if (s->is_rehearsal) {
+    if (s->is_dry_run) {
         return ASHLAR_OK;
     }
     const ashlar_embedding_args embedding = embedding_args(s);
@@ -268,7 +268,7 @@ static ashlar_status run_to_border(step *s, size_t index) {
 static ashlar_status take_all(step *s) {
     const ashlar_step_sizes *sizes = s->sizes;
     ASHLAR_TRY(take(s, sizes->x, ASHLAR_TAG_ACTIVATIONS, &s->b.x));
-    ASHLAR_TRY(take(s, sizes->reserve, ASHLAR_TAG_RESERVE, &s->b.reserve));
+    ASHLAR_TRY(take(s, sizes->reserve, ASHLAR_TAG_SAVED, &s->b.reserve));
     ASHLAR_TRY(take(s, sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.y));
     ASHLAR_TRY(take(s, sizes->logits, ASHLAR_TAG_ACTIVATIONS, &s->b.logits));
     ASHLAR_TRY(take(s, sizes->y, ASHLAR_TAG_ACTIVATIONS, &s->b.dy));
@@ -284,7 +284,7 @@ static ashlar_status take_all(step *s) {
 /* Forward to the last border; then from the last chunk to the first, forward again and back. */
 static ashlar_status run_chunks(step *s) {
     ASHLAR_TRY(take_all(s));
-    if (s->is_rehearsal) {
+    if (s->is_dry_run) {
         return ASHLAR_OK;
     }
     const size_t count = chunk_count(s);
@@ -300,7 +300,7 @@ static ashlar_status run_chunks(step *s) {
 }
 
 static ashlar_status run_at_once(step *s) {
-    if (!s->is_rehearsal) {
+    if (!s->is_dry_run) {
         go_to_chunk(s, 0);
     }
     ASHLAR_TRY(forward(s));
@@ -358,8 +358,8 @@ uint64_t ashlar_model_step_peak(bool in_chunks, const ashlar_step_sizes *sizes) 
     return always + larger(forward, x + y + kept + work); /* y is dy's too */
 }
 
-ashlar_status ashlar_model_rehearse(ashlar_model *model, bool in_chunks,
-                                    const ashlar_step_sizes *sizes) {
-    step s = {.model = model, .sizes = sizes, .is_rehearsal = true, .keeps = in_chunks};
+ashlar_status ashlar_model_dry_run(ashlar_model *model, bool in_chunks,
+                                   const ashlar_step_sizes *sizes) {
+    step s = {.model = model, .sizes = sizes, .is_dry_run = true, .keeps = in_chunks};
     return run(&s);
 }

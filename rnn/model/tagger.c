@@ -100,7 +100,7 @@ static ashlar_status create_rnns(ashlar_tagger *tagger) {
     }
     if (status == ASHLAR_OK) {
         words.dropout = 0;
-        status = ashlar_rnn_create(tagger->device, &words, &tagger->word_rnn_whole);
+        status = ashlar_rnn_create(tagger->device, &words, &tagger->word_rnn_predict);
     }
     return status;
 }
@@ -149,7 +149,7 @@ void ashlar_tagger_destroy(ashlar_tagger *tagger) {
     ashlar_ops_destroy(tagger->ops);
     ashlar_rnn_destroy(tagger->character_rnn);
     ashlar_rnn_destroy(tagger->word_rnn);
-    ashlar_rnn_destroy(tagger->word_rnn_whole);
+    ashlar_rnn_destroy(tagger->word_rnn_predict);
     ashlar_host_free(tagger);
 }
 
@@ -199,8 +199,10 @@ static void raise_forget_bias(const ashlar_tagger *tagger, void *image, const vo
     const size_t item = ashlar_dtype_bytes(tagger->config.dtype);
     const size_t first = (size_t)((const char *)stack - start) / item;
     const size_t hidden = layout->config.hidden;
-    for (size_t part = 0; tagger->config.cell == ASHLAR_RNN_LSTM && part < layout->parts; part++) {
-        const ashlar_rnn_view bias = ashlar_rnn_layout_view(layout, part, ASHLAR_RNN_BW);
+    for (size_t pseudo_layer = 0;
+         tagger->config.cell == ASHLAR_RNN_LSTM && pseudo_layer < layout->pseudo_layers;
+         pseudo_layer++) {
+        const ashlar_rnn_view bias = ashlar_rnn_layout_view(layout, pseudo_layer, ASHLAR_RNN_BW);
         for (size_t j = 0; j < hidden; j++) { /* gates i f g o */
             const size_t at = first + bias.offset + hidden + j;
             put(tagger, image, at, get(tagger, image, at) + 1);
@@ -253,30 +255,31 @@ static size_t rows_of(const ashlar_tagger *tagger, size_t rows, size_t width, bo
 }
 
 /* What the characters of `words` words take. */
-static ashlar_status size_spelling(const ashlar_tagger *tagger, const ashlar_tag_shape *shape,
-                                   size_t words, size_t *of, bool *fits) {
+static ashlar_status size_char_buffers(const ashlar_tagger *tagger,
+                                       const ashlar_tagger_shape *shape, size_t words, size_t *of,
+                                       bool *fits) {
     const size_t output = ashlar_rnn_layout_of(tagger->character_rnn)->output;
     const size_t letters = words * shape->width; /* a batch has bytes: it fits */
-    of[ASHLAR_TAGGER_BUFFER_LETTERS] =
+    of[ASHLAR_TAGGER_BUFFER_CHAR_INPUTS] =
         rows_of(tagger, letters, tagger->config.character_embedding, fits);
-    of[ASHLAR_TAGGER_BUFFER_DLETTERS] = of[ASHLAR_TAGGER_BUFFER_LETTERS];
-    of[ASHLAR_TAGGER_BUFFER_SPELL_OUTPUTS] = rows_of(tagger, letters, output, fits);
-    of[ASHLAR_TAGGER_BUFFER_SPELLINGS] = rows_of(tagger, words, output, fits);
-    of[ASHLAR_TAGGER_BUFFER_DSPELLINGS] = of[ASHLAR_TAGGER_BUFFER_SPELLINGS];
+    of[ASHLAR_TAGGER_BUFFER_CHAR_DINPUTS] = of[ASHLAR_TAGGER_BUFFER_CHAR_INPUTS];
+    of[ASHLAR_TAGGER_BUFFER_CHAR_OUTPUTS] = rows_of(tagger, letters, output, fits);
+    of[ASHLAR_TAGGER_BUFFER_CHAR_STATES] = rows_of(tagger, words, output, fits);
+    of[ASHLAR_TAGGER_BUFFER_CHAR_DSTATES] = of[ASHLAR_TAGGER_BUFFER_CHAR_STATES];
     size_t work;
     ASHLAR_TRY(ashlar_rnn_sizes(tagger->character_rnn, shape->width, words, true,
-                                &of[ASHLAR_TAGGER_BUFFER_SPELL_RESERVE], &work));
-    of[ASHLAR_TAGGER_BUFFER_SPELL_WORK] = work;
-    of[ASHLAR_TAGGER_BUFFER_SPELL_BACK_WORK] = work;
-    of[ASHLAR_TAGGER_BUFFER_SPELL_WEIGHTS_WORK] = work;
+                                &of[ASHLAR_TAGGER_BUFFER_CHAR_RESERVE], &work));
+    of[ASHLAR_TAGGER_BUFFER_CHAR_FORWARD_WORK] = work;
+    of[ASHLAR_TAGGER_BUFFER_CHAR_BACKWARD_WORK] = work;
+    of[ASHLAR_TAGGER_BUFFER_CHAR_WEIGHTS_WORK] = work;
     return ASHLAR_OK;
 }
 
 /* What the words' own stack takes; a prediction runs in the same reserve, without dropout. */
-static ashlar_status size_reading(const ashlar_tagger *tagger, const ashlar_tag_shape *shape,
+static ashlar_status size_reading(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape,
                                   size_t words, size_t *of, bool *fits) {
     const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(tagger->word_rnn);
-    const ashlar_rnn *const both[] = {tagger->word_rnn, tagger->word_rnn_whole};
+    const ashlar_rnn *const both[] = {tagger->word_rnn, tagger->word_rnn_predict};
     size_t largest_reserve = 0, largest_work = 0;
     for (size_t i = 0; i < 2; i++) {
         size_t reserve, work;
@@ -288,16 +291,17 @@ static ashlar_status size_reading(const ashlar_tagger *tagger, const ashlar_tag_
         largest_reserve = reserve > largest_reserve ? reserve : largest_reserve;
         largest_work = work > largest_work ? work : largest_work;
     }
-    of[ASHLAR_TAGGER_BUFFER_READ_RESERVE] = largest_reserve;
-    of[ASHLAR_TAGGER_BUFFER_READ_WORK] = largest_work;
-    of[ASHLAR_TAGGER_BUFFER_READ_BACK_WORK] = largest_work;
-    of[ASHLAR_TAGGER_BUFFER_READ_WEIGHTS_WORK] = largest_work;
-    of[ASHLAR_TAGGER_BUFFER_WORDS] = rows_of(tagger, words, tagger->config.word_embedding, fits);
-    of[ASHLAR_TAGGER_BUFFER_DWORDS] = of[ASHLAR_TAGGER_BUFFER_WORDS];
-    of[ASHLAR_TAGGER_BUFFER_INPUTS] = rows_of(tagger, words, layout->config.input, fits);
-    of[ASHLAR_TAGGER_BUFFER_DINPUTS] = of[ASHLAR_TAGGER_BUFFER_INPUTS];
-    of[ASHLAR_TAGGER_BUFFER_OUTPUTS] = rows_of(tagger, words, layout->output, fits);
-    of[ASHLAR_TAGGER_BUFFER_DOUTPUTS] = of[ASHLAR_TAGGER_BUFFER_OUTPUTS];
+    of[ASHLAR_TAGGER_BUFFER_WORD_RESERVE] = largest_reserve;
+    of[ASHLAR_TAGGER_BUFFER_WORD_FORWARD_WORK] = largest_work;
+    of[ASHLAR_TAGGER_BUFFER_WORD_BACKWARD_WORK] = largest_work;
+    of[ASHLAR_TAGGER_BUFFER_WORD_WEIGHTS_WORK] = largest_work;
+    of[ASHLAR_TAGGER_BUFFER_WORD_VECTORS] =
+        rows_of(tagger, words, tagger->config.word_embedding, fits);
+    of[ASHLAR_TAGGER_BUFFER_WORD_DVECTORS] = of[ASHLAR_TAGGER_BUFFER_WORD_VECTORS];
+    of[ASHLAR_TAGGER_BUFFER_WORD_INPUTS] = rows_of(tagger, words, layout->config.input, fits);
+    of[ASHLAR_TAGGER_BUFFER_WORD_DINPUTS] = of[ASHLAR_TAGGER_BUFFER_WORD_INPUTS];
+    of[ASHLAR_TAGGER_BUFFER_WORD_OUTPUTS] = rows_of(tagger, words, layout->output, fits);
+    of[ASHLAR_TAGGER_BUFFER_WORD_DOUTPUTS] = of[ASHLAR_TAGGER_BUFFER_WORD_OUTPUTS];
     return ASHLAR_OK;
 }
 
@@ -317,18 +321,18 @@ static void size_labelling(const ashlar_tagger *tagger, size_t batch, size_t wor
     of[ASHLAR_TAGGER_BUFFER_TOKEN_WORK] = ashlar_ops_loss_work_bytes(tagger->ops, batch);
 }
 
-ashlar_status ashlar_tagger_sizes(const ashlar_tagger *tagger, const ashlar_tag_shape *shape,
+ashlar_status ashlar_tagger_sizes(const ashlar_tagger *tagger, const ashlar_tagger_shape *shape,
                                   ashlar_tagger_bytes *sizes) {
     ashlar_tagger_bytes s = {
         .steps = shape->steps,
         .keeps_outputs = ashlar_rnn_backward_reads_output(tagger->word_rnn),
     };
     size_t batch_bytes;
-    ashlar_status status = ashlar_tag_batch_bytes(shape, &batch_bytes); /* or it is no shape */
+    ashlar_status status = ashlar_tagger_batch_bytes(shape, &batch_bytes); /* or it is no shape */
     const size_t words = shape->steps * shape->batch; /* fits, where the status is a success */
     bool fits = true;
     if (status == ASHLAR_OK) {
-        status = size_spelling(tagger, shape, words, s.of, &fits);
+        status = size_char_buffers(tagger, shape, words, s.of, &fits);
     }
     if (status == ASHLAR_OK) {
         status = size_reading(tagger, shape, words, s.of, &fits);

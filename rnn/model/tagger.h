@@ -15,7 +15,7 @@
  *     label_embedding.weight [K, F]     linear.weight [K, D*P + F], linear.bias [K]
  *
  * Every buffer of a step comes from the allocator afresh and goes back as soon as the step is done
- * with it: tagger_buffers.h says when, for the step, for its rehearsal and for the account alike.
+ * with it: tagger_buffers.h says when, for the step, for its dry run and for the estimate alike.
  *
  * Threads: one at a time per tagger.
  */
@@ -26,7 +26,7 @@
 #include <ashlar/rnn.h>
 
 #include "rnn/layer/ops.h"
-#include "rnn/data/tag_batch.h"
+#include "rnn/data/tagger_batch.h"
 #include "rnn/model/tagger_buffers.h"
 
 typedef struct ashlar_tagger_config {
@@ -60,7 +60,7 @@ typedef struct ashlar_tagger {
     ashlar_allocator *allocator;
     ashlar_stream stream; /* everything of the tagger is queued here */
     ashlar_rnn *character_rnn, *word_rnn;
-    ashlar_rnn *word_rnn_whole; /* the same without dropout, to predict with */
+    ashlar_rnn *word_rnn_predict; /* the same without dropout, to predict with */
     ashlar_ops *ops;
     ashlar_arena *arena;
     ashlar_tagger_views parameters;
@@ -99,7 +99,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_init_weights(ashlar_tagger *tagger
  * Errors: ASHLAR_EINVAL (a 0 in the shape), ASHLAR_EOVERFLOW. *sizes is written only on ASHLAR_OK.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_sizes(const ashlar_tagger *tagger,
-                                                    const ashlar_tag_shape *shape,
+                                                    const ashlar_tagger_shape *shape,
                                                     ashlar_tagger_bytes *sizes);
 
 /*
@@ -114,9 +114,9 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_sizes(const ashlar_tagger *tagger,
  * Errors: those of ashlar_alloc(), ashlar_launch(), ashlar_rnn_forward(). All buffers are returned.
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_step(ashlar_tagger *tagger,
-                                                   const ashlar_tag_batch *batch,
-                                                   const ashlar_tagger_bytes *sizes,
-                                                   double weight, double *loss);
+                                                   const ashlar_tagger_batch *batch,
+                                                   const ashlar_tagger_bytes *sizes, double weight,
+                                                   double *loss);
 
 /*
  * Queue forward only, and the copy of the predicted labels [T, B] to the host; those past a
@@ -127,7 +127,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_step(ashlar_tagger *tagger,
  * labels   [T, B], host memory; there for certain after the stream has been waited for
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_predict(ashlar_tagger *tagger,
-                                                      const ashlar_tag_batch *batch,
+                                                      const ashlar_tagger_batch *batch,
                                                       const ashlar_tagger_bytes *sizes,
                                                       double *loss, int32_t *labels);
 
@@ -135,7 +135,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_predict(ashlar_tagger *tagger,
  * Take and give back every buffer of a step of these sizes, in the step's order, without its work.
  * Errors: those of ashlar_alloc().
  */
-ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_rehearse(ashlar_tagger *tagger,
-                                                       const ashlar_tagger_bytes *sizes);
+ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_dry_run(ashlar_tagger *tagger,
+                                                      const ashlar_tagger_bytes *sizes);
 
 #endif /* ASHLAR_TAGGER_H */

@@ -66,8 +66,8 @@ static ashlar_status find_labels(const ashlar_tagger_work *w, size_t rows, const
 ashlar_status ashlar_tagger_queue_labels(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     void *const logits = BUFFER(w, LOGITS);
-    const ashlar_linear_args args =
-        linear(w, ashlar_tagger_words(w), BUFFER(w, OUTPUTS), logits, BUFFER(w, DOUTPUTS));
+    const ashlar_linear_args args = linear(w, ashlar_tagger_words(w), BUFFER(w, WORD_OUTPUTS),
+                                           logits, BUFFER(w, WORD_DOUTPUTS));
     TRY(ashlar_ops_linear_forward(m->ops, &args, m->stream));
     if (w->kind == ASHLAR_TAGGER_PREDICT) {
         TRY(find_labels(w, ashlar_tagger_words(w), logits, BUFFER(w, LABELS)));
@@ -99,8 +99,8 @@ static ashlar_status copy_columns(const ashlar_tagger_work *w, const void *from,
 static ashlar_status join_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t output = output_of(w), width = w->tagger->config.label_embedding;
-    void *const outputs =
-        ashlar_tagger_element(w, BUFFER(w, OUTPUTS), w->token * w->batch->shape.batch * output);
+    void *const outputs = ashlar_tagger_element(w, BUFFER(w, WORD_OUTPUTS),
+                                                w->token * w->batch->shape.batch * output);
     void *const inputs = BUFFER(w, TOKEN_INPUTS);
     if (w->token == 0) {
         TRY(ashlar_fill(m->device, BUFFER(w, TOKEN_LABELS), 0,
@@ -119,8 +119,8 @@ static ashlar_status split_token(const ashlar_tagger_work *w) {
     const ashlar_tagger *m = w->tagger;
     const size_t output = output_of(w), width = w->tagger->config.label_embedding;
     void *const dinputs = BUFFER(w, TOKEN_DINPUTS);
-    void *const doutputs =
-        ashlar_tagger_element(w, BUFFER(w, DOUTPUTS), w->token * w->batch->shape.batch * output);
+    void *const doutputs = ashlar_tagger_element(w, BUFFER(w, WORD_DOUTPUTS),
+                                                 w->token * w->batch->shape.batch * output);
     TRY(copy_columns(w, dinputs, output + width, doutputs, output, output));
     if (w->token == 0) {
         return ASHLAR_OK;

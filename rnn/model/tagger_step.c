@@ -1,4 +1,4 @@
-/* One step of the tagger: its moments one after the other, and when its buffers come and go. */
+/* One step of the tagger: its phases one after the other, and when its buffers come and go. */
 #include "rnn/model/tagger_work.h"
 
 #include "allocator/base/check_level.h"
@@ -15,10 +15,10 @@ static bool is_of_one_token(const ashlar_tagger_buffer_info *b) {
     return b->first == ASHLAR_TAGGER_TOKEN && b->last == ASHLAR_TAGGER_TOKEN;
 }
 
-static ashlar_status take_first(step *s, ashlar_tagger_moment moment) {
+static ashlar_status take_first(step *s, ashlar_tagger_phase phase) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_tagger_buffer_info *b = &ashlar_tagger_buffers[i];
-        if (b->first == moment && s->sizes->of[i] > 0) {
+        if (b->first == phase && s->sizes->of[i] > 0) {
             TRY(ashlar_alloc_tagged(s->work.tagger->allocator, s->sizes->of[i], b->tag,
                                     s->work.tagger->stream, &s->work.buffers[i]));
         }
@@ -33,11 +33,11 @@ static ashlar_status give(step *s, size_t i) {
     return ashlar_free(s->work.tagger->allocator, ptr);
 }
 
-/* Give back what has its last moment; at the end of one token, what has no other. */
-static ashlar_status give_last(step *s, ashlar_tagger_moment moment, bool is_token_end) {
+/* Give back what has its last phase; at the end of one token, what has no other. */
+static ashlar_status give_last(step *s, ashlar_tagger_phase phase, bool is_token_end) {
     for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
         const ashlar_tagger_buffer_info *b = &ashlar_tagger_buffers[i];
-        const bool is_last = ashlar_tagger_last(s->sizes, (ashlar_tagger_buffer)i) == moment;
+        const bool is_last = ashlar_tagger_last_phase(s->sizes, (ashlar_tagger_buffer)i) == phase;
         if (is_last && (!is_token_end || is_of_one_token(b))) {
             TRY(give(s, i));
         }
@@ -54,8 +54,8 @@ static void give_all(step *s) {
 }
 
 /* Of the first `before` sentences, longest first, those with a token t. */
-static size_t count_active(const ashlar_tag_batch *batch, size_t t, size_t before) {
-    const int32_t *lengths = ashlar_tag_batch_arrays(&batch->shape, batch->data).lengths;
+static size_t count_active(const ashlar_tagger_batch *batch, size_t t, size_t before) {
+    const int32_t *lengths = ashlar_tagger_batch_arrays(&batch->shape, batch->data).lengths;
     while (before > 0 && (size_t)lengths[before - 1] <= t) {
         before--;
     }
@@ -66,7 +66,7 @@ static size_t count_active(const ashlar_tag_batch *batch, size_t t, size_t befor
 /* The loop that is run by hand: each token takes its buffers, and gives them back. */
 static ashlar_status run_tokens(step *s) {
     ashlar_tagger_work *w = &s->work;
-    const bool has_work = w->kind != ASHLAR_TAGGER_REHEARSE;
+    const bool has_work = w->kind != ASHLAR_TAGGER_DRY_RUN;
     const size_t steps = has_work ? w->batch->shape.steps : s->sizes->steps;
     w->active = w->batch->shape.batch;
     for (w->token = 0; w->token < steps; w->token++) {
@@ -80,27 +80,27 @@ static ashlar_status run_tokens(step *s) {
     return ASHLAR_OK;
 }
 
-static bool has_work_at(const step *s, ashlar_tagger_moment moment) {
+static bool has_work_at(const step *s, ashlar_tagger_phase phase) {
     return s->work.kind == ASHLAR_TAGGER_TRAIN ||
-           (s->work.kind == ASHLAR_TAGGER_PREDICT && moment <= ASHLAR_TAGGER_TOKEN);
+           (s->work.kind == ASHLAR_TAGGER_PREDICT && phase <= ASHLAR_TAGGER_TOKEN);
 }
 
-static ashlar_status run_moment(step *s, ashlar_tagger_moment moment) {
-    if (moment != ASHLAR_TAGGER_TOKEN) {
-        TRY(take_first(s, moment));
+static ashlar_status run_phase(step *s, ashlar_tagger_phase phase) {
+    if (phase != ASHLAR_TAGGER_TOKEN) {
+        TRY(take_first(s, phase));
     } else if (s->work.tagger->config.label_embedding > 0) {
         TRY(run_tokens(s));
     }
-    if (has_work_at(s, moment)) {
-        TRY(ashlar_tagger_queue(&s->work, moment));
+    if (has_work_at(s, phase)) {
+        TRY(ashlar_tagger_queue(&s->work, phase));
     }
-    return give_last(s, moment, false);
+    return give_last(s, phase, false);
 }
 
 static ashlar_status run(step *s) {
     ashlar_status status = ASHLAR_OK;
-    for (int i = 0; i < ASHLAR_TAGGER_MOMENT_COUNT && status == ASHLAR_OK; i++) {
-        status = run_moment(s, (ashlar_tagger_moment)i);
+    for (int i = 0; i < ASHLAR_TAGGER_PHASE_COUNT && status == ASHLAR_OK; i++) {
+        status = run_phase(s, (ashlar_tagger_phase)i);
     }
     if (status != ASHLAR_OK) {
         give_all(s);
@@ -108,25 +108,25 @@ static ashlar_status run(step *s) {
     return status;
 }
 
-ashlar_status ashlar_tagger_step(ashlar_tagger *tagger, const ashlar_tag_batch *batch,
+ashlar_status ashlar_tagger_step(ashlar_tagger *tagger, const ashlar_tagger_batch *batch,
                                  const ashlar_tagger_bytes *sizes, double weight, double *loss) {
     step s = {.work = {.tagger = tagger,
                        .batch = batch,
                        .kind = ASHLAR_TAGGER_TRAIN,
-                       .arrays = ashlar_tag_batch_arrays(&batch->shape, batch->device),
+                       .arrays = ashlar_tagger_batch_arrays(&batch->shape, batch->device),
                        .weight = weight != 0 ? weight : 1.0 / (double)batch->tokens,
                        .loss = loss},
               .sizes = sizes};
     return run(&s);
 }
 
-ashlar_status ashlar_tagger_predict(ashlar_tagger *tagger, const ashlar_tag_batch *batch,
+ashlar_status ashlar_tagger_predict(ashlar_tagger *tagger, const ashlar_tagger_batch *batch,
                                     const ashlar_tagger_bytes *sizes, double *loss,
                                     int32_t *labels) {
     step s = {.work = {.tagger = tagger,
                        .batch = batch,
                        .kind = ASHLAR_TAGGER_PREDICT,
-                       .arrays = ashlar_tag_batch_arrays(&batch->shape, batch->device),
+                       .arrays = ashlar_tagger_batch_arrays(&batch->shape, batch->device),
                        .weight = 1.0 / (double)batch->tokens,
                        .loss = loss,
                        .labels = labels},
@@ -134,9 +134,9 @@ ashlar_status ashlar_tagger_predict(ashlar_tagger *tagger, const ashlar_tag_batc
     return run(&s);
 }
 
-ashlar_status ashlar_tagger_rehearse(ashlar_tagger *tagger, const ashlar_tagger_bytes *sizes) {
-    const ashlar_tag_batch nothing = {0};
-    step s = {.work = {.tagger = tagger, .batch = &nothing, .kind = ASHLAR_TAGGER_REHEARSE},
+ashlar_status ashlar_tagger_dry_run(ashlar_tagger *tagger, const ashlar_tagger_bytes *sizes) {
+    const ashlar_tagger_batch nothing = {0};
+    step s = {.work = {.tagger = tagger, .batch = &nothing, .kind = ASHLAR_TAGGER_DRY_RUN},
               .sizes = sizes};
     return run(&s);
 }

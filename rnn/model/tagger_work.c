@@ -1,4 +1,4 @@
-/* What a step of the tagger queues at each moment, but for labels (tagger_label.c). */
+/* What a step of the tagger queues in each phase, but for labels (tagger_label.c). */
 #include "rnn/model/tagger_work.h"
 
 #include "allocator/base/error.h"
@@ -12,13 +12,13 @@ static ashlar_embedding_args character_embedding(const ashlar_tagger_work *w) {
     return (ashlar_embedding_args){
         .steps = w->batch->shape.width,
         .batch = ashlar_tagger_words(w),
-        .lengths = w->arrays.spellings,
+        .lengths = w->arrays.char_counts,
         .classes = w->tagger->config.characters,
         .width = w->tagger->config.character_embedding,
         .tokens = w->arrays.characters,
         .table = w->tagger->parameters.character_embedding,
-        .out = BUFFER(w, LETTERS),
-        .dout = BUFFER(w, DLETTERS),
+        .out = BUFFER(w, CHAR_INPUTS),
+        .dout = BUFFER(w, CHAR_DINPUTS),
         .dtable = w->tagger->gradients.character_embedding,
     };
 }
@@ -32,77 +32,77 @@ static ashlar_embedding_args word_embedding(const ashlar_tagger_work *w) {
         .width = w->tagger->config.word_embedding,
         .tokens = w->arrays.words,
         .table = w->tagger->parameters.word_embedding,
-        .out = BUFFER(w, WORDS),
-        .dout = BUFFER(w, DWORDS),
+        .out = BUFFER(w, WORD_VECTORS),
+        .dout = BUFFER(w, WORD_DVECTORS),
         .dtable = w->tagger->gradients.word_embedding,
     };
 }
 
-static ashlar_rnn_batch spell_batch(const ashlar_tagger_work *w, const ashlar_tag_arrays *host) {
+static ashlar_rnn_batch char_batch(const ashlar_tagger_work *w, const ashlar_tagger_arrays *host) {
     return (ashlar_rnn_batch){.steps = w->batch->shape.width,
                               .batch = ashlar_tagger_words(w),
-                              .lengths = host->spellings};
+                              .lengths = host->char_counts};
 }
 
-static ashlar_rnn_buffers spell_buffers(const ashlar_tagger_work *w, void *work) {
+static ashlar_rnn_buffers char_buffers(const ashlar_tagger_work *w, void *work) {
     return (ashlar_rnn_buffers){
-        .reserve = BUFFER(w, SPELL_RESERVE),
+        .reserve = BUFFER(w, CHAR_RESERVE),
         .work = work,
-        .x = BUFFER(w, LETTERS),
+        .x = BUFFER(w, CHAR_INPUTS),
         .weights = w->tagger->parameters.character_stack,
-        .y = BUFFER(w, SPELL_OUTPUTS),
-        .hy = BUFFER(w, SPELLINGS),
-        .dhy = BUFFER(w, DSPELLINGS),
-        .dx = BUFFER(w, DLETTERS),
+        .y = BUFFER(w, CHAR_OUTPUTS),
+        .hy = BUFFER(w, CHAR_STATES),
+        .dhy = BUFFER(w, CHAR_DSTATES),
+        .dx = BUFFER(w, CHAR_DINPUTS),
         .dweights = w->tagger->gradients.character_stack,
     };
 }
 
-static ashlar_rnn_batch read_batch(const ashlar_tagger_work *w, const ashlar_tag_arrays *host) {
+static ashlar_rnn_batch word_batch(const ashlar_tagger_work *w, const ashlar_tagger_arrays *host) {
     return (ashlar_rnn_batch){.steps = w->batch->shape.steps,
                               .batch = w->batch->shape.batch,
                               .lengths = host->lengths,
                               .dropout_seed = w->tagger->dropout_seed};
 }
 
-static ashlar_rnn_buffers read_buffers(const ashlar_tagger_work *w, void *work) {
+static ashlar_rnn_buffers word_buffers(const ashlar_tagger_work *w, void *work) {
     return (ashlar_rnn_buffers){
-        .reserve = BUFFER(w, READ_RESERVE),
+        .reserve = BUFFER(w, WORD_RESERVE),
         .work = work,
-        .x = BUFFER(w, INPUTS),
+        .x = BUFFER(w, WORD_INPUTS),
         .weights = w->tagger->parameters.word_stack,
-        .y = BUFFER(w, OUTPUTS),
-        .dy = BUFFER(w, DOUTPUTS),
-        .dx = BUFFER(w, DINPUTS),
+        .y = BUFFER(w, WORD_OUTPUTS),
+        .dy = BUFFER(w, WORD_DOUTPUTS),
+        .dx = BUFFER(w, WORD_DINPUTS),
         .dweights = w->tagger->gradients.word_stack,
     };
 }
 
-/* --- the moments ---------------------------------------------------------------------------- */
+/* --- the phases ---------------------------------------------------------------------------- */
 
 typedef ashlar_status (*rnn_pass)(const ashlar_rnn *, const ashlar_rnn_batch *,
                                   const ashlar_rnn_buffers *, ashlar_stream);
 
-static ashlar_status run_spelling(const ashlar_tagger_work *w, rnn_pass pass, void *work) {
-    const ashlar_tag_arrays host = ashlar_tag_batch_arrays(&w->batch->shape, w->batch->data);
-    const ashlar_rnn_batch batch = spell_batch(w, &host);
-    const ashlar_rnn_buffers buffers = spell_buffers(w, work);
+static ashlar_status run_char_rnn(const ashlar_tagger_work *w, rnn_pass pass, void *work) {
+    const ashlar_tagger_arrays host = ashlar_tagger_batch_arrays(&w->batch->shape, w->batch->data);
+    const ashlar_rnn_batch batch = char_batch(w, &host);
+    const ashlar_rnn_buffers buffers = char_buffers(w, work);
     return pass(w->tagger->character_rnn, &batch, &buffers, w->tagger->stream);
 }
 
-static ashlar_status run_reading(const ashlar_tagger_work *w, rnn_pass pass, void *work) {
+static ashlar_status run_word_rnn(const ashlar_tagger_work *w, rnn_pass pass, void *work) {
     const ashlar_tagger *m = w->tagger;
-    const ashlar_tag_arrays host = ashlar_tag_batch_arrays(&w->batch->shape, w->batch->data);
-    const ashlar_rnn_batch batch = read_batch(w, &host);
-    const ashlar_rnn_buffers buffers = read_buffers(w, work);
-    return pass(w->kind == ASHLAR_TAGGER_PREDICT ? m->word_rnn_whole : m->word_rnn, &batch,
+    const ashlar_tagger_arrays host = ashlar_tagger_batch_arrays(&w->batch->shape, w->batch->data);
+    const ashlar_rnn_batch batch = word_batch(w, &host);
+    const ashlar_rnn_buffers buffers = word_buffers(w, work);
+    return pass(w->kind == ASHLAR_TAGGER_PREDICT ? m->word_rnn_predict : m->word_rnn, &batch,
                 &buffers, m->stream);
 }
 
-static ashlar_status spell(const ashlar_tagger_work *w) {
+static ashlar_status char_forward(const ashlar_tagger_work *w) {
     const ashlar_embedding_args characters = character_embedding(w);
     TRY(ashlar_ops_embedding_forward(w->tagger->ops, &characters, w->tagger->stream));
-    return run_spelling(w, ashlar_rnn_forward, BUFFER(w, SPELL_WORK));
+    return run_char_rnn(w, ashlar_rnn_forward, BUFFER(w, CHAR_FORWARD_WORK));
 }
 
 /*
@@ -138,11 +138,13 @@ static ashlar_status move_parts(const ashlar_tagger_work *w, void *joined, void 
 static ashlar_status join(const ashlar_tagger_work *w) {
     const ashlar_embedding_args words = word_embedding(w);
     TRY(ashlar_ops_embedding_forward(w->tagger->ops, &words, w->tagger->stream));
-    return move_parts(w, BUFFER(w, INPUTS), BUFFER(w, WORDS), BUFFER(w, SPELLINGS), true);
+    return move_parts(w, BUFFER(w, WORD_INPUTS), BUFFER(w, WORD_VECTORS), BUFFER(w, CHAR_STATES),
+                      true);
 }
 
 static ashlar_status split(const ashlar_tagger_work *w) {
-    TRY(move_parts(w, BUFFER(w, DINPUTS), BUFFER(w, DWORDS), BUFFER(w, DSPELLINGS), false));
+    TRY(move_parts(w, BUFFER(w, WORD_DINPUTS), BUFFER(w, WORD_DVECTORS), BUFFER(w, CHAR_DSTATES),
+                   false));
     const ashlar_embedding_args words = word_embedding(w);
     return ashlar_ops_embedding_backward(w->tagger->ops, &words, w->tagger->stream);
 }
@@ -157,31 +159,31 @@ static ashlar_status vectors_back(const ashlar_tagger_work *w) {
     return ashlar_ops_embedding_backward(w->tagger->ops, &characters, w->tagger->stream);
 }
 
-ashlar_status ashlar_tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_moment moment) {
-    switch (moment) {
-    case ASHLAR_TAGGER_SPELL:
-        return spell(w);
-    case ASHLAR_TAGGER_JOIN:
+ashlar_status ashlar_tagger_queue(const ashlar_tagger_work *w, ashlar_tagger_phase phase) {
+    switch (phase) {
+    case ASHLAR_TAGGER_CHAR_FORWARD:
+        return char_forward(w);
+    case ASHLAR_TAGGER_CONCAT:
         return join(w);
-    case ASHLAR_TAGGER_READ:
-        return run_reading(w, ashlar_rnn_forward, BUFFER(w, READ_WORK));
+    case ASHLAR_TAGGER_WORD_FORWARD:
+        return run_word_rnn(w, ashlar_rnn_forward, BUFFER(w, WORD_FORWARD_WORK));
     case ASHLAR_TAGGER_LABEL:
         return w->tagger->config.label_embedding > 0 ? ASHLAR_OK : ashlar_tagger_queue_labels(w);
     case ASHLAR_TAGGER_TOKEN: /* the loop is over */
         return w->kind == ASHLAR_TAGGER_PREDICT ? copy_labels(w) : ASHLAR_OK;
-    case ASHLAR_TAGGER_READ_BACK:
-        return run_reading(w, ashlar_rnn_backward_data, BUFFER(w, READ_BACK_WORK));
-    case ASHLAR_TAGGER_READ_WEIGHTS:
-        return run_reading(w, ashlar_rnn_backward_weights, BUFFER(w, READ_WEIGHTS_WORK));
+    case ASHLAR_TAGGER_WORD_BACKWARD:
+        return run_word_rnn(w, ashlar_rnn_backward_data, BUFFER(w, WORD_BACKWARD_WORK));
+    case ASHLAR_TAGGER_WORD_WEIGHTS:
+        return run_word_rnn(w, ashlar_rnn_backward_weights, BUFFER(w, WORD_WEIGHTS_WORK));
     case ASHLAR_TAGGER_SPLIT:
         return split(w);
-    case ASHLAR_TAGGER_SPELL_BACK:
-        return run_spelling(w, ashlar_rnn_backward_data, BUFFER(w, SPELL_BACK_WORK));
-    case ASHLAR_TAGGER_SPELL_VECTORS:
+    case ASHLAR_TAGGER_CHAR_BACKWARD:
+        return run_char_rnn(w, ashlar_rnn_backward_data, BUFFER(w, CHAR_BACKWARD_WORK));
+    case ASHLAR_TAGGER_CHAR_EMBEDDING:
         return vectors_back(w);
-    case ASHLAR_TAGGER_SPELL_WEIGHTS:
-        return run_spelling(w, ashlar_rnn_backward_weights, BUFFER(w, SPELL_WEIGHTS_WORK));
-    case ASHLAR_TAGGER_MOMENT_COUNT:
+    case ASHLAR_TAGGER_CHAR_WEIGHTS:
+        return run_char_rnn(w, ashlar_rnn_backward_weights, BUFFER(w, CHAR_WEIGHTS_WORK));
+    case ASHLAR_TAGGER_PHASE_COUNT:
         break;
     }
     return ASHLAR_OK;

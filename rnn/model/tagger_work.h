@@ -1,5 +1,5 @@
 /*
- * tagger_work.h - what a step of the tagger queues at each moment, on buffers that are there
+ * tagger_work.h - what a step of the tagger queues in each phase, on buffers that are there
  * (internal).
  */
 #ifndef ASHLAR_TAGGER_WORK_H
@@ -11,18 +11,18 @@
 
 typedef enum ashlar_tagger_kind {
     ASHLAR_TAGGER_TRAIN,
-    ASHLAR_TAGGER_PREDICT,  /* take all buffers, queue forward only */
-    ASHLAR_TAGGER_REHEARSE, /* take all buffers, queue nothing */
+    ASHLAR_TAGGER_PREDICT, /* take all buffers, queue forward only */
+    ASHLAR_TAGGER_DRY_RUN, /* take all buffers, queue nothing */
 } ashlar_tagger_kind;
 
 typedef struct ashlar_tagger_work {
     const ashlar_tagger *tagger;
-    const ashlar_tag_batch *batch;
+    const ashlar_tagger_batch *batch;
     ashlar_tagger_kind kind;
     double weight;            /* of each word's loss */
     double *loss;             /* device memory */
     int32_t *labels;          /* host memory, ASHLAR_TAGGER_PREDICT */
-    ashlar_tag_arrays arrays; /* the batch in device memory */
+    ashlar_tagger_arrays arrays; /* the batch in device memory */
     size_t token;             /* t of the loop over tokens */
     size_t active;            /* sentences that have such a token */
     void *buffers[ASHLAR_TAGGER_BUFFER_COUNT]; /* NULL where not taken yet, or given back */
@@ -42,11 +42,11 @@ static inline void *ashlar_tagger_element(const ashlar_tagger_work *work, void *
 }
 
 /*
- * Queue what is to be done at a moment: no rehearsal, and not of TOKEN's loop. Errors: those of
+ * Queue what is to be done in a phase: no dry run, and not of TOKEN's loop. Errors: those of
  * ashlar_launch() and ashlar_rnn_forward().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_queue(const ashlar_tagger_work *work,
-                                                    ashlar_tagger_moment moment);
+                                                    ashlar_tagger_phase phase);
 
 /* (tagger_label.c) The linear layer, the loss and the way back, of all tokens at once. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_queue_labels(const ashlar_tagger_work *work);

@@ -29,23 +29,24 @@ typedef struct command {
 
 static command defaults(void) {
     return (command){
-        .text = {.sampler = {.choice = {.temperature = 0.7, .top_p = 1}, .seed = 1}, .bytes = 1000},
+        .text = {.sampler = {.sampling = {.temperature = 0.7, .top_p = 1}, .seed = 1},
+                 .bytes = 1000},
     };
 }
 
 enum { OPTION_COUNT = 11 };
 
 static void list_options(command *c, ashlar_option options[static OPTION_COUNT]) {
-    ashlar_choice_config *choice = &c->text.sampler.choice;
+    ashlar_sampling_config *sampling = &c->text.sampler.sampling;
     const ashlar_option all[] = {
         {"model", "FILE", ASHLAR_OPTION_TEXT, &c->model, 0, 0,
          "weights saved by ashlar-train --save"},
         {"bytes", "N", ASHLAR_OPTION_COUNT, &c->text.bytes, 1, 1e12, "how much to write"},
-        {"temperature", "X", ASHLAR_OPTION_REAL, &choice->temperature, 0, 100,
+        {"temperature", "X", ASHLAR_OPTION_REAL, &sampling->temperature, 0, 100,
          "below 1: more likely text, 0: the likeliest"},
-        {"top-k", "N", ASHLAR_OPTION_COUNT, &choice->top_k, 0, ASHLAR_BATCHER_SYMBOLS,
+        {"top-k", "N", ASHLAR_OPTION_COUNT, &sampling->top_k, 0, ASHLAR_BATCHER_SYMBOLS,
          "draw from the so many likeliest, 0: from all"},
-        {"top-p", "X", ASHLAR_OPTION_REAL, &choice->top_p, 1e-6, 1,
+        {"top-p", "X", ASHLAR_OPTION_REAL, &sampling->top_p, 1e-6, 1,
          "draw from the likeliest with this share"},
         {"prime", "TEXT", ASHLAR_OPTION_TEXT, &c->prime, 0, 0, "text to begin with"},
         {"prime-file", "FILE", ASHLAR_OPTION_TEXT, &c->prime_file, 0, 0, "or a file's text"},
@@ -91,8 +92,10 @@ static ashlar_status read_count(const ashlar_checkpoint *file, const char *key, 
 static ashlar_status read_kind(const ashlar_checkpoint *file, ashlar_model_config *config) {
     const char *cell = ashlar_checkpoint_metadata(file, ASHLAR_METADATA_CELL);
     if (cell != NULL && ashlar_rnn_cell_parse(cell, &config->cell) != ASHLAR_OK) {
-        return ashlar_fail(ASHLAR_EFORMAT, "the model file has cells \"%.40s\", which this version "
-                           "does not know", cell);
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "the model file has cells \"%.40s\", which this version "
+                           "does not know",
+                           cell);
     }
     return ashlar_checkpoint_metadata(file, ASHLAR_METADATA_PROJECTION) == NULL
                ? ASHLAR_OK
@@ -149,7 +152,7 @@ static ashlar_status sample(const command *c, ashlar_device *device,
         status = ashlar_allocator_create(device, &allocator);
     }
     if (status == ASHLAR_OK) {
-        ashlar_allocator_on_report(allocator, ashlar_program_print_report, NULL);
+        ashlar_allocator_set_report(allocator, ashlar_program_print_report, NULL);
         status = load(file, allocator, &model);
     }
     if (status == ASHLAR_OK) {

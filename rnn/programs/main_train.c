@@ -29,7 +29,7 @@ static void print_start(const ashlar_train_command *c, const ashlar_corpus *corp
 static ashlar_status write_sample(const ashlar_train_command *c, ashlar_task *task) {
     printf("\nA sample:\n");
     const ashlar_text_config text = {
-        .sampler = {.choice = {.temperature = 0.7, .top_p = 1}, .seed = c->train.seed},
+        .sampler = {.sampling = {.temperature = 0.7, .top_p = 1}, .seed = c->train.seed},
         .bytes = c->sample_bytes,
     };
     return ashlar_text_write(ashlar_task_text_model(task), stdout, &text, NULL);
@@ -37,13 +37,14 @@ static ashlar_status write_sample(const ashlar_train_command *c, ashlar_task *ta
 
 /* What is told on standard output. */
 static ashlar_status print_end(const ashlar_train_command *c, ashlar_task *task,
-                               const ashlar_train_report *report, const ashlar_tags_test *test) {
+                               const ashlar_train_report *report,
+                               const ashlar_tagger_evaluation *test) {
     ashlar_status status = ASHLAR_OK;
     if (!c->is_tagger && c->sample_bytes > 0) {
         status = write_sample(c, task);
     }
     ashlar_report_print(stdout, report);
-    return c->is_tagger ? ashlar_tags_print_end(stdout, task, test, report) : status;
+    return c->is_tagger ? ashlar_train_tagger_print_end(stdout, task, test, report) : status;
 }
 
 /*
@@ -54,17 +55,17 @@ static ashlar_status finish(const ashlar_train_command *c, ashlar_trainer *train
                             const ashlar_train_report *report) {
     ashlar_task *task = ashlar_trainer_task(trainer);
     const char *file = c->train.save_file;
-    ashlar_tags_test test = {0};
+    ashlar_tagger_evaluation test = {0};
     ashlar_status first = file != NULL ? ashlar_trainer_save(trainer, file) : ASHLAR_OK;
     if (first == ASHLAR_OK && c->is_tagger) {
-        first = ashlar_task_tags_test(trainer, &test);
+        first = ashlar_task_tagger_evaluate(trainer, &test);
     }
     if (first == ASHLAR_OK && c->json != NULL) {
         first = ashlar_report_write(c->json, task, &c->train, report);
     }
     if (c->snapshot != NULL) {
         const ashlar_status status =
-            ashlar_snapshot_write(ashlar_trainer_allocator(trainer), c->snapshot);
+            ashlar_allocator_write_snapshot(ashlar_trainer_allocator(trainer), c->snapshot);
         first = first == ASHLAR_OK ? status : first;
     }
     if (!c->is_quiet) {
@@ -172,16 +173,16 @@ static ashlar_status run_text(const ashlar_train_command *c, ashlar_device *devi
 }
 
 static ashlar_status run_tags(ashlar_train_command *c, ashlar_device *device) {
-    ashlar_tag_corpus *corpus = NULL;
+    ashlar_tagger_corpus *corpus = NULL;
     ashlar_task *task = NULL;
-    ashlar_status status = ashlar_tags_open(&c->data, &c->tags, &c->train, &corpus, &task);
+    ashlar_status status = ashlar_train_tagger_open(&c->data, &c->tags, &c->train, &corpus, &task);
     if (status == ASHLAR_OK) {
         if (!c->is_quiet) {
-            ashlar_tags_print_start(stdout, corpus, &c->train);
+            ashlar_train_tagger_print_start(stdout, corpus, &c->train);
         }
         status = train(c, device, task);
     }
-    ashlar_tag_corpus_destroy(corpus);
+    ashlar_tagger_corpus_destroy(corpus);
     return status;
 }
 

@@ -40,7 +40,7 @@ bool ashlar_program_is_same_file(const char *a, const char *b);
  */
 int ashlar_program_open_device(const char *program, const char *name, ashlar_device **out);
 
-/* For ashlar_allocator_on_report(): damage and leaks, printed on stderr. */
+/* For ashlar_allocator_set_report(): damage and leaks, printed on stderr. */
 void ashlar_program_print_report(const char *line, void *unused);
 
 #endif /* ASHLAR_PROGRAM_H */

@@ -62,7 +62,8 @@ void ashlar_report_print(FILE *out, const ashlar_train_report *r) {
     fprintf(
         out,
         "Batches of %zu had %zu different lengths, up to %zu; the warm-up ran one step of %zu,\n"
-        "and after it the process asked the driver for memory, streams or facts %llu times (calls\n"
+        "and after it the process asked the driver for memory, streams or attributes %llu times "
+        "(calls\n"
         "of the allocator: %llu).\n",
         r->batch, r->lengths_distinct, r->max_length, r->warmed_length,
         (unsigned long long)r->training.management, (unsigned long long)stats->driver_calls_sealed);

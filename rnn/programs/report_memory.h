@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include <ashlar/growth.h>
+#include <ashlar/leak_monitor.h>
 
 #include "allocator/base/json.h"
 

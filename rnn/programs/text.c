@@ -17,20 +17,20 @@ static void put_symbol(FILE *out, int32_t symbol, bool is_terminal) {
     }
 }
 
-static ashlar_status write_prime(ashlar_sampler *sampler, FILE *out, bool is_terminal,
+static ashlar_status write_prime(ashlar_text_sampler *sampler, FILE *out, bool is_terminal,
                                  const ashlar_text_config *config) {
     ashlar_status status = ASHLAR_OK;
     for (size_t i = 0; status == ASHLAR_OK && i < config->prime_bytes; i++) {
         const int32_t symbol = (unsigned char)config->prime[i];
         put_symbol(out, symbol, is_terminal);
-        status = ashlar_sampler_feed(sampler, symbol);
+        status = ashlar_text_sampler_read(sampler, symbol);
     }
     return status;
 }
 
 static ashlar_text_memory read_memory(const ashlar_model *model) {
     ashlar_stats stats;
-    ashlar_stats_read(model->allocator, &stats);
+    ashlar_allocator_get_stats(model->allocator, &stats);
     return (ashlar_text_memory){
         .live_bytes = stats.live_bytes,
         .reserved_bytes = stats.reserved_bytes,
@@ -41,7 +41,7 @@ static ashlar_text_memory read_memory(const ashlar_model *model) {
 static ashlar_driver_counts counts_since(const ashlar_model *model,
                                          const ashlar_driver_counts *before) {
     ashlar_driver_counts now;
-    ashlar_device_counts_read(model->device, &now);
+    ashlar_device_get_counts(model->device, &now);
     return (ashlar_driver_counts){
         .query = now.query - before->query,
         .memory = now.memory - before->memory,
@@ -53,16 +53,16 @@ static ashlar_driver_counts counts_since(const ashlar_model *model,
 }
 
 /* Without the check a text for a reader that went away would be written to its end. */
-static ashlar_status write_drawn(ashlar_sampler *sampler, FILE *out, bool is_terminal,
+static ashlar_status write_drawn(ashlar_text_sampler *sampler, FILE *out, bool is_terminal,
                                  const ashlar_model *model, size_t bytes,
                                  ashlar_text_report *report) {
     ashlar_driver_counts before;
     report->start = read_memory(model);
-    ashlar_device_counts_read(model->device, &before);
+    ashlar_device_get_counts(model->device, &before);
     const double start_s = ashlar_clock_s();
     for (size_t i = 1; i <= bytes; i++) {
         int32_t symbol;
-        const ashlar_status status = ashlar_sampler_next(sampler, &symbol);
+        const ashlar_status status = ashlar_text_sampler_next(sampler, &symbol);
         if (status != ASHLAR_OK) {
             return status;
         }
@@ -86,8 +86,8 @@ ashlar_status ashlar_text_write(ashlar_model *model, FILE *out, const ashlar_tex
                                 ashlar_text_report *report) {
     const bool is_terminal = isatty(fileno(out)) == 1;
     ashlar_text_report measured = {0};
-    ashlar_sampler *sampler = NULL;
-    ashlar_status status = ashlar_sampler_create(model, &config->sampler, &sampler);
+    ashlar_text_sampler *sampler = NULL;
+    ashlar_status status = ashlar_text_sampler_create(model, &config->sampler, &sampler);
     if (status == ASHLAR_OK) {
         status = write_prime(sampler, out, is_terminal, config);
     }
@@ -95,7 +95,7 @@ ashlar_status ashlar_text_write(ashlar_model *model, FILE *out, const ashlar_tex
         status = write_drawn(sampler, out, is_terminal, model, config->bytes, &measured);
     }
     fputc('\n', out);
-    ashlar_sampler_destroy(sampler);
+    ashlar_text_sampler_destroy(sampler);
     if (status == ASHLAR_OK && report != NULL) {
         *report = measured;
     }

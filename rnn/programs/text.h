@@ -6,10 +6,10 @@
 
 #include <stdio.h>
 
-#include "rnn/model/sampler.h"
+#include "rnn/model/text_sampler.h"
 
 typedef struct ashlar_text_config {
-    ashlar_sampler_config sampler;
+    ashlar_text_sampler_config sampler;
     const char *prime; /* [prime_bytes], text to begin with: the model reads it first */
     size_t prime_bytes;
     size_t bytes; /* to write after it; the mark between records counts as one */

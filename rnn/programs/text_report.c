@@ -40,9 +40,9 @@ static void put_config(ashlar_json_writer *w, const ashlar_model_config *m,
     ashlar_json_add_uint64(w, "hidden", m->hidden);
     ashlar_json_add_uint64(w, "projection", m->projection);
     ashlar_json_add_uint64(w, "embedding", m->embedding);
-    ashlar_json_add_double(w, "temperature", c->sampler.choice.temperature);
-    ashlar_json_add_uint64(w, "top_k", c->sampler.choice.top_k);
-    ashlar_json_add_double(w, "top_p", c->sampler.choice.top_p);
+    ashlar_json_add_double(w, "temperature", c->sampler.sampling.temperature);
+    ashlar_json_add_uint64(w, "top_k", c->sampler.sampling.top_k);
+    ashlar_json_add_double(w, "top_p", c->sampler.sampling.top_p);
     ashlar_json_add_uint64(w, "seed", c->sampler.seed);
     ashlar_json_add_uint64(w, "prime_bytes", c->prime_bytes);
     ashlar_json_close_object(w);
@@ -53,7 +53,7 @@ ashlar_status ashlar_text_report_write(const char *path, const ashlar_model *mod
                                        const ashlar_text_report *r) {
     ashlar_json_writer w;
     ashlar_device_info device;
-    ashlar_device_info_read(model->device, &device);
+    ashlar_device_get_info(model->device, &device);
     ashlar_json_writer_init(&w, 2);
     ashlar_json_open_object(&w);
     ashlar_report_put_device(&w, &device);

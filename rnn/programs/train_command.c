@@ -37,7 +37,7 @@ static ashlar_train_command defaults(bool is_tagger) {
     c.train.optimizer.learning_rate = 0.004;
     c.train.optimizer.clip_norm = 1.0;
     ashlar_train_config of_tagger = c.train;
-    ashlar_tags_set_defaults(&of_tagger, &c.tags);
+    ashlar_train_tagger_set_defaults(&of_tagger, &c.tags);
     c.train = is_tagger ? of_tagger : c.train;
     return c;
 }
@@ -46,7 +46,7 @@ static ashlar_train_command defaults(bool is_tagger) {
 enum {
     SHARED_COUNT = 40,
     TEXT_COUNT = 6,
-    OPTION_COUNT = SHARED_COUNT + TEXT_COUNT + ASHLAR_TAGS_OPTION_COUNT
+    OPTION_COUNT = SHARED_COUNT + TEXT_COUNT + ASHLAR_TRAIN_TAGGER_OPTION_COUNT
 };
 
 static void list_options(ashlar_train_command *c, ashlar_option options[static OPTION_COUNT]) {
@@ -116,7 +116,7 @@ static void list_options(ashlar_train_command *c, ashlar_option options[static O
         {"sample", "N", count, &c->sample_bytes, 0, 1e9, "text: bytes of it to make at the end"},
     };
     memcpy(options, all, sizeof all);
-    ashlar_tags_list_options(&c->tags, options + SHARED_COUNT + TEXT_COUNT);
+    ashlar_train_tagger_list_options(&c->tags, options + SHARED_COUNT + TEXT_COUNT);
 }
 
 void ashlar_train_command_print_help(FILE *out, const char *program, bool is_tagger) {
@@ -129,7 +129,8 @@ void ashlar_train_command_print_help(FILE *out, const char *program, bool is_tag
             program, program);
     ashlar_options_print(out, options, SHARED_COUNT + (is_tagger ? 0 : TEXT_COUNT));
     if (is_tagger) {
-        ashlar_options_print(out, options + SHARED_COUNT + TEXT_COUNT, ASHLAR_TAGS_OPTION_COUNT);
+        ashlar_options_print(out, options + SHARED_COUNT + TEXT_COUNT,
+                             ASHLAR_TRAIN_TAGGER_OPTION_COUNT);
     } else {
         fprintf(out, "A tagger's own options, and its defaults: %s --model tagger --help\n",
                 program);
@@ -270,7 +271,7 @@ static ashlar_status check_model(const ashlar_train_command *c, const ashlar_opt
                                c->is_tagger ? "text" : "tagger");
         }
     }
-    return c->is_tagger ? ashlar_tags_check_options(&c->tags) : ASHLAR_OK;
+    return c->is_tagger ? ashlar_train_tagger_check_options(&c->tags) : ASHLAR_OK;
 }
 
 ashlar_status ashlar_train_command_read(int argc, char **argv, ashlar_train_command *out) {

@@ -7,14 +7,14 @@
 
 #include "rnn/programs/options.h"
 #include "rnn/train/train_rule.h"
-#include "rnn/programs/train_tags.h"
+#include "rnn/programs/train_tagger.h"
 
 typedef struct ashlar_train_command {
     ashlar_option_list data;
     const char *model;
     bool is_tagger; /* which the model is */
     ashlar_train_config train;
-    ashlar_tags_options tags;
+    ashlar_train_tagger_options tags;
     ashlar_train_rule rule;
     const char *cell;
     const char *dtype;

@@ -14,15 +14,14 @@ static const char *name_of(const char *key) {
 /* Into the file or the fingerprint, of which a text too long for it is cut off. */
 static void put(ashlar_task_listener *l, const char *key, const char *value) {
     if (l->who == ASHLAR_FOR_FILE) {
-        ashlar_facts_add_text(l->facts, key, value);
+        ashlar_metadata_add_text(l->metadata, key, value);
     } else if (l->used < l->bytes) {
         l->used += (size_t)snprintf(l->text + l->used, l->bytes - l->used, "%s%s %s",
                                     l->used == 0 ? "" : ", ", name_of(key), value);
     }
 }
 
-void ashlar_option_text(ashlar_task_listener *l, unsigned who, const char *key,
-                        const char *value) {
+void ashlar_option_text(ashlar_task_listener *l, unsigned who, const char *key, const char *value) {
     if ((who & l->who) == ASHLAR_FOR_REPORT) {
         ashlar_json_add_string(l->writer, name_of(key), value);
     } else if ((who & l->who) != 0) {
@@ -51,7 +50,7 @@ void ashlar_option_flag(ashlar_task_listener *l, unsigned who, const char *key, 
 /* Its sizes depend on whether there is any, not on how much. */
 static void list_dropout(ashlar_task_listener *l, double dropout) {
     if (l->who == ASHLAR_FOR_FILE) {
-        ashlar_facts_add_real(l->facts, ASHLAR_METADATA_DROPOUT, dropout);
+        ashlar_metadata_add_real(l->metadata, ASHLAR_METADATA_DROPOUT, dropout);
     } else if (l->who == ASHLAR_FOR_REPORT) {
         ashlar_json_add_double(l->writer, name_of(ASHLAR_METADATA_DROPOUT), dropout);
     } else {
@@ -69,10 +68,10 @@ void ashlar_option_stack(ashlar_task_listener *l, const ashlar_train_config *c) 
     ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.batch", c->batch);
 }
 
-void ashlar_task_add_facts(ashlar_task *task, ashlar_facts *facts) {
-    ashlar_task_listener file = {.who = ASHLAR_FOR_FILE, .facts = facts};
+void ashlar_task_add_facts(ashlar_task *task, ashlar_metadata *metadata) {
+    ashlar_task_listener file = {.who = ASHLAR_FOR_FILE, .metadata = metadata};
     task->table->list_options(task, &file);
-    task->table->add_data(task, facts);
+    task->table->add_data(task, metadata);
 }
 
 void ashlar_task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes) {

@@ -25,7 +25,7 @@ enum {
 /* One who is told, as a task's list_options() has it. */
 struct ashlar_task_listener {
     unsigned who;
-    ashlar_facts *facts;        /* FILE */
+    ashlar_metadata *metadata;  /* FILE */
     ashlar_json_writer *writer; /* REPORT: an open object */
     char *text;                 /* PLAN: [bytes], */
     size_t bytes, used;         /* of which `used` are written */
@@ -42,7 +42,7 @@ void ashlar_option_flag(ashlar_task_listener *listener, unsigned who, const char
 void ashlar_option_stack(ashlar_task_listener *listener, const ashlar_train_config *config);
 
 /* What must be the same for a training to go on: the options, and the data, told by a sum. */
-void ashlar_task_add_facts(ashlar_task *task, ashlar_facts *facts);
+void ashlar_task_add_facts(ashlar_task *task, ashlar_metadata *metadata);
 
 /* What the sizes of a step's buffers depend on, beside the length. */
 void ashlar_task_print_fingerprint(const ashlar_task *task, char *text, size_t bytes);

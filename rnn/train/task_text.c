@@ -6,36 +6,36 @@
 #include <string.h>
 
 #include "allocator/base/checked.h"
-#include "rnn/data/cut.h"
+#include "rnn/data/batch_split.h"
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/task_options.h"
-#include "rnn/data/text_sum.h"
+#include "rnn/data/corpus_checksum.h"
 
 /* A batch under way. */
-typedef struct slot {
-    ashlar_cut cut;
+typedef struct batch_buffer {
+    ashlar_batch_split split;
     int32_t *host;   /* page-locked: the batch's image and extra */
     int32_t *device; /* its image */
-} slot;
+} batch_buffer;
 
 typedef struct text_task {
     ashlar_task head;
     ashlar_train_config config;
     const ashlar_corpus *corpus;
-    uint64_t text_sum; /* of it, where has_text_sum */
-    bool has_text_sum;
+    uint64_t checksum; /* of it, where has_checksum */
+    bool has_checksum;
     ashlar_batcher *batcher;
-    ashlar_cut_config cut;
-    int32_t *drawn;     /* what the batcher writes: two grids and the lengths */
+    ashlar_batch_split_config split;
+    int32_t *drawn;     /* what the batcher writes: two arrays and the lengths */
     ashlar_batch batch; /* its pointers lead there */
     ashlar_allocator *allocator;
     ashlar_model *model;
     char *carried; /* device: 2 sets of states for each micro-batch, if there are parts */
     size_t state_bytes; /* of a set */
-    void *host;   /* of both slots */
-    void *device; /* of both slots */
-    slot slots[ASHLAR_TASK_SLOTS];
+    void *host;   /* of both buffers */
+    void *device; /* of both buffers */
+    batch_buffer buffers[ASHLAR_TASK_BUFFERS];
 } text_task;
 
 static text_task *text_of(ashlar_task *task) {
@@ -53,15 +53,15 @@ ashlar_model *ashlar_task_text_model(ashlar_task *task) {
 /* --- what must be the same ------------------------------------------------------------------ */
 
 /* The text is read once, and only where there is a file. */
-static void add_data(ashlar_task *task, ashlar_facts *f) {
+static void add_data(ashlar_task *task, ashlar_metadata *f) {
     text_task *t = text_of(task);
-    if (!t->has_text_sum) {
-        t->text_sum = ashlar_text_sum(t->corpus);
-        t->has_text_sum = true;
+    if (!t->has_checksum) {
+        t->checksum = ashlar_corpus_checksum(t->corpus);
+        t->has_checksum = true;
     }
-    (void)snprintf(ashlar_facts_add(f, "ashlar.text"), ASHLAR_FACT_BYTES,
+    (void)snprintf(ashlar_metadata_add(f, "ashlar.text"), ASHLAR_METADATA_TEXT_BYTES,
                    "%zu records, %zu bytes, %016" PRIx64, ashlar_corpus_count(t->corpus),
-                   ashlar_corpus_bytes(t->corpus), t->text_sum);
+                   ashlar_corpus_bytes(t->corpus), t->checksum);
 }
 
 static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
@@ -73,15 +73,15 @@ static void list_options(const ashlar_task *task, ashlar_task_listener *l) {
     ashlar_option_stack(l, c);
     ashlar_option_count(l, no_plan, "ashlar.max_length", c->max_length);
     ashlar_option_count(l, no_plan, "ashlar.stride", c->stride);
-    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.accumulate", t->cut.micro);
-    ashlar_option_count(l, no_plan, "ashlar.bptt", t->cut.part);
-    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.recompute", t->cut.chunk);
+    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.accumulate", t->split.micro);
+    ashlar_option_count(l, no_plan, "ashlar.bptt", t->split.part);
+    ashlar_option_count(l, ASHLAR_FOR_ALL, "ashlar.recompute", t->split.chunk);
     ashlar_option_text(l, of_type, "ashlar.dtype", ashlar_dtype_name(c->dtype));
 }
 
-static void place(const ashlar_task *task, ashlar_facts *f) {
+static void position(const ashlar_task *task, ashlar_metadata *f) {
     const ashlar_random random = ashlar_batcher_random(const_text_of(task)->batcher);
-    ashlar_facts_add_random(f, "ashlar.random", &random);
+    ashlar_metadata_add_random(f, "ashlar.random", &random);
 }
 
 static void skip(ashlar_task *task, uint64_t batches) {
@@ -90,23 +90,23 @@ static void skip(ashlar_task *task, uint64_t batches) {
 
 /* --- batches -------------------------------------------------------------------------------- */
 
-static void fill_slot(text_task *t, size_t index) {
-    slot *s = &t->slots[index];
-    s->cut = ashlar_cut_of(&t->cut, t->batch.steps);
-    ashlar_cut_fill(&s->cut, &t->batch, s->host);
+static void fill_buffer(text_task *t, size_t index) {
+    batch_buffer *s = &t->buffers[index];
+    s->split = ashlar_batch_split_make(&t->split, t->batch.steps);
+    ashlar_batch_split_fill(&s->split, &t->batch, s->host);
 }
 
 static ashlar_task_batch next(ashlar_task *task, size_t index) {
     text_task *t = text_of(task);
     ashlar_batcher_next(t->batcher, &t->batch);
-    fill_slot(t, index);
+    fill_buffer(t, index);
     return (ashlar_task_batch){.length = t->batch.steps,
                                .tokens = t->batch.tokens,
-                               .parts = t->slots[index].cut.parts,
+                               .parts = t->buffers[index].split.parts,
                                .epoch = t->batch.epoch};
 }
 
-static void make_up(ashlar_task *task, size_t index, size_t length) {
+static void make_dummy(ashlar_task *task, size_t index, size_t length) {
     text_task *t = text_of(task);
     const size_t cells = length * t->config.batch; /* fits: no batch is longer */
     memset(t->batch.inputs, 0, cells * sizeof t->batch.inputs[0]);
@@ -115,20 +115,20 @@ static void make_up(ashlar_task *task, size_t index, size_t length) {
         t->batch.lengths[b] = (int32_t)length;
     }
     t->batch.steps = length;
-    fill_slot(t, index);
+    fill_buffer(t, index);
 }
 
 static ashlar_task_part part_of(const ashlar_task *task, size_t index, size_t part) {
-    const slot *s = &const_text_of(task)->slots[index];
-    return (ashlar_task_part){.length = ashlar_cut_window_of(&s->cut, 0, part).steps,
-                              .tokens = ashlar_cut_tokens(&s->cut, s->host, part)};
+    const batch_buffer *s = &const_text_of(task)->buffers[index];
+    return (ashlar_task_part){.length = ashlar_batch_split_window(&s->split, 0, part).steps,
+                              .tokens = ashlar_batch_split_tokens(&s->split, s->host, part)};
 }
 
 static ashlar_status upload(ashlar_task *task, size_t index, ashlar_stream stream) {
     const text_task *t = text_of(task);
-    const slot *s = &t->slots[index];
+    const batch_buffer *s = &t->buffers[index];
     return ashlar_copy_to_device(t->model->device, s->device, s->host,
-                                 s->cut.image * sizeof *s->host, stream);
+                                 s->split.image * sizeof *s->host, stream);
 }
 
 /* --- steps ---------------------------------------------------------------------------------- */
@@ -142,21 +142,22 @@ static void *carried_set(const text_task *t, size_t micro, size_t i) {
  * Every position weighs 1 / (tokens of the whole part), also where it is not worked off at once.
  * Where it is, that is what the loss makes of it by itself.
  */
-static ashlar_model_window window_of(const text_task *t, const slot *s, size_t micro, size_t part) {
-    const ashlar_cut *cut = &s->cut;
-    const ashlar_cut_window at = ashlar_cut_window_of(cut, micro, part);
-    const bool is_whole = cut->micro == 1 && cut->chunks == 1;
+static ashlar_model_window window_of(const text_task *t, const batch_buffer *s, size_t micro,
+                                     size_t part) {
+    const ashlar_batch_split *split = &s->split;
+    const ashlar_batch_window at = ashlar_batch_split_window(split, micro, part);
+    const bool is_whole = split->micro == 1 && split->chunks == 1;
     return (ashlar_model_window){
         .steps = at.steps,
-        .count = cut->count,
-        .chunk = t->cut.chunk == 0 ? 0 : cut->chunk,
+        .count = split->count,
+        .chunk = t->split.chunk == 0 ? 0 : split->chunk,
         .inputs = s->device + at.inputs,
         .targets = s->device + at.targets,
         .lengths = s->device + at.lengths,
         .rnn_lengths = s->host + at.rnn_lengths,
-        .weight = is_whole ? 0 : 1 / (double)ashlar_cut_tokens(cut, s->host, part),
+        .weight = is_whole ? 0 : 1 / (double)ashlar_batch_split_tokens(split, s->host, part),
         .first = part == 0 ? NULL : carried_set(t, micro, part),
-        .last = part + 1 == cut->parts ? NULL : carried_set(t, micro, part + 1),
+        .last = part + 1 == split->parts ? NULL : carried_set(t, micro, part + 1),
     };
 }
 
@@ -166,10 +167,10 @@ static const uint64_t MICRO_STRIDE = UINT64_C(0xa0761d6478bd642f);
 static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t seed,
                           double *loss) {
     const text_task *t = text_of(task);
-    const slot *s = &t->slots[index];
+    const batch_buffer *s = &t->buffers[index];
     ashlar_status status = ASHLAR_OK;
     t->model->loss_scale = task->loss_scale;
-    for (size_t m = 0; m < s->cut.micro && status == ASHLAR_OK; m++) {
+    for (size_t m = 0; m < s->split.micro && status == ASHLAR_OK; m++) {
         const ashlar_model_window window = window_of(t, s, m, part);
         ashlar_step_sizes sizes;
         t->model->dropout_seed = seed + m * MICRO_STRIDE;
@@ -183,25 +184,26 @@ static ashlar_status step(ashlar_task *task, size_t index, size_t part, uint64_t
 }
 
 /* Every length on its own: a back end's workspace need not grow with it (cuDNN's does not). */
-static ashlar_status rehearse(ashlar_task *task, size_t length) {
+static ashlar_status dry_run(ashlar_task *task, size_t length) {
     const text_task *t = text_of(task);
-    const ashlar_cut cut = ashlar_cut_of(&t->cut, length);
+    const ashlar_batch_split split = ashlar_batch_split_make(&t->split, length);
     ashlar_step_sizes sizes;
     ashlar_status status =
-        ashlar_model_chunk_sizes(t->model, length, cut.count, t->cut.chunk, &sizes);
-    for (size_t m = 0; m < cut.micro && status == ASHLAR_OK; m++) {
-        status = ashlar_model_rehearse(t->model, t->cut.chunk != 0, &sizes);
+        ashlar_model_chunk_sizes(t->model, length, split.count, t->split.chunk, &sizes);
+    for (size_t m = 0; m < split.micro && status == ASHLAR_OK; m++) {
+        status = ashlar_model_dry_run(t->model, t->split.chunk != 0, &sizes);
     }
     return status;
 }
 
 /* --- what the options save ------------------------------------------------------------------ */
 
-/* Of the longest step that is cut like that. */
-static ashlar_status peak_of(const text_task *t, const ashlar_cut_config *config, uint64_t *bytes) {
-    const ashlar_cut cut = ashlar_cut_of(config, t->head.max_length);
+/* Of the longest step that is split like that. */
+static ashlar_status peak_of(const text_task *t, const ashlar_batch_split_config *config,
+                             uint64_t *bytes) {
+    const ashlar_batch_split split = ashlar_batch_split_make(config, t->head.max_length);
     ashlar_step_sizes sizes;
-    ASHLAR_TRY(ashlar_model_chunk_sizes(t->model, cut.part, cut.count, config->chunk, &sizes));
+    ASHLAR_TRY(ashlar_model_chunk_sizes(t->model, split.part, split.count, config->chunk, &sizes));
     *bytes = ashlar_model_step_peak(config->chunk != 0, &sizes);
     return ASHLAR_OK;
 }
@@ -210,15 +212,16 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
                              ashlar_task_saving out[static ASHLAR_TASK_SAVINGS_MAX],
                              size_t *count) {
     const text_task *t = const_text_of(task);
-    ashlar_cut_config without[] = {t->cut, t->cut, t->cut};
-    const ashlar_task_saving options[] = {{"accumulate", t->cut.micro == 1 ? 0 : t->cut.micro, 0},
-                                          {"bptt", t->cut.part, 0},
-                                          {"recompute", t->cut.chunk, 0}};
+    ashlar_batch_split_config without[] = {t->split, t->split, t->split};
+    const ashlar_task_saving options[] = {
+        {"accumulate", t->split.micro == 1 ? 0 : t->split.micro, 0},
+        {"bptt", t->split.part, 0},
+        {"recompute", t->split.chunk, 0}};
     without[0].micro = 1;
     without[1].part = 0;
     without[2].chunk = 0;
     *count = 0;
-    ashlar_status status = peak_of(t, &t->cut, bytes);
+    ashlar_status status = peak_of(t, &t->split, bytes);
     for (size_t i = 0; i < 3 && status == ASHLAR_OK; i++) {
         if (options[i].value != 0) {
             out[*count] = options[i];
@@ -232,25 +235,24 @@ static ashlar_status savings(const ashlar_task *task, uint64_t *bytes,
 
 enum { SLOT_ALIGN = 256 };
 
-/* The slots' memory on both sides, each a piece of one block. */
+/* The buffers' memory on both sides, each a piece of one block. */
 static ashlar_status take_slots(text_task *t, ashlar_stream stream) {
-    const ashlar_cut largest = ashlar_cut_of(&t->cut, t->head.max_length);
+    const ashlar_batch_split largest = ashlar_batch_split_make(&t->split, t->head.max_length);
     const size_t words = largest.image + largest.extra, item = sizeof(int32_t);
     size_t image;
-    if (!ashlar_mul(largest.image, item, &image) ||
-        !ashlar_align_up(image, SLOT_ALIGN, &image)) {
+    if (!ashlar_mul(largest.image, item, &image) || !ashlar_align_up(image, SLOT_ALIGN, &image)) {
         return ashlar_fail(ASHLAR_EOVERFLOW, "a batch of %zu words is too large to address",
                            largest.image);
     }
     ashlar_status status = ashlar_device_host_alloc(ashlar_allocator_device(t->allocator),
-                                                    ASHLAR_TASK_SLOTS * words * item, &t->host);
+                                                    ASHLAR_TASK_BUFFERS * words * item, &t->host);
     if (status == ASHLAR_OK) {
-        status = ashlar_alloc_tagged(t->allocator, ASHLAR_TASK_SLOTS * image, ASHLAR_TAG_BATCH,
+        status = ashlar_alloc_tagged(t->allocator, ASHLAR_TASK_BUFFERS * image, ASHLAR_TAG_BATCH,
                                      stream, &t->device);
     }
-    for (size_t i = 0; status == ASHLAR_OK && i < ASHLAR_TASK_SLOTS; i++) {
-        t->slots[i].host = (int32_t *)t->host + i * words;
-        t->slots[i].device = (int32_t *)t->device + i * (image / item);
+    for (size_t i = 0; status == ASHLAR_OK && i < ASHLAR_TASK_BUFFERS; i++) {
+        t->buffers[i].host = (int32_t *)t->host + i * words;
+        t->buffers[i].device = (int32_t *)t->device + i * (image / item);
     }
     return status;
 }
@@ -261,8 +263,8 @@ static ashlar_status take_carried(text_task *t, ashlar_stream stream) {
     void *carried = NULL;
     size_t bytes = 0;
     ashlar_status status =
-        ashlar_model_sizes(t->model, 1, t->config.batch / t->cut.micro, &sizes);
-    if (status == ASHLAR_OK && !ashlar_mul(2 * t->cut.micro, sizes.state, &bytes)) {
+        ashlar_model_sizes(t->model, 1, t->config.batch / t->split.micro, &sizes);
+    if (status == ASHLAR_OK && !ashlar_mul(2 * t->split.micro, sizes.state, &bytes)) {
         status = ashlar_fail(ASHLAR_EOVERFLOW, "the states of %zu sequences are too large",
                              t->config.batch);
     }
@@ -329,20 +331,20 @@ static const ashlar_task_table table = {
     .close = close_task,
     .destroy = destroy_task,
     .next = next,
-    .make_up = make_up,
+    .make_dummy = make_dummy,
     .part = part_of,
     .upload = upload,
     .step = step,
-    .rehearse = rehearse,
+    .dry_run = dry_run,
     .savings = savings,
     .list_options = list_options,
     .add_data = add_data,
-    .place = place,
+    .position = position,
     .skip = skip,
 };
 
 static ashlar_status take_drawn(text_task *t) {
-    const size_t grid = ashlar_batcher_grid_bytes(t->batcher) / sizeof *t->drawn;
+    const size_t grid = ashlar_batcher_array_bytes(t->batcher) / sizeof *t->drawn;
     t->drawn = ashlar_host_calloc(2 * grid + t->config.batch, sizeof *t->drawn);
     if (t->drawn == NULL) {
         return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a batch of %zu words", 2 * grid);
@@ -365,11 +367,11 @@ static size_t root_up(size_t value) {
     return root;
 }
 
-static void choose_cut(text_task *t, size_t longest) {
+static void choose_split(text_task *t, size_t longest) {
     const ashlar_train_config *c = &t->config;
     const size_t part = c->bptt == 0 || c->bptt > longest ? longest : c->bptt;
     const size_t chunk = c->recomputes_auto ? 2 * root_up(part) : c->recompute;
-    t->cut = (ashlar_cut_config){
+    t->split = (ashlar_batch_split_config){
         .batch = c->batch,
         .micro = c->accumulate == 0 ? 1 : c->accumulate,
         .part = part < longest ? part : 0,
@@ -378,7 +380,7 @@ static void choose_cut(text_task *t, size_t longest) {
 }
 
 static ashlar_status build(text_task *t) {
-    const ashlar_batcher_config supply = {
+    const ashlar_batcher_config batcher_config = {
         .batch = t->config.batch,
         .max_steps = t->config.max_length,
         .seed = t->config.seed,
@@ -389,13 +391,13 @@ static ashlar_status build(text_task *t) {
                            "--accumulate: %zu does not divide the %zu sequences of --batch",
                            t->config.accumulate, t->config.batch);
     }
-    ASHLAR_TRY(ashlar_batcher_create(t->corpus, &supply, &t->batcher));
+    ASHLAR_TRY(ashlar_batcher_create(t->corpus, &batcher_config, &t->batcher));
     const size_t longest = ashlar_batcher_max_steps(t->batcher);
-    choose_cut(t, longest);
-    const ashlar_cut cut = ashlar_cut_of(&t->cut, longest);
+    choose_split(t, longest);
+    const ashlar_batch_split split = ashlar_batch_split_make(&t->split, longest);
     t->head.max_length = longest;
-    t->head.max_part_length = cut.part;
-    t->head.max_parts = cut.parts;
+    t->head.max_part_length = split.part;
+    t->head.max_parts = split.parts;
     t->head.batch = t->config.batch;
     t->head.sequences = ashlar_batcher_piece_count(t->batcher);
     return take_drawn(t);

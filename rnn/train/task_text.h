@@ -9,7 +9,8 @@
 #include "rnn/train/train.h"
 
 /*
- * A task of the configuration's model and batches; its supply is ready, its model is not built.
+ * A task of the configuration's model and batches; its batch sampler is ready, its model is not
+ * built.
  *
  * Ownership: *out is the caller's, until a trainer has it; the corpus must outlive it.
  * Errors:    those of ashlar_batcher_create().

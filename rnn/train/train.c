@@ -4,7 +4,7 @@
 #include "allocator/base/error.h"
 #include "allocator/base/host.h"
 #include "rnn/train/task_options.h"
-#include "rnn/train/train_file.h"
+#include "rnn/train/train_checkpoint.h"
 
 /* No weight decay for tensors of one dimension. */
 static ashlar_status spare_biases(ashlar_arena *arena) {
@@ -29,16 +29,16 @@ static ashlar_status take_results(ashlar_trainer *t) {
         ashlar_alloc_tagged(t->allocator, losses_bytes, ASHLAR_TAG_WORKSPACE, t->stream, &losses);
     t->losses = losses;
     if (status == ASHLAR_OK) {
-        status =
-            ashlar_device_host_alloc(t->device, ASHLAR_TASK_SLOTS * t->outcome_bytes, &t->outcomes);
+        status = ashlar_device_host_alloc(t->device, ASHLAR_TASK_BUFFERS * t->outcome_bytes,
+                                          &t->outcomes);
     }
     return status;
 }
 
 static ashlar_status build_model(ashlar_trainer *t) {
-    ASHLAR_TRY(ashlar_growth_create(&t->growth));
+    ASHLAR_TRY(ashlar_leak_monitor_create(&t->growth));
     ASHLAR_TRY(ashlar_allocator_create(t->device, &t->allocator));
-    ashlar_allocator_on_report(t->allocator, t->config.report, NULL);
+    ashlar_allocator_set_report(t->allocator, t->config.report, NULL);
     ASHLAR_TRY(ashlar_stream_create(t->device, &t->stream));
     ASHLAR_TRY(t->task->table->open(t->task, t->allocator, t->stream,
                                     ashlar_optimizer_regions(&t->config.optimizer)));
@@ -49,15 +49,15 @@ static ashlar_status build_model(ashlar_trainer *t) {
         ashlar_optimizer_create(t->task->arena, &t->config.optimizer, t->stream, &t->optimizer));
     t->task->loss_scale = ashlar_optimizer_loss_scale_address(t->optimizer);
     ASHLAR_TRY(take_results(t));
-    return ashlar_feed_init(&t->feed, t->device, t->task, t->stream);
+    return ashlar_prefetch_init(&t->prefetch, t->device, t->task, t->stream);
 }
 
-static ashlar_train_parts parts_of(const ashlar_trainer *t) {
-    return (ashlar_train_parts){&t->config, t->task, t->stream};
+static ashlar_train_context context_of(const ashlar_trainer *t) {
+    return (ashlar_train_context){&t->config, t->task, t->stream};
 }
 
 static ashlar_status build(ashlar_trainer *t) {
-    ashlar_device_counts_read(t->device, &t->at_start);
+    ashlar_device_get_counts(t->device, &t->at_start);
     ashlar_status status = ashlar_schedule_check(&t->config.schedule);
     if (status != ASHLAR_OK) {
         return status;
@@ -69,10 +69,11 @@ static ashlar_status build(ashlar_trainer *t) {
     }
     status = build_model(t);
     if (status == ASHLAR_OK && t->config.resume_file != NULL) {
-        const ashlar_train_parts parts = parts_of(t);
-        status = ashlar_train_file_load(t->config.resume_file, &parts, &t->state);
+        const ashlar_train_context parts = context_of(t);
+        status = ashlar_train_checkpoint_load(t->config.resume_file, &parts, &t->state);
         if (status == ASHLAR_OK) {
-            status = ashlar_optimizer_write(t->optimizer, &t->state.optimizer, t->stream);
+            status =
+                ashlar_optimizer_copy_state_to_device(t->optimizer, &t->state.optimizer, t->stream);
         }
     }
     return status;
@@ -101,7 +102,7 @@ void ashlar_trainer_destroy(ashlar_trainer *t) {
     if (t == NULL) {
         return;
     }
-    ashlar_feed_finish(&t->feed); /* waits: page-locked memory was in use until now */
+    ashlar_prefetch_finish(&t->prefetch); /* waits: page-locked memory was in use until now */
     ashlar_optimizer_destroy(t->optimizer);
     t->task->table->close(t->task);
     if (t->losses != NULL) {
@@ -113,13 +114,13 @@ void ashlar_trainer_destroy(ashlar_trainer *t) {
     ashlar_device_host_free(t->device, t->outcomes);
     t->task->table->destroy(t->task);
     ashlar_host_free(t->seen_lengths);
-    ashlar_growth_destroy(t->growth);
+    ashlar_leak_monitor_destroy(t->growth);
     ashlar_host_free(t);
 }
 
 ashlar_status ashlar_trainer_save(ashlar_trainer *t, const char *path) {
-    const ashlar_train_parts parts = parts_of(t);
-    return ashlar_train_file_save(path, &parts, &t->state);
+    const ashlar_train_context parts = context_of(t);
+    return ashlar_train_checkpoint_save(path, &parts, &t->state);
 }
 
 ashlar_task *ashlar_trainer_task(ashlar_trainer *t) {
@@ -135,18 +136,18 @@ uint64_t ashlar_trainer_key(const ashlar_trainer *t, size_t length) {
 }
 
 /*
- * What was asked of the driver since *last, which moves on to now. Events of the feed are queued
- * like copies, and are counted as such; those of the allocator would be its own management.
+ * What was asked of the driver since *last, which moves on to now. Events of the prefetch are
+ * queued like copies, and are counted as such; those of the allocator would be its own management.
  */
 static ashlar_phase_calls end_phase(ashlar_trainer *t, ashlar_driver_counts *last) {
     const ashlar_driver_counts before = *last;
-    const uint64_t points = t->feed.points - t->points_before;
-    t->points_before = t->feed.points;
-    ashlar_device_counts_read(t->device, last);
+    const uint64_t event_calls = t->prefetch.event_calls - t->event_calls_before;
+    t->event_calls_before = t->prefetch.event_calls;
+    ashlar_device_get_counts(t->device, last);
     return (ashlar_phase_calls){
         .management = last->memory - before.memory + last->order - before.order + last->query -
-                      before.query - points,
-        .work = last->work - before.work + points,
+                      before.query - event_calls,
+        .work = last->work - before.work + event_calls,
         .wait = last->wait - before.wait,
     };
 }
@@ -161,14 +162,14 @@ static ashlar_status warm_up(ashlar_trainer *t, ashlar_warmup_report *report) {
     t->warmup = (ashlar_warmup_options){.stream = t->stream,
                                         .min_length = 1,
                                         .max_length = t->task->max_part_length,
-                                        .bucket_count = t->config.buckets,
+                                        .length_bucket_count = t->config.buckets,
                                         .without_plan = t->config.without_plan,
                                         .step = ashlar_train_warm_step,
-                                        .rehearse = ashlar_train_rehearse,
+                                        .dry_run = ashlar_train_dry_run,
                                         .user = t,
                                         .plan_file = t->config.plan_file,
                                         .fingerprint = fingerprint};
-    const ashlar_status status = ashlar_warmup(t->allocator, &t->warmup, report);
+    const ashlar_status status = ashlar_allocator_warmup(t->allocator, &t->warmup, report);
     t->warmup.fingerprint = NULL; /* it ends here */
     return status;
 }
@@ -180,7 +181,7 @@ static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
                                            const ashlar_warmup_report *warm,
                                            const ashlar_stats *stats) {
     ashlar_plan_stats plan;
-    ashlar_plan_read(t->allocator, &plan);
+    ashlar_plan_get_stats(t->allocator, &plan);
     if (!warm->is_planned) {
         return (ashlar_step_memory){.reserved_bytes = stats->reserved_bytes - stats->block_bytes,
                                     .bound_bytes = stats->live_peak_bytes - stats->live_bytes};
@@ -188,7 +189,7 @@ static ashlar_step_memory read_step_memory(const ashlar_trainer *t,
     return (ashlar_step_memory){
         .is_planned = true,
         .plan_count = plan.plan_count,
-        .reserved_bytes = plan.region_bytes,
+        .reserved_bytes = plan.memory_bytes,
         .bound_bytes = plan.bound_bytes,
         .plan_bytes = plan.plan_bytes,
         .gap = warm->gap,
@@ -210,7 +211,7 @@ ashlar_status ashlar_trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, v
                                   .unit = t->task->unit};
     ashlar_warmup_report warm;
     ashlar_driver_counts last = t->at_start;
-    ashlar_device_info_read(t->device, &report.device);
+    ashlar_device_get_info(t->device, &report.device);
     report.setup = end_phase(t, &last);
     ashlar_status status = warm_up(t, &warm);
     report.warmup = end_phase(t, &last);
@@ -221,7 +222,7 @@ ashlar_status ashlar_trainer_run(ashlar_trainer *t, ashlar_train_show_fn show, v
         return status;
     }
     report.training = end_phase(t, &last);
-    ashlar_stats_read(t->allocator, &report.stats);
+    ashlar_allocator_get_stats(t->allocator, &report.stats);
     report.step_memory = read_step_memory(t, &warm, &report.stats);
     if (t->task->table->savings != NULL) {
         status = t->task->table->savings(t->task, &report.step_bytes, report.savings,

@@ -4,7 +4,7 @@
 #ifndef ASHLAR_TRAIN_H
 #define ASHLAR_TRAIN_H
 
-#include <ashlar/growth.h>
+#include <ashlar/leak_monitor.h>
 #include <ashlar/optimizer.h>
 #include <ashlar/rnn_layout.h>
 #include <ashlar/schedule.h>
@@ -19,11 +19,11 @@ typedef struct ashlar_train_config {
     double dropout;
     ashlar_dtype dtype; /* of weights and activations; what is narrow has F32 masters */
     size_t batch;      /* sequences per step */
-    size_t max_length; /* longest sequence in steps; longer ones are cut into pieces */
-    size_t stride;     /* steps from one such piece's beginning to the next one's; 0: max_length */
+    size_t max_length; /* longest sequence in time steps; longer ones are cut into pieces */
+    size_t stride; /* time steps from one such piece's beginning to the next one's; 0: max_length */
     size_t accumulate; /* micro-batches that a step's batch is worked off in; 0 and 1: at once */
-    size_t bptt;       /* steps of a part that gradients do not leave, each an update; 0: all */
-    size_t recompute;  /* steps of a chunk that is run once more for its gradients; 0: not so */
+    size_t bptt;      /* time steps of a part that gradients do not leave, each an update; 0: all */
+    size_t recompute; /* time steps of a chunk that is run once more for its gradients; 0: not so */
     bool recomputes_auto; /* recompute is about twice the root of what it cuts */
 
     size_t steps;
@@ -56,7 +56,7 @@ typedef struct ashlar_train_progress {
 
 /* What the process asked of the driver in one phase; choosing a context is not counted. */
 typedef struct ashlar_phase_calls {
-    uint64_t management; /* memory, streams, events, facts: what a warm-up is to end */
+    uint64_t management; /* memory, streams, events, attributes: what a warm-up is to end */
     uint64_t work;       /* copies, fills, launches */
     uint64_t wait;       /* the host waited for the device */
 } ashlar_phase_calls;
@@ -68,7 +68,7 @@ typedef struct ashlar_phase_calls {
 typedef struct ashlar_step_memory {
     bool is_planned;
     uint64_t plan_count;     /* one for each range of lengths, in the same memory */
-    uint64_t reserved_bytes; /* the plan's region; without one, what no lasting block has */
+    uint64_t reserved_bytes; /* the plan's memory; without one, what no lasting block has */
     uint64_t bound_bytes;    /* the most that is live at once: with a plan, at 512 B granularity */
     uint64_t plan_bytes;
     double gap;      /* plan_bytes / bound_bytes - 1 */
@@ -83,7 +83,7 @@ typedef struct ashlar_train_report {
     size_t resumed;          /* steps done before, if it went on with a file */
     size_t parameters;       /* elements, without padding */
     size_t batch;            /* sequences of a step */
-    size_t max_length;       /* steps of the longest sequence there is */
+    size_t max_length;       /* time steps of the longest sequence */
     size_t warmed_length;    /* of the longest part of one: what was warmed up */
     size_t lengths_distinct; /* different T among the steps */
     size_t sequences;        /* pieces that one epoch has */
@@ -143,7 +143,7 @@ ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_run(ashlar_trainer *trainer,
 /*
  * Write the training as it is after its last step, for resume_file. Not before a first step.
  *
- * Errors: those of ashlar_train_file_save().
+ * Errors: those of ashlar_train_checkpoint_save().
  */
 ASHLAR_MUST_CHECK ashlar_status ashlar_trainer_save(ashlar_trainer *trainer, const char *path);
 

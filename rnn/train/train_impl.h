@@ -12,10 +12,10 @@
 
 #include <ashlar/warmup.h>
 
-#include "rnn/train/feed.h"
-#include "rnn/train/train_file.h"
+#include "rnn/train/prefetch.h"
+#include "rnn/train/train_checkpoint.h"
 
-/* What the host reads back of a step: page-locked, one for each slot. */
+/* What the host reads back of a step: page-locked, one for each buffer. */
 typedef struct ashlar_train_outcome {
     ashlar_optimizer_state optimizer;
     double losses[]; /* [parts] */
@@ -28,21 +28,22 @@ struct ashlar_trainer {
     ashlar_task *task;
     ashlar_allocator *allocator;
     ashlar_stream stream;
-    ashlar_feed feed;
-    uint64_t points_before;       /* the feed's, at the end of the last phase */
+    ashlar_prefetch prefetch;
+    uint64_t event_calls_before;  /* those of `prefetch`, at the end of the last phase */
     ashlar_warmup_options warmup; /* lengths, and the keys of their steps */
     ashlar_optimizer *optimizer;
     double *losses; /* device, [max_parts] */
-    void *outcomes; /* of both slots */
+    void *outcomes; /* of both buffers */
     size_t outcome_bytes;
-    bool *seen_lengths;       /* [max length + 1] */
-    ashlar_train_state state; /* after the last step that was waited for */
-    ashlar_growth *growth;    /* of what is held between the steps */
+    bool *seen_lengths;          /* [max length + 1] */
+    ashlar_train_state state;    /* after the last step that was waited for */
+    ashlar_leak_monitor *growth; /* of what is held between the steps */
 };
 
-/* As ashlar_warmup() calls them: forward and backward of a made-up batch, without an update. */
+/* As ashlar_allocator_warmup() calls them: forward and backward of a dummy batch, without an
+ * update. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_train_warm_step(void *trainer, size_t length);
-ASHLAR_MUST_CHECK ashlar_status ashlar_train_rehearse(void *trainer, size_t length);
+ASHLAR_MUST_CHECK ashlar_status ashlar_train_dry_run(void *trainer, size_t length);
 
 /* One step on the batch that was drawn for it. Its outcome is there when it was waited for. */
 ASHLAR_MUST_CHECK ashlar_status ashlar_train_queue_step(ashlar_trainer *trainer, size_t step);

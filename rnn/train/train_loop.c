@@ -54,7 +54,7 @@ static void account(run *r, size_t step, double loss, const ashlar_task_batch *b
 /* Wait for a step, and look at what it was. */
 static ashlar_status finish_step(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
-    ASHLAR_TRY(ashlar_feed_wait(&t->feed, step));
+    ASHLAR_TRY(ashlar_prefetch_wait(&t->prefetch, step));
     const double loss = ashlar_train_loss_of(t, step);
     if (is_lost(t, loss, ashlar_train_outcome_of(t, step))) {
         return ashlar_fail(ASHLAR_EFORMAT,
@@ -62,7 +62,7 @@ static ashlar_status finish_step(run *r, size_t step) {
                            "--learning-rate",
                            step);
     }
-    const ashlar_task_batch *batch = &t->feed.batches[ashlar_feed_slot(step)];
+    const ashlar_task_batch *batch = &t->prefetch.batches[ashlar_prefetch_buffer(step)];
     account(r, step, loss, batch);
     if (r->show != NULL) {
         r->show(r->context, &(ashlar_train_progress){.step = step,
@@ -107,9 +107,9 @@ static ashlar_status watch_growth(run *r, size_t step) {
     ashlar_trainer *t = r->trainer;
     ashlar_stats stats;
     unsigned found = 0;
-    ashlar_stats_read(t->allocator, &stats);
-    const ashlar_status status = ashlar_growth_add(t->growth, step, &stats, &found);
-    ashlar_growth_read(t->growth, r->report->growth);
+    ashlar_allocator_get_stats(t->allocator, &stats);
+    const ashlar_status status = ashlar_leak_monitor_add(t->growth, step, &stats, &found);
+    ashlar_leak_monitor_get_growth(t->growth, r->report->growth);
     r->found |= found;
     return status;
 }
@@ -125,7 +125,7 @@ ashlar_status ashlar_train_loop(ashlar_trainer *t, ashlar_train_show_fn show, vo
              .skipped = t->state.optimizer.skipped};
     ashlar_status status = watch_growth(&r, first - 1);
     for (size_t step = first; step <= t->config.steps && status == ASHLAR_OK; step++) {
-        status = ashlar_feed_draw(&t->feed, step);
+        status = ashlar_prefetch_draw(&t->prefetch, step);
         if (status == ASHLAR_OK) {
             status = ashlar_train_queue_step(t, step);
         }

@@ -17,17 +17,17 @@ static ashlar_status clear_sums(ashlar_trainer *t, size_t part, size_t parts) {
 
 /* From the batch's part to updated weights. */
 static ashlar_status queue_part(ashlar_trainer *t, size_t step, size_t part) {
-    const size_t slot = ashlar_feed_slot(step);
+    const size_t buffer = ashlar_prefetch_buffer(step);
     const uint64_t seed = t->config.seed + step * STEP_STRIDE + part * PART_STRIDE;
-    ASHLAR_TRY(clear_sums(t, part, t->feed.batches[slot].parts));
-    ASHLAR_TRY(t->task->table->step(t->task, slot, part, seed, t->losses + part));
+    ASHLAR_TRY(clear_sums(t, part, t->prefetch.batches[buffer].parts));
+    ASHLAR_TRY(t->task->table->step(t->task, buffer, part, seed, t->losses + part));
     const double rate = ashlar_schedule_rate(&t->config.schedule, step);
     return ashlar_optimizer_step(t->optimizer, rate, 1, t->stream);
 }
 
 /* The same on the plan of its length. */
 static ashlar_status queue_on_plan(ashlar_trainer *t, size_t step, size_t part) {
-    const size_t length = t->task->table->part(t->task, ashlar_feed_slot(step), part).length;
+    const size_t length = t->task->table->part(t->task, ashlar_prefetch_buffer(step), part).length;
     ashlar_status status =
         ashlar_step_begin(t->allocator, t->stream, ashlar_trainer_key(t, length));
     if (status != ASHLAR_OK) {
@@ -40,24 +40,24 @@ static ashlar_status queue_on_plan(ashlar_trainer *t, size_t step, size_t part) 
 
 static ashlar_train_outcome *outcome_of(const ashlar_trainer *t, size_t step) {
     return (ashlar_train_outcome *)(void *)((char *)t->outcomes +
-                                            ashlar_feed_slot(step) * t->outcome_bytes);
+                                            ashlar_prefetch_buffer(step) * t->outcome_bytes);
 }
 
 ashlar_status ashlar_train_queue_step(ashlar_trainer *t, size_t step) {
     ashlar_train_outcome *out = outcome_of(t, step);
-    const size_t parts = t->feed.batches[ashlar_feed_slot(step)].parts;
-    ashlar_status status = ashlar_feed_begin_step(&t->feed, step);
+    const size_t parts = t->prefetch.batches[ashlar_prefetch_buffer(step)].parts;
+    ashlar_status status = ashlar_prefetch_begin_step(&t->prefetch, step);
     for (size_t part = 0; part < parts && status == ASHLAR_OK; part++) {
         status = t->config.without_plan ? queue_part(t, step, part) : queue_on_plan(t, step, part);
     }
     if (status == ASHLAR_OK) {
-        status = ashlar_optimizer_read(t->optimizer, &out->optimizer, t->stream);
+        status = ashlar_optimizer_copy_state_to_host(t->optimizer, &out->optimizer, t->stream);
     }
     if (status == ASHLAR_OK) {
         status = ashlar_copy_to_host(t->device, out->losses, t->losses, parts * sizeof *t->losses,
                                      t->stream);
     }
-    return status == ASHLAR_OK ? ashlar_feed_end_step(&t->feed, step) : status;
+    return status == ASHLAR_OK ? ashlar_prefetch_end_step(&t->prefetch, step) : status;
 }
 
 const ashlar_optimizer_state *ashlar_train_outcome_of(const ashlar_trainer *t, size_t step) {
@@ -65,24 +65,24 @@ const ashlar_optimizer_state *ashlar_train_outcome_of(const ashlar_trainer *t, s
 }
 
 double ashlar_train_loss_of(const ashlar_trainer *t, size_t step) {
-    const size_t slot = ashlar_feed_slot(step), parts = t->feed.batches[slot].parts;
+    const size_t buffer = ashlar_prefetch_buffer(step), parts = t->prefetch.batches[buffer].parts;
     const ashlar_train_outcome *out = outcome_of(t, step);
     double nats = 0;
     for (size_t part = 0; part < parts && parts > 1; part++) {
-        nats += out->losses[part] * (double)t->task->table->part(t->task, slot, part).tokens;
+        nats += out->losses[part] * (double)t->task->table->part(t->task, buffer, part).tokens;
     }
-    return parts > 1 ? nats / (double)t->feed.batches[slot].tokens : out->losses[0];
+    return parts > 1 ? nats / (double)t->prefetch.batches[buffer].tokens : out->losses[0];
 }
 
 ashlar_status ashlar_train_warm_step(void *user, size_t length) {
     ashlar_trainer *t = user;
-    t->task->table->make_up(t->task, 0, length);
+    t->task->table->make_dummy(t->task, 0, length);
     ASHLAR_TRY(t->task->table->upload(t->task, 0, t->stream));
     ASHLAR_TRY(clear_sums(t, 0, 1));
     return t->task->table->step(t->task, 0, 0, 0, t->losses);
 }
 
-ashlar_status ashlar_train_rehearse(void *user, size_t length) {
+ashlar_status ashlar_train_dry_run(void *user, size_t length) {
     ashlar_trainer *t = user;
-    return t->task->table->rehearse(t->task, length);
+    return t->task->table->dry_run(t->task, length);
 }

@@ -140,7 +140,8 @@ static size_t widen_all(job *j, widened all[static WIDENED_MAX]) {
     const ashlar_rnn_layout *l = &j->layout;
     ashlar_rnn_cpu_args *a = &j->args;
     const size_t x = a->steps * a->batch * l->config.input, y = a->steps * a->batch * l->output;
-    const size_t h = l->parts * a->batch * l->state, c = l->parts * a->batch * l->config.hidden;
+    const size_t h = l->pseudo_layers * a->batch * l->state,
+                 c = l->pseudo_layers * a->batch * l->config.hidden;
     size_t used = 0;
     widen(j, all, &used, &a->x, x, false);
     widen(j, all, &used, &a->hx, h, false);
@@ -203,9 +204,9 @@ static void run(void *user_data) {
     }
 }
 
-static bool is_shape(const struct cudnnTensorStruct *t, cudnnDataType_t type, size_t parts,
+static bool is_shape(const struct cudnnTensorStruct *t, cudnnDataType_t type, size_t pseudo_layers,
                      size_t batch, size_t width) {
-    return t->type == type && t->dims == 3 && (size_t)t->shape[0] == parts &&
+    return t->type == type && t->dims == 3 && (size_t)t->shape[0] == pseudo_layers &&
            (size_t)t->shape[1] == batch && (size_t)t->shape[2] == width && t->strides[2] == 1 &&
            (size_t)t->strides[1] == width && (size_t)t->strides[0] == batch * width;
 }
@@ -230,9 +231,9 @@ static bool describes_batch(const common *a, const ashlar_rnn_layout *layout) {
            memcmp(x->lengths, y->lengths, batch * sizeof(int)) == 0 &&
            (size_t)x->width == layout->config.input && (size_t)y->width == layout->output &&
            y->has_padding_fill &&
-           is_shape(a->h, a->rnn->type, layout->parts, batch, layout->state) &&
+           is_shape(a->h, a->rnn->type, layout->pseudo_layers, batch, layout->state) &&
            (a->c == NULL || layout->config.cell != ASHLAR_RNN_LSTM ||
-            is_shape(a->c, a->rnn->type, layout->parts, batch, layout->config.hidden));
+            is_shape(a->c, a->rnn->type, layout->pseudo_layers, batch, layout->config.hidden));
 }
 
 static bool is_uniform(const struct cudnnRNNDataStruct *x) {
@@ -281,8 +282,8 @@ static job *new_job(const common *a, const ashlar_rnn_layout *layout, pass_kind 
     j->head = a->training ? a->reserve : NULL;
     j->state = layout->config.dropout > 0 ? a->rnn->dropout.states : NULL;
     j->y_bytes = (size_t)a->x->steps * batch * layout->output * item;
-    j->h_bytes = layout->parts * batch * layout->state * item;
-    j->c_bytes = layout->parts * batch * layout->config.hidden * item;
+    j->h_bytes = layout->pseudo_layers * batch * layout->state * item;
+    j->c_bytes = layout->pseudo_layers * batch * layout->config.hidden * item;
     j->args.steps = (size_t)a->x->steps;
     j->args.batch = batch;
     j->args.work = a->work;

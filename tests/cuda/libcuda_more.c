@@ -29,7 +29,7 @@ cu_result ashlar_fake_ctx_create(cu_context *context, unsigned int flags, cu_dev
     if (device == NULL) {
         return ashlar_soft_leave(CU_INVALID_DEVICE);
     }
-    if (!ashlar_soft_slots_put(&ashlar_soft_state.contexts, SOFT_CONTEXT, device, &made)) {
+    if (!ashlar_soft_handles_put(&ashlar_soft_state.contexts, SOFT_CONTEXT, device, &made)) {
         return ashlar_soft_leave(CU_OUT_OF_MEMORY);
     }
     made_contexts[ordinal]++;
@@ -63,7 +63,7 @@ cu_result ashlar_fake_ctx_destroy(cu_context context) {
         return ashlar_soft_leave(CU_INVALID_CONTEXT);
     }
     const cu_device ordinal = device->ordinal;
-    (void)ashlar_soft_slots_take(&ashlar_soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
+    (void)ashlar_soft_handles_take(&ashlar_soft_state.contexts, SOFT_CONTEXT, (uintptr_t)context);
     const bool is_last = --made_contexts[ordinal] == 0 && device->retains == 0;
     (void)ashlar_soft_leave(CU_SUCCESS);
     return is_last ? end_device(ordinal) : CU_SUCCESS;

@@ -38,7 +38,7 @@ const cuda::stream_ref stream(static_cast<cudaStream_t>(nullptr));
 
 std::uint64_t live_bytes(ashlar_allocator *memory) {
     ashlar_stats stats;
-    ashlar_stats_read(memory, &stats);
+    ashlar_allocator_get_stats(memory, &stats);
     return stats.live_bytes;
 }
 

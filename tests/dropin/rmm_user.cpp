@@ -78,7 +78,7 @@ constexpr std::size_t MIB = std::size_t(1) << 20;
 
 std::uint64_t waits(ashlar_allocator *memory) {
     ashlar_stats stats;
-    ashlar_stats_read(memory, &stats);
+    ashlar_allocator_get_stats(memory, &stats);
     return stats.served_waited + stats.served_completed;
 }
 
@@ -160,7 +160,7 @@ void base(ashlar_allocator *memory, ashlar_allocator *other_memory) {
     rmm::mr::device_memory_resource *mr = &mine;
     void *block = mr->allocate(1000, rmm::cuda_stream_view());
     ashlar_stats stats;
-    ashlar_stats_read(memory, &stats);
+    ashlar_allocator_get_stats(memory, &stats);
     EXPECT(stats.live_bytes == 1000);
     mr->deallocate(block, 1000, rmm::cuda_stream_view());
     EXPECT(mr->is_equal(mine) && mr->is_equal(same) && !mr->is_equal(other));
@@ -190,7 +190,7 @@ int main() {
 #if defined(ASHLAR_RMM_HAS_BASE)
     base(memory, other);
 #endif
-    ashlar_stats_read(memory, &stats);
+    ashlar_allocator_get_stats(memory, &stats);
     EXPECT(stats.live_blocks == 0 && stats.alloc_count >= 8);
     ashlar_allocator_destroy(other);
     ashlar_allocator_destroy(memory);

@@ -121,7 +121,7 @@ static size_t block_bytes(size_t bytes) {
 /* Of a plan's block, its slot's: that may be less than its size class, or more. */
 static size_t usable_bytes(const world *w, const live *block) {
     size_t bytes = 0;
-    FUZZ_CHECK(ashlar_usable_bytes(w->allocator, block->ptr, &bytes) == ASHLAR_OK);
+    FUZZ_CHECK(ashlar_allocator_usable_bytes(w->allocator, block->ptr, &bytes) == ASHLAR_OK);
     FUZZ_CHECK(bytes >= block->bytes);
     return bytes;
 }
@@ -145,7 +145,7 @@ static size_t largest_hole(world *w) {
 static void check_stats(const world *w) {
     ashlar_stats s;
     uint64_t live_bytes = 0, rounded = 0, tags = 0, at_peak = 0;
-    ashlar_stats_read(w->allocator, &s);
+    ashlar_allocator_get_stats(w->allocator, &s);
     for (size_t i = 0; i < w->count; i++) {
         live_bytes += w->blocks[i].bytes;
         rounded += block_bytes(w->blocks[i].bytes);
@@ -180,8 +180,8 @@ static size_t draw_bytes(world *w) {
 
 static bool has_regions(const world *w) {
     ashlar_plan_stats stats;
-    ashlar_plan_read(w->allocator, &stats);
-    return stats.region_bytes > 0;
+    ashlar_plan_get_stats(w->allocator, &stats);
+    return stats.memory_bytes > 0;
 }
 
 /* Memory lies above what the device has, so that there are holes below which it cannot fill. */

@@ -50,18 +50,20 @@ static void check_slots(const ashlar_image_key *key) {
         const ashlar_recorded *a = &r->allocs[i];
         const ashlar_slot *slot = &plan->slots[i];
         const bool is_planned = a->end != ASHLAR_NOT_PLANNED;
-        FUZZ_CHECK(a->bytes > 0 && a->part < r->part_count && a->tag < ASHLAR_TAG_COUNT);
+        FUZZ_CHECK(a->bytes > 0 && a->stream_idx < r->stream_count && a->tag < ASHLAR_TAG_COUNT);
         FUZZ_CHECK(!is_planned || (a->end > i && a->end <= r->count));
-        FUZZ_CHECK(slot->tag == a->tag && slot->part == a->part);
+        FUZZ_CHECK(slot->tag == a->tag && slot->stream_idx == a->stream_idx);
         FUZZ_CHECK(is_planned ? slot->bytes >= a->bytes : slot->bytes == 0);
         if (!is_planned) {
             continue;
         }
         FUZZ_CHECK(plan->offsets[i] % 512 == 0 && slot->bytes - a->bytes < 512);
-        FUZZ_CHECK(plan->offsets[i] <= plan->parts[slot->part].plan_bytes - slot->bytes);
+        FUZZ_CHECK(plan->offsets[i] <=
+                   plan->stream_plans[slot->stream_idx].plan_bytes - slot->bytes);
         for (uint32_t k = 0; k < i; k++) {
             const ashlar_slot *other = &plan->slots[k];
-            FUZZ_CHECK(other->bytes == 0 || other->part != slot->part || !meet(plan->slots, i, k) ||
+            FUZZ_CHECK(other->bytes == 0 || other->stream_idx != slot->stream_idx ||
+                       !meet(plan->slots, i, k) ||
                        plan->offsets[i] + slot->bytes <= plan->offsets[k] ||
                        plan->offsets[k] + other->bytes <= plan->offsets[i]);
         }
@@ -69,13 +71,13 @@ static void check_slots(const ashlar_image_key *key) {
 }
 
 /* The peak of live bytes, in a way that is slow and plain. */
-static size_t peak_of(const ashlar_plan *plan, uint32_t part) {
+static size_t peak_of(const ashlar_plan *plan, uint32_t stream_idx) {
     size_t peak = 0;
     for (uint32_t time = 0; time < plan->count; time++) {
         size_t live = 0;
         for (uint32_t i = 0; i <= time; i++) {
             const ashlar_slot *slot = &plan->slots[i];
-            live += slot->part == part && time < slot->end ? slot->bytes : 0;
+            live += slot->stream_idx == stream_idx && time < slot->end ? slot->bytes : 0;
         }
         peak = live > peak ? live : peak;
     }
@@ -85,15 +87,15 @@ static size_t peak_of(const ashlar_plan *plan, uint32_t part) {
 static void check_key(const ashlar_plan_image *image, const ashlar_image_key *key) {
     FUZZ_CHECK(key->stream < image->stream_count && key->step_count > 0);
     FUZZ_CHECK(key->plan->count == key->recording.count);
-    FUZZ_CHECK(key->plan->part_count == key->recording.part_count);
-    FUZZ_CHECK(key->recording.part_count <= ASHLAR_PLAN_STREAMS_MAX);
-    for (uint32_t part = 0; part < key->plan->part_count; part++) {
-        const ashlar_plan_part *p = &key->plan->parts[part];
-        FUZZ_CHECK(key->streams[part] < image->stream_count);
-        FUZZ_CHECK(p->bound_bytes <= p->plan_bytes && p->order == NULL);
-        FUZZ_CHECK(p->bound_bytes == peak_of(key->plan, part));
-        for (uint32_t other = 0; other < part; other++) {
-            FUZZ_CHECK(key->streams[other] != key->streams[part]);
+    FUZZ_CHECK(key->plan->stream_count == key->recording.stream_count);
+    FUZZ_CHECK(key->recording.stream_count <= ASHLAR_PLAN_STREAMS_MAX);
+    for (uint32_t stream_idx = 0; stream_idx < key->plan->stream_count; stream_idx++) {
+        const ashlar_stream_plan *p = &key->plan->stream_plans[stream_idx];
+        FUZZ_CHECK(key->streams[stream_idx] < image->stream_count);
+        FUZZ_CHECK(p->bound_bytes <= p->plan_bytes && p->stream_state == NULL);
+        FUZZ_CHECK(p->bound_bytes == peak_of(key->plan, stream_idx));
+        for (uint32_t other = 0; other < stream_idx; other++) {
+            FUZZ_CHECK(key->streams[other] != key->streams[stream_idx]);
         }
     }
     check_slots(key);

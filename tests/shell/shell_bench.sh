@@ -328,7 +328,7 @@ check 'cudas_own_pool_is_measured' measures_cudas_own_pool
 check 'a_plan_is_measured_beside_the_cache' measures_plans
 check 'of_plans_too_only_what_is_asked_for_is_measured' measures_some_plans
 check 'files_are_packed' packs_files
-check 'arenas_are_measured_beside_their_twins' measures_arenas
+check 'arenas_are_measured_beside_scattered_tensors' measures_arenas
 check 'of_arenas_too_only_what_is_asked_for_is_measured' measures_some_arenas
 check 'rnns_are_measured_beside_onednn' measures_rnns
 check 'of_rnns_too_only_what_is_asked_for_is_measured' measures_some_rnns

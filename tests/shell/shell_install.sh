@@ -64,7 +64,7 @@ int main(void) {
         return 1;
     }
     puts(ashlar_error_detail());
-    ashlar_pinned_stats_read(pool, &stats);
+    ashlar_pinned_get_stats(pool, &stats);
     ashlar_pinned_destroy(pool);
     ashlar_device_close(device);
     return stats.free_count != 1 || stats.driver_alloc_count != 1;

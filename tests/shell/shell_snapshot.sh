@@ -41,7 +41,7 @@ has_everything() {
         [e["action"] for e in trace[:6]] == ["segment_map", "alloc", "segment_map",
             "free_requested", "free_completed", "segment_unmap"] and
         [e["size"] for e in trace[:3]] == [2 << 20, 1, 3000 << 10] and
-        [e["user_metadata"] for e in trace[6:10]] == ["reserve", "user", "user", "user"] and
+        [e["user_metadata"] for e in trace[6:10]] == ["saved", "user", "user", "user"] and
         [e["size"] for e in trace[6:14]] == [1000, 1000, 1000, 1] + [1000] * 3 + [4]'
 }
 

@@ -74,7 +74,7 @@ tells() { # TEXT...: what is printed has them
 }
 check 'it_tells_what_it_did_and_needed' tells 'in 2000 sentences, 200 of these for the test' \
     'nats per word' 'Needed: ' 'Measured: ' '[T, B, E_w + D*H_c]' 'got the right label: 9' \
-    'for memory, streams or facts 0 times'
+    'for memory, streams or attributes 0 times'
 
 resumes() {
     trains --quiet --steps 30 --losses "$scratch/whole" &&

@@ -78,7 +78,8 @@ CASE(bytes_that_are_not_utf8_are_replaced) {
     ashlar_json_writer writer;
     ashlar_json_writer_init(&writer, 0);
     ashlar_json_open_array(&writer);
-    ashlar_json_put_string(&writer, "a\xff" "b\x80");
+    ashlar_json_put_string(&writer, "a\xff"
+                                    "b\x80");
     ashlar_json_put_string(&writer, "\xc0\xaf");         /* overlong */
     ashlar_json_put_string(&writer, "\xed\xa0\x80");     /* a surrogate */
     ashlar_json_put_string(&writer, "\xe2\x82");         /* cut short */

@@ -97,7 +97,7 @@ static inline void check_equations(const ashlar_stats *s) {
 
 static inline ashlar_stats stats_now(void) {
     ashlar_stats stats;
-    ashlar_stats_read(allocator, &stats);
+    ashlar_allocator_get_stats(allocator, &stats);
     check_equations(&stats);
     return stats;
 }

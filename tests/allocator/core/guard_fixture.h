@@ -36,7 +36,7 @@ static inline bool set_up_guarded(const char *spec, ashlar_guard guard) {
     if (!set_up_device(spec) || make_guarded(guard, false) != ASHLAR_OK) {
         return false;
     }
-    ashlar_allocator_on_report(allocator, keep_report, &report_count);
+    ashlar_allocator_set_report(allocator, keep_report, &report_count);
     return true;
 }
 

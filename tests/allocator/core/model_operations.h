@@ -40,7 +40,8 @@ static inline void op_alloc(world *w, const operation *op) {
     EXPECT((uintptr_t)ptr % ASHLAR_BLOCK_ALIGN == 0);
     EXPECT(!overlaps_live(w, block));
     size_t usable = 0;
-    EXPECT(ashlar_usable_bytes(w->allocator, ptr, &usable) == ASHLAR_OK && usable == block_bytes);
+    EXPECT(ashlar_allocator_usable_bytes(w->allocator, ptr, &usable) == ASHLAR_OK &&
+           usable == block_bytes);
     prove_owned(w, block, op->lane);
     queue_use(w, block, op->lane, 0, block->stamp);
 }
@@ -167,7 +168,7 @@ static inline void check_given_back(const world *w, size_t before, size_t target
 static inline void op_trim(world *w, const operation *op) {
     const size_t before = range_of(w)->mapped_bytes;
     const size_t target = op->choice % 4 == 0 ? 0 : op->choice % (DEVICE_MIB + 1) * MIB;
-    EXPECT(ashlar_trim(w->allocator, target) == ASHLAR_OK);
+    EXPECT(ashlar_allocator_trim(w->allocator, target) == ASHLAR_OK);
     check_given_back(w, before, target);
 }
 
@@ -175,7 +176,7 @@ static inline void set_limit(world *w, size_t bytes) {
     const size_t before = range_of(w)->mapped_bytes;
     const size_t total = w->device->info.total_bytes;
     w->limit_bytes = bytes == 0 || bytes > total ? total : bytes;
-    const ashlar_status status = ashlar_set_limit(w->allocator, bytes);
+    const ashlar_status status = ashlar_allocator_set_limit(w->allocator, bytes);
     const bool is_above = range_of(w)->mapped_bytes > w->limit_bytes;
     EXPECT(status == (is_above ? ASHLAR_ENOMEM : ASHLAR_OK));
     check_given_back(w, before, w->limit_bytes);
@@ -189,7 +190,7 @@ static inline void op_reserve(world *w, const operation *op) {
     const ashlar_range *range = range_of(w);
     const size_t before = range->mapped_bytes;
     const size_t target = op->choice % (DEVICE_MIB + 8) * MIB;
-    const ashlar_status status = ashlar_reserve(w->allocator, target);
+    const ashlar_status status = ashlar_allocator_reserve(w->allocator, target);
     const size_t lacking = target > before ? target - before : 0;
     const size_t need = (lacking + range->granularity - 1) & ~(range->granularity - 1);
     const size_t left = w->limit_bytes > before ? w->limit_bytes - before : 0;
@@ -201,7 +202,7 @@ static inline void op_reserve(world *w, const operation *op) {
 static inline void count_warning(void *user, const char *line) {
     const world *w = user;
     ashlar_stats stats;
-    ashlar_stats_read(w->allocator, &stats); /* no lock is held */
+    ashlar_allocator_get_stats(w->allocator, &stats); /* no lock is held */
     EXPECT(stats.is_sealed && strstr(line, "bytes") != NULL);
     warned_count++;
 }
@@ -211,7 +212,7 @@ static inline void op_seal(world *w, const operation *op) {
                                                   ASHLAR_SEAL_WARN, ASHLAR_SEAL_COUNT,
                                                   ASHLAR_SEAL_ERROR};
     const ashlar_seal_policy policy = policies[op->choice % 5];
-    ashlar_set_seal_policy(w->allocator, policy, count_warning, w);
+    ashlar_allocator_set_seal_policy(w->allocator, policy, count_warning, w);
     w->is_refusing = policy == ASHLAR_SEAL_ERROR;
     if (op->choice % 3 == 0) {
         ashlar_allocator_seal(w->allocator);
@@ -263,7 +264,7 @@ static inline bool make_stream(world *w, int lane) {
 static inline void op_end_stream(world *w, const operation *op) {
     const int lane = op->lane >= LANE_MADE ? op->lane : LANE_MADE + op->lane;
     hand_over_lane(w, lane);
-    EXPECT(ashlar_forget_stream(w->allocator, w->made[lane]) == ASHLAR_OK);
+    EXPECT(ashlar_allocator_forget_stream(w->allocator, w->made[lane]) == ASHLAR_OK);
     EXPECT(ashlar_device_enter(w->device) == ASHLAR_OK);
     EXPECT(table_of(w)->stream_destroy(w->made[lane]) == CU_SUCCESS);
     EXPECT(make_stream(w, lane));

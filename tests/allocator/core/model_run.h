@@ -54,7 +54,7 @@ static inline bool open_world(world *w, int ordinal) {
         ashlar_device_leave(w->device);
         w->limit_bytes = w->device->info.total_bytes;
         if (playing->reclaims) {
-            ashlar_set_reclaim(w->allocator, reclaim_block, w);
+            ashlar_allocator_set_reclaim(w->allocator, reclaim_block, w);
         }
     }
     return is_open;
@@ -84,7 +84,7 @@ static inline void close_world(world *w, verdict *out) {
         }
     }
     compare_all(w);
-    ashlar_stats_read(w->allocator, &stats);
+    ashlar_allocator_get_stats(w->allocator, &stats);
     add_served(&out->sums, &stats);
     EXPECT(stats.live_blocks == 0);
     ashlar_allocator_destroy(w->allocator);

@@ -211,7 +211,7 @@ static inline void model_free(ashlar_stats *want, const model_block *block) {
     want->tags[block->tag].live_bytes -= block->bytes;
 }
 
-/* As account.h promises. */
+/* As counters.h promises. */
 static inline uint64_t allowed_lag(const world *w) {
     const uint64_t cache_bytes = w->allocator->cache_bytes;
     const bool is_exact = playing->threads == 1 || playing->read_every == 1;
@@ -238,7 +238,7 @@ static inline size_t free_memory(const world *w) {
 static inline void compare_stats(world *w) {
     ashlar_stats got;
     ashlar_stats *want = &w->want;
-    ashlar_stats_read(w->allocator, &got);
+    ashlar_allocator_get_stats(w->allocator, &got);
     EXPECT(got.live_bytes == want->live_bytes);
     EXPECT(got.block_bytes == want->block_bytes && got.live_blocks == want->live_blocks);
     EXPECT(got.alloc_count == want->alloc_count && got.free_count == want->free_count);

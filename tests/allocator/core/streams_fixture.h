@@ -70,7 +70,8 @@ static inline void check_owned(ashlar_stream stream, unsigned char *ptr, size_t 
 /* Records of streams, and of pools. */
 static inline size_t order_count(void) {
     size_t count = 0;
-    for (const ashlar_order *order = allocator->orders; order != NULL; order = order->next) {
+    for (const ashlar_stream_state *state = allocator->stream_states; state != NULL;
+         state = state->next) {
         count++;
     }
     return count;
@@ -85,11 +86,11 @@ static inline void see_recordings(void) {
     for (int i = 0; i < STREAMS; i++) {
         give(ptrs[i]);
     }
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     for (int i = 0; i < STREAMS; i++) {
         wait_for(streams[i]);
     }
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK(stats_now().reserved_bytes == 0 && stats_now().events_recorded == STREAMS);
 }
 

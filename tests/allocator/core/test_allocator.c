@@ -213,15 +213,15 @@ CASE(the_usable_bytes_are_the_blocks) {
     size_t bytes = 77;
     REQUIRE(set_up("memory=16MiB"));
     unsigned char *ptr = take(4097, streams[0]);
-    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
+    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, 4608);
     bytes = 77;
-    CHECK(ashlar_usable_bytes(allocator, ptr + 512, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar_allocator_usable_bytes(allocator, ptr + 512, &bytes) == ASHLAR_EPOINTER);
     CHECK_HAS(ashlar_error_detail(), ": 512 bytes inside a block");
     give(ptr);
-    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
     CHECK_HAS(ashlar_error_detail(), "freed before");
-    CHECK(ashlar_usable_bytes(allocator, NULL, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar_allocator_usable_bytes(allocator, NULL, &bytes) == ASHLAR_EPOINTER);
     CHECK_ZU(bytes, 77);
     tear_down();
 }

@@ -221,11 +221,11 @@ CASE(the_walker_compares_the_counters_with_the_blocks) {
     ashlar_free_bins_insert(&allocator->heap.idle, &stray);
     check_broken("free blocks in bins is counted as 2, found 1");
     ashlar_free_bins_remove(&allocator->heap.idle, &stray);
-    ashlar_free_bins_insert(&allocator->orders->free, &stray);
+    ashlar_free_bins_insert(&allocator->stream_states->free, &stray);
     check_broken("free blocks in bins is counted as 2, found 1");
-    ashlar_free_bins_remove(&allocator->orders->free, &stray);
-    check_counter(&allocator->orders->completed, 1, "ahead of its recordings");
-    check_counter(&allocator->orders->last_tick, 1, "ahead of its recordings");
+    ashlar_free_bins_remove(&allocator->stream_states->free, &stray);
+    check_counter(&allocator->stream_states->completed, 1, "ahead of its recordings");
+    check_counter(&allocator->stream_states->last_tick, 1, "ahead of its recordings");
     give(ptr);
     give(other);
     tear_down();
@@ -263,12 +263,12 @@ CASE(a_blocks_size_can_be_asked_for) {
     REQUIRE(set_up("memory=16MiB"));
     unsigned char *ptr = take(4097, streams[0]);
     size_t bytes = 7;
-    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
+    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, 4608); /* the next multiple of 512 */
     bytes = 7;
-    CHECK(ashlar_usable_bytes(allocator, ptr + 512, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar_allocator_usable_bytes(allocator, ptr + 512, &bytes) == ASHLAR_EPOINTER);
     give(ptr);
-    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
     CHECK_ZU(bytes, 7);
     tear_down();
 }

@@ -47,7 +47,7 @@ static ashlar_status allowed;
 /* A refusal has the status that the cause asks for, and all is as before. */
 static void check_refusal(ashlar_status status, const ashlar_stats *before) {
     ashlar_stats after;
-    ashlar_stats_read(allocator, &after);
+    ashlar_allocator_get_stats(allocator, &after);
     failures++;
     CHECK(status == allowed || status == ASHLAR_ENOMEM);
     CHECK(ashlar_error_detail()[0] != '\0');
@@ -112,7 +112,7 @@ static void order_before(ashlar_stream first) {
 static void run_step(size_t step) {
     const int slot = script[step].slot;
     ashlar_stats before;
-    ashlar_stats_read(allocator, &before);
+    ashlar_allocator_get_stats(allocator, &before);
     if (script[step].act == GIVE || script[step].act == GIVE_ON) {
         if (slots[slot] == NULL) {
             CHECK(is_armed);
@@ -167,7 +167,7 @@ static void run_script(ashlar_stats *stats) {
     for (int i = 0; i < STREAMS; i++) {
         order_before(streams[i]);
     }
-    ashlar_stats_read(allocator, stats);
+    ashlar_allocator_get_stats(allocator, stats);
     check_whole_device();
     check_equations(stats);
     CHECK(stats->live_blocks == 0);

@@ -78,7 +78,8 @@ static void swap_by_mail(worker *me, held *slot) {
 
 static bool is_usable(const held *slot) {
     size_t bytes = 0;
-    return ashlar_usable_bytes(allocator, slot->ptr, &bytes) == ASHLAR_OK && bytes >= slot->bytes;
+    return ashlar_allocator_usable_bytes(allocator, slot->ptr, &bytes) == ASHLAR_OK &&
+           bytes >= slot->bytes;
 }
 
 static void *work(void *arg) {
@@ -97,7 +98,7 @@ static void *work(void *arg) {
             me->bad_count += ashlar_stream_synchronize(device, streams[me->idx]) != ASHLAR_OK;
         }
         if (draw(me, 64) == 0) {
-            ashlar_stats_read(allocator, &stats);
+            ashlar_allocator_get_stats(allocator, &stats);
             me->bad_count += stats.live_blocks != stats.alloc_count - stats.free_count;
             me->bad_count += ashlar_allocator_check(allocator) != ASHLAR_OK;
             me->bad_count += slot->ptr != NULL && !is_usable(slot);

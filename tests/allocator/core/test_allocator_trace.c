@@ -22,16 +22,16 @@ static uint64_t test_clock(void) {
 }
 
 static bool set_up_clocked(const char *spec, uint64_t cache_bytes, uint64_t capacity) {
-    if (!set_up_traced(spec, cache_bytes, capacity) || allocator->caller.trace == NULL) {
+    if (!set_up_traced(spec, cache_bytes, capacity) || allocator->client.trace == NULL) {
         return false;
     }
     clock_ns = 0;
-    allocator->caller.trace->now_ns = test_clock;
+    allocator->client.trace->now_ns = test_clock;
     return true;
 }
 
 static void read_events(void) {
-    event_count = ashlar_trace_read(allocator->caller.trace, events, EVENTS_MAX, &event_lost);
+    event_count = ashlar_trace_read(allocator->client.trace, events, EVENTS_MAX, &event_lost);
 }
 
 /* Event i, whole but for its place in the order of all. */
@@ -88,10 +88,10 @@ CASE(a_known_sequence_is_recorded_event_by_event) {
     pthread_t thread;
     const uint32_t me = ashlar_trace_thread();
     REQUIRE(set_up_clocked("memory=8MiB", 0, 100));
-    const uint64_t base = allocator->fixed.base;
+    const uint64_t base = allocator->constants.base;
     const uint64_t s1 = (uintptr_t)streams[1], s3 = (uintptr_t)streams[3];
     unsigned char *ptr = take_tagged(1000, ASHLAR_TAG_WEIGHTS, streams[1]);
-    CHECK(ashlar_alloc_tagged(allocator, 8 * MIB, ASHLAR_TAG_RESERVE, streams[3], &none) ==
+    CHECK(ashlar_alloc_tagged(allocator, 8 * MIB, ASHLAR_TAG_SAVED, streams[3], &none) ==
           ASHLAR_ENOMEM);
     CHECK(strstr(ashlar_error_detail(), "more than there is") == NULL);
     CHECK(ashlar_alloc_tagged(allocator, SIZE_MAX, ASHLAR_TAG_MOMENTS,
@@ -116,7 +116,7 @@ CASE(a_known_sequence_is_recorded_event_by_event) {
          .bytes = 6 * MIB,
          .requested = 8 * MIB,
          .stream = s3,
-         .tag = ASHLAR_TAG_RESERVE,
+         .tag = ASHLAR_TAG_SAVED,
          .thread = me},
         {.action = ASHLAR_TRACE_OOM,
          .bytes = 6 * MIB,
@@ -290,7 +290,8 @@ CASE(the_oldest_events_go_where_the_ring_is_full) {
         check_event(i, &want);
     }
     ptr = take_tagged(512, ASHLAR_TAG_USER, streams[1]);
-    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) == ASHLAR_OK);
+    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) ==
+          ASHLAR_OK);
     CHECK_ZU(missing, 1 + 101 - 8 + 1); /* the oldest left is a free without its block */
     give(ptr);
     tear_down();
@@ -360,8 +361,9 @@ CASE(threads_are_recorded_in_the_order_of_what_they_did) {
         REQUIRE(pthread_create(&threads[i], NULL, churn, streams[i]) == 0);
     }
     do { /* writers run beside them */
-        CHECK(ashlar_snapshot_write(allocator, path) == ASHLAR_OK);
-        CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_MINIMALLOC_CSV, path, NULL) == ASHLAR_OK);
+        CHECK(ashlar_allocator_write_snapshot(allocator, path) == ASHLAR_OK);
+        CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_MINIMALLOC_CSV, path, NULL) ==
+              ASHLAR_OK);
     } while (atomic_load(&running) > 0);
     for (int i = 0; i < THREADS; i++) {
         void *failed = NULL;

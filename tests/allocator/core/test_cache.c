@@ -15,17 +15,17 @@ enum { BLOCKS = ASHLAR_CACHE_PENDING_MAX + 2 };
 /* A cache that belongs to no allocator, and blocks that are in no heap. */
 static ashlar_cache cache;
 static ashlar_magazines magazines;
-static ashlar_order order;
+static ashlar_stream_state state;
 static ashlar_block blocks[BLOCKS];
 
 static void set_up_alone(size_t limit_small, size_t limit_large) {
     cache = (ashlar_cache){.limit = {limit_small, limit_large}, .magazines = &magazines};
-    magazines = (ashlar_magazines){.order = &order};
+    magazines = (ashlar_magazines){.stream_state = &state};
 }
 
 static ashlar_block *shape(size_t idx, size_t bytes) {
     blocks[idx] = (ashlar_block){.bytes = bytes,
-                                 .order = &order,
+                                 .stream_state = &state,
                                  .state = ASHLAR_BLOCK_USED,
                                  .list = (uint16_t)ashlar_cache_list(bytes)};
     return &blocks[idx];
@@ -108,29 +108,29 @@ CASE(a_few_blocks_wait_beside_a_full_cache) {
     set_up_alone(0, 0);
     cache.limit[1] = ASHLAR_CACHE_PENDING_MAX * (size_t)512;
     for (size_t i = 0; i < ASHLAR_CACHE_PENDING_MAX; i++) {
-        CHECK(ashlar_cache_defer(&cache, shape(i, 512)));
+        CHECK(ashlar_cache_add_pending(&cache, shape(i, 512)));
     }
     CHECK_ZU(cache.pending_count, ASHLAR_CACHE_PENDING_MAX);
     CHECK_ZU(ashlar_cache_bytes(&cache), ASHLAR_CACHE_PENDING_MAX * (size_t)512);
     CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
     cache.limit[1] *= 2;
-    CHECK(!ashlar_cache_defer(&cache, shape(BLOCKS - 1, 512))); /* too many */
+    CHECK(!ashlar_cache_add_pending(&cache, shape(BLOCKS - 1, 512))); /* too many */
     set_up_alone(0, 2048);
-    CHECK(ashlar_cache_defer(&cache, shape(0, 1024)));
-    CHECK(!ashlar_cache_defer(&cache, shape(1, 1536))); /* too large */
-    CHECK(ashlar_cache_defer(&cache, shape(1, 1024)));
+    CHECK(ashlar_cache_add_pending(&cache, shape(0, 1024)));
+    CHECK(!ashlar_cache_add_pending(&cache, shape(1, 1536))); /* too large */
+    CHECK(ashlar_cache_add_pending(&cache, shape(1, 1024)));
     CHECK_ZU(cache.pending_bytes, 2048);
 }
 
 CASE(the_bytes_are_those_of_all_streams_and_of_the_waiting) {
     static ashlar_magazines second;
     set_up_alone(MIB, 4 * MIB);
-    second = (ashlar_magazines){.order = &order};
+    second = (ashlar_magazines){.stream_state = &state};
     magazines.next = &second;
     CHECK_ZU(ashlar_cache_bytes(&cache), 0);
     CHECK(push(0, 4096) && push(1, 2 * MIB));
     CHECK(ashlar_cache_push(&cache, &second, shape(2, 1024)));
-    CHECK(ashlar_cache_defer(&cache, shape(3, 512)));
+    CHECK(ashlar_cache_add_pending(&cache, shape(3, 512)));
     CHECK_ZU(ashlar_cache_bytes(&cache), 4096 + 2 * MIB + 1024 + 512);
 }
 
@@ -142,14 +142,14 @@ static void check_broken(const char *part) {
 }
 
 CASE(the_walker_finds_what_is_broken) {
-    ashlar_order other = {0};
+    ashlar_stream_state other = {0};
     set_up_alone(MIB, MIB);
     CHECK(push(0, 4096));
-    CHECK(ashlar_cache_defer(&cache, shape(1, 512)));
+    CHECK(ashlar_cache_add_pending(&cache, shape(1, 512)));
     CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
-    blocks[0].order = &other;
+    blocks[0].stream_state = &other;
     check_broken("wrong magazine");
-    blocks[0].order = &order;
+    blocks[0].stream_state = &state;
     blocks[0].requested = 1;
     check_broken("wrong magazine");
     blocks[0].requested = 0;
@@ -165,7 +165,7 @@ CASE(the_walker_finds_what_is_broken) {
     blocks[1].requested = 1;
     check_broken("not marked as cached");
     blocks[1].requested = 0;
-    blocks[1].order = &other; /* blocks of all streams wait together */
+    blocks[1].stream_state = &other; /* blocks of all streams wait together */
     CHECK(ashlar_cache_check_locked(&cache) == ASHLAR_OK);
     cache.weight[0]++;
     check_broken("miscounted");
@@ -262,8 +262,8 @@ CASE(a_flush_finds_the_blocks_of_every_class) {
     tear_down();
 }
 
-static ashlar_order *order_of(ashlar_stream stream) {
-    ashlar_order *found = allocator->orders;
+static ashlar_stream_state *order_of(ashlar_stream stream) {
+    ashlar_stream_state *found = allocator->stream_states;
     while (found != NULL && found->stream != stream) {
         found = found->next;
     }
@@ -277,13 +277,13 @@ CASE(a_miss_does_not_take_a_stream_that_is_gone_for_its_own) {
         give(take(4096, streams[0]));
     }
     flush(ashlar_cache_flush_locked);
-    ashlar_order *gone = order_of(streams[0]);
-    CHECK(gone != NULL && ashlar_cache_recent->recent->order == gone);
+    ashlar_stream_state *gone = order_of(streams[0]);
+    CHECK(gone != NULL && ashlar_cache_recent->recent->stream_state == gone);
     gone->recorded = gone->completed = gone->last_tick + 1;
     gone->is_gone = true;
     unsigned char *ptr = take(4096, streams[0]);
     CHECK(order_of(streams[0]) != gone);
-    CHECK(allocator->heap.first->order == order_of(streams[0]));
+    CHECK(allocator->heap.first->stream_state == order_of(streams[0]));
     give(ptr);
     tear_down();
 }
@@ -292,20 +292,20 @@ CASE(a_miss_does_not_take_a_stream_that_is_gone_for_its_own) {
 CASE(a_flushed_block_is_stamped_with_the_present_tick) {
     REQUIRE(set_up_cached("memory=32MiB", 8 * MIB));
     give(take(4096, streams[0]));
-    ashlar_order *of_first = order_of(streams[0]);
+    ashlar_stream_state *of_first = order_of(streams[0]);
     REQUIRE(of_first != NULL);
     ashlar_block *block = ashlar_page_map_get(&allocator->heap.map, 0);
     REQUIRE(block != NULL && block->bytes == 4096);
     pthread_mutex_lock(&allocator->lock);
-    CHECK(ashlar_order_cover(of_first, &allocator->caller, of_first->recorded,
-                             &allocator->stats.events_recorded) == ASHLAR_OK);
+    CHECK(ashlar_stream_state_cover(of_first, &allocator->client, of_first->recorded,
+                                    &allocator->stats.events_recorded) == ASHLAR_OK);
     pthread_mutex_unlock(&allocator->lock);
     unsigned char *ptr = take(4096, streams[0]); /* used again, after the event */
     CHECK_ZU(stats_now().served_cached, 1);
     give(ptr);
     flush(ashlar_cache_flush_locked);
     const ashlar_block *first = allocator->heap.first;
-    CHECK(first->order == of_first && of_first->recorded == 1);
+    CHECK(first->stream_state == of_first && of_first->recorded == 1);
     CHECK_ZU(first->tick, 1);
     CHECK_ZU(of_first->last_tick, 1);
     tear_down();
@@ -414,7 +414,7 @@ CASE(an_owner_that_is_shut_out_may_not_enter) {
     atomic_store(&cache.attention, ASHLAR_CACHE_CLAIMED);
     CHECK(!ashlar_cache_enter(&cache));
     CHECK(atomic_load(&cache.is_busy) == 0); /* or the claimer would wait forever */
-    atomic_store(&cache.attention, ASHLAR_CACHE_WATCHED);
+    atomic_store(&cache.attention, ASHLAR_CACHE_BYPASSED);
     CHECK(!ashlar_cache_enter(&cache));
 }
 

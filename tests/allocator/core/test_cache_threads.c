@@ -137,7 +137,7 @@ static void *watch(void *arg) {
     ashlar_snapshot *snapshot = NULL;
     for (int turn = 0; !atomic_load(&is_over) && *bad_count == 0; turn++) {
         ashlar_stats s;
-        ashlar_stats_read(allocator, &s);
+        ashlar_allocator_get_stats(allocator, &s);
         *bad_count += s.live_blocks > WORKERS * HELD + 2 * WORKERS;
         *bad_count += s.live_peak_bytes > device->info.total_bytes;
         *bad_count += s.block_bytes + s.cached_bytes > s.reserved_bytes;
@@ -147,7 +147,7 @@ static void *watch(void *arg) {
         if (turn % 16 == 1) {
             *bad_count += ashlar_allocator_check(allocator) != ASHLAR_OK;
         }
-        if (turn % 16 == 2 && ashlar_snapshot_take(allocator, &snapshot) == ASHLAR_OK) {
+        if (turn % 16 == 2 && ashlar_allocator_take_snapshot(allocator, &snapshot) == ASHLAR_OK) {
             *bad_count += ashlar_snapshot_check(snapshot) != ASHLAR_OK;
             ashlar_snapshot_free(snapshot);
         }

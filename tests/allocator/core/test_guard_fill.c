@@ -276,7 +276,7 @@ CASE(the_end_compares_live_blocks_and_the_quarantine) {
 
 CASE(without_a_callback_findings_are_returned_all_the_same) {
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
-    ashlar_allocator_on_report(allocator, NULL, NULL);
+    ashlar_allocator_set_report(allocator, NULL, NULL);
     unsigned char *ptr = take(600, streams[0]);
     poke(streams[0], ptr + 600, 0);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_EDAMAGE);
@@ -288,11 +288,11 @@ CASE(a_block_has_the_bytes_asked_for) {
     size_t bytes = 0;
     REQUIRE(set_up_guarded(EAGER, ASHLAR_GUARD_FILL));
     unsigned char *ptr = take(4097, streams[0]);
-    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
+    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, 4097);
     CHECK_ZU(stats_now().block_bytes, 5120);
     give(ptr);
-    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
+    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_EPOINTER);
     CHECK(ashlar_free(allocator, ptr) == ASHLAR_EPOINTER);
     tear_down();
 }

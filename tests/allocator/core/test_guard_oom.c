@@ -23,7 +23,7 @@ static unsigned refusals;
 
 static void check_refusal(ashlar_status status, const ashlar_stats *before) {
     ashlar_stats after;
-    ashlar_stats_read(allocator, &after);
+    ashlar_allocator_get_stats(allocator, &after);
     refusals++;
     CHECK(status == allowed || status == ASHLAR_ENOMEM);
     CHECK(strstr(ashlar_error_detail(), "this free") == NULL); /* no pointer is to blame */
@@ -35,7 +35,7 @@ static void check_refusal(ashlar_status status, const ashlar_stats *before) {
 static void *take_at_last(size_t bytes, ashlar_stream stream) {
     ashlar_stats before;
     void *ptr = NULL;
-    ashlar_stats_read(allocator, &before);
+    ashlar_allocator_get_stats(allocator, &before);
     for (int i = 0; i < ATTEMPTS && ptr == NULL; i++) {
         const ashlar_status status = ashlar_alloc(allocator, bytes, stream, &ptr);
         CHECK((status == ASHLAR_OK) == (ptr != NULL));
@@ -50,7 +50,7 @@ static void *take_at_last(size_t bytes, ashlar_stream stream) {
 static void give_at_last(void *ptr, ashlar_stream *stream) {
     ashlar_stats before;
     ashlar_status status = ASHLAR_EDRIVER;
-    ashlar_stats_read(allocator, &before);
+    ashlar_allocator_get_stats(allocator, &before);
     for (int i = 0; i < ATTEMPTS && status != ASHLAR_OK; i++) {
         status =
             stream != NULL ? ashlar_free_on(allocator, ptr, *stream) : ashlar_free(allocator, ptr);
@@ -75,7 +75,7 @@ static void run_script(const workload *w) {
     if (allocator == NULL) {
         return;
     }
-    ashlar_allocator_on_report(allocator, keep_report, &report_count);
+    ashlar_allocator_set_report(allocator, keep_report, &report_count);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < SLOTS; i++) {
             slots[i] = take_at_last(i % 3 == 0 ? w->large : 1000, streams[i % 2]);

@@ -123,7 +123,7 @@ CASE(the_log_holds_the_last_1024_frees) {
     CHECK_ZU(ASHLAR_FREE_LOG_ENTRIES, 1024);
     CHECK(ashlar_free_log_find(&log, 0) == NULL);
     for (cu_ptr ptr = 1; ptr <= 3000; ptr++) {
-        ashlar_free_log_add(&log, ptr, (ashlar_place){.thread = ptr});
+        ashlar_free_log_add(&log, ptr, (ashlar_call_site){.thread = ptr});
         CHECK(ashlar_free_log_find(&log, ptr)->place.thread == ptr);
         CHECK(ptr < 1024 || ashlar_free_log_find(&log, ptr - 1023)->place.thread == ptr - 1023);
         CHECK(ptr <= 1024 || ashlar_free_log_find(&log, ptr - 1024) == NULL);
@@ -131,13 +131,13 @@ CASE(the_log_holds_the_last_1024_frees) {
 }
 
 CASE(a_place_is_written_as_far_as_it_is_known) {
-    char text[ASHLAR_PLACE_BYTES];
-    ashlar_place_write((ashlar_place){(const void *)(uintptr_t)16, 7}, text);
+    char text[ASHLAR_CALL_SITE_BYTES];
+    ashlar_call_site_write((ashlar_call_site){(const void *)(uintptr_t)16, 7}, text);
     CHECK(strcmp(text, "thread 7 at 0x10") == 0);
     void *in_library = NULL;
     pid_t (*const function)(void) = getppid; /* exported by its library, in every build */
     memcpy(&in_library, &function, sizeof in_library);
-    ashlar_place_write((ashlar_place){in_library, 8}, text);
+    ashlar_call_site_write((ashlar_call_site){in_library, 8}, text);
     CHECK_HAS(text, "thread 8 at 0x");
     CHECK_HAS(text, "+0x");
     CHECK_HAS(text, "+0x0)");

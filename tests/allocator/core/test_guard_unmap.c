@@ -238,8 +238,9 @@ CASE(a_wrong_pointer_is_told_from_a_freed_one) {
     CHECK(ashlar_free(allocator, ptr + 1024) == ASHLAR_EPOINTER); /* the page behind */
     CHECK_HAS(ashlar_error_detail(), "not a block of this allocator");
     size_t bytes = 7;
-    CHECK(ashlar_usable_bytes(allocator, ptr + 1, &bytes) == ASHLAR_EPOINTER && bytes == 7);
-    CHECK(ashlar_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
+    CHECK(ashlar_allocator_usable_bytes(allocator, ptr + 1, &bytes) == ASHLAR_EPOINTER &&
+          bytes == 7);
+    CHECK(ashlar_allocator_usable_bytes(allocator, ptr, &bytes) == ASHLAR_OK);
     CHECK_ZU(bytes, 1000);
     CHECK(stats_now().live_blocks == 1);
     give(ptr);
@@ -274,7 +275,7 @@ CASE(statistics_are_the_sum_over_the_snapshot) {
     CHECK_ZU(s.reserved_peak_bytes, 3 * PAGE);
     CHECK(s.cached_bytes == 0 && s.served_mapped == 2 && s.served_cached == 0);
     ashlar_snapshot *snapshot = NULL;
-    REQUIRE(ashlar_snapshot_take(allocator, &snapshot) == ASHLAR_OK);
+    REQUIRE(ashlar_allocator_take_snapshot(allocator, &snapshot) == ASHLAR_OK);
     CHECK(snapshot->segment_count == 2 && snapshot->block_count == 2);
     uint64_t live = 0, reserved = 0, blocks = 0;
     for (size_t i = 0; i < snapshot->block_count; i++) {
@@ -284,7 +285,7 @@ CASE(statistics_are_the_sum_over_the_snapshot) {
     }
     CHECK(live == s.live_bytes && reserved == s.reserved_bytes && blocks == s.block_bytes);
     ashlar_snapshot_free(snapshot);
-    CHECK(ashlar_snapshot_write(allocator, "/dev/full") != ASHLAR_OK);
+    CHECK(ashlar_allocator_write_snapshot(allocator, "/dev/full") != ASHLAR_OK);
     give(b);
     tear_down();
 }

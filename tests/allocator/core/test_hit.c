@@ -97,7 +97,7 @@ CASE(a_wrong_call_is_refused_and_changes_nothing) {
     CHECK(ashlar_free(allocator, freed) == ASHLAR_EPOINTER);
     CHECK_HAS(ashlar_error_detail(), "freed before");
     CHECK(ashlar_free_on(allocator, freed, streams[1]) == ASHLAR_EPOINTER);
-    CHECK(ashlar_usable_bytes(allocator, freed, &bytes) == ASHLAR_EPOINTER && bytes == 7);
+    CHECK(ashlar_allocator_usable_bytes(allocator, freed, &bytes) == ASHLAR_EPOINTER && bytes == 7);
     CHECK(ashlar_free(allocator, held + 1) == ASHLAR_EPOINTER);
     CHECK_HAS(ashlar_error_detail(), "inside a block");
     CHECK(ashlar_free(allocator, held + 512) == ASHLAR_EPOINTER);

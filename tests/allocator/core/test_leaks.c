@@ -16,7 +16,7 @@ static bool set_up_leaking(ashlar_guard guard) {
     if (!set_up_device(DEVICE) || make_guarded(guard, true) != ASHLAR_OK) {
         return false;
     }
-    ashlar_allocator_on_report(allocator, keep_report, &report_count);
+    ashlar_allocator_set_report(allocator, keep_report, &report_count);
     return true;
 }
 
@@ -82,7 +82,7 @@ CASE(without_the_option_or_a_callback_nothing_is_said) {
     CHECK(report_count == 0);
     tear_down_device();
     REQUIRE(set_up_leaking(ASHLAR_GUARD_OFF));
-    ashlar_allocator_on_report(allocator, NULL, NULL);
+    ashlar_allocator_set_report(allocator, NULL, NULL);
     (void)leak(700, ASHLAR_TAG_BATCH);
     ashlar_allocator_destroy(allocator);
     CHECK(report_count == 0);
@@ -161,10 +161,10 @@ static void leave_behind(void) {
     for (int i = 0; i < 2; i++) {
         CHECK(make_guarded(ASHLAR_GUARD_OFF, true) == ASHLAR_OK);
         others[i] = allocator;
-        ashlar_allocator_on_report(allocator, send, NULL);
+        ashlar_allocator_set_report(allocator, send, NULL);
     }
     CHECK(make_guarded(ASHLAR_GUARD_OFF, true) == ASHLAR_OK);
-    ashlar_allocator_on_report(allocator, send, NULL);
+    ashlar_allocator_set_report(allocator, send, NULL);
     (void)leak(700, ASHLAR_TAG_BATCH);
     (void)leak(700, ASHLAR_TAG_BATCH);
     ashlar_allocator_destroy(others[0]);
@@ -200,7 +200,7 @@ CASE(not_even_a_driver_that_is_gone_is_missed) {
 
 static void destroy_before_the_end(void) {
     leak_at_exit();
-    ashlar_allocator_on_report(allocator, NULL, NULL);
+    ashlar_allocator_set_report(allocator, NULL, NULL);
     ashlar_allocator_destroy(allocator);
     ashlar_allocator_destroy(others[1]);
 }

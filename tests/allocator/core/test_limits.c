@@ -5,13 +5,13 @@
 
 CASE_BOTH(the_limit_binds_at_once_and_exactly) {
     REQUIRE(set_up_limits("memory=32MiB"));
-    CHECK(ashlar_set_limit(allocator, 8 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_set_limit(allocator, 8 * MIB) == ASHLAR_OK);
     unsigned char *full = take(8 * MIB, streams[0]);
     check_refused(1, "of the device's 33554432 (limit 8388608)");
     CHECK_HAS(ashlar_error_detail(), "raise the limit");
-    CHECK(ashlar_set_limit(allocator, 10 * MIB - 1) == ASHLAR_OK);
+    CHECK(ashlar_allocator_set_limit(allocator, 10 * MIB - 1) == ASHLAR_OK);
     check_refused(1, "limit");
-    CHECK(ashlar_set_limit(allocator, 10 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_set_limit(allocator, 10 * MIB) == ASHLAR_OK);
     unsigned char *more = take(2 * MIB, streams[0]);
     CHECK_ZU(reserved(), 10 * MIB);
     give(full);
@@ -23,7 +23,7 @@ CASE_BOTH(a_limit_below_what_is_in_use_holds_and_says_so) {
     REQUIRE(set_up_limits("memory=32MiB"));
     unsigned char *used = take_filled(8 * MIB, 0x5A), *rest = take(4 * MIB, streams[0]);
     give(rest);
-    CHECK(ashlar_set_limit(allocator, 4 * MIB) == ASHLAR_ENOMEM);
+    CHECK(ashlar_allocator_set_limit(allocator, 4 * MIB) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "8388608 bytes are reserved");
     CHECK_HAS(ashlar_error_detail(), "4194304");
     CHECK_ZU(reserved(), 8 * MIB); /* what was idle is given back */
@@ -32,7 +32,7 @@ CASE_BOTH(a_limit_below_what_is_in_use_holds_and_says_so) {
     give(used);
     used = take(8 * MIB, streams[0]); /* what is there may be used */
     give(used);
-    CHECK(ashlar_set_limit(allocator, 4 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_set_limit(allocator, 4 * MIB) == ASHLAR_OK);
     CHECK(reserved() <= 4 * MIB);
     check_refused(4 * MIB + 1, "limit");
     give(take(4 * MIB, streams[0]));
@@ -43,11 +43,11 @@ CASE_BOTH(no_limit_and_one_above_the_device_mean_the_device) {
     REQUIRE(set_up_limits("memory=32MiB"));
     const size_t values[] = {0, 64 * MIB, SIZE_MAX};
     for (size_t i = 0; i < 3; i++) {
-        CHECK(ashlar_set_limit(allocator, 2 * MIB) == ASHLAR_OK);
-        CHECK(ashlar_set_limit(allocator, values[i]) == ASHLAR_OK);
+        CHECK(ashlar_allocator_set_limit(allocator, 2 * MIB) == ASHLAR_OK);
+        CHECK(ashlar_allocator_set_limit(allocator, values[i]) == ASHLAR_OK);
         give(take(32 * MIB, streams[0]));
         check_refused(32 * MIB + 1, "more than there is");
-        CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     }
     tear_down();
 }
@@ -78,17 +78,17 @@ CASE_BOTH(the_smaller_of_two_limits_binds) {
 CASE_BOTH(a_reservation_is_one_growth_and_serves_without_a_call) {
     REQUIRE(set_up_limits("memory=32MiB"));
     size_t calls = taking_calls();
-    CHECK(ashlar_reserve(allocator, 20 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_reserve(allocator, 20 * MIB) == ASHLAR_OK);
     CHECK_ZU(taking_calls() - calls, 1);
     CHECK_ZU(reserved(), 20 * MIB);
     CHECK_ZU((size_t)stats_now().reserved_peak_bytes, 20 * MIB);
     calls = taking_calls();
-    CHECK(ashlar_reserve(allocator, 20 * MIB) == ASHLAR_OK);
-    CHECK(ashlar_reserve(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_reserve(allocator, 20 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_reserve(allocator, 0) == ASHLAR_OK);
     unsigned char *all = take(20 * MIB, streams[2]);
     CHECK_ZU(taking_calls() - calls, 0);
     CHECK(stats_now().served_idle == 1);
-    CHECK(ashlar_reserve(allocator, 21 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_reserve(allocator, 21 * MIB) == ASHLAR_OK);
     CHECK_ZU(reserved(), 22 * MIB);
     give(all);
     tear_down();
@@ -96,11 +96,11 @@ CASE_BOTH(a_reservation_is_one_growth_and_serves_without_a_call) {
 
 CASE_BOTH(a_reservation_beyond_the_limit_changes_nothing) {
     REQUIRE(set_up_limits("memory=32MiB"));
-    CHECK(ashlar_set_limit(allocator, 10 * MIB) == ASHLAR_OK);
-    CHECK(ashlar_reserve(allocator, 11 * MIB) == ASHLAR_ENOMEM);
+    CHECK(ashlar_allocator_set_limit(allocator, 10 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_reserve(allocator, 11 * MIB) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "limit");
     CHECK_ZU(reserved(), 0);
-    CHECK(ashlar_reserve(allocator, 10 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_reserve(allocator, 10 * MIB) == ASHLAR_OK);
     tear_down();
 }
 
@@ -129,20 +129,20 @@ CASE_BOTH(trim_goes_to_the_target_and_leaves_live_blocks) {
     for (int i = 0; i < PIECES; i += 2) {
         give(pieces[i]);
     }
-    CHECK(ashlar_trim(allocator, 24 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 24 * MIB) == ASHLAR_OK);
     CHECK_ZU(reserved(), 24 * MIB);
-    CHECK(ashlar_trim(allocator, 20 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 20 * MIB) == ASHLAR_OK);
     CHECK_ZU(reserved(), 20 * MIB);
-    CHECK(ashlar_trim(allocator, 13 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 13 * MIB) == ASHLAR_OK);
     CHECK_ZU(reserved(), 12 * MIB);
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(reserved(), 12 * MIB);
     check_all();
     for (int i = 1; i < PIECES; i += 2) {
         check_filled(pieces[i], 4 * MIB, (unsigned char)(i + 1));
         give(pieces[i]);
     }
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(reserved(), 0);
     tear_down();
 }
@@ -157,14 +157,14 @@ CASE_BOTH(memory_that_queued_work_touches_stays) {
     queue_verify(streams[1], shared, 4 * MIB, 3);
     give(on_one);
     give(shared);
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(reserved(), 12 * MIB);
     wait_for(streams[0]);
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(reserved(), 8 * MIB);
     for (int i = 0; i < 2; i++) { /* its last stream is asked for an event of its own */
         wait_for(streams[1]);
-        CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     }
     CHECK_ZU(reserved(), 4 * MIB);
     check_filled(between, 4 * MIB, 2);
@@ -178,9 +178,9 @@ CASE_BOTH(trim_empties_caches) {
     REQUIRE(open_allocator());
     give(take(2 * MIB, streams[0]));
     CHECK(stats_now().cached_bytes == 2 * MIB);
-    CHECK(ashlar_trim(allocator, 2 * MIB) == ASHLAR_OK); /* nothing to do */
+    CHECK(ashlar_allocator_trim(allocator, 2 * MIB) == ASHLAR_OK); /* nothing to do */
     CHECK(stats_now().cached_bytes == 2 * MIB);
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK(stats_now().cached_bytes == 0 && reserved() == 0);
     tear_down();
 }
@@ -206,7 +206,7 @@ static void hear(void *user, const char *line) {
 CASE_BOTH(counting_takes_memory_and_counts_the_calls) {
     heard h = {0};
     REQUIRE(set_up_limits("memory=32MiB"));
-    ashlar_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, hear, &h);
+    ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, hear, &h);
     unsigned char *first = take(4 * MIB, streams[0]);
     ashlar_allocator_seal(allocator);
     CHECK(stats_now().is_sealed && stats_now().driver_calls_sealed == 0);
@@ -224,7 +224,7 @@ CASE_BOTH(warning_tells_who_needed_memory) {
     heard h = {0};
     void *ptr = NULL;
     REQUIRE(set_up_limits("memory=32MiB"));
-    ashlar_set_seal_policy(allocator, ASHLAR_SEAL_WARN, hear, &h);
+    ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_WARN, hear, &h);
     unsigned char *first = take(4 * MIB, streams[0]);
     CHECK(h.count == 0); /* not sealed */
     ashlar_allocator_seal(allocator);
@@ -242,7 +242,7 @@ CASE_BOTH(warning_tells_who_needed_memory) {
     give(ptr);
     give(h.inner);
     give(first);
-    ashlar_set_seal_policy(allocator, ASHLAR_SEAL_WARN, NULL, NULL);
+    ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_WARN, NULL, NULL);
     give(take(16 * MIB, streams[0])); /* nobody is told */
     tear_down();
 }
@@ -256,11 +256,11 @@ CASE_BOTH(refusing_serves_from_what_there_is) {
     ashlar_allocator_seal(allocator);
     second = take(4 * MIB, streams[1]);
     check_refused(512, "sealed");
-    CHECK(ashlar_reserve(allocator, 9 * MIB) == ASHLAR_ENOMEM);
+    CHECK(ashlar_allocator_reserve(allocator, 9 * MIB) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "sealed");
-    CHECK(ashlar_reserve(allocator, 8 * MIB) == ASHLAR_OK); /* it is there */
+    CHECK(ashlar_allocator_reserve(allocator, 8 * MIB) == ASHLAR_OK); /* it is there */
     CHECK_ZU(reserved(), 8 * MIB);
-    ashlar_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, NULL, NULL);
+    ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, NULL, NULL);
     unsigned char *third = take(512, streams[0]);
     give(first);
     give(second);

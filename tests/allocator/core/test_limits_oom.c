@@ -56,7 +56,7 @@ static ashlar_status wait_for_all(void) {
 static ashlar_status forget(ashlar_stream *stream) {
     ashlar_status status = ASHLAR_OK;
     if (!is_destroyed) {
-        status = ashlar_forget_stream(allocator, *stream);
+        status = ashlar_allocator_forget_stream(allocator, *stream);
         if (status == ASHLAR_OK) {
             const ashlar_driver_table *table = &driver->table; /* not counted: it does not fail */
             CHECK(ashlar_device_enter(device) == ASHLAR_OK || is_armed);
@@ -94,17 +94,17 @@ static ashlar_status act(size_t step) {
     case RECORD:
         return ashlar_record_stream(allocator, slots[slot].ptr, *stream);
     case RESERVE:
-        status = ashlar_reserve(allocator, bytes);
+        status = ashlar_allocator_reserve(allocator, bytes);
         CHECK(status != ASHLAR_OK || reserved() >= bytes);
         return status;
     case TRIM:
-        return ashlar_trim(allocator, bytes);
+        return ashlar_allocator_trim(allocator, bytes);
     case LIMIT:
-        status = ashlar_set_limit(allocator, bytes);
+        status = ashlar_allocator_set_limit(allocator, bytes);
         CHECK(status != ASHLAR_OK || bytes == 0 || reserved() <= bytes);
         return status;
     case PEER:
-        status = ashlar_allow_peer(allocator, 1);
+        status = ashlar_allocator_allow_peer(allocator, 1);
         CHECK(use_vmm || status == ASHLAR_ENOTSUP);
         return use_vmm ? status : ASHLAR_OK;
     case FORGET:

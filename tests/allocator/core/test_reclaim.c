@@ -63,14 +63,14 @@ CASE_BOTH(a_callback_frees_blocks_through_another_thread) {
     r.held = take(8 * MIB, streams[0]);
     REQUIRE(start(&thread, free_held, &r));
     unsigned char *rest = take_filled(8 * MIB, 0x77);
-    ashlar_set_reclaim(allocator, reclaim, &r);
+    ashlar_allocator_set_reclaim(allocator, reclaim, &r);
     unsigned char *ptr = take(8 * MIB, streams[0]);
     CHECK(r.calls == 1); /* its own request, which fails, does not call it */
     CHECK_ZU(r.bytes, 8 * MIB);
     CHECK(r.inner == ASHLAR_ENOMEM && r.held == NULL);
     CHECK(stats_now().served_reclaimed == 1);
     check_filled(rest, 8 * MIB, 0x77);
-    ashlar_set_reclaim(allocator, NULL, NULL);
+    ashlar_allocator_set_reclaim(allocator, NULL, NULL);
     check_refused(512, "asked for");
     CHECK(r.calls == 1);
     finish(thread);
@@ -83,7 +83,7 @@ CASE_BOTH(a_callback_that_has_nothing_does_not_help) {
     reclaimer r = {.answer = false};
     REQUIRE(set_up_limits("memory=16MiB"));
     unsigned char *all = take(16 * MIB, streams[0]);
-    ashlar_set_reclaim(allocator, reclaim, &r);
+    ashlar_allocator_set_reclaim(allocator, reclaim, &r);
     check_refused(8 * MIB, "asked for");
     CHECK(r.calls == 1);
     give(all);
@@ -101,7 +101,7 @@ CASE_BOTH(what_a_callback_put_into_a_cache_is_found) {
     r.held = take(8 * MIB, streams[1]);
     REQUIRE(start(&thread, free_held, &r));
     unsigned char *rest = take(8 * MIB, streams[0]);
-    ashlar_set_reclaim(allocator, reclaim, &r);
+    ashlar_allocator_set_reclaim(allocator, reclaim, &r);
     unsigned char *ptr = take(7 * MIB, streams[0]); /* no hit: another size */
     CHECK(stats_now().served_reclaimed == 1);
     finish(thread);
@@ -129,7 +129,7 @@ CASE_BOTH(what_another_thread_hoards_is_drained) {
     REQUIRE(set_up_options("memory=2MiB"));
     options.cache_bytes = 64 * MIB;
     REQUIRE(open_allocator());
-    CHECK(ashlar_reserve(allocator, 2 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_reserve(allocator, 2 * MIB) == ASHLAR_OK);
     REQUIRE(start(&thread, hoard, NULL));
     pthread_barrier_wait(&met);
     const size_t cached = (size_t)stats_now().cached_bytes;
@@ -192,13 +192,13 @@ CASE(a_peer_may_use_what_there_is_and_what_will_be) {
     REQUIRE(ashlar_device_open("soft:1", &other) == ASHLAR_OK);
     unsigned char *early = take(4 * MIB, streams[0]);
     CHECK(fill_from_other(early, 0x11) == CU_INVALID_VALUE);
-    CHECK(ashlar_allow_peer(allocator, 1) == ASHLAR_OK);
+    CHECK(ashlar_allocator_allow_peer(allocator, 1) == ASHLAR_OK);
     unsigned char *late = take(4 * MIB, streams[0]); /* mapped after the permission */
     CHECK(fill_from_other(early, 0x22) == CU_SUCCESS);
     CHECK(fill_from_other(late, 0x33) == CU_SUCCESS);
     check_filled(early, 512, 0x22);
     check_filled(late, 512, 0x33);
-    CHECK(ashlar_allow_peer(allocator, 1) == ASHLAR_OK); /* again */
+    CHECK(ashlar_allocator_allow_peer(allocator, 1) == ASHLAR_OK); /* again */
     give(early);
     unsigned char *gap = take(12 * MIB, streams[0]);
     CHECK(fill_from_other(gap, 0x44) == CU_SUCCESS);
@@ -211,8 +211,8 @@ CASE(a_peer_may_use_what_there_is_and_what_will_be) {
 
 CASE(a_peer_that_cannot_is_refused) {
     REQUIRE(set_up_limits("memory=32MiB,devices=2,peers=off"));
-    CHECK(ashlar_allow_peer(allocator, 1) == ASHLAR_ENOTSUP);
-    CHECK(ashlar_allow_peer(allocator, 7) == ASHLAR_ENOTSUP);
+    CHECK(ashlar_allocator_allow_peer(allocator, 1) == ASHLAR_ENOTSUP);
+    CHECK(ashlar_allocator_allow_peer(allocator, 7) == ASHLAR_ENOTSUP);
     give(take(4 * MIB, streams[0]));
     tear_down();
 }
@@ -220,7 +220,7 @@ CASE(a_peer_that_cannot_is_refused) {
 CASE(segments_have_no_peers) {
     use_vmm = false;
     REQUIRE(set_up_limits("memory=32MiB,devices=2"));
-    CHECK(ashlar_allow_peer(allocator, 1) == ASHLAR_ENOTSUP);
+    CHECK(ashlar_allocator_allow_peer(allocator, 1) == ASHLAR_ENOTSUP);
     CHECK_HAS(ashlar_error_detail(), "virtual memory");
     tear_down();
     use_vmm = true;

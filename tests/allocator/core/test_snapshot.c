@@ -75,7 +75,7 @@ CASE(a_bad_snapshot_is_not_written) {
 /* Take a snapshot and hold it against the statistics. */
 static ashlar_snapshot *take_snapshot(void) {
     ashlar_snapshot *snapshot = NULL;
-    CHECK(ashlar_snapshot_take(allocator, &snapshot) == ASHLAR_OK);
+    CHECK(ashlar_allocator_take_snapshot(allocator, &snapshot) == ASHLAR_OK);
     if (snapshot == NULL) {
         return NULL;
     }
@@ -105,7 +105,7 @@ CASE(an_allocator_without_memory_has_no_segment) {
     CHECK(snapshot->segment_count == 0 && snapshot->block_count == 0);
     ashlar_snapshot_free(snapshot);
     ashlar_snapshot_free(NULL);
-    CHECK(ashlar_snapshot_write(allocator, path) == ASHLAR_OK);
+    CHECK(ashlar_allocator_write_snapshot(allocator, path) == ASHLAR_OK);
     tear_down();
 }
 
@@ -188,7 +188,7 @@ CASE(each_run_of_mapped_memory_is_a_segment) {
     ashlar_block *hole = allocator->heap.first->next;
     hole->state = ASHLAR_BLOCK_UNMAPPED;
     ashlar_snapshot *snapshot = NULL;
-    CHECK(ashlar_snapshot_take(allocator, &snapshot) == ASHLAR_OK);
+    CHECK(ashlar_allocator_take_snapshot(allocator, &snapshot) == ASHLAR_OK);
     hole->state = ASHLAR_BLOCK_FREE;
     REQUIRE(snapshot != NULL);
     CHECK(ashlar_snapshot_check(snapshot) == ASHLAR_OK);
@@ -202,7 +202,7 @@ CASE(each_run_of_mapped_memory_is_a_segment) {
     ashlar_snapshot_free(snapshot);
     give(below); /* and now the lowest one */
     allocator->heap.first->state = ASHLAR_BLOCK_UNMAPPED;
-    CHECK(ashlar_snapshot_take(allocator, &snapshot) == ASHLAR_OK);
+    CHECK(ashlar_allocator_take_snapshot(allocator, &snapshot) == ASHLAR_OK);
     allocator->heap.first->state = ASHLAR_BLOCK_FREE;
     CHECK(snapshot->segment_count == 1 && snapshot->block_count == 1);
     CHECK(snapshot->segments[0].address == (uintptr_t)above);
@@ -237,7 +237,7 @@ static bool set_up_with_events(void) {
     if (!set_up_traced(DEVICE, 0, 4)) {
         return false;
     }
-    ashlar_trace *const ring = allocator->caller.trace;
+    ashlar_trace *const ring = allocator->client.trace;
     ring->now_ns = test_clock;
     for (int i = 0; i < 5; i++) {
         ashlar_trace_put(ring, &events[0]);
@@ -250,15 +250,17 @@ CASE(a_trace_is_written_in_each_format) {
     unsigned char bytes[FILE_MAX_BYTES] = {0};
     uint64_t missing = 0;
     REQUIRE(set_up_with_events());
-    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) == ASHLAR_OK);
+    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) ==
+          ASHLAR_OK);
     CHECK(read_bytes(bytes) > 0);
     CHECK_HAS((const char *)bytes, "Stream\n0,00:00:05.000000,allocate,0x400,2,0x0\n");
     CHECK_ZU(missing, 2 + 3); /* two are overwritten, three of those left have no ALLOC */
-    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_MINIMALLOC_CSV, path, NULL) == ASHLAR_OK);
+    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_MINIMALLOC_CSV, path, NULL) ==
+          ASHLAR_OK);
     memset(bytes, 0, sizeof bytes);
     CHECK(read_bytes(bytes) > 0);
     CHECK_HAS((const char *)bytes, "size\n0,3,4,512\n");
-    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_SVG, path, &missing) == ASHLAR_OK);
+    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_SVG, path, &missing) == ASHLAR_OK);
     CHECK(read_bytes(bytes) > 0 && missing == 2 + 3);
     CHECK_HAS((const char *)bytes, "<title>#0, user: 512 B at 0, 3 to 4</title>");
     tear_down();
@@ -268,14 +270,16 @@ CASE(without_a_trace_or_a_format_nothing_is_written) {
     uint64_t missing = 77;
     REQUIRE(set_up(DEVICE));
     write_bytes("old", 3);
-    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) == ASHLAR_EINVAL);
+    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) ==
+          ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "trace=N");
     tear_down();
     REQUIRE(set_up_with_events());
-    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_FORMAT_COUNT, path, &missing) ==
+    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_FORMAT_COUNT, path, &missing) ==
           ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "format: 3");
-    CHECK(ashlar_trace_write(allocator, (ashlar_trace_format)-1, path, &missing) == ASHLAR_EINVAL);
+    CHECK(ashlar_allocator_write_trace(allocator, (ashlar_trace_format)-1, path, &missing) ==
+          ASHLAR_EINVAL);
     unsigned char bytes[FILE_MAX_BYTES];
     CHECK(read_bytes(bytes) == 3 && missing == 77);
     tear_down();
@@ -285,12 +289,12 @@ CASE(a_snapshot_has_the_trace) {
     unsigned char without[FILE_MAX_BYTES], with[FILE_MAX_BYTES];
     REQUIRE(set_up_with_events());
     unsigned char *live = take(1000, streams[0]);
-    CHECK(ashlar_snapshot_write(allocator, path) == ASHLAR_OK);
+    CHECK(ashlar_allocator_write_snapshot(allocator, path) == ASHLAR_OK);
     const size_t with_count = read_bytes(with);
-    ashlar_trace *const ring = allocator->caller.trace;
-    allocator->caller.trace = NULL;
-    CHECK(ashlar_snapshot_write(allocator, path) == ASHLAR_OK);
-    allocator->caller.trace = ring;
+    ashlar_trace *const ring = allocator->client.trace;
+    allocator->client.trace = NULL;
+    CHECK(ashlar_allocator_write_snapshot(allocator, path) == ASHLAR_OK);
+    allocator->client.trace = ring;
     const size_t without_count = read_bytes(without);
     CHECK(without_count > 0 && with_count > without_count + 4 * 30);
     give(live);
@@ -299,10 +303,11 @@ CASE(a_snapshot_has_the_trace) {
 
 CASE(a_path_that_cannot_be_written_is_one_clear_line) {
     REQUIRE(set_up_with_events());
-    CHECK(ashlar_snapshot_write(allocator, "/nowhere/at/all") == ASHLAR_EIO);
+    CHECK(ashlar_allocator_write_snapshot(allocator, "/nowhere/at/all") == ASHLAR_EIO);
     CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
     CHECK(strchr(ashlar_error_detail(), '\n') == NULL);
-    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_RMM_CSV, folder, NULL) == ASHLAR_EINVAL);
+    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, folder, NULL) ==
+          ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "not a regular file");
     tear_down();
 }
@@ -313,18 +318,18 @@ typedef ashlar_status (*attempt)(void);
 
 static ashlar_status try_take(void) {
     ashlar_snapshot *snapshot = NULL;
-    const ashlar_status status = ashlar_snapshot_take(allocator, &snapshot);
+    const ashlar_status status = ashlar_allocator_take_snapshot(allocator, &snapshot);
     CHECK((status == ASHLAR_OK) == (snapshot != NULL));
     ashlar_snapshot_free(snapshot);
     return status;
 }
 
 static ashlar_status try_write_snapshot(void) {
-    return ashlar_snapshot_write(allocator, path);
+    return ashlar_allocator_write_snapshot(allocator, path);
 }
 
 static ashlar_status try_write_trace(void) {
-    return ashlar_trace_write(allocator, ASHLAR_TRACE_MINIMALLOC_CSV, path, NULL);
+    return ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_MINIMALLOC_CSV, path, NULL);
 }
 
 CASE(no_host_memory_at_any_call_leaves_the_old_file) {

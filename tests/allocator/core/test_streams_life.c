@@ -186,13 +186,13 @@ CASE(a_stream_that_cannot_be_forgotten_stays_as_it_was) {
     };
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         ashlar_driver_fail_at(driver, (int)calls[i], 1, CU_UNKNOWN);
-        CHECK(ashlar_forget_stream(allocator, streams[0]) == ASHLAR_EDRIVER);
+        CHECK(ashlar_allocator_forget_stream(allocator, streams[0]) == ASHLAR_EDRIVER);
         CHECK(atomic_load(&driver->fail_countdown) == 0);
         CHECK(take(BIG, streams[0]) == ptr);
         CHECK_ZU(stats_now().served_same_stream, i + 1);
         give(ptr);
     }
-    CHECK(ashlar_forget_stream(allocator, streams[2]) == ASHLAR_OK); /* never seen */
+    CHECK(ashlar_allocator_forget_stream(allocator, streams[2]) == ASHLAR_OK); /* never seen */
     tear_down();
 }
 
@@ -245,7 +245,7 @@ CASE(the_default_streams_of_two_threads_are_two) {
         use(PER_THREAD, ptr, BIG, 1);
         give(ptr);
         if (caches == 1) {
-            CHECK(ashlar_trim(allocator, 64 * MIB) == ASHLAR_OK);
+            CHECK(ashlar_allocator_trim(allocator, 64 * MIB) == ASHLAR_OK);
             CHECK(take(BIG, PER_THREAD) == ptr); /* out of the cache */
             CHECK(ashlar_free_on(allocator, ptr, streams[1]) == ASHLAR_OK);
             CHECK(take(BIG, streams[1]) == ptr);

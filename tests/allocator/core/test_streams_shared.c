@@ -42,7 +42,7 @@ CASE(a_marked_block_is_free_for_all_once_every_user_is_done) {
     give(ptr);
     void *out = NULL;
     /* Have the events recorded, by a request that none of it helps. */
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK(stats_now().reserved_bytes == 16 * MIB && stats_now().shared_bytes == 16 * MIB);
     for (int i = 0; i < 3; i++) {
         wait_for(streams[i]);
@@ -60,15 +60,16 @@ CASE(what_is_known_to_be_done_is_no_longer_shared_at_the_next_miss) {
     unsigned char *ptr = take(4 * BIG, streams[0]);
     mark(ptr, streams[1]);
     give(ptr);
-    ashlar_order *other = allocator->orders;
+    ashlar_stream_state *other = allocator->stream_states;
     while (other != NULL && other->stream != streams[1]) {
         other = other->next;
     }
     REQUIRE(other != NULL);
     uint64_t *recorded = &allocator->stats.events_recorded;
-    CHECK(ashlar_order_cover(other, &allocator->caller, other->recorded, recorded) == ASHLAR_OK);
+    CHECK(ashlar_stream_state_cover(other, &allocator->client, other->recorded, recorded) ==
+          ASHLAR_OK);
     wait_for(streams[1]);
-    CHECK(ashlar_order_query(other, &allocator->caller) == ASHLAR_OK);
+    CHECK(ashlar_stream_state_query(other, &allocator->client) == ASHLAR_OK);
     order_calls before = order_calls_now();
     CHECK(take(4 * BIG, streams[0]) == ptr);
     CHECK(stats_now().served_same_stream == 1 && stats_now().shared_bytes == 0);
@@ -83,9 +84,9 @@ CASE(a_marked_block_with_one_user_left_is_that_ones) {
     mark(ptr, streams[1]);
     use(streams[1], ptr, 4 * BIG, 1);
     give(ptr);
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK); /* records both, and nothing is done */
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK); /* records both, and nothing is done */
     wait_for(streams[0]);
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK(stats_now().shared_bytes == 0 && stats_now().reserved_bytes == 16 * MIB);
     order_calls before = order_calls_now();
     CHECK(take(4 * BIG, streams[1]) == ptr);
@@ -141,8 +142,9 @@ CASE(the_host_waits_for_every_user_where_that_is_what_helps) {
     CHECK(stats_now().served_after_sync == 1);
     /* Two of the users; then ptr is the third's, as `rest` is, and the stream can wait. */
     CHECK_ZU(order_calls_now().synchronized - before.synchronized, 2);
-    for (const ashlar_order *order = allocator->orders; order != NULL; order = order->next) {
-        CHECK(order->waiter_count == 0);
+    for (const ashlar_stream_state *state = allocator->stream_states; state != NULL;
+         state = state->next) {
+        CHECK(state->waiter_count == 0);
     }
     check_owned(streams[3], ptr, 4 * BIG);
     tear_down();

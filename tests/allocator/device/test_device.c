@@ -17,7 +17,7 @@ static int ordinal_of(const char *name) {
         return -1;
     }
     ashlar_device_info info;
-    ashlar_device_info_read(device, &info);
+    ashlar_device_get_info(device, &info);
     ashlar_device_close(device);
     return info.ordinal;
 }
@@ -44,7 +44,7 @@ CASE(a_device_says_what_it_is) {
     ashlar_device_info info;
     REQUIRE(ashlar_soft_configure("devices=2,memory=16MiB") == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft:1", &device) == ASHLAR_OK);
-    ashlar_device_info_read(device, &info);
+    ashlar_device_get_info(device, &info);
     CHECK(info.kind == ASHLAR_DEVICE_SOFT);
     CHECK(info.ordinal == 1);
     CHECK(strcmp(info.name, "ashlar software device") == 0);
@@ -179,9 +179,9 @@ CASE(opening_is_counted_by_purpose) {
     ashlar_driver_counts before, after;
     REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
-    ashlar_device_counts_read(device, &before);
+    ashlar_device_get_counts(device, &before);
     CHECK(ordinal_of("soft") == 0);
-    ashlar_device_counts_read(device, &after);
+    ashlar_device_get_counts(device, &after);
     CHECK(after.query == before.query + 4);
     CHECK(after.context == before.context + 2);
     CHECK(after.memory == before.memory && after.order == before.order);

@@ -171,12 +171,12 @@ CASE(nothing_to_copy_is_no_call) {
     REQUIRE(set_up_buffers("memory=16MiB"));
     const ashlar_copy_span empty[2] = {{dst, src, 0}, {NULL, NULL, 0}};
     ashlar_driver_counts before, after;
-    ashlar_device_counts_read(device, &before);
+    ashlar_device_get_counts(device, &before);
     CHECK(ashlar_copy(device, dst, src, 0, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_copy_peer(device, dst, device, src, 0, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_copy_batch(device, empty, 2, streams[0]) == ASHLAR_OK);
     CHECK(ashlar_copy_batch(device, NULL, 0, streams[0]) == ASHLAR_OK);
-    ashlar_device_counts_read(device, &after);
+    ashlar_device_get_counts(device, &after);
     CHECK(memcmp(&before, &after, sizeof before) == 0);
     tear_down_buffers();
 }

@@ -8,7 +8,7 @@
 static size_t live_events(void) {
     size_t count = 0;
     for (size_t i = 0; i < ashlar_soft_state.events.count; i++) {
-        count += ashlar_soft_state.events.slots[i].item != NULL;
+        count += ashlar_soft_state.events.entries[i].item != NULL;
     }
     return count;
 }
@@ -132,14 +132,14 @@ CASE(events_keep_no_time) {
 CASE(waits_of_the_host_are_counted_apart_from_order) {
     REQUIRE(set_up_device(""));
     ashlar_driver_counts before, after;
-    ashlar_device_counts_read(device, &before);
+    ashlar_device_get_counts(device, &before);
     const ashlar_event event = make_event();
     record(event, NULL);
     CHECK(is_done(event));
     CHECK(ashlar_stream_wait(device, streams[0], event) == ASHLAR_OK);
     CHECK(ashlar_event_synchronize(device, event) == ASHLAR_OK);
     ashlar_event_destroy(device, event);
-    ashlar_device_counts_read(device, &after);
+    ashlar_device_get_counts(device, &after);
     CHECK(after.order == before.order + 5 && after.wait == before.wait + 1);
     CHECK(after.work == before.work && after.memory == before.memory);
     tear_down_device();

@@ -7,7 +7,7 @@
 
 static ashlar_driver_counts counts_now(void) {
     ashlar_driver_counts counts;
-    ashlar_device_counts_read(device, &counts);
+    ashlar_device_get_counts(device, &counts);
     return counts;
 }
 

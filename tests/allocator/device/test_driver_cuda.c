@@ -66,7 +66,7 @@ CASE(auto_takes_the_software_device_only_where_there_is_no_other) {
     CHECK(device == NULL);
     setenv("FAKE_CUDA", "nodevice", 1);
     REQUIRE(ashlar_device_open("auto", &device) == ASHLAR_OK);
-    ashlar_device_info_read(device, &info);
+    ashlar_device_get_info(device, &info);
     CHECK(info.kind == ASHLAR_DEVICE_SOFT);
     ashlar_device_close(device);
     unsetenv("FAKE_CUDA");
@@ -101,7 +101,7 @@ CASE(failed_open_is_tried_again_and_then_kept) {
     ashlar_device *device = NULL;
     ashlar_device_info info;
     REQUIRE(ashlar_device_open("auto", &device) == ASHLAR_OK);
-    ashlar_device_info_read(device, &info);
+    ashlar_device_get_info(device, &info);
     CHECK(info.kind == ASHLAR_DEVICE_CUDA);
     ashlar_device_close(device);
 }

@@ -43,7 +43,7 @@ static inline bool open_devices(void) {
 static inline void leave(size_t bytes) {
     ashlar_torch_reset();
     ashlar_torch_memory_fraction((double)bytes / (double)MEMORY, 0);
-    CHECK(ashlar_reserve(allocator, bytes) == ASHLAR_OK);
+    CHECK(ashlar_allocator_reserve(allocator, bytes) == ASHLAR_OK);
 }
 
 static inline ashlar_torch_bytes bytes_of(int ordinal) {

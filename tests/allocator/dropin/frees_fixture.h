@@ -108,7 +108,7 @@ static void use(void *ptr, size_t bytes, ashlar_stream stream) {
 
 static ashlar_stats stats_now(void) {
     ashlar_stats stats;
-    ashlar_stats_read(allocator, &stats);
+    ashlar_allocator_get_stats(allocator, &stats);
     return stats;
 }
 

@@ -130,10 +130,10 @@ static void *hold(void *arg) {
     const struct timespec while_ = {.tv_nsec = 20000000};
     pthread_mutex_t *lock = o->where == IN_A_BATCH ? &frees->lock : &frees->wait_lock;
     pthread_mutex_lock(lock);
-    ashlar_block *blocks = ashlar_retired_take(allocator);
+    ashlar_block *blocks = ashlar_deferred_take(allocator);
     atomic_store(&o->has_begun, 1);
     (void)nanosleep(&while_, NULL);
-    ashlar_retired_release(allocator, blocks);
+    ashlar_deferred_release(allocator, blocks);
     atomic_fetch_add(&frees->release_count, 1);
     pthread_mutex_unlock(lock);
     return NULL;

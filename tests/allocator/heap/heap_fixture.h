@@ -12,9 +12,9 @@
 
 #define UNIT (512 * KIB) /* four of them fill the first chunk */
 
-static ashlar_caller caller;
+static ashlar_driver_client client;
 static ashlar_heap heap;
-static ashlar_order order_a, order_b;
+static ashlar_stream_state order_a, order_b;
 static bool use_segments; /* the back end */
 
 #define KIND (use_segments ? ASHLAR_RANGE_SEGMENTS : ASHLAR_RANGE_VIRTUAL)
@@ -23,10 +23,10 @@ static inline bool set_up_heap(const char *spec) {
     if (!set_up_device(spec)) {
         return false;
     }
-    caller = (ashlar_caller){.device = device};
-    order_a = (ashlar_order){.recorded = 100};
-    order_b = (ashlar_order){.recorded = 100};
-    return ashlar_heap_init(&heap, &caller, KIND) ==
+    client = (ashlar_driver_client){.device = device};
+    order_a = (ashlar_stream_state){.recorded = 100};
+    order_b = (ashlar_stream_state){.recorded = 100};
+    return ashlar_heap_init(&heap, &client, KIND) ==
            ASHLAR_OK;
 }
 
@@ -41,22 +41,22 @@ static inline void check_heap(void) {
     CHECK_ZU(heap.used_bytes + heap.free_bytes, heap.range.mapped_bytes);
 }
 
-/* Cut `bytes` off a free block for `order`. */
-static inline ashlar_block *cut(ashlar_block *block, size_t bytes, ashlar_order *order) {
+/* Cut `bytes` off a free block for `state`. */
+static inline ashlar_block *cut(ashlar_block *block, size_t bytes, ashlar_stream_state *state) {
     const size_t used = heap.used_bytes;
     CHECK(ashlar_heap_take(&heap, block, bytes) == ASHLAR_OK);
     CHECK_ZU(block->bytes, bytes);
     CHECK_ZU(heap.used_bytes, used + bytes);
-    block->order = order;
+    block->stream_state = state;
     block->requested = bytes;
     check_heap();
     return block;
 }
 
-/* Map memory so that there is a free block of `bytes` for `order`. */
-static inline ashlar_block *grow(size_t bytes, ashlar_order *order) {
+/* Map memory so that there is a free block of `bytes` for `state`. */
+static inline ashlar_block *grow(size_t bytes, ashlar_stream_state *state) {
     ashlar_block *block = NULL;
-    CHECK(ashlar_heap_grow(&heap, order, bytes, &block) == ASHLAR_OK);
+    CHECK(ashlar_heap_grow(&heap, state, bytes, &block) == ASHLAR_OK);
     CHECK(block != NULL && block->bytes >= bytes);
     check_heap();
     return block;
@@ -72,9 +72,9 @@ static inline void fill_four(ashlar_block *blocks[4]) {
     CHECK(rest == NULL);
 }
 
-static inline void put(ashlar_block *block, ashlar_order *order, uint64_t tick) {
+static inline void put(ashlar_block *block, ashlar_stream_state *state, uint64_t tick) {
     const size_t used = heap.used_bytes, bytes = block->bytes;
-    ashlar_heap_put(&heap, block, order, tick);
+    ashlar_heap_put(&heap, block, state, tick);
     CHECK_ZU(heap.used_bytes, used - bytes);
     check_heap();
 }
@@ -99,11 +99,11 @@ static inline ashlar_block *block_at(size_t idx) {
 }
 
 /* Units [first, first + count) are one free block stamped (order, tick). */
-static inline bool is_free_run(size_t first, size_t count, const ashlar_order *order,
+static inline bool is_free_run(size_t first, size_t count, const ashlar_stream_state *state,
                                uint64_t tick) {
     const ashlar_block *block = block_at(first);
     return block != NULL && block->state == ASHLAR_BLOCK_FREE && block->bytes == count * UNIT &&
-           block->order == order && block->tick == tick;
+           block->stream_state == state && block->tick == tick;
 }
 
 /*

@@ -10,7 +10,7 @@
 #include "allocator/heap/range.h"
 #include "allocator/soft/soft_state.h"
 
-static ashlar_caller caller;
+static ashlar_driver_client client;
 static ashlar_range range;
 static bool use_segments;
 
@@ -20,8 +20,8 @@ static inline bool set_up_range(const char *spec) {
     if (!set_up_device(spec)) {
         return false;
     }
-    caller = (ashlar_caller){.device = device};
-    return ashlar_range_init(&range, &caller, KIND) == ASHLAR_OK;
+    client = (ashlar_driver_client){.device = device};
+    return ashlar_range_init(&range, &client, KIND) == ASHLAR_OK;
 }
 
 static inline void tear_down_range(void) {

@@ -23,7 +23,7 @@ CASE_BOTH(a_block_is_cut_from_the_front_and_the_rest_keeps_its_stamp) {
     const ashlar_block *rest = front->next;
     CHECK_ZU(rest->offset, origin() + UNIT + 512);
     CHECK_ZU(rest->bytes, 2 * UNIT - 512);
-    CHECK(rest->order == &order_b && rest->tick == 9 && rest->state == ASHLAR_BLOCK_FREE);
+    CHECK(rest->stream_state == &order_b && rest->tick == 9 && rest->state == ASHLAR_BLOCK_FREE);
     CHECK(rest->next == blocks[3] && blocks[3]->prev == rest);
     CHECK(ashlar_free_bins_has(&order_b.free, rest));
     CHECK(!ashlar_free_bins_has(&order_b.free, front));
@@ -71,12 +71,12 @@ CASE_BOTH(a_block_taken_whole_leaves_no_rest) {
 /* ---- merging ---- */
 
 typedef struct stamp {
-    ashlar_order *order;
+    ashlar_stream_state *stream_state;
     uint64_t tick;
 } stamp;
 
 static bool is_past(stamp s) {
-    return s.order == NULL || s.order->completed > s.tick;
+    return s.stream_state == NULL || s.stream_state->completed > s.tick;
 }
 
 /* The header's rule, written down once more: true and *out where the two may become one. */
@@ -89,8 +89,8 @@ static bool may_merge(stamp x, stamp y, stamp *out) {
         *out = is_past(x) ? y : x;
         return true;
     }
-    *out = (stamp){x.order, x.tick > y.tick ? x.tick : y.tick};
-    return x.order == y.order;
+    *out = (stamp){x.stream_state, x.tick > y.tick ? x.tick : y.tick};
+    return x.stream_state == y.stream_state;
 }
 
 /* Free units 1 and 2 stamped x and y, the `first` of them first. */
@@ -100,14 +100,14 @@ static void check_pair(stamp x, stamp y, int first) {
     order_a.completed = 2;
     stamp merged;
     const stamp stamps[2] = {x, y};
-    put(blocks[1 + first], stamps[first].order, stamps[first].tick);
-    put(blocks[2 - first], stamps[1 - first].order, stamps[1 - first].tick);
+    put(blocks[1 + first], stamps[first].stream_state, stamps[first].tick);
+    put(blocks[2 - first], stamps[1 - first].stream_state, stamps[1 - first].tick);
     if (may_merge(x, y, &merged)) {
-        CHECK(is_free_run(1, 2, merged.order, merged.tick));
+        CHECK(is_free_run(1, 2, merged.stream_state, merged.tick));
         CHECK(block_at(2) == NULL);
     } else {
-        CHECK(is_free_run(1, 1, x.order, x.tick));
-        CHECK(is_free_run(2, 1, y.order, y.tick));
+        CHECK(is_free_run(1, 1, x.stream_state, x.tick));
+        CHECK(is_free_run(2, 1, y.stream_state, y.tick));
     }
     CHECK(heap.last == blocks[3]);
     tear_down_heap();
@@ -179,12 +179,12 @@ CASE_BOTH(a_block_between_two_streams_joins_one_of_them) {
 }
 
 CASE_BOTH(everything_freed_is_one_block_again) {
-    static const int orders[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {0, 2, 1, 3}, {1, 3, 0, 2}};
-    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+    static const int states[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {0, 2, 1, 3}, {1, 3, 0, 2}};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
         REQUIRE(set_up_heap("memory=16MiB"));
         fill_four(blocks);
         for (int k = 0; k < 4; k++) {
-            put(blocks[orders[i][k]], &order_a, (uint64_t)k);
+            put(blocks[states[i][k]], &order_a, (uint64_t)k);
         }
         CHECK(is_free_run(0, 4, &order_a, 3));
         CHECK(block_at(0) == heap.last);
@@ -194,12 +194,12 @@ CASE_BOTH(everything_freed_is_one_block_again) {
 
 /* Whoever walks the blocks goes on from there. */
 CASE_BOTH(what_is_merged_is_the_lowest_block) {
-    static const int orders[][3] = {{0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}};
-    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+    static const int states[][3] = {{0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
         REQUIRE(set_up_heap("memory=16MiB"));
         fill_four(blocks);
         for (int k = 0; k < 3; k++) {
-            put(blocks[orders[i][k]], &order_a, 7);
+            put(blocks[states[i][k]], &order_a, 7);
         }
         CHECK(is_free_run(0, 3, &order_a, 7) && block_at(0) == blocks[0]);
         CHECK(blocks[0]->next == blocks[3] && blocks[3]->prev == blocks[0]);
@@ -231,7 +231,7 @@ CASE(growth_extends_a_last_block_that_the_stream_may_use) {
     for (int who = 0; who < 3; who++) { /* the stream's own, another's but past, idle */
         REQUIRE(set_up_heap("memory=16MiB"));
         fill_four(blocks);
-        ashlar_order *const owner = who == 0 ? &order_a : &order_b;
+        ashlar_stream_state *const owner = who == 0 ? &order_a : &order_b;
         put(blocks[3], owner, 5);
         owner->completed = who == 0 ? 0 : 6;
         if (who == 2) {
@@ -241,7 +241,8 @@ CASE(growth_extends_a_last_block_that_the_stream_may_use) {
         CHECK_ZU(heap.range.mapped_bytes, 8 * UNIT); /* one unit was there: 4 more do */
         CHECK_ZU(grown->offset, 3 * UNIT);
         CHECK_ZU(grown->bytes, 5 * UNIT);
-        CHECK(grown->order == (who == 0 ? owner : NULL) && grown->tick == (who == 0 ? 5 : 0));
+        CHECK(grown->stream_state == (who == 0 ? owner : NULL) &&
+              grown->tick == (who == 0 ? 5 : 0));
         tear_down_heap();
     }
 }
@@ -253,7 +254,7 @@ CASE(growth_leaves_a_last_block_of_another_stream_alone) {
     const ashlar_block *grown = grow(5 * UNIT, &order_a);
     CHECK_ZU(heap.range.mapped_bytes, 12 * UNIT);
     CHECK_ZU(grown->offset, 4 * UNIT);
-    CHECK(grown->order == NULL && grown->tick == 0);
+    CHECK(grown->stream_state == NULL && grown->tick == 0);
     CHECK(is_free_run(3, 1, &order_b, 5));
     tear_down_heap();
 }

@@ -82,9 +82,9 @@ CASE(a_live_block_with_a_wrong_size_or_no_stream_is_found) {
     above->requested = UNIT + 1;
     check_broken("block at offset 1048576 of 524288 bytes: used, with a wrong size or no stream");
     above->requested = UNIT;
-    above->order = NULL;
+    above->stream_state = NULL;
     check_broken("used, with a wrong size or no stream");
-    above->order = &order_a;
+    above->stream_state = &order_a;
     tear_down_heap();
 }
 
@@ -120,11 +120,11 @@ CASE(free_neighbours_that_should_be_one_are_found) {
     put(above, &order_b, 7); /* joins the idle block above it; `freed` stays apart */
     CHECK(is_free_run(1, 1, &order_a, 5) && is_free_run(2, 2, &order_b, 7));
     ashlar_free_bins_remove(&order_b.free, above);
-    above->order = &order_a;
+    above->stream_state = &order_a;
     ashlar_free_bins_insert(&order_a.free, above);
     check_broken("block at offset 524288 of 524288 bytes: not merged with the free block behind");
     ashlar_free_bins_remove(&order_a.free, above);
-    above->order = &order_b;
+    above->stream_state = &order_b;
     ashlar_free_bins_insert(&order_b.free, above);
     tear_down_heap();
 }
@@ -159,9 +159,9 @@ CASE(a_hole_that_is_none_is_found) {
     REQUIRE(set_up_hole());
     ashlar_block *hole = idle->next, *last = heap.last;
     REQUIRE(hole->state == ASHLAR_BLOCK_UNMAPPED && hole->next == last);
-    hole->order = &order_a;
+    hole->stream_state = &order_a;
     check_broken("block at offset 2097152 of 2097152 bytes: a hole, with a stamp");
-    hole->order = NULL;
+    hole->stream_state = NULL;
     hole->starts_segment = true;
     check_broken("a hole, with a stamp or a segment's start");
     hole->starts_segment = false;
@@ -191,18 +191,18 @@ CASE(holes_at_the_end_or_side_by_side_are_found) {
     ashlar_block *last = heap.last;
     ashlar_page_map_set(&heap.map, last->offset, NULL);
     last->state = ASHLAR_BLOCK_UNMAPPED;
-    last->order = NULL;
+    last->stream_state = NULL;
     last->requested = 0;
     check_broken("block at offset 2097152 of 2097152 bytes: a hole at the end, or not merged");
     last->prev->state = ASHLAR_BLOCK_USED;
-    last->prev->order = &order_a;
+    last->prev->stream_state = &order_a;
     ashlar_page_map_set(&heap.map, last->prev->offset, last->prev);
     check_broken("block at offset 4194304 of 2097152 bytes: a hole at the end, or not merged");
     ashlar_page_map_set(&heap.map, last->prev->offset, NULL);
     last->prev->state = ASHLAR_BLOCK_UNMAPPED;
-    last->prev->order = NULL;
+    last->prev->stream_state = NULL;
     last->state = ASHLAR_BLOCK_USED;
-    last->order = &order_a;
+    last->stream_state = &order_a;
     last->requested = last->bytes;
     ashlar_page_map_set(&heap.map, last->offset, last);
     tear_down_heap();

@@ -85,7 +85,7 @@ CASE(the_streams_own_block_at_the_end_counts) {
     put(blocks[7], &order_a, 5); /* in use by the stream itself */
     const ashlar_block *out = gather(12 * UNIT);
     CHECK_ZU(out->offset, 28 * UNIT);
-    CHECK(out->order == &order_a && out->tick == 5);
+    CHECK(out->stream_state == &order_a && out->tick == 5);
     CHECK_ZU(holes(), 2);
     tear_down_heap();
 }
@@ -132,9 +132,9 @@ CASE_BOTH(blocks_that_have_become_past_side_by_side_need_no_driver) {
     put(blocks[1], &order_a, 5);
     put(blocks[2], &order_b, 5);
     order_a.completed = order_b.completed = 6;
-    const uint64_t calls = caller.calls;
+    const uint64_t calls = client.calls;
     CHECK(gather(2 * UNIT) == block_at(1));
-    CHECK(caller.calls == calls);
+    CHECK(client.calls == calls);
     tear_down_heap();
     REQUIRE(set_up_heap("memory=16MiB"));
     fill_four(blocks);

@@ -27,16 +27,16 @@ static size_t draw(size_t below) {
     return (size_t)ashlar_random_step_below(&random_state, below);
 }
 
-static ashlar_order *any_order(void) {
+static ashlar_stream_state *any_order(void) {
     return draw(2) == 0 ? &order_a : &order_b;
 }
 
 /* The stamp of a use now, later or long past, and what is known of the stream's progress. */
-static uint64_t any_tick(ashlar_order *order) {
+static uint64_t any_tick(ashlar_stream_state *state) {
     if (draw(8) == 0) {
-        order->completed += draw(3);
+        state->completed += draw(3);
     }
-    return order->completed + draw(4) - (order->completed > 0 ? draw(2) : 0);
+    return state->completed + draw(4) - (state->completed > 0 ? draw(2) : 0);
 }
 
 /* A failure of any driver call, or of a host allocation, in one of `odds` operations. */
@@ -61,10 +61,10 @@ static size_t any_bytes(void) {
 }
 
 /* As a simple allocator would: own blocks, idle ones, swept ones, new memory, gathered memory. */
-static ashlar_status find(ashlar_order *order, size_t bytes, ashlar_block **out) {
+static ashlar_status find(ashlar_stream_state *state, size_t bytes, ashlar_block **out) {
     ashlar_status status = ASHLAR_OK;
     for (int attempt = 0; attempt < 2; attempt++) {
-        *out = ashlar_free_bins_best_fit(&order->free, bytes);
+        *out = ashlar_free_bins_best_fit(&state->free, bytes);
         if (*out == NULL) {
             *out = ashlar_free_bins_best_fit(&heap.idle, bytes);
         }
@@ -73,17 +73,17 @@ static ashlar_status find(ashlar_order *order, size_t bytes, ashlar_block **out)
         }
         ashlar_heap_sweep(&heap);
     }
-    status = ashlar_heap_grow(&heap, order, bytes, out);
-    return status == ASHLAR_ENOMEM ? ashlar_heap_gather(&heap, order, bytes, out) : status;
+    status = ashlar_heap_grow(&heap, state, bytes, out);
+    return status == ASHLAR_ENOMEM ? ashlar_heap_gather(&heap, state, bytes, out) : status;
 }
 
 static size_t take_any(slot *s) {
-    ashlar_order *order = any_order();
+    ashlar_stream_state *state = any_order();
     const size_t bytes = any_bytes();
     ashlar_block *block = NULL;
-    ashlar_status status = find(order, bytes, &block);
+    ashlar_status status = find(state, bytes, &block);
     if (status == ASHLAR_OK) {
-        if (block->bytes < bytes || (block->order != order && block->order != NULL)) {
+        if (block->bytes < bytes || (block->stream_state != state && block->stream_state != NULL)) {
             return 1;
         }
         status = ashlar_heap_take(&heap, block, bytes);
@@ -92,7 +92,7 @@ static size_t take_any(slot *s) {
         failures++;
         return 0;
     }
-    block->order = order;
+    block->stream_state = state;
     block->requested = bytes;
     if (draw(4) == 0) {
         block->requested = 0;
@@ -105,8 +105,8 @@ static size_t take_any(slot *s) {
 static size_t put_back(slot *s) {
     size_t wrong = s->block->offset != s->offset || s->block->bytes != s->bytes;
     wrong += ashlar_page_map_get(&heap.map, s->offset) != s->block;
-    ashlar_order *order = any_order();
-    ashlar_heap_put(&heap, s->block, order, any_tick(order));
+    ashlar_stream_state *state = any_order();
+    ashlar_heap_put(&heap, s->block, state, any_tick(state));
     live_bytes -= s->bytes;
     s->block = NULL;
     return wrong;

@@ -86,7 +86,7 @@ CASE_BOTH(memory_still_in_use_by_a_stream_stays) {
     put(blocks[0], &order_a, 5);
     trim(0);
     CHECK_ZU(heap.range.mapped_bytes, 8 * UNIT);
-    CHECK(blocks[0]->state == ASHLAR_BLOCK_FREE && blocks[0]->order == &order_a);
+    CHECK(blocks[0]->state == ASHLAR_BLOCK_FREE && blocks[0]->stream_state == &order_a);
     order_a.completed = 6; /* known now: no put, no sweep has looked at it */
     trim(0);
     CHECK_ZU(heap.range.mapped_bytes, 4 * UNIT);
@@ -218,10 +218,10 @@ CASE_BOTH(a_heap_grows_up_to_the_limit_of_its_range) {
     heap.range.limit_bytes = 5 * MIB;
     ashlar_block *out = NULL;
     fill(blocks, 2, 4);
-    const uint64_t calls = caller.calls;
+    const uint64_t calls = client.calls;
     CHECK(ashlar_heap_grow(&heap, &order_a, 512, &out) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "would exceed the limit of 5242880");
-    CHECK(out == NULL && caller.calls == calls);
+    CHECK(out == NULL && client.calls == calls);
     heap.range.limit_bytes = 6 * MIB;
     grow(512, &order_a);
     tear_down_heap();
@@ -292,10 +292,10 @@ CASE(growth_does_not_count_what_another_stream_uses) {
     const ashlar_block *grown = grow(12 * UNIT, &order_a);
     CHECK_ZU(grown->offset, 4 * UNIT);
     CHECK_ZU(grown->bytes, 12 * UNIT);
-    CHECK(grown->order == NULL && is_free_run(16, 4, &order_b, 7));
+    CHECK(grown->stream_state == NULL && is_free_run(16, 4, &order_b, 7));
     grown = grow(16 * UNIT, &order_b); /* to whom it does count */
     CHECK_ZU(heap.range.mapped_bytes, 36 * UNIT);
-    CHECK(grown->order == &order_b);
+    CHECK(grown->stream_state == &order_b);
     CHECK_ZU(grown->offset, 4 * UNIT);
     tear_down_heap();
 }
@@ -320,7 +320,7 @@ CASE_BOTH(a_step_that_the_limit_or_the_device_refuses_gives_way) {
         REQUIRE(set_up_heap("memory=1GiB"));
         CHECK(ashlar_heap_reserve(&heap, 512 * MIB) == ASHLAR_OK);
         cut(heap.last, heap.last->bytes, &order_a);
-        const uint64_t calls = caller.calls;
+        const uint64_t calls = client.calls;
         ashlar_block *out = NULL;
         if (which == 0) {
             heap.range.limit_bytes = 518 * MIB;
@@ -333,7 +333,7 @@ CASE_BOTH(a_step_that_the_limit_or_the_device_refuses_gives_way) {
         check_heap();
         CHECK(status == (which == 2 ? ASHLAR_EDRIVER : ASHLAR_OK));
         CHECK_ZU(heap.range.mapped_bytes, (which == 2 ? 512 : 514) * MIB);
-        CHECK(caller.calls == calls +
+        CHECK(client.calls == calls +
                                   (use_segments ? 1u
                                    : which == 2 ? 1u
                                                 : 3u) +

@@ -13,7 +13,7 @@ CASE(a_new_range_has_addresses_and_no_memory) {
     CHECK(range.base % (2 * MIB) == 0);
     CHECK_ZU(ashlar_soft_state.reservations.items[0]->bytes, 64 * MIB);
     CHECK_ZU(free_memory_of(device), 16 * MIB);
-    CHECK(caller.calls == 3); /* attribute, granularity, reservation */
+    CHECK(client.calls == 3); /* attribute, granularity, reservation */
     tear_down_range();
 }
 
@@ -50,8 +50,8 @@ CASE_BOTH(memory_comes_from_the_allocators_device) {
     ashlar_device *second = NULL;
     size_t offset = 0;
     REQUIRE(ashlar_device_open("soft:1", &second) == ASHLAR_OK);
-    caller = (ashlar_caller){.device = second};
-    REQUIRE(ashlar_range_init(&range, &caller, KIND) == ASHLAR_OK);
+    client = (ashlar_driver_client){.device = second};
+    REQUIRE(ashlar_range_init(&range, &client, KIND) == ASHLAR_OK);
     CHECK(ashlar_range_map(&range, &offset, 4 * MIB) == ASHLAR_OK);
     CHECK_ZU(free_memory_of(second), 12 * MIB);
     CHECK_ZU(free_memory_of(device), 16 * MIB);
@@ -87,17 +87,17 @@ CASE(the_list_of_chunks_grows_by_as_many_as_a_mapping_needs) {
 CASE_BOTH(a_step_is_a_part_of_what_is_mapped) {
     REQUIRE(set_up_range("memory=16GiB"));
     const size_t part = use_segments ? 16 : 64;
-    CHECK_ZU(ashlar_range_step(&range), 0);
+    CHECK_ZU(ashlar_range_growth_bytes(&range), 0);
     map(0, 2 * part * MIB - 2 * MIB);
-    CHECK_ZU(ashlar_range_step(&range), 0);
+    CHECK_ZU(ashlar_range_growth_bytes(&range), 0);
     size_t at = map(8 * part * MIB, 2 * MIB);
-    CHECK_ZU(ashlar_range_step(&range), 2 * MIB);
+    CHECK_ZU(ashlar_range_growth_bytes(&range), 2 * MIB);
     map(at + 64 * part * MIB, 2 * part * MIB - 2 * MIB);
-    CHECK_ZU(ashlar_range_step(&range), 2 * MIB); /* in whole granules */
+    CHECK_ZU(ashlar_range_growth_bytes(&range), 2 * MIB); /* in whole granules */
     map(at + 128 * part * MIB, 60 * part * MIB + 2 * MIB);
-    CHECK_ZU(ashlar_range_step(&range), 64 * MIB);
+    CHECK_ZU(ashlar_range_growth_bytes(&range), 64 * MIB);
     map(at + 256 * part * MIB, 64 * part * MIB);
-    CHECK_ZU(ashlar_range_step(&range), 64 * MIB);
+    CHECK_ZU(ashlar_range_growth_bytes(&range), 64 * MIB);
     tear_down_range();
 }
 
@@ -108,11 +108,11 @@ CASE_BOTH(the_limit_is_refused_before_any_driver_call) {
     map(0, 4 * MIB);
     range.limit_bytes = 7 * MIB;
     CHECK_ZU(ashlar_range_left(&range), 3 * MIB);
-    const uint64_t calls = caller.calls;
+    const uint64_t calls = client.calls;
     check_no_map(8 * MIB, 4 * MIB, ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(),
               "4194304 bytes more than the 4194304 mapped would exceed the limit of 7340032");
-    CHECK(caller.calls == calls);
+    CHECK(client.calls == calls);
     const size_t at = map(8 * MIB, 2 * MIB);
     check_no_map(at + 8 * MIB, 2 * MIB, ASHLAR_ENOMEM);
     range.limit_bytes = 2 * MIB; /* below what is mapped: that stays */
@@ -180,8 +180,8 @@ CASE(addresses_are_left_to_the_driver) {
     REQUIRE(set_up_device("memory=16MiB"));
     const ashlar_driver_table table = driver->table;
     driver->table.mem_address_reserve = reserve_anywhere;
-    caller = (ashlar_caller){.device = device};
-    REQUIRE(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
+    client = (ashlar_driver_client){.device = device};
+    REQUIRE(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
     driver->table = table;
     tear_down_range();
 }
@@ -205,19 +205,19 @@ CASE(where_addresses_are_scarce_fewer_do) {
     const ashlar_driver_table table = driver->table;
     driver->table.mem_address_reserve = reserve_few;
     for (size_t factor = 4; factor > 0; factor /= 2) {
-        caller = (ashlar_caller){.device = device};
+        client = (ashlar_driver_client){.device = device};
         most_addresses = factor * 16 * MIB;
-        REQUIRE(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
+        REQUIRE(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
         CHECK_ZU(range.bytes, factor * 16 * MIB);
-        CHECK(caller.calls == (factor == 4 ? 3 : factor == 2 ? 4 : 5));
+        CHECK(client.calls == (factor == 4 ? 3 : factor == 2 ? 4 : 5));
         map(0, 16 * MIB);
         ashlar_range_finish(&range);
     }
-    caller = (ashlar_caller){.device = device};
+    client = (ashlar_driver_client){.device = device};
     most_addresses = 14 * MIB;
-    CHECK(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_ENOMEM);
+    CHECK(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "cuMemAddressReserve on the soft device");
-    CHECK(caller.calls == 5);
+    CHECK(client.calls == 5);
     driver->table = table;
     tear_down_device();
 }
@@ -226,9 +226,9 @@ CASE(a_device_without_virtual_memory_has_segments) {
     REQUIRE(set_up_device("memory=16MiB"));
     const ashlar_driver_table table = driver->table;
     driver->table.device_get_attribute = has_no_virtual_memory;
-    caller = (ashlar_caller){.device = device};
-    CHECK(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
-    CHECK(caller.calls == 1 && range.segments != NULL);
+    client = (ashlar_driver_client){.device = device};
+    CHECK(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
+    CHECK(client.calls == 1 && range.segments != NULL);
     driver->table = table;
     use_segments = true;
     map(0, 2 * MIB);
@@ -247,13 +247,13 @@ CASE(a_failing_set_up_reserves_nothing) {
     };
     REQUIRE(set_up_device(""));
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        caller = (ashlar_caller){.device = device};
+        client = (ashlar_driver_client){.device = device};
         range = (ashlar_range){.bytes = 77};
         ashlar_driver_fail_at(driver, (int)steps[i].fn, 1, CU_UNKNOWN);
-        CHECK(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EDRIVER);
+        CHECK(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EDRIVER);
         CHECK_HAS(ashlar_error_detail(), steps[i].name);
         CHECK_ZU(range.bytes, 77);
-        CHECK(caller.calls == i + 1);
+        CHECK(client.calls == i + 1);
         CHECK_ZU(ashlar_soft_state.reservations.count, 0);
     }
     tear_down_device();
@@ -265,12 +265,12 @@ CASE(a_device_too_large_to_address_is_refused) {
     const size_t bytes = device->info.total_bytes;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         device->info.total_bytes = sizes[i];
-        caller = (ashlar_caller){.device = device};
-        CHECK(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EOVERFLOW);
+        client = (ashlar_driver_client){.device = device};
+        CHECK(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_EOVERFLOW);
         CHECK_HAS(ashlar_error_detail(), "too many to address");
     }
     device->info.total_bytes = 6 * MIB + 1; /* an odd size: the addresses are whole granules */
-    REQUIRE(ashlar_range_init(&range, &caller, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
+    REQUIRE(ashlar_range_init(&range, &client, ASHLAR_RANGE_VIRTUAL) == ASHLAR_OK);
     CHECK_ZU(range.bytes, 26 * MIB);
     ashlar_range_finish(&range);
     device->info.total_bytes = bytes;

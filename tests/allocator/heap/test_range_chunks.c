@@ -289,11 +289,11 @@ CASE(segments_have_no_peers) {
 CASE(a_segment_is_its_address) {
     use_segments = true;
     REQUIRE(set_up_range("memory=16MiB"));
-    CHECK(caller.calls == 0 && range.base == 0);
+    CHECK(client.calls == 0 && range.base == 0);
     const size_t at = map(77, 4 * MIB);
     CHECK(at != 77);
     memset(ashlar_ptr_out(at), 1, 4 * MIB);
-    CHECK(caller.calls == 1);
+    CHECK(client.calls == 1);
     CHECK(driver->table.ctx_pop_current(NULL) == CU_INVALID_CONTEXT); /* as before the case */
     tear_down_range();
     use_segments = false;

@@ -28,7 +28,7 @@ static inline void check_pinned_equations(const ashlar_pinned_stats *s) {
 
 static inline ashlar_pinned_stats pinned_now(void) {
     ashlar_pinned_stats stats;
-    ashlar_pinned_stats_read(pool, &stats);
+    ashlar_pinned_get_stats(pool, &stats);
     check_pinned_equations(&stats);
     return stats;
 }
@@ -51,7 +51,7 @@ static inline size_t host_blocks(void) {
 static inline size_t live_events(void) {
     size_t count = 0;
     for (size_t i = 0; i < ashlar_soft_state.events.count; i++) {
-        count += ashlar_soft_state.events.slots[i].item != NULL;
+        count += ashlar_soft_state.events.entries[i].item != NULL;
     }
     return count;
 }

@@ -225,7 +225,7 @@ CASE(a_full_batch_without_an_event_takes_no_more) {
     add_block(64 * (BATCH_BLOCKS + 1), 64, streams, 1);
     CHECK(pending.streams->first->block_count == BATCH_BLOCKS);
     CHECK(pending.streams->last->block_count == 1);
-    CHECK(ashlar_pending_leave(&pending, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_pending_forget_stream(&pending, streams[0]) == ASHLAR_OK);
     CHECK(pending.events_recorded == 2);
     wait_for(streams[0]);
     CHECK_ZU(poll_pending(), BATCH_BLOCKS + 1);
@@ -260,7 +260,7 @@ CASE(the_table_grows_with_its_blocks) {
     }
     for (int i = 0; i < TABLE_SHARDS; i++) {
         CHECK(table.shards[i].block_count > 100);
-        CHECK(table.shards[i].block_count <= table.shards[i].bucket_count);
+        CHECK(table.shards[i].block_count <= table.shards[i].chain_count);
     }
     for (size_t i = 0; i < 5000; i++) {
         CHECK(ashlar_block_table_take(&table, &blocks[i], &out) == ASHLAR_OK);

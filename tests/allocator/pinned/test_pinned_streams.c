@@ -256,13 +256,13 @@ CASE(a_stream_may_be_destroyed_once_it_was_left) {
     REQUIRE(set_up_adversarial(NULL));
     ashlar_stream stream = NULL, next = NULL;
     REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
-    CHECK(ashlar_pinned_leave_stream(pool, stream) == ASHLAR_OK); /* never named */
+    CHECK(ashlar_pinned_forget_stream(pool, stream) == ASHLAR_OK); /* never named */
     unsigned char *ptr = take_pinned(5000);
     queue_write(stream, ptr, 5000, 1);
     queue_verify(stream, ptr, 5000, 1);
     keep_busy(stream);
     give_pinned_on(ptr, stream);
-    CHECK(ashlar_pinned_leave_stream(pool, stream) == ASHLAR_OK);
+    CHECK(ashlar_pinned_forget_stream(pool, stream) == ASHLAR_OK);
     CHECK(pinned_now().events_recorded == 1);
     ashlar_stream_destroy(device, stream);
     CHECK(ashlar_pinned_trim(pool) == ASHLAR_OK);
@@ -285,7 +285,7 @@ CASE(a_stream_that_is_gone_keeps_its_blocks_pending) {
     REQUIRE(ashlar_stream_create(device, &stream) == ASHLAR_OK);
     give_pinned_on(take_pinned(5000), stream);
     ashlar_stream_destroy(device, stream); /* without leaving it */
-    CHECK(ashlar_pinned_leave_stream(pool, stream) == ASHLAR_EDRIVER);
+    CHECK(ashlar_pinned_forget_stream(pool, stream) == ASHLAR_EDRIVER);
     CHECK(ashlar_pinned_trim(pool) == ASHLAR_EDRIVER);
     CHECK_HAS(ashlar_error_detail(), "cuEventRecord");
     CHECK(pinned_now().pending_blocks == 1);

@@ -84,7 +84,7 @@ static void swap_by_mail(worker *me, held *slot) {
 static void look_around(worker *me, const held *slot) {
     ashlar_pinned_stats s;
     size_t usable = 0;
-    ashlar_pinned_stats_read(pool, &s);
+    ashlar_pinned_get_stats(pool, &s);
     me->bad_count += s.live_blocks != s.alloc_count - s.free_count;
     me->bad_count += s.pending_blocks != s.deferred_count - s.released_count;
     me->bad_count += s.live_bytes + s.pending_bytes > s.reserved_bytes;

@@ -5,11 +5,11 @@
 #include "allocator/base/host.h"
 #include "allocator/plan/recording.h"
 
-static ashlar_order orders[ASHLAR_PLAN_STREAMS_MAX + 2];
+static ashlar_stream_state states[ASHLAR_PLAN_STREAMS_MAX + 2];
 static ashlar_block blocks[256];
 
-static void add(ashlar_recording *r, size_t bytes, unsigned tag, int order, int block) {
-    ashlar_recording_add(r, bytes, tag, &orders[order], &blocks[block]);
+static void add(ashlar_recording *r, size_t bytes, unsigned tag, int state, int block) {
+    ashlar_recording_add(r, bytes, tag, &states[state], &blocks[block]);
 }
 
 static void free_block(ashlar_recording *r, int block) {
@@ -40,8 +40,9 @@ CASE(lifetimes_are_counted_in_allocations) {
     CHECK_ZU(r.allocs[0].end, 2);
     CHECK_ZU(r.allocs[1].end, 3);
     CHECK_ZU(r.allocs[2].end, 3);
-    CHECK(r.allocs[1].bytes == 200 && r.allocs[1].tag == 2 && r.allocs[1].part == 1);
-    CHECK(r.part_count == 2 && r.orders[0] == &orders[0] && r.orders[1] == &orders[1]);
+    CHECK(r.allocs[1].bytes == 200 && r.allocs[1].tag == 2 && r.allocs[1].stream_idx == 1);
+    CHECK(r.stream_count == 2 && r.stream_states[0] == &states[0] &&
+          r.stream_states[1] == &states[1]);
     ashlar_recording_finish(&r);
     CHECK(r.allocs == NULL && r.count == 0);
 }
@@ -67,7 +68,7 @@ CASE(a_stream_too_many_is_left_out) {
         add(&r, 100, 0, i, i);
     }
     CHECK_ZU(r.count, ASHLAR_PLAN_STREAMS_MAX);
-    CHECK_ZU(r.part_count, ASHLAR_PLAN_STREAMS_MAX);
+    CHECK_ZU(r.stream_count, ASHLAR_PLAN_STREAMS_MAX);
     add(&r, 100, 0, 3, 20);
     CHECK_ZU(r.count, ASHLAR_PLAN_STREAMS_MAX + 1);
     ashlar_recording_finish(&r);
@@ -134,7 +135,7 @@ CASE(a_pair_has_the_larger_size_and_the_longer_life) {
     CHECK(into.allocs[0].bytes == 300 && into.allocs[0].end == 2);
     CHECK(into.allocs[1].bytes == 400 && into.allocs[1].end == 3);
     CHECK(into.allocs[2].bytes == 200 && into.allocs[2].end == ASHLAR_NOT_PLANNED);
-    CHECK(into.part_count == 2 && into.orders[1] == &orders[1]);
+    CHECK(into.stream_count == 2 && into.stream_states[1] == &states[1]);
     ashlar_recording_finish(&into);
     ashlar_recording_finish(&from);
 }

@@ -255,7 +255,7 @@ CASE(uses_that_the_host_has_seen_take_no_room) {
     }
     const soft_device *device = &ashlar_soft_state.devices[0];
     const soft_stream *stream =
-        ashlar_soft_slots_get(&ashlar_soft_state.streams, SOFT_STREAM, (uintptr_t)s);
+        ashlar_soft_handles_get(&ashlar_soft_state.streams, SOFT_STREAM, (uintptr_t)s);
     CHECK(stream != NULL && stream->clock.count <= 2);
     CHECK(device->ended[false].count <= 1);
     CHECK(ashlar_soft_state.oracle.use_capacity <= 64);

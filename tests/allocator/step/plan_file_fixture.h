@@ -49,7 +49,7 @@ static inline void check_refused(ashlar_status want, const char *part) {
     CHECK(status == want);
     CHECK_HAS(ashlar_error_detail(), part);
     CHECK(status != want || strchr(ashlar_error_detail(), '\n') == NULL);
-    CHECK(allocator->planner.keys == NULL && allocator->planner.regions == NULL);
+    CHECK(allocator->planner.keys == NULL && allocator->planner.memories == NULL);
     CHECK(!allocator->planner.is_installing);
     check_all();
 }

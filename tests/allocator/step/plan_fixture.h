@@ -16,7 +16,7 @@ enum { TEXT_BYTES = 1 << 16, SCRIPT_BLOCKS = 40, SCRIPT_OPS = 2 * SCRIPT_BLOCKS 
 
 static inline ashlar_plan_stats plans(void) {
     ashlar_plan_stats stats;
-    ashlar_plan_read(allocator, &stats);
+    ashlar_plan_get_stats(allocator, &stats);
     return stats;
 }
 

@@ -20,7 +20,7 @@
 
 static inline ashlar_plan_stats plans(void) {
     ashlar_plan_stats stats;
-    ashlar_plan_read(allocator, &stats);
+    ashlar_plan_get_stats(allocator, &stats);
     return stats;
 }
 
@@ -31,13 +31,13 @@ static inline uint64_t misses_now(void) {
 
 static inline uint64_t driver_calls(void) {
     ashlar_stats stats;
-    ashlar_stats_read(allocator, &stats);
+    ashlar_allocator_get_stats(allocator, &stats);
     return stats.driver_calls;
 }
 
 static inline uint64_t reserved_bytes(void) {
     ashlar_stats stats;
-    ashlar_stats_read(allocator, &stats);
+    ashlar_allocator_get_stats(allocator, &stats);
     return stats.reserved_bytes;
 }
 

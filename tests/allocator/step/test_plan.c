@@ -1,4 +1,5 @@
-/* test_plan.c - what a recording's slots are: sizes, ends, order of expiry, places in a region. */
+/* test_plan.c - what a recording's slots are: sizes, ends, order of expiry, places in a plan's
+ * memory. */
 #include "tests/check.h"
 
 #include <stdint.h>
@@ -11,7 +12,7 @@
 
 enum { COUNT = 200 };
 
-static ashlar_order orders[2];
+static ashlar_stream_state states[2];
 static ashlar_recorded allocs[COUNT];
 static ashlar_recording recording;
 static uint64_t random_state;
@@ -22,22 +23,24 @@ static uint32_t draw(uint32_t below) {
 
 static void draw_recording(uint64_t seed) {
     random_state = seed;
-    recording = (ashlar_recording){
-        .allocs = allocs, .count = COUNT, .orders = {&orders[0], &orders[1]}, .part_count = 2};
+    recording = (ashlar_recording){.allocs = allocs,
+                                   .count = COUNT,
+                                   .stream_states = {&states[0], &states[1]},
+                                   .stream_count = 2};
     for (uint32_t i = 0; i < COUNT; i++) {
         allocs[i] =
             (ashlar_recorded){.bytes = 1 + draw(5) * 700,
                               .end = draw(8) == 0 ? ASHLAR_NOT_PLANNED : i + 1 + draw(COUNT - i),
                               .tag = (unsigned char)draw(2),
-                              .part = (unsigned char)draw(2),
+                              .stream_idx = (unsigned char)draw(2),
                               .is_landing = draw(20) == 0};
     }
 }
 
 static bool meet(const ashlar_plan *plan, uint32_t i, uint32_t k) {
     const ashlar_slot *a = &plan->slots[i], *b = &plan->slots[k];
-    return a->part == b->part && a->bytes > 0 && b->bytes > 0 && i < b->end && k < a->end &&
-           plan->offsets[i] < plan->offsets[k] + b->bytes &&
+    return a->stream_idx == b->stream_idx && a->bytes > 0 && b->bytes > 0 && i < b->end &&
+           k < a->end && plan->offsets[i] < plan->offsets[k] + b->bytes &&
            plan->offsets[k] < plan->offsets[i] + a->bytes;
 }
 
@@ -47,12 +50,12 @@ static void check_slots(const ashlar_plan *plan) {
         const ashlar_slot *slot = &plan->slots[i];
         const bool is_planned = allocs[i].end != ASHLAR_NOT_PLANNED;
         planned += is_planned;
-        wrong += slot->tag != allocs[i].tag || slot->part != allocs[i].part;
+        wrong += slot->tag != allocs[i].tag || slot->stream_idx != allocs[i].stream_idx;
         wrong += is_planned != (slot->bytes > 0) || ashlar_slot_room(slot) < allocs[i].bytes;
         wrong += slot->bytes % ASHLAR_BLOCK_ALIGN != 0;
         wrong += is_planned &&
                  (slot->end != allocs[i].end || plan->offsets[i] % ASHLAR_BLOCK_ALIGN != 0 ||
-                  plan->offsets[i] + slot->bytes > plan->parts[slot->part].plan_bytes);
+                  plan->offsets[i] + slot->bytes > plan->stream_plans[slot->stream_idx].plan_bytes);
         for (uint32_t k = 0; k < i; k++) {
             wrong += meet(plan, i, k);
         }
@@ -81,7 +84,8 @@ static void check_expiry(const ashlar_plan *plan) {
 
 static bool is_alike(uint32_t i, const ashlar_plan *plan) {
     const ashlar_slot *a = &plan->slots[i], *b = &plan->slots[i + 1];
-    return ashlar_slot_room(a) == ashlar_slot_room(b) && a->tag == b->tag && a->part == b->part;
+    return ashlar_slot_room(a) == ashlar_slot_room(b) && a->tag == b->tag &&
+           a->stream_idx == b->stream_idx;
 }
 
 static void check_links(const ashlar_plan *plan) {
@@ -103,7 +107,7 @@ CASE(slots_are_the_recordings) {
         ashlar_plan *plan = NULL;
         draw_recording(seed);
         REQUIRE(ashlar_plan_make(&recording, 0, &plan) == ASHLAR_OK);
-        CHECK(plan->part_count == 2 && plan->parts[1].order == &orders[1]);
+        CHECK(plan->stream_count == 2 && plan->stream_plans[1].stream_state == &states[1]);
         check_slots(plan);
         check_expiry(plan);
         check_links(plan);

@@ -60,7 +60,7 @@ CASE(the_first_step_after_a_load_is_replayed) {
     ashlar_plan_stats now = plans();
     CHECK(now.plan_count == 2 && now.slot_count == before.slot_count && now.slot_count > 10);
     CHECK(now.plan_bytes == before.plan_bytes && now.bound_bytes == before.bound_bytes);
-    CHECK(now.region_bytes == before.region_bytes);
+    CHECK(now.memory_bytes == before.memory_bytes);
     check_all();
     play(&first, 1, streams[0]);
     play(&second, 2, streams[0]);
@@ -75,13 +75,13 @@ CASE(the_first_step_after_a_load_is_replayed) {
     now = plans();
     CHECK(now.steps_recorded == 1 && now.steps_replayed == 4 && ashlar_plan_miss_total(&now) == 0);
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
-    CHECK_ZU(plans().region_bytes, 0);
+    CHECK_ZU(plans().memory_bytes, 0);
     tear_down();
 }
 
 static uint64_t driver_calls(void) {
     ashlar_stats stats;
-    ashlar_stats_read(allocator, &stats);
+    ashlar_allocator_get_stats(allocator, &stats);
     return stats.driver_calls;
 }
 

@@ -42,7 +42,7 @@ CASE(a_load_without_host_memory_changes_nothing) {
         } else {
             refused++;
             CHECK(status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
-            CHECK(allocator->planner.keys == NULL && allocator->planner.regions == NULL);
+            CHECK(allocator->planner.keys == NULL && allocator->planner.memories == NULL);
             CHECK(!allocator->planner.is_installing);
             check_all();
             check_whole(load());
@@ -68,7 +68,7 @@ CASE(a_load_that_the_driver_fails_changes_nothing) {
                 if (status != ASHLAR_OK) {
                     refused++;
                     CHECK(status == ASHLAR_EDRIVER || status == ASHLAR_ENOMEM);
-                    CHECK(allocator->planner.keys == NULL && allocator->planner.regions == NULL);
+                    CHECK(allocator->planner.keys == NULL && allocator->planner.memories == NULL);
                     check_all();
                     CHECK(load() == ASHLAR_OK);
                 }
@@ -84,7 +84,8 @@ CASE(a_load_that_the_driver_fails_changes_nothing) {
 CASE(a_load_into_a_full_device_takes_nothing) {
     REQUIRE(set_up_cached("memory=16MiB", 4 * MIB));
     write_sealed(TWO_KEYS);
-    unsigned char *other = take(8 * MIB, streams[3]); /* the first region fits, the last does not */
+    unsigned char *other =
+        take(8 * MIB, streams[3]); /* the first plan memory fits, the last does not */
     check_refused(ASHLAR_ENOMEM, "/file: no memory for its plans");
     give(other);
     check_whole(load());
@@ -124,9 +125,9 @@ CASE(steps_that_begin_while_a_load_waits_take_the_ordinary_path) {
         write_sealed(TWO_KEYS);
         unsigned char *other = take(8 * MIB, streams[3]);
         in_the_way = succeeds != 0 ? other : NULL;
-        ashlar_set_reclaim(allocator, give_back, NULL);
+        ashlar_allocator_set_reclaim(allocator, give_back, NULL);
         const ashlar_status status = load();
-        ashlar_set_reclaim(allocator, NULL, NULL);
+        ashlar_allocator_set_reclaim(allocator, NULL, NULL);
         CHECK(status == (succeeds != 0 ? ASHLAR_OK : ASHLAR_ENOMEM));
         CHECK_ZU(plans().steps_declined, 3);
         CHECK_ZU(plans().plan_count, succeeds != 0 ? 2 : 0);

@@ -5,7 +5,7 @@
 #include "tests/allocator/step/plan_file_fixture.h"
 
 #include <ashlar/plan_list.h>
-#include <ashlar/pool.h>
+#include <ashlar/graph_pool.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -91,7 +91,7 @@ CASE(a_list_is_planned_when_it_is_asked_for) {
 CASE(a_wrong_event_is_named_and_nothing_is_recorded) {
     static const struct {
         ashlar_plan_event events[3];
-        const char *part;
+        const char *stream_idx;
     } cases[] = {
         {{{0}}, "events[0]: 0 bytes"},
         {{{.bytes = 1}, {.block = 1, .is_free = true}}, "events[1]: block 1 is not live"},
@@ -104,7 +104,7 @@ CASE(a_wrong_event_is_named_and_nothing_is_recorded) {
     REQUIRE(set_up_plans());
     for (size_t i = 0; i < COUNT(cases); i++) {
         CHECK(record(cases[i].events, 3) == ASHLAR_EINVAL);
-        CHECK_HAS(ashlar_error_detail(), cases[i].part);
+        CHECK_HAS(ashlar_error_detail(), cases[i].stream_idx);
         CHECK(allocator->planner.keys == NULL);
     }
     CHECK(record(cases[0].events, (size_t)1 << 31) == ASHLAR_EOVERFLOW);
@@ -125,15 +125,15 @@ CASE(a_key_that_is_being_recorded_is_refused) {
 
 CASE(a_stream_that_is_captured_is_refused) {
     const ashlar_plan_event events[] = {{.bytes = 1}};
-    ashlar_pool *pool = NULL;
+    ashlar_graph_pool *pool = NULL;
     REQUIRE(set_up_plans());
     write_sealed(SMALL_BODY);
-    REQUIRE(ashlar_pool_begin(allocator, streams[0], &pool) == ASHLAR_OK);
+    REQUIRE(ashlar_graph_pool_begin(allocator, streams[0], &pool) == ASHLAR_OK);
     CHECK(record(events, 1) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "captured");
     check_refused(ASHLAR_EINVAL, "number 0 is being captured");
-    ashlar_pool_end(pool);
-    CHECK(ashlar_pool_release(pool, streams[0]) == ASHLAR_OK);
+    ashlar_graph_pool_end(pool);
+    CHECK(ashlar_graph_pool_release(pool, streams[0]) == ASHLAR_OK);
     CHECK(load() == ASHLAR_OK);
     tear_down();
 }

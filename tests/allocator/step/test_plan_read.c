@@ -21,7 +21,7 @@ CASE(every_changed_byte_is_refused) {
         }
     }
     CHECK(loaded == 0 && bad == 0);
-    CHECK(allocator->planner.keys == NULL && allocator->planner.regions == NULL);
+    CHECK(allocator->planner.keys == NULL && allocator->planner.memories == NULL);
     write_bytes(text, bytes);
     CHECK(load() == ASHLAR_OK);
     tear_down();
@@ -59,7 +59,7 @@ static void write_with_line(int line, const char *instead) {
 CASE(every_wrong_line_is_named) {
     static const struct {
         int line;
-        const char *instead, *part;
+        const char *instead, *stream_idx;
         ashlar_status status;
     } cases[] = {
         {1, "ashlar-plan,2", ":1: version 2", ASHLAR_ENOTSUP},
@@ -113,7 +113,7 @@ CASE(every_wrong_line_is_named) {
     REQUIRE(set_up_plans());
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_with_line(cases[i].line, cases[i].instead);
-        check_refused(cases[i].status, cases[i].part);
+        check_refused(cases[i].status, cases[i].stream_idx);
     }
     write_with_line(0, "");
     CHECK(load() == ASHLAR_OK);

@@ -39,7 +39,7 @@ CASE(a_step_like_the_recorded_one_is_served_from_the_plan) {
     CHECK_ZU(stats.hits, 3 * 3 * LAYERS);
     CHECK_ZU(ashlar_plan_miss_total(&stats), 0);
     CHECK_ZU(driver_calls(), calls);
-    CHECK(stats.plan_bytes >= stats.bound_bytes && stats.plan_bytes <= stats.region_bytes);
+    CHECK(stats.plan_bytes >= stats.bound_bytes && stats.plan_bytes <= stats.memory_bytes);
     CHECK_ZU(stats_now().served_planned, stats.hits);
     tear_down_steps();
 }
@@ -312,7 +312,7 @@ CASE(a_wrong_pointer_into_a_region_is_told_exactly) {
     begin(1);
     shadow *s = get(4000, WORK);
     size_t usable = 0;
-    CHECK(ashlar_usable_bytes(allocator, s->ptr, &usable) == ASHLAR_OK);
+    CHECK(ashlar_allocator_usable_bytes(allocator, s->ptr, &usable) == ASHLAR_OK);
     CHECK_ZU(usable, 4096);
     CHECK(ashlar_free(allocator, s->ptr + 512) == ASHLAR_EPOINTER);
     CHECK_HAS(ashlar_error_detail(), "512 bytes inside a block");
@@ -332,7 +332,7 @@ CASE(the_regions_are_counted_as_planned_bytes) {
     CHAIN(4 * MIB);
     end();
     CHECK_ZU(stats_now().planned_bytes, 4 * MIB);
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(stats_now().reserved_bytes, 4 * MIB);
     begin(1);
     shadow *s = get(1 * MIB, WORK);
@@ -342,7 +342,7 @@ CASE(the_regions_are_counted_as_planned_bytes) {
     put(s);
     end();
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     CHECK_ZU(stats_now().planned_bytes, 0);
     tear_down_steps();
 }

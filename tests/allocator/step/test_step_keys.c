@@ -106,11 +106,11 @@ CASE(a_dropped_plan_keeps_its_region_until_its_blocks_are_free) {
     end();
     CHECK(ashlar_plan_drop(allocator) == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 0);
-    CHECK_ZU(plans().region_bytes, 4 * MIB);
+    CHECK_ZU(plans().memory_bytes, 4 * MIB);
     put(s);
     begin(2);
     end();
-    CHECK_ZU(plans().region_bytes, 0);
+    CHECK_ZU(plans().memory_bytes, 0);
     tear_down_steps();
 }
 

@@ -4,7 +4,7 @@
  */
 #include "tests/allocator/step/step_fixture.h"
 
-#include <ashlar/pool.h>
+#include <ashlar/graph_pool.h>
 
 #include "tests/allocator/core/helper_fixture.h"
 
@@ -67,7 +67,7 @@ CASE(streams_may_end_while_a_step_is_recorded) {
 
 CASE(a_captured_stream_is_served_from_its_pool) {
     for (int within = 0; within < 2; within++) {
-        ashlar_pool *pool = NULL;
+        ashlar_graph_pool *pool = NULL;
         REQUIRE(set_up_plans());
         for (int i = 0; i < 2; i++) {
             begin(1);
@@ -79,7 +79,7 @@ CASE(a_captured_stream_is_served_from_its_pool) {
         if (within == 1) {
             begin(1);
         }
-        CHECK(ashlar_pool_begin(allocator, streams[1], &pool) == ASHLAR_OK);
+        CHECK(ashlar_graph_pool_begin(allocator, streams[1], &pool) == ASHLAR_OK);
         if (within == 0) {
             begin(1);
         }
@@ -91,8 +91,8 @@ CASE(a_captured_stream_is_served_from_its_pool) {
         begin_on(1, 2); /* the main one is captured */
         end();
         CHECK_ZU(plans().steps_declined, 1);
-        ashlar_pool_end(pool);
-        CHECK(ashlar_pool_release(pool, streams[1]) == ASHLAR_OK);
+        ashlar_graph_pool_end(pool);
+        CHECK(ashlar_graph_pool_release(pool, streams[1]) == ASHLAR_OK);
         begin(1);
         put(shadow_take(1000, WORK, 0));
         put(shadow_take(4000, WORK, 1));
@@ -117,8 +117,8 @@ CASE(a_stream_with_plans_of_its_own_takes_no_others) {
         end();
     }
     CHECK_ZU(plans().hits, 1);
-    CHECK_ZU(plans().plan_count, 2); /* stream 0's is gone, and its region */
-    CHECK_ZU(plans().region_bytes, 2 * MIB);
+    CHECK_ZU(plans().plan_count, 2); /* stream 0's is gone, and its plan memory */
+    CHECK_ZU(plans().memory_bytes, 2 * MIB);
     tear_down_steps();
 }
 
@@ -158,10 +158,10 @@ CASE(a_thread_takes_the_plans_of_its_own_stream_with_it) {
         CHECK(helper_do(step_on_own_stream));
         CHECK(helper_do(step_on_own_stream));
         CHECK_ZU(plans().hits, (uint64_t)i + 1);
-        CHECK_ZU(plans().region_bytes, 4 * MIB);
+        CHECK_ZU(plans().memory_bytes, 4 * MIB);
         helper_end();
         CHECK_ZU(plans().plan_count, 0);
-        CHECK_ZU(plans().region_bytes, 0);
+        CHECK_ZU(plans().memory_bytes, 0);
     }
     tear_down_steps();
 }
@@ -206,7 +206,7 @@ static void take_and_end(void) {
     end();
 }
 
-/* A plan without slots has no region that would show it. */
+/* A plan without slots has no plan memory that would show it. */
 CASE(a_plan_lasts_as_long_as_steps_are_on_it) {
     REQUIRE(set_up_plans());
     begin(1);

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include <ashlar/pool.h>
+#include <ashlar/graph_pool.h>
 
 #include "tests/allocator/core/helper_fixture.h"
 
@@ -202,7 +202,8 @@ CASE(every_step_of_those_merged_is_dominated) {
 enum { KEYS = 4, STEPS_OF_EPISODE = 24 };
 
 static program known[KEYS];
-static ashlar_pool *pool; /* of a capture that has not ended, or whose graph may be launched */
+static ashlar_graph_pool
+    *pool; /* of a capture that has not ended, or whose graph may be launched */
 static int pool_stream;
 static bool is_small; /* a device whose memory is out now and then */
 static int intensity; /* of a thousand: how often something happens */
@@ -267,13 +268,13 @@ static program diverged_from(const program *p) {
 static void change_pool(void) {
     if (pool == NULL) {
         pool_stream = any_stream();
-        CHECK(ashlar_pool_begin(allocator, streams[pool_stream], &pool) == ASHLAR_OK);
+        CHECK(ashlar_graph_pool_begin(allocator, streams[pool_stream], &pool) == ASHLAR_OK);
         captured_stream = pool_stream;
     } else if (captured_stream != GONE) {
-        ashlar_pool_end(pool);
+        ashlar_graph_pool_end(pool);
         captured_stream = GONE;
     } else {
-        CHECK(ashlar_pool_release(pool, streams[pool_stream]) == ASHLAR_OK);
+        CHECK(ashlar_graph_pool_release(pool, streams[pool_stream]) == ASHLAR_OK);
         pool = NULL;
     }
 }
@@ -324,7 +325,7 @@ static void something_happens(void) {
         }
         break;
     case 4:
-        CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
         break;
     case 5:
         CHECK(helper_do(run_of_other_thread));

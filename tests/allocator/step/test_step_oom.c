@@ -215,7 +215,7 @@ static bool take_what_is_free(void *user, size_t bytes) {
     return false;
 }
 
-/* The first one's region was given up for it, and is now another's. */
+/* The first one's plan memory was given up for it, and is now another's. */
 CASE(plans_whose_memory_is_gone_are_dropped) {
     REQUIRE(set_up_steps("16MiB", NULL, 3));
     void *rest = NULL;
@@ -232,12 +232,12 @@ CASE(plans_whose_memory_is_gone_are_dropped) {
     give_untouched(a);
     give_untouched(b);
     CHECK(ashlar_alloc(allocator, 8 * MIB, streams[2], &rest) == ASHLAR_OK);
-    ashlar_set_reclaim(allocator, take_what_is_free, NULL);
+    ashlar_allocator_set_reclaim(allocator, take_what_is_free, NULL);
     CHECK(ashlar_step_end(allocator) == ASHLAR_ENOMEM);
-    ashlar_set_reclaim(allocator, NULL, NULL);
+    ashlar_allocator_set_reclaim(allocator, NULL, NULL);
     CHECK(taken != NULL);
     CHECK_ZU(plans().plan_count, 1);
-    CHECK_ZU(plans().region_bytes, 512);
+    CHECK_ZU(plans().memory_bytes, 512);
     give_untouched(kept);
     CHECK(ashlar_free(allocator, taken) == ASHLAR_OK);
     CHECK(ashlar_free(allocator, rest) == ASHLAR_OK);

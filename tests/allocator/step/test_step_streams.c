@@ -1,4 +1,4 @@
-/* test_step_streams.c - steps on several streams: regions of each, blocks that others use. */
+/* test_step_streams.c - steps on several streams: plan memories of each, blocks that others use. */
 #include "tests/allocator/step/step_fixture.h"
 
 /* ---- blocks that several streams use ---- */
@@ -73,9 +73,9 @@ CASE(a_block_of_another_stream_only_is_not_the_regions) {
     shadow_share(s, 1);
     put(s);
     end();
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK); /* records events */
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK); /* records events */
     wait_for(streams[0]);
-    CHECK(ashlar_trim(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
     begin(1);
     CHAIN(4000);
     end();
@@ -139,7 +139,7 @@ CASE(a_region_that_no_slot_is_in_is_given_back) {
     put(shadow_take(4 * MIB, WORK, 1));
     CHAIN(1 * MIB);
     end();
-    CHECK_ZU(plans().region_bytes, 5 * MIB);
+    CHECK_ZU(plans().memory_bytes, 5 * MIB);
     begin(1);
     put(get(1000, ASHLAR_TAG_BATCH)); /* diverges, and is recorded anew */
     end();
@@ -147,7 +147,7 @@ CASE(a_region_that_no_slot_is_in_is_given_back) {
     shadow *kept = shadow_take(4 * MIB, WORK, 1);
     CHAIN(1 * MIB);
     end();
-    CHECK_ZU(plans().region_bytes, 1 * MIB);
+    CHECK_ZU(plans().memory_bytes, 1 * MIB);
     put(kept);
     tear_down_steps();
 }

@@ -7,26 +7,29 @@
 /* ---- lengths ---- */
 
 CASE(a_length_has_the_key_of_its_bucket) {
-    ashlar_warmup_options o = {.min_length = 3, .max_length = 12, .bucket_count = 3, .key = 70};
+    ashlar_warmup_options o = {
+        .min_length = 3, .max_length = 12, .length_bucket_count = 3, .key = 70};
     const uint64_t want[] = {70, 70, 70, 70, 70, 70, 70, 71, 71, 71, 71, 72, 72, 72, 72};
     for (size_t length = 0; length < sizeof want / sizeof want[0]; length++) {
         CHECK_ZU(ashlar_warmup_key(&o, length), want[length]);
     }
     CHECK_ZU(ashlar_warmup_key(&o, SIZE_MAX), 72);
-    for (o.bucket_count = 0; o.bucket_count < 2; o.bucket_count++) {
+    for (o.length_bucket_count = 0; o.length_bucket_count < 2; o.length_bucket_count++) {
         CHECK_ZU(ashlar_warmup_key(&o, 3), 70);
         CHECK_ZU(ashlar_warmup_key(&o, 12), 70);
     }
-    for (o.bucket_count = 10; o.bucket_count < 13; o.bucket_count++) { /* one for each length */
+    for (o.length_bucket_count = 10; o.length_bucket_count < 13;
+         o.length_bucket_count++) { /* one for each length */
         CHECK_ZU(ashlar_warmup_key(&o, 3), 70);
         CHECK_ZU(ashlar_warmup_key(&o, 4), 71);
         CHECK_ZU(ashlar_warmup_key(&o, 12), 79);
     }
-    o = (ashlar_warmup_options){.min_length = 1, .max_length = SIZE_MAX, .bucket_count = SIZE_MAX};
+    o = (ashlar_warmup_options){
+        .min_length = 1, .max_length = SIZE_MAX, .length_bucket_count = SIZE_MAX};
     CHECK_ZU(ashlar_warmup_key(&o, SIZE_MAX), SIZE_MAX - 1);
 }
 
-/* Calls from number `at` on: rehearsals, or steps, of the lengths from `from` down to `to`. */
+/* Calls from number `at` on: dry runs, or steps, of the lengths from `from` down to `to`. */
 static size_t check_calls(size_t at, bool is_step, size_t from, size_t to) {
     for (size_t length = from; length >= to; length--, at++) {
         CHECK(at < program.call_count && program.calls[at].length == length &&
@@ -40,7 +43,7 @@ CASE(every_length_is_rehearsed_twice_and_the_longest_step_run_once) {
     REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
     const ashlar_warmup_options o = made_options();
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
     size_t at = check_calls(0, false, LENGTH_MAX, LENGTH_MIN);
     at = check_calls(at, true, LENGTH_MAX, LENGTH_MAX);
     CHECK_ZU(check_calls(at, false, LENGTH_MAX, LENGTH_MIN), program.call_count);
@@ -57,9 +60,9 @@ CASE(without_a_rehearsal_the_longest_step_of_each_bucket_is_run_twice) {
     REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
     ashlar_warmup_options o = made_options();
-    o.rehearse = NULL;
-    o.bucket_count = 3; /* 3 to 15, 16 to 28, 29 to 40 */
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+    o.dry_run = NULL;
+    o.length_bucket_count = 3; /* 3 to 15, 16 to 28, 29 to 40 */
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
     CHECK_ZU(program.call_count, 6);
     for (size_t at = 0; at < 6; at++) {
         const size_t want[] = {40, 28, 15};
@@ -69,17 +72,17 @@ CASE(without_a_rehearsal_the_longest_step_of_each_bucket_is_run_twice) {
     CHECK_ZU(report.plan.plan_count, 3);
     CHECK(report.plan.hits > 0 && report.is_steady);
     program_init(1);
-    o.rehearse = made_rehearsal; /* and rehearsals alone */
+    o.dry_run = made_rehearsal; /* and dry runs alone */
     o.step = NULL;
-    CHECK(ashlar_warmup(allocator, &o, NULL) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
     const size_t at = check_calls(0, false, LENGTH_MAX, LENGTH_MIN);
     CHECK_ZU(check_calls(at, false, LENGTH_MAX, LENGTH_MIN), program.call_count);
     tear_down();
 }
 
-/* ---- rehearsing ---- */
+/* ---- dry runs ---- */
 
-static size_t seen_reserved[2], seen_without_memory; /* in rehearsals, with a plan or without */
+static size_t seen_reserved[2], seen_without_memory; /* in dry runs, with a plan or without */
 
 static void look_at_memory(const call *now) {
     const ashlar_stats stats = stats_now();
@@ -100,14 +103,14 @@ static void look_at_memory(const call *now) {
     }
 }
 
-CASE(rehearsals_take_no_memory_until_there_is_a_plan) {
+CASE(dry_runs_take_no_memory_until_there_is_a_plan) {
     REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(2);
     program.visit = look_at_memory;
     seen_without_memory = 0;
     ashlar_warmup_options o = made_options();
     o.step = NULL;
-    CHECK(ashlar_warmup(allocator, &o, NULL) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
     CHECK_ZU(seen_without_memory, LENGTH_MAX - LENGTH_MIN + 1);
     CHECK_ZU(seen_reserved[0], 0);
     CHECK(seen_reserved[1] >= 600 * MIB);
@@ -132,15 +135,15 @@ CASE(what_is_reserved_is_what_was_live_and_the_regions) {
             give(blocks[k]);
         }
         ashlar_warmup_options o = made_options();
-        o.rehearse = i % 2 == 0 ? made_rehearsal : NULL;
-        CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+        o.dry_run = i % 2 == 0 ? made_rehearsal : NULL;
+        CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
         const ashlar_stats stats = stats_now();
         CHECK_ZU(report.reserved_bytes, stats.reserved_bytes);
-        /* A region for each of two streams, each with less than one granule to spare. */
-        CHECK(stats.reserved_bytes <= BLOCKS / 2 * 10 * MIB + report.plan.region_bytes + 4 * MIB);
+        /* a plan's memory for each of two streams, each with less than one granule to spare. */
+        CHECK(stats.reserved_bytes <= BLOCKS / 2 * 10 * MIB + report.plan.memory_bytes + 4 * MIB);
         CHECK_ZU(stats.driver_calls_sealed, 0);
         CHECK(report.plan.bound_bytes <= report.plan.plan_bytes &&
-              report.plan.plan_bytes <= report.plan.region_bytes);
+              report.plan.plan_bytes <= report.plan.memory_bytes);
         CHECK_NEAR(report.gap,
                    (double)report.plan.plan_bytes / (double)report.plan.bound_bytes - 1, 1e-15, 0);
         CHECK(report.is_planned && report.is_steady && stats.is_sealed);
@@ -160,9 +163,9 @@ CASE(a_device_with_just_enough_memory_is_enough) {
     program_init(1);
     program.scale = 20;
     const ashlar_warmup_options o = made_options();
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
     const size_t enough = report.reserved_bytes;
-    CHECK(enough <= report.plan.region_bytes + 2 * MIB);
+    CHECK(enough <= report.plan.memory_bytes + 2 * MIB);
     tear_down();
     (void)snprintf(spec, sizeof spec, "memory=%zuMiB", enough / MIB);
     REQUIRE(set_up_cached(spec, CACHE_BYTES));
@@ -172,7 +175,7 @@ CASE(a_device_with_just_enough_memory_is_enough) {
     queue_write(streams[1], before, 100, 1);
     give(before);
     const ashlar_warmup_options again = made_options();
-    CHECK(ashlar_warmup(allocator, &again, NULL) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &again, NULL) == ASHLAR_OK);
     run_later(&again, LENGTH_MAX);
     tear_down();
 }
@@ -185,8 +188,8 @@ static void check_later_steps(const char *spec, size_t stream_count, size_t buck
     program_init(stream_count);
     program.grows = grows;
     ashlar_warmup_options o = made_options();
-    o.bucket_count = buckets;
-    const ashlar_status status = ashlar_warmup(allocator, &o, &report);
+    o.length_bucket_count = buckets;
+    const ashlar_status status = ashlar_allocator_warmup(allocator, &o, &report);
     CHECK(status == ASHLAR_OK);
     if (status != ASHLAR_OK) {
         printf("# %s, %zu streams, %zu buckets: %s\n", spec, stream_count, buckets,
@@ -243,12 +246,12 @@ CASE(what_cannot_be_planned_is_warmed_up_too) {
     REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
     ashlar_warmup_options o = made_options();
-    o.rehearse = mark_one;
+    o.dry_run = mark_one;
     o.step = NULL;
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
     CHECK(report.plan.unplanned >= report.length_count &&
           ashlar_plan_miss_total(&report.plan) == 0);
-    CHECK(report.plan.region_bytes + 40 * 50000 <= report.reserved_bytes);
+    CHECK(report.plan.memory_bytes + 40 * 50000 <= report.reserved_bytes);
     tear_down();
 }
 
@@ -258,12 +261,12 @@ CASE(options_and_other_keys_stay_as_they_are) {
     REQUIRE(set_up_cached("memory=1GiB", CACHE_BYTES));
     program_init(1);
     ashlar_warmup_options o = made_options(), other = made_options();
-    o.bucket_count = 2; /* keys 70 and 71 */
+    o.length_bucket_count = 2; /* keys 70 and 71 */
     for (other.key = 69; other.key <= 72; other.key += 3) {
         run_later(&other, LENGTH_MAX);
     }
     CHECK_ZU(plans().plan_count, 2);
-    CHECK(ashlar_warmup(allocator, &o, NULL) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
     CHECK_ZU(plans().plan_count, 4);
     const uint64_t recorded = plans().steps_recorded;
     for (other.key = 69; other.key <= 72; other.key += 3) {
@@ -275,7 +278,7 @@ CASE(options_and_other_keys_stay_as_they_are) {
     CHECK_ZU(plans().plan_count, 5);
     const ashlar_plan_options later = {.search_ms = 1, .build_after = 2};
     ashlar_plan_set_options(allocator, &later);
-    CHECK(ashlar_warmup(allocator, &o, NULL) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
     for (other.key = 81; other.key < 83; other.key++) {
         run_later(&other, LENGTH_MAX);
         CHECK_ZU(plans().plan_count, 5 + other.key - 81);
@@ -290,11 +293,11 @@ CASE(a_second_warm_up_replaces_the_first) {
     program_init(1);
     program.scale = 20;
     ashlar_warmup_options o = made_options();
-    o.bucket_count = 3;
-    CHECK(ashlar_warmup(allocator, &o, &first) == ASHLAR_OK);
+    o.length_bucket_count = 3;
+    CHECK(ashlar_allocator_warmup(allocator, &o, &first) == ASHLAR_OK);
     o.max_length = 10;
-    CHECK(ashlar_warmup(allocator, &o, &second) == ASHLAR_OK);
-    CHECK(second.plan.region_bytes < first.plan.region_bytes);
+    CHECK(ashlar_allocator_warmup(allocator, &o, &second) == ASHLAR_OK);
+    CHECK(second.plan.memory_bytes < first.plan.memory_bytes);
     CHECK(second.reserved_bytes < first.reserved_bytes);
     CHECK_ZU(second.plan.plan_count, 3);
     tear_down();
@@ -309,7 +312,7 @@ CASE(without_plans_the_ordinary_path_is_warmed_up) {
         program_init(1);
         ashlar_warmup_options o = made_options();
         o.without_plan = i == 1;
-        CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+        CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
         CHECK(!report.is_planned && report.is_steady && report.gap == 0);
         CHECK(report.plan.plan_count == 0 && report.plan.steps_recorded == 0);
         size_t at = check_calls(0, true, LENGTH_MAX, LENGTH_MAX);
@@ -345,10 +348,10 @@ CASE(streams_that_take_from_each_other_are_reported) {
     REQUIRE(set_up_cached("memory=64MiB", CACHE_BYTES));
     program_init(1);
     ashlar_warmup_options o = made_options();
-    o.rehearse = take_turns;
+    o.dry_run = take_turns;
     o.step = NULL;
     o.without_plan = true;
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
     CHECK(!report.is_steady);
     CHECK_ZU(report.pass_count, ASHLAR_WARMUP_PASSES_MAX);
     CHECK(stats_now().is_sealed);

@@ -17,7 +17,7 @@ static void check_undone(const ashlar_warmup_report *report) {
     const ashlar_plan_stats plan = plans();
     CHECK_ZU(report->length_count, 77);
     CHECK(!stats_now().is_sealed);
-    CHECK(plan.plan_count == 0 && plan.region_bytes == 0);
+    CHECK(plan.plan_count == 0 && plan.memory_bytes == 0);
     CHECK_ZU(stats_now().live_blocks, live_before);
     CHECK(live_before > 0 || stats_now().reserved_bytes == 0);
     CHECK(ashlar_step_end(allocator) == ASHLAR_EINVAL); /* none is under way */
@@ -28,7 +28,7 @@ static void end_case(void) {
     ashlar_warmup_options o = made_options();
     o.max_length = LENGTH_MIN + 2;
     program_init(2);
-    CHECK(ashlar_warmup(allocator, &o, NULL) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
     run_later(&o, LENGTH_MIN + 1);
     const ashlar_plan_stats plan = plans();
     CHECK(plan.hits > before.hits &&
@@ -48,9 +48,9 @@ CASE(bad_options_are_refused) {
             o.min_length = o.max_length + 1;
         } else {
             o.step = NULL;
-            o.rehearse = NULL;
+            o.dry_run = NULL;
         }
-        CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
+        CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
         CHECK_HAS(ashlar_error_detail(), i == 2 ? "give a step" : "min_length is from 1");
         check_undone(&report);
     }
@@ -63,7 +63,7 @@ CASE(a_step_under_way_is_refused) {
     begin_case("memory=1GiB");
     const ashlar_warmup_options o = made_options();
     CHECK(ashlar_step_begin(allocator, streams[0], o.key) == ASHLAR_OK);
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "a step is under way");
     CHECK_ZU(program.call_count, 0);
     CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
@@ -89,7 +89,7 @@ CASE(a_callback_that_fails_ends_it) {
         const ashlar_warmup_options o = made_options();
         program.fail_at = cases[i].call;
         program.failure = i % 2 == 0 ? ASHLAR_EFORMAT : ASHLAR_ENOMEM;
-        CHECK(ashlar_warmup(allocator, &o, &report) == program.failure);
+        CHECK(ashlar_allocator_warmup(allocator, &o, &report) == program.failure);
         (void)snprintf(where, sizeof where, "warm-up at length %zu: the program's own words",
                        cases[i].length);
         CHECK_HAS(ashlar_error_detail(), where);
@@ -99,7 +99,7 @@ CASE(a_callback_that_fails_ends_it) {
     }
 }
 
-/* ---- a step that is not what was rehearsed ---- */
+/* ---- a step that is not what its dry run was ---- */
 
 static ashlar_status take_otherwise(void *user, size_t length) {
     const int kind = *(const int *)user;
@@ -126,24 +126,24 @@ CASE(a_step_unlike_its_rehearsal_is_reported) {
     begin_case("memory=1GiB");
     ashlar_warmup_options o = made_options();
     program.extra_bytes = MIB;
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "warm-up at length 40: ");
     CHECK_HAS(ashlar_error_detail(), " larger than recorded");
     check_undone(&report);
     program.extra_bytes = 0;
     for (int kind = 1; kind < 3; kind++) {
         static const char *const want[] = {"", "(1 another tag", "(1 another stream"};
-        o.rehearse = take_one;
+        o.dry_run = take_one;
         o.step = take_otherwise;
         o.user = &kind;
-        CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
+        CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
         CHECK_HAS(ashlar_error_detail(), want[kind]);
         CHECK_HAS(ashlar_error_detail(), " than recorded);");
         check_undone(&report);
     }
-    int kind = 0; /* less than was rehearsed is no miss */
+    int kind = 0; /* less than in the dry run is no miss */
     o.user = &kind;
-    CHECK(ashlar_warmup(allocator, &o, NULL) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &o, NULL) == ASHLAR_OK);
     tear_down();
 }
 
@@ -163,11 +163,11 @@ CASE(a_step_that_differs_from_time_to_time_is_reported) {
     ashlar_warmup_report report = {.length_count = 77};
     begin_case("memory=1GiB");
     ashlar_warmup_options o = made_options();
-    o.rehearse = NULL;
+    o.dry_run = NULL;
     o.step = take_more_each_time;
     o.user = &visits;
-    o.bucket_count = 2;
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
+    o.length_bucket_count = 2;
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "at length 40");
     CHECK_HAS(ashlar_error_detail(), "(1 behind the last recorded allocation)");
     check_undone(&report);
@@ -179,8 +179,8 @@ CASE(a_rehearsal_that_keeps_a_block_is_reported) {
     begin_case("memory=1GiB");
     const ashlar_warmup_options o = made_options();
     program.leaks = true;
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
-    CHECK_HAS(ashlar_error_detail(), "at length 40: a rehearsal left 1 of its blocks live");
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "at length 40: a dry run left 1 of its blocks live");
     CHECK_ZU(program.call_count, 1);
     check_undone(&report);
     program.leaked_count = 0; /* the address stands for nothing any more */
@@ -194,8 +194,8 @@ CASE(a_step_may_keep_a_block) {
     begin_case("memory=1GiB");
     ashlar_warmup_options o = made_options();
     program.leaks = true;
-    o.rehearse = NULL;
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+    o.dry_run = NULL;
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
     CHECK(report.plan.unplanned > 0 && report.plan.hits > 0);
     drop_leaks();
     wait_for_all();
@@ -212,10 +212,10 @@ CASE(a_device_that_is_too_small_is_told_before_any_step) {
     live = take(5 * MIB, streams[0]);
     live_before = 1;
     const ashlar_warmup_options o = made_options();
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_ENOMEM);
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "warm-up: no memory for the plan of a step of length 40");
     CHECK_HAS(ashlar_error_detail(), "make the steps shorter or smaller");
-    CHECK_ZU(program.call_count, LENGTH_MAX - LENGTH_MIN + 1); /* rehearsals */
+    CHECK_ZU(program.call_count, LENGTH_MAX - LENGTH_MIN + 1); /* dry runs */
     check_undone(&report);
     CHECK(stats_now().reserved_bytes <= 6 * MIB);
     give(live);
@@ -227,32 +227,32 @@ CASE(a_limit_and_a_seal_hold_for_it_too) {
     begin_case("memory=1GiB");
     program.scale = 20;
     const ashlar_warmup_options o = made_options();
-    CHECK(ashlar_set_limit(allocator, 20 * MIB) == ASHLAR_OK);
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_ENOMEM);
+    CHECK(ashlar_allocator_set_limit(allocator, 20 * MIB) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "no memory for the plan");
     check_undone(&report);
-    CHECK(ashlar_set_limit(allocator, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_set_limit(allocator, 0) == ASHLAR_OK);
     ashlar_allocator_seal(allocator);
-    ashlar_set_seal_policy(allocator, ASHLAR_SEAL_ERROR, NULL, NULL);
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_ENOMEM);
+    ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_ERROR, NULL, NULL);
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_ENOMEM);
     CHECK_HAS(ashlar_error_detail(), "sealed");
-    CHECK(plans().plan_count == 0 && plans().region_bytes == 0);
-    ashlar_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, NULL, NULL);
+    CHECK(plans().plan_count == 0 && plans().memory_bytes == 0);
+    ashlar_allocator_set_seal_policy(allocator, ASHLAR_SEAL_COUNT, NULL, NULL);
     end_case();
 }
 
 /* ---- the n-th call fails ---- */
 
 /* A small warm-up: few lengths, so that there are few calls. */
-static ashlar_status warm_up_small(bool is_rehearsed, ashlar_warmup_report *report) {
+static ashlar_status warm_up_small(bool is_dry_run, ashlar_warmup_report *report) {
     ashlar_warmup_options o = made_options();
     o.max_length = LENGTH_MIN + 3;
-    o.bucket_count = 2;
-    o.rehearse = is_rehearsed ? made_rehearsal : NULL;
+    o.length_bucket_count = 2;
+    o.dry_run = is_dry_run ? made_rehearsal : NULL;
     program.is_idle = true;
     program.scale = 20;
     *report = (ashlar_warmup_report){.length_count = 77};
-    return ashlar_warmup(allocator, &o, report);
+    return ashlar_allocator_warmup(allocator, &o, report);
 }
 
 /* It either failed as a whole, or as far as a failure may be hidden did all that it does. */
@@ -270,7 +270,7 @@ static bool check_outcome(ashlar_status status, const ashlar_warmup_report *repo
     return false;
 }
 
-/* Host memory of the program's own launches is not in it: rehearsals only. */
+/* Host memory of the program's own launches is not in it: dry runs only. */
 CASE(each_host_allocation_may_fail) {
     size_t refusals = 0;
     for (int has_cache = 0; has_cache < 2; has_cache++) {
@@ -280,13 +280,13 @@ CASE(each_host_allocation_may_fail) {
             begin_case("memory=1GiB");
             ashlar_warmup_options o = made_options();
             o.max_length = LENGTH_MIN + 3;
-            o.bucket_count = 2;
+            o.length_bucket_count = 2;
             o.step = NULL;
             if (has_cache) {
                 give(take(100, streams[0]));
             }
             ashlar_host_fail_at(n);
-            const ashlar_status status = ashlar_warmup(allocator, &o, &report);
+            const ashlar_status status = ashlar_allocator_warmup(allocator, &o, &report);
             was_armed = !is_still_armed(n);
             CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM || status == ASHLAR_ENOMEM);
             refusals += !check_outcome(status, &report);
@@ -305,13 +305,13 @@ static void begin_idle_case(void) {
 }
 
 /* Fail the n-th call of one function, for every n up to `calls`; with many, for ever fewer. */
-static size_t fail_each(bool is_rehearsed, int fn, uint64_t calls) {
+static size_t fail_each(bool is_dry_run, int fn, uint64_t calls) {
     size_t refusals = 0;
     for (uint64_t n = 1; n <= calls; n += 1 + n / 16) {
         ashlar_warmup_report report;
         begin_idle_case();
         ashlar_driver_fail_at(driver, fn, n, CU_UNKNOWN);
-        const ashlar_status status = warm_up_small(is_rehearsed, &report);
+        const ashlar_status status = warm_up_small(is_dry_run, &report);
         ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         refusals += !check_outcome(status, &report);
@@ -322,21 +322,21 @@ static size_t fail_each(bool is_rehearsed, int fn, uint64_t calls) {
 
 CASE(each_driver_call_may_fail) {
     size_t refusals = 0;
-    for (int is_rehearsed = 0; is_rehearsed < 2; is_rehearsed++) {
+    for (int is_dry_run = 0; is_dry_run < 2; is_dry_run++) {
         ashlar_warmup_report report;
         uint64_t calls[ASHLAR_DRIVER_FN_COUNT];
         begin_idle_case();
         for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
             calls[fn] = atomic_load(&driver->calls[fn]);
         }
-        CHECK(warm_up_small(is_rehearsed, &report) == ASHLAR_OK);
+        CHECK(warm_up_small(is_dry_run, &report) == ASHLAR_OK);
         for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
             calls[fn] = atomic_load(&driver->calls[fn]) - calls[fn];
         }
         end_case();
         for (int fn = 0; fn < ASHLAR_DRIVER_FN_COUNT; fn++) {
             if (fn != ASHLAR_DRIVER_FN_ctx_pop_current) { /* what that leaves nobody can undo */
-                refusals += fail_each(is_rehearsed, fn, calls[fn]);
+                refusals += fail_each(is_dry_run, fn, calls[fn]);
             }
         }
     }

@@ -21,7 +21,7 @@ static bool begin_case(void) {
 /* A warm-up that says how it went. */
 static ashlar_warmup_report warm_up(const ashlar_warmup_options *o) {
     ashlar_warmup_report report = {0};
-    CHECK(ashlar_warmup(allocator, o, &report) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, o, &report) == ASHLAR_OK);
     CHECK(report.is_planned && report.is_steady);
     return report;
 }
@@ -31,7 +31,7 @@ CASE(what_the_first_one_packs_the_second_one_loads) {
         (void)unlink(path);
         REQUIRE(begin_case());
         ashlar_warmup_options o = file_options();
-        o.bucket_count = buckets;
+        o.length_bucket_count = buckets;
         const ashlar_warmup_report first = warm_up(&o);
         CHECK(!first.is_loaded && first.plan.steps_recorded > 0);
         tear_down();
@@ -40,7 +40,7 @@ CASE(what_the_first_one_packs_the_second_one_loads) {
         CHECK(second.is_loaded);
         CHECK_ZU(second.plan.steps_recorded, 0);
         CHECK_ZU(second.plan.plan_count, buckets);
-        CHECK_ZU(second.plan.region_bytes, first.plan.region_bytes);
+        CHECK_ZU(second.plan.memory_bytes, first.plan.memory_bytes);
         CHECK_ZU(second.plan.steps_replayed, first.plan.steps_replayed);
         CHECK(second.reserved_bytes == first.reserved_bytes);
         tear_down();
@@ -53,12 +53,12 @@ static void check_refused(const ashlar_warmup_options *o, ashlar_status want, co
     ashlar_stats stats;
     ashlar_plan_stats plan;
     const size_t bytes = read_bytes(before);
-    const ashlar_status status = ashlar_warmup(allocator, o, NULL);
+    const ashlar_status status = ashlar_allocator_warmup(allocator, o, NULL);
     CHECK(status == want);
     CHECK_HAS(ashlar_error_detail(), part);
-    ashlar_stats_read(allocator, &stats);
-    ashlar_plan_read(allocator, &plan);
-    CHECK(!stats.is_sealed && plan.plan_count == 0 && plan.region_bytes == 0);
+    ashlar_allocator_get_stats(allocator, &stats);
+    ashlar_plan_get_stats(allocator, &plan);
+    CHECK(!stats.is_sealed && plan.plan_count == 0 && plan.memory_bytes == 0);
     CHECK(read_bytes(after) == bytes && memcmp(before, after, bytes) == 0);
 }
 
@@ -75,7 +75,7 @@ CASE(a_file_of_something_else_is_refused) {
     o.max_length--;
     check_refused(&o, ASHLAR_EINVAL, "the plans are of");
     o = file_options();
-    o.bucket_count = 2;
+    o.length_bucket_count = 2;
     check_refused(&o, ASHLAR_EINVAL, "the plans are of");
     o = file_options();
     o.key++;
@@ -117,7 +117,7 @@ CASE(without_plans_no_file_is_made) {
     ashlar_warmup_options o = file_options();
     ashlar_warmup_report report;
     o.without_plan = true;
-    CHECK(ashlar_warmup(allocator, &o, &report) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &o, &report) == ASHLAR_OK);
     CHECK(!report.is_planned && !report.is_loaded && access(path, F_OK) != 0);
     tear_down();
 }

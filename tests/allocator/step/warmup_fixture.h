@@ -150,7 +150,7 @@ static inline ashlar_warmup_options made_options(void) {
                                    .max_length = LENGTH_MAX,
                                    .key = 70,
                                    .step = made_step,
-                                   .rehearse = made_rehearsal,
+                                   .dry_run = made_rehearsal,
                                    .user = &program};
 }
 
@@ -163,7 +163,7 @@ static inline void run_later(const ashlar_warmup_options *o, size_t length) {
 
 static inline ashlar_plan_stats plans(void) {
     ashlar_plan_stats stats;
-    ashlar_plan_read(allocator, &stats);
+    ashlar_plan_get_stats(allocator, &stats);
     return stats;
 }
 

@@ -70,7 +70,7 @@ CASE(a_field_comes_back_as_it_was) {
     CHECK(got.requested == want.requested && got.stream == want.stream);
     CHECK(got.action == want.action && got.tag == want.tag);
     ashlar_trace_finish(&ring);
-    CHECK(ring.slots == NULL);
+    CHECK(ring.entries == NULL);
 }
 
 CASE(a_capacity_is_rounded_up) {
@@ -121,13 +121,13 @@ CASE(a_small_array_gets_the_newest) {
 CASE(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody) {
     REQUIRE(set_up());
     put_to(6);
-    atomic_store(&ring.slots[4].mark, 2 * 4 + 1);
+    atomic_store(&ring.entries[4].mark, 2 * 4 + 1);
     check_read(0, 5, 4);
     put_to(12);
     check_read(5, 7, UINT64_MAX);
-    put_to(15); /* number 12 finds the slot taken */
+    put_to(15); /* number 12 finds the entry taken */
     check_read(7, 7, 12);
-    atomic_store(&ring.slots[4].mark, 2 * 4 + 2); /* the thread goes on */
+    atomic_store(&ring.entries[4].mark, 2 * 4 + 2); /* the thread goes on */
     check_read(7, 7, 12);
     put_to(21); /* and number 20 finds it free */
     check_read(13, 8, UINT64_MAX);
@@ -138,20 +138,20 @@ CASE(an_unfinished_event_is_left_out_and_its_slot_waited_for_by_nobody) {
 CASE(a_writer_that_was_overtaken_writes_nothing) {
     REQUIRE(set_up());
     put_to(5);
-    atomic_store(&ring.slots[5].words[1], 99);
-    atomic_store(&ring.slots[5].mark, 2 * (5 + CAPACITY) + 2);
+    atomic_store(&ring.entries[5].words[1], 99);
+    atomic_store(&ring.entries[5].mark, 2 * (5 + CAPACITY) + 2);
     ashlar_trace_put(&ring, &(ashlar_trace_event){.address = 5});
-    CHECK(atomic_load(&ring.slots[5].words[1]) == 99);
-    CHECK(atomic_load(&ring.slots[5].mark) == 2 * (5 + CAPACITY) + 2);
+    CHECK(atomic_load(&ring.entries[5].words[1]) == 99);
+    CHECK(atomic_load(&ring.entries[5].mark) == 2 * (5 + CAPACITY) + 2);
     ashlar_trace_finish(&ring);
 }
 
 CASE(what_is_overwritten_meanwhile_ends_the_gapless_part) {
     REQUIRE(set_up());
     put_to(CAPACITY);
-    atomic_store(&ring.slots[2].mark, 2 * (2 + CAPACITY) + 1); /* while it is being read */
+    atomic_store(&ring.entries[2].mark, 2 * (2 + CAPACITY) + 1); /* while it is being read */
     check_read(3, 5, UINT64_MAX);
-    atomic_store(&ring.slots[2].mark, 2 * (2 + CAPACITY) + 2);
+    atomic_store(&ring.entries[2].mark, 2 * (2 + CAPACITY) + 2);
     check_read(3, 5, UINT64_MAX);
     ashlar_trace_finish(&ring);
 }
@@ -162,7 +162,7 @@ CASE(a_ring_without_host_memory_is_none) {
     CHECK(ashlar_trace_init(&before, 100) == ASHLAR_EHOSTMEM);
     ashlar_host_fail_at(0);
     CHECK_HAS(ashlar_error_detail(), "128 events");
-    CHECK(before.capacity == 5 && before.slots == NULL);
+    CHECK(before.capacity == 5 && before.entries == NULL);
 }
 
 CASE(the_clock_is_the_monotonic_one) {

@@ -132,7 +132,7 @@ CASE(thousands_of_pointers_come_and_go) {
                  ASHLAR_OK;
     }
     CHECK_ZU(arena->binding_count, MANY);
-    CHECK(arena->binding_count <= arena->binding_room / 2);
+    CHECK(arena->binding_count <= arena->binding_capacity / 2);
     for (size_t i = 0; i < MANY; i += 1 + i % 3) {
         wrong += ashlar_arena_unbind(arena, &pointers[i]) != ASHLAR_OK;
         pointers[i] = NULL; /* an address that no bound one has */

@@ -90,7 +90,7 @@ CASE(failing_host_memory_places_nothing) {
 static void check_bucket(size_t i, size_t offset, size_t bytes, ashlar_dtype dtype, size_t first,
                          size_t count) {
     ashlar_arena_bucket b;
-    ashlar_arena_bucket_read(arena, i, &b);
+    ashlar_arena_get_bucket(arena, i, &b);
     CHECK_ZU(b.offset, offset);
     CHECK_ZU(b.bytes, bytes);
     CHECK(b.dtype == dtype);

@@ -192,7 +192,7 @@ CASE(memory_of_somebody_else_is_refused) {
     }
     /* An allocator that has nothing at all. */
     CHECK(ashlar_free(other, foreign) == ASHLAR_OK);
-    CHECK(ashlar_trim(other, 0) == ASHLAR_OK);
+    CHECK(ashlar_allocator_trim(other, 0) == ASHLAR_OK);
     CHECK(flatten(ASHLAR_REGION_PARAMETERS, 2, other, streams[0]) == ASHLAR_EPOINTER);
     ashlar_allocator_destroy(other);
     give(last);
@@ -307,7 +307,7 @@ CASE(what_a_guard_says_at_the_end_undoes_nothing) {
         }
         for (size_t i = 0; i < TENSORS; i++) { /* what was left is the caller's */
             size_t bytes = 0;
-            if (ashlar_usable_bytes(allocator, scattered_at[i], &bytes) == ASHLAR_OK) {
+            if (ashlar_allocator_usable_bytes(allocator, scattered_at[i], &bytes) == ASHLAR_OK) {
                 give(scattered_at[i]);
             }
         }

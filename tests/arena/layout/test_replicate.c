@@ -26,7 +26,7 @@ static bool set_up_two(const char *spec, unsigned regions) {
 
 static size_t live_blocks_of(ashlar_allocator *of) {
     ashlar_stats stats;
-    ashlar_stats_read(of, &stats);
+    ashlar_allocator_get_stats(of, &stats);
     return stats.live_blocks;
 }
 
@@ -93,8 +93,8 @@ CASE(a_replica_has_the_layout_of_its_source) {
     CHECK_ZU(ashlar_arena_bucket_count(replica), 5);
     for (size_t i = 0; i < ashlar_arena_bucket_count(arena); i++) {
         ashlar_arena_bucket mine, theirs;
-        ashlar_arena_bucket_read(arena, i, &mine);
-        ashlar_arena_bucket_read(replica, i, &theirs);
+        ashlar_arena_get_bucket(arena, i, &mine);
+        ashlar_arena_get_bucket(replica, i, &theirs);
         CHECK(mine.offset == theirs.offset && mine.bytes == theirs.bytes);
         CHECK_ZU(mine.bytes % (3 * 256), 0);
     }

@@ -118,7 +118,7 @@ static inline void close_optimizer(void) {
 
 static inline ashlar_optimizer_state state_now(void) {
     ashlar_optimizer_state state = {0};
-    CHECK(ashlar_optimizer_read(optimizer, &state, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_copy_state_to_host(optimizer, &state, streams[0]) == ASHLAR_OK);
     wait_for(streams[0]);
     return state;
 }

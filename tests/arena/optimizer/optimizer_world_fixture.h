@@ -24,8 +24,8 @@ typedef struct run_spec {
 } run_spec;
 
 /*
- * The block: cell, runs, partial sums, then all arrays with gaps between them. `bytes` is where the
- * host has it; a device may have it elsewhere.
+ * The block: scalars, runs, partial sums, then all arrays with gaps between them. `bytes` is where
+ * the host has it; a device may have it elsewhere.
  */
 typedef struct world {
     unsigned char *bytes;
@@ -101,8 +101,8 @@ static inline void world_free(world *w) {
     free(w->bytes);
 }
 
-static inline ashlar_optimizer_cell *world_cell(const world *w) {
-    return (ashlar_optimizer_cell *)(void *)w->bytes;
+static inline ashlar_optimizer_scalars *world_cell(const world *w) {
+    return (ashlar_optimizer_scalars *)(void *)w->bytes;
 }
 
 static inline double *world_partials(const world *w) {
@@ -142,7 +142,7 @@ static inline ashlar_optimizer_job world_job(const world *w,
     };
     ashlar_optimizer_cover(&job, w->runs, w->run_count);
     job.runs = (const ashlar_optimizer_run *)(const void *)(w->bytes + w->runs_at);
-    job.cell = world_cell(w);
+    job.scalars = world_cell(w);
     job.partials = world_partials(w);
     return job;
 }
@@ -183,7 +183,7 @@ static inline ashlar_optimizer_config world_config(ashlar_algorithm algorithm) {
 
 /* Every byte but those of addresses and of the sum, which back ends add in orders of their own. */
 static inline bool world_is_same(const world *a, const world *b) {
-    ashlar_optimizer_cell x = *world_cell(a), y = *world_cell(b);
+    ashlar_optimizer_scalars x = *world_cell(a), y = *world_cell(b);
     x.sum = y.sum = 0;
     return memcmp(&x, &y, sizeof x) == 0 &&
            memcmp(a->bytes + a->partials_at, b->bytes + b->partials_at, a->size - a->partials_at) ==

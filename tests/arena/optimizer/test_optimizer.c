@@ -215,7 +215,7 @@ CASE(an_arena_whose_tensors_are_all_frozen_stays) {
     close_optimizer();
 }
 
-/* A cell, the runs, and a partial sum for each chunk. */
+/* The scalars, the runs, and a partial sum for each chunk. */
 CASE(the_block_has_room_for_everything) {
     static const tensor_case tensors[] = {{"a", ASHLAR_F32, ELEMENTS_MAX, {0}},
                                           {"b", ASHLAR_F32, 100 * 4096, {.has_no_decay = true}}};
@@ -223,7 +223,7 @@ CASE(the_block_has_room_for_everything) {
     REQUIRE(open_arena("memory=64MiB", tensors, 2, ashlar_optimizer_regions(&config)));
     const size_t before = stats_now().live_bytes;
     REQUIRE(ashlar_optimizer_create(arena, &config, streams[0], &optimizer) == ASHLAR_OK);
-    CHECK_ZU(stats_now().live_bytes - before, sizeof(ashlar_optimizer_cell) +
+    CHECK_ZU(stats_now().live_bytes - before, sizeof(ashlar_optimizer_scalars) +
                                                   2 * sizeof(ashlar_optimizer_run) +
                                                   (2 + 100) * sizeof(double));
     close_optimizer();
@@ -240,7 +240,7 @@ CASE(work_is_queued_with_its_own_copy_of_the_values) {
         draw(ASHLAR_REGION_GRADIENTS, 2, 1);
         CHECK(ashlar_optimizer_step(optimizer, 0.1, 1, streams[0]) == ASHLAR_OK);
         CHECK(ashlar_optimizer_step(optimizer, 0.2, 0.5, streams[0]) == ASHLAR_OK);
-        CHECK(ashlar_optimizer_read(optimizer, &state, streams[0]) == ASHLAR_OK);
+        CHECK(ashlar_optimizer_copy_state_to_host(optimizer, &state, streams[0]) == ASHLAR_OK);
         memset(&config, 0, sizeof config);
         wait_for(streams[0]);
         CHECK_ZU(state.step, 2);

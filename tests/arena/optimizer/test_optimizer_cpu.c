@@ -24,7 +24,7 @@ typedef struct world {
     double parameters[RUNS][ROOM], gradients[RUNS][ROOM], moment1[RUNS][ROOM], moment2[RUNS][ROOM];
     float master[RUNS][ROOM];
     double partials[RUNS * (ROOM / ASHLAR_OPTIMIZER_CHUNK + 1)];
-    ashlar_optimizer_cell cell;
+    ashlar_optimizer_scalars scalars;
 } world;
 
 static world *first, *second;
@@ -38,7 +38,7 @@ static double get_gradient(const world *w, size_t run, size_t i) {
 static void draw_world(world *w) {
     uint64_t state = 12345;
     memset(w, 0, sizeof *w);
-    w->cell.state.loss_scale = 1;
+    w->scalars.state.loss_scale = 1;
     for (size_t r = 0; r < RUNS; r++) {
         for (size_t i = 0; i < lengths[r]; i++) {
             const double value = 2 * ashlar_random_step_uniform(&state) - 1;
@@ -64,9 +64,9 @@ static ashlar_optimizer_job job_on(world *w, ashlar_algorithm algorithm) {
         ASHLAR_OPTIMIZER_SGD,    ASHLAR_OPTIMIZER_SGD,     ASHLAR_OPTIMIZER_SGD,
         ASHLAR_OPTIMIZER_ADAMW,  ASHLAR_OPTIMIZER_ADAGRAD, ASHLAR_OPTIMIZER_RMSPROP,
         ASHLAR_OPTIMIZER_RMSPROP};
-    ashlar_optimizer_job job = {.parts = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE |
-                                         ASHLAR_OPTIMIZER_UPDATE,
-                                .cell = &w->cell,
+    ashlar_optimizer_job job = {.passes = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE |
+                                          ASHLAR_OPTIMIZER_UPDATE,
+                                .scalars = &w->scalars,
                                 .partials = w->partials,
                                 .learning_rate = 0.01,
                                 .gradient_scale = 1};
@@ -94,7 +94,7 @@ CASE(every_number_of_threads_gets_the_same_bits) {
     for (int a = 0; a < ASHLAR_ALGORITHM_COUNT; a++) {
         ashlar_workers_set_count(1);
         run_steps(first, (ashlar_algorithm)a, ashlar_optimizer_kernels_best());
-        CHECK(first->cell.state.step == 3 && first->cell.state.norm > 1);
+        CHECK(first->scalars.state.step == 3 && first->scalars.state.norm > 1);
         for (size_t threads = 2; threads <= 4; threads++) {
             ashlar_workers_set_count(threads);
             run_steps(second, (ashlar_algorithm)a, ashlar_optimizer_kernels_best());
@@ -121,14 +121,14 @@ CASE(the_norm_is_that_of_all_runs) {
     (void)ashlar_optimizer_number(runs, RUNS);
     ashlar_optimizer_job job = job_on(first, ASHLAR_ALGORITHM_ADAM);
     ashlar_optimizer_cover(&job, runs, RUNS);
-    job.parts = ASHLAR_OPTIMIZER_SUM;
+    job.passes = ASHLAR_OPTIMIZER_SUM;
     ashlar_optimizer_cpu_run(&job);
     for (size_t r = 0; r < RUNS; r++) {
         for (size_t i = 0; i < lengths[r]; i++) {
             sum += get_gradient(first, r, i) * get_gradient(first, r, i);
         }
     }
-    CHECK_NEAR(first->cell.sum, sum, 0, 1e-13);
+    CHECK_NEAR(first->scalars.sum, sum, 0, 1e-13);
 }
 
 /* A table's parts, each a launch of its own: as lists of tensors. */
@@ -141,17 +141,17 @@ CASE(lists_of_runs_together_are_the_table) {
         for (int step = 0; step < 3; step++) {
             double sum = 0;
             for (size_t r = 0; r < RUNS; r += length) {
-                job.parts = ASHLAR_OPTIMIZER_SUM;
+                job.passes = ASHLAR_OPTIMIZER_SUM;
                 ashlar_optimizer_cover(&job, runs + r, r + length < RUNS ? length : RUNS - r);
                 ashlar_optimizer_cpu_run(&job);
-                sum += second->cell.sum;
+                sum += second->scalars.sum;
             }
-            CHECK_NEAR(sum, first->cell.sum, 0, 1e-14);
-            second->cell.sum = first->cell.sum;
-            job.parts = ASHLAR_OPTIMIZER_DECIDE;
+            CHECK_NEAR(sum, first->scalars.sum, 0, 1e-14);
+            second->scalars.sum = first->scalars.sum;
+            job.passes = ASHLAR_OPTIMIZER_DECIDE;
             ashlar_optimizer_cpu_run(&job);
             for (size_t r = 0; r < RUNS; r += length) {
-                job.parts = ASHLAR_OPTIMIZER_UPDATE;
+                job.passes = ASHLAR_OPTIMIZER_UPDATE;
                 ashlar_optimizer_cover(&job, runs + r, r + length < RUNS ? length : RUNS - r);
                 ashlar_optimizer_cpu_run(&job);
             }
@@ -164,9 +164,9 @@ CASE(an_empty_list_is_no_work) {
     draw_world(first);
     ashlar_optimizer_job job = job_on(first, ASHLAR_ALGORITHM_ADAM);
     ashlar_optimizer_cover(&job, NULL, 0);
-    first->cell.sum = 7;
+    first->scalars.sum = 7;
     ashlar_optimizer_cpu_run(&job);
-    CHECK(first->cell.sum == 0 && first->cell.state.step == 1);
+    CHECK(first->scalars.sum == 0 && first->scalars.state.step == 1);
     CHECK_ZU(ashlar_optimizer_number(NULL, 0), 0);
 }
 

@@ -95,7 +95,7 @@ static void fetch_world(world *w) {
 static ashlar_optimizer_job far_job(const world *w, const ashlar_optimizer_config *config) {
     ashlar_optimizer_job job = world_job(w, config);
     job.runs = (const ashlar_optimizer_run *)(const void *)(far + w->runs_at);
-    job.cell = (ashlar_optimizer_cell *)(void *)far;
+    job.scalars = (ashlar_optimizer_scalars *)(void *)far;
     job.partials = (double *)(void *)(far + w->partials_at);
     return job;
 }
@@ -105,7 +105,7 @@ static world run_steps(world *near, const ashlar_optimizer_config *config, int s
     world remote = world_copy(near);
     send_world(&remote);
     ashlar_optimizer_job cpu = world_job(near, config), job = far_job(&remote, config);
-    cpu.parts = job.parts = ALL_PARTS;
+    cpu.passes = job.passes = ALL_PARTS;
     for (int step = 0; step < steps; step++) {
         ashlar_optimizer_cpu_run_with(&cpu, &ashlar_optimizer_kernels_baseline);
         CHECK(ashlar_optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
@@ -167,7 +167,7 @@ CASE(many_chunks_of_every_type_agree_too) {
 
 CASE(each_part_launches_its_kernels_and_no_others) {
     static const struct {
-        unsigned parts;
+        unsigned passes;
         bool has_chunks;
         const char *log;
     } rows[] = {
@@ -195,7 +195,7 @@ CASE(each_part_launches_its_kernels_and_no_others) {
     send_world(&w);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ashlar_optimizer_job job = far_job(&w, &config);
-        job.parts = rows[i].parts;
+        job.passes = rows[i].passes;
         if (!rows[i].has_chunks) {
             job.run_count = job.end_chunk = job.first_chunk = 0;
         }
@@ -204,7 +204,7 @@ CASE(each_part_launches_its_kernels_and_no_others) {
         CHECK(strcmp(fake_launch_log(), rows[i].log) == 0);
     }
     ashlar_optimizer_job rest = far_job(&w, &config); /* from the second chunk on */
-    rest.parts = ASHLAR_OPTIMIZER_UPDATE;
+    rest.passes = ASHLAR_OPTIMIZER_UPDATE;
     rest.first = ASHLAR_OPTIMIZER_CHUNK;
     rest.first_chunk = 1;
     CHECK(ashlar_optimizer_cuda_run(cuda, &rest, stream) == ASHLAR_OK);
@@ -262,7 +262,7 @@ CASE(closing_lets_queued_kernels_end) {
     world remote = world_copy(&near);
     send_world(&remote);
     ashlar_optimizer_job cpu = world_job(&near, &config), job = far_job(&remote, &config);
-    cpu.parts = job.parts = ALL_PARTS;
+    cpu.passes = job.passes = ALL_PARTS;
     ashlar_optimizer_cpu_run_with(&cpu, &ashlar_optimizer_kernels_baseline);
     CHECK(ashlar_optimizer_cuda_run(cuda, &job, stream) == ASHLAR_OK);
     ashlar_optimizer_cuda_close(cuda);
@@ -331,7 +331,7 @@ CASE(every_failing_launch_is_named_and_ends_the_job) {
     send_world(&w);
     ashlar_optimizer_job job = far_job(&w, &config);
     const _Atomic uint64_t *calls = &device->driver->calls[ASHLAR_DRIVER_FN_launch_kernel];
-    job.parts = ALL_PARTS;
+    job.passes = ALL_PARTS;
     for (uint64_t n = 1; n <= 3; n++) {
         const uint64_t before = *calls;
         ashlar_driver_fail_at(device->driver, ASHLAR_DRIVER_FN_launch_kernel, n, CU_LAUNCH_FAILED);

@@ -35,26 +35,26 @@ static const char *update_name(ashlar_algorithm algorithm) {
 /* The parts of a job that are asked for, as optimizer_cuda.c launches them. */
 static void run_emulated(const ashlar_optimizer_job *job) {
     const size_t chunks = job->end_chunk - job->first_chunk;
-    if ((job->parts & ASHLAR_OPTIMIZER_SUM) != 0 && chunks > 0) {
+    if ((job->passes & ASHLAR_OPTIMIZER_SUM) != 0 && chunks > 0) {
         run_kernel("ashlar_kernel_sum", job, chunks, ASHLAR_CHUNK_THREADS);
     }
-    if ((job->parts & (ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE)) != 0) {
+    if ((job->passes & (ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE)) != 0) {
         run_kernel("ashlar_kernel_decide", job, 1, ASHLAR_DECIDE_THREADS);
     }
-    if ((job->parts & ASHLAR_OPTIMIZER_UPDATE) != 0 && chunks > 0) {
+    if ((job->passes & ASHLAR_OPTIMIZER_UPDATE) != 0 && chunks > 0) {
         run_kernel(update_name(job->rule.algorithm), job, chunks, ASHLAR_CHUNK_THREADS);
     }
 }
 
-/* Run `parts` on both; the CPU's sum then stands in both cells. */
-static void run_both(ashlar_optimizer_job *cpu, ashlar_optimizer_job *cuda, unsigned parts) {
-    cpu->parts = cuda->parts = parts;
+/* Run `passes` on both; the CPU's sum then stands in both. */
+static void run_both(ashlar_optimizer_job *cpu, ashlar_optimizer_job *cuda, unsigned passes) {
+    cpu->passes = cuda->passes = passes;
     ashlar_optimizer_cpu_run_with(cpu, &ashlar_optimizer_kernels_baseline);
     run_emulated(cuda);
-    if (cuda->cell->sum != cpu->cell->sum) { /* infinite sums have no difference */
-        CHECK_NEAR(cuda->cell->sum, cpu->cell->sum, 0, 1e-14);
+    if (cuda->scalars->sum != cpu->scalars->sum) { /* infinite sums have no difference */
+        CHECK_NEAR(cuda->scalars->sum, cpu->scalars->sum, 0, 1e-14);
     }
-    cuda->cell->sum = cpu->cell->sum;
+    cuda->scalars->sum = cpu->scalars->sum;
 }
 
 /* Three steps, of which the second is skipped. */
@@ -62,7 +62,7 @@ static void check_steps(const world *start, ashlar_algorithm algorithm) {
     const ashlar_optimizer_config config = world_config(algorithm);
     world on_cpu = world_copy(start), on_cuda = world_copy(start);
     ashlar_optimizer_job cpu = world_job(&on_cpu, &config), cuda = world_job(&on_cuda, &config);
-    cpu.cell->state.loss_scale = cuda.cell->state.loss_scale = 1024;
+    cpu.scalars->state.loss_scale = cuda.scalars->state.loss_scale = 1024;
     for (int step = 0; step < 3; step++) {
         world_draw(&on_cpu, (uint64_t)step + 77, false);
         world_draw(&on_cuda, (uint64_t)step + 77, false);
@@ -76,9 +76,9 @@ static void check_steps(const world *start, ashlar_algorithm algorithm) {
         CHECK(world_is_same(&on_cpu, &on_cuda));
         run_both(&cpu, &cuda, ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
         CHECK(world_is_same(&on_cpu, &on_cuda));
-        CHECK(cuda.cell->state.is_skipped == (step == 1));
+        CHECK(cuda.scalars->state.is_skipped == (step == 1));
     }
-    CHECK(cuda.cell->state.step == 2 && cuda.cell->state.skipped == 1);
+    CHECK(cuda.scalars->state.step == 2 && cuda.scalars->state.skipped == 1);
     CHECK(memcmp(on_cuda.bytes + start->arrays_at, start->bytes + start->arrays_at,
                  start->size - start->arrays_at) != 0);
     world_free(&on_cpu);
@@ -144,7 +144,7 @@ CASE(a_job_may_begin_and_end_inside_a_run) {
             both[k]->end = ranges[i].end;
             both[k]->first_chunk = ranges[i].first_chunk;
             both[k]->end_chunk = ranges[i].end_chunk;
-            both[k]->cell->state.loss_scale = 1;
+            both[k]->scalars->state.loss_scale = 1;
         }
         run_both(&cpu, &cuda, ASHLAR_OPTIMIZER_SUM);
         run_both(&cpu, &cuda, ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
@@ -167,7 +167,7 @@ CASE(runs_without_elements_are_passed_over) {
     world on_cuda = world_copy(&on_cpu);
     ashlar_optimizer_job cpu = world_job(&on_cpu, &config), cuda = world_job(&on_cuda, &config);
     CHECK_ZU(cuda.end_chunk, 2);
-    cpu.cell->state.loss_scale = cuda.cell->state.loss_scale = 1;
+    cpu.scalars->state.loss_scale = cuda.scalars->state.loss_scale = 1;
     run_both(&cpu, &cuda, ASHLAR_OPTIMIZER_SUM);
     run_both(&cpu, &cuda, ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE);
     CHECK(world_is_same(&on_cpu, &on_cuda));
@@ -185,33 +185,33 @@ CASE(the_sum_has_every_chunk_once_and_is_the_same_each_time) {
         partials[i] = fabs(draw_value(&random));
     }
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        ashlar_optimizer_cell cell = {.sum = 99, .state.loss_scale = 4};
+        ashlar_optimizer_scalars scalars = {.sum = 99, .state.loss_scale = 4};
         ashlar_optimizer_job job = {.rule = {.algorithm = ASHLAR_ALGORITHM_SGD, .config = config},
-                                    .parts = ASHLAR_OPTIMIZER_SUM,
+                                    .passes = ASHLAR_OPTIMIZER_SUM,
                                     .first_chunk = 7,
                                     .end_chunk = 7 + counts[i],
-                                    .cell = &cell,
+                                    .scalars = &scalars,
                                     .partials = partials,
                                     .gradient_scale = 1};
-        const ashlar_optimizer_cell before = cell;
+        const ashlar_optimizer_scalars before = scalars;
         long double want = 0;
         for (size_t k = job.first_chunk; k < job.end_chunk; k++) {
             want += partials[k];
         }
-        run_emulated(&(ashlar_optimizer_job){.rule = job.rule, .parts = 0, .cell = &cell});
-        CHECK(memcmp(&cell, &before, sizeof cell) == 0); /* nothing was asked for */
+        run_emulated(&(ashlar_optimizer_job){.rule = job.rule, .passes = 0, .scalars = &scalars});
+        CHECK(memcmp(&scalars, &before, sizeof scalars) == 0); /* nothing was asked for */
         run_kernel("ashlar_kernel_decide", &job, 1, ASHLAR_DECIDE_THREADS);
-        const double sum = cell.sum;
+        const double sum = scalars.sum;
         CHECK_NEAR(sum, (double)want, 0, 1e-15 * 16);
-        CHECK(cell.state.step == 0); /* a sum decides nothing */
-        job.parts |= ASHLAR_OPTIMIZER_DECIDE;
+        CHECK(scalars.state.step == 0); /* a sum decides nothing */
+        job.passes |= ASHLAR_OPTIMIZER_DECIDE;
         run_kernel("ashlar_kernel_decide", &job, 1, ASHLAR_DECIDE_THREADS);
-        CHECK(cell.sum == sum && cell.state.step == 1);
-        CHECK(cell.state.norm == sqrt(sum) / 4);
-        cell.sum = 16;
-        job.parts = ASHLAR_OPTIMIZER_DECIDE; /* of a sum that the program has made */
+        CHECK(scalars.sum == sum && scalars.state.step == 1);
+        CHECK(scalars.state.norm == sqrt(sum) / 4);
+        scalars.sum = 16;
+        job.passes = ASHLAR_OPTIMIZER_DECIDE; /* of a sum that the program has made */
         run_kernel("ashlar_kernel_decide", &job, 1, ASHLAR_DECIDE_THREADS);
-        CHECK(cell.sum == 16 && cell.state.norm == 1 && cell.state.step == 2);
+        CHECK(scalars.sum == 16 && scalars.state.norm == 1 && scalars.state.step == 2);
     }
 }
 
@@ -224,12 +224,12 @@ CASE(a_skipped_step_touches_no_array) {
         put_element(w.bytes + w.array_at[1][1], ASHLAR_F16, 69, NAN);
         const world before = world_copy(&w);
         ashlar_optimizer_job job = world_job(&w, &config);
-        job.cell->state.loss_scale = 1024;
-        job.parts = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE;
+        job.scalars->state.loss_scale = 1024;
+        job.passes = ASHLAR_OPTIMIZER_SUM | ASHLAR_OPTIMIZER_DECIDE | ASHLAR_OPTIMIZER_UPDATE;
         run_emulated(&job);
         CHECK(memcmp(before.bytes + w.arrays_at, w.bytes + w.arrays_at, w.size - w.arrays_at) == 0);
-        CHECK(job.cell->state.is_skipped == 1 && job.cell->state.step == 0);
-        CHECK(job.cell->state.skipped == 1 && job.cell->state.loss_scale == 512);
+        CHECK(job.scalars->state.is_skipped == 1 && job.scalars->state.step == 0);
+        CHECK(job.scalars->state.skipped == 1 && job.scalars->state.loss_scale == 512);
         world_free(&w);
         free(before.bytes);
     }

@@ -53,7 +53,7 @@ CASE(values_outside_their_ranges_are_refused) {
     const double not_decays[] = {-1, nan, inf, 1e39}, decays[] = {0, 2};
     const double not_clips[] = {-1, nan}, clips[] = {0, 1e-3, inf};
     const double not_fractions[] = {-0.1, 1, 1.5, nan}, fractions[] = {0, 0.999};
-    const double not_parts[] = {-0.1, 1.1, nan}, parts[] = {0, 0.5, 1};
+    const double not_parts[] = {-0.1, 1.1, nan}, passes[] = {0, 0.5, 1};
     const double not_scales[] = {-1, nan, inf, 1e39, 1e-50}, scales[] = {0, 1, 65536};
     FIELD(learning_rate, ALL, not_positive, positive);
     FIELD(weight_decay, ALL, not_decays, decays);
@@ -62,8 +62,8 @@ CASE(values_outside_their_ranges_are_refused) {
     FIELD(beta1, ADAMS, not_fractions, fractions);
     FIELD(beta2, ADAMS, not_fractions, fractions);
     FIELD(momentum, SGD | RMSPROP, not_fractions, fractions);
-    FIELD(dampening, SGD, not_parts, parts);
-    FIELD(smoothing, RMSPROP, not_parts, parts);
+    FIELD(dampening, SGD, not_parts, passes);
+    FIELD(smoothing, RMSPROP, not_parts, passes);
     FIELD(rate_decay, ADAGRAD, ((const double[]){-1, nan, inf}), decays);
     FIELD(loss_scale, ALL, not_scales, scales);
 }
@@ -188,7 +188,8 @@ CASE(states_with_a_bad_loss_scale_are_refused) {
     REQUIRE(open_optimizer(&config));
     for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
         const ashlar_optimizer_state state = {.step = 9, .loss_scale = scales[i]};
-        CHECK(ashlar_optimizer_write(optimizer, &state, streams[0]) == ASHLAR_EINVAL);
+        CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &state, streams[0]) ==
+              ASHLAR_EINVAL);
         CHECK_HAS(ashlar_error_detail(), "loss_scale");
     }
     const ashlar_optimizer_state now = state_now();
@@ -319,9 +320,9 @@ CASE(launches_that_fail_are_reported) {
     check_nothing_happened(&before);
     ashlar_optimizer_state state = {.step = 3, .loss_scale = 1};
     ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, CU_UNKNOWN);
-    CHECK(ashlar_optimizer_read(optimizer, &state, streams[0]) == ASHLAR_EDRIVER);
+    CHECK(ashlar_optimizer_copy_state_to_host(optimizer, &state, streams[0]) == ASHLAR_EDRIVER);
     ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_htod_async, 1, CU_UNKNOWN);
-    CHECK(ashlar_optimizer_write(optimizer, &state, streams[0]) == ASHLAR_EDRIVER);
+    CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &state, streams[0]) == ASHLAR_EDRIVER);
     check_nothing_happened(&before);
     free_image(&before);
     close_optimizer();

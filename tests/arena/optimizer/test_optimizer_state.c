@@ -190,7 +190,7 @@ static void check_resume(const ashlar_optimizer_config *config) {
 
     REQUIRE(open_optimizer(config));
     copy_all_state(&halfway);
-    CHECK(ashlar_optimizer_write(optimizer, &state, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &state, streams[0]) == ASHLAR_OK);
     for (unsigned i = 4; i < 8; i++) {
         step(i);
     }
@@ -229,7 +229,7 @@ CASE(masters_are_made_by_the_first_step) {
     check_equal(&r);
     const ashlar_optimizer_state fresh = {.loss_scale = 1}; /* step 0: the next is the first */
     put(ASHLAR_REGION_PARAMETERS, 6, 0, 77);
-    CHECK(ashlar_optimizer_write(optimizer, &fresh, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &fresh, streams[0]) == ASHLAR_OK);
     step(3);
     CHECK_NEAR(get(ASHLAR_REGION_MASTER, 6, 0), 77, 5, 0);
     close_optimizer();
@@ -240,7 +240,7 @@ CASE(without_loss_scaling_the_scale_stays_one) {
     const ashlar_optimizer_state state = {.step = 5, .loss_scale = 128};
     REQUIRE(open_optimizer(&config));
     CHECK(*ashlar_optimizer_loss_scale_address(optimizer) == 1);
-    CHECK(ashlar_optimizer_write(optimizer, &state, streams[0]) == ASHLAR_OK);
+    CHECK(ashlar_optimizer_copy_state_to_device(optimizer, &state, streams[0]) == ASHLAR_OK);
     const ashlar_optimizer_state now = state_now();
     CHECK(now.step == 5 && now.loss_scale == 1);
     close_optimizer();

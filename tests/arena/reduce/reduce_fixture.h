@@ -106,7 +106,7 @@ static inline ashlar_status final(size_t tensor) {
 /* Call `i` was for that bucket. */
 static inline void check_sent(size_t i, char kind, ashlar_region region, size_t bucket) {
     ashlar_arena_bucket range;
-    ashlar_arena_bucket_read(arena, bucket, &range);
+    ashlar_arena_get_bucket(arena, bucket, &range);
     CHECK(range.offset == BUCKET_OFFSETS[bucket] && range.bytes == BUCKET_BYTES);
     CHECK(log_of[i].kind == kind && log_of[i].region == region);
     CHECK_ZU(log_of[i].offset, range.offset);

@@ -309,7 +309,7 @@ static void *train_in_parts(void *arg) {
         r->bad_count += ashlar_reducer_finish(r->reducer, r->compute[0]) != ASHLAR_OK;
         for (size_t i = 0; i < ashlar_arena_bucket_count(r->arena); i++) {
             ashlar_arena_bucket b;
-            ashlar_arena_bucket_read(r->arena, i, &b);
+            ashlar_arena_get_bucket(r->arena, i, &b);
             const size_t part = b.bytes / rank_count, at = b.offset + part * r->idx;
             unsigned char *to = ashlar_arena_region(r->arena, ASHLAR_REGION_PARAMETERS);
             const unsigned char *from = ashlar_arena_region(r->arena, ASHLAR_REGION_GRADIENTS);

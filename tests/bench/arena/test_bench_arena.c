@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "bench/arena/arena_cases.h"
-#include "bench/arena/arena_stage.h"
+#include "bench/arena/arena_setup.h"
 #include "bench/harness/copy_loop.h"
 #include "tests/allocator/base/file_fixture.h"
 #include "arena/compute/workers.h"
@@ -83,51 +83,51 @@ CASE(most_of_10000_tensors_have_some_hundred_elements) {
 CASE(bytes_are_counted_as_the_table_says) {
     static const double accesses[] = {8, 1, 1, 2, 2, 2};
     size_t count;
-    ashlar_arena_stage stage = {0};
+    ashlar_arena_setup setup = {0};
     REQUIRE(set_up("memory=1GiB"));
-    REQUIRE(ashlar_arena_stage_init(&stage, device, &ashlar_arena_cases(&count)[3], true) ==
+    REQUIRE(ashlar_arena_setup_init(&setup, device, &ashlar_arena_cases(&count)[3], true) ==
             ASHLAR_OK);
     for (unsigned i = 0; i < ASHLAR_ARENA_OPERATION_COUNT; i++) {
         const ashlar_arena_operation op = (ashlar_arena_operation)i;
         const double want = 4.0 * 64 * 4096 * accesses[i];
-        CHECK(ashlar_arena_stage_bytes(&stage, ASHLAR_ARENA_RUNNER_ARENA, op) == want);
-        CHECK(ashlar_arena_stage_bytes(&stage, ASHLAR_ARENA_RUNNER_LISTS, op) == want);
-        CHECK(ashlar_arena_stage_bytes(&stage, ASHLAR_ARENA_RUNNER_LOOP, op) == want);
+        CHECK(ashlar_arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_ARENA, op) == want);
+        CHECK(ashlar_arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_LISTS, op) == want);
+        CHECK(ashlar_arena_setup_bytes(&setup, ASHLAR_ARENA_RUNNER_LOOP, op) == want);
     }
-    ashlar_arena_stage_finish(&stage);
-    ashlar_arena_stage_finish(&stage); /* zeros */
+    ashlar_arena_setup_finish(&setup);
+    ashlar_arena_setup_finish(&setup); /* zeros */
     tear_down();
 }
 
-/* Whatever was called: the arena has the per-tensor twin's parameters, and no replica is left. */
+/* Whatever was called: the arena has the scattered parameters, and no replica is left. */
 CASE(every_runner_runs_every_operation_it_has) {
     size_t count;
     double seconds = -1;
-    ashlar_arena_stage stage = {0};
+    ashlar_arena_setup setup = {0};
     REQUIRE(set_up("memory=1GiB"));
-    REQUIRE(ashlar_arena_stage_init(&stage, device, &ashlar_arena_cases(&count)[3], true) ==
+    REQUIRE(ashlar_arena_setup_init(&setup, device, &ashlar_arena_cases(&count)[3], true) ==
             ASHLAR_OK);
     ashlar_stats before, after;
-    ashlar_stats_read(stage.allocator, &before);
-    CHECK(!ashlar_arena_stage_has(ASHLAR_ARENA_RUNNER_LISTS, ASHLAR_ARENA_OPERATION_CHECKPOINT));
+    ashlar_allocator_get_stats(setup.allocator, &before);
+    CHECK(!ashlar_arena_setup_has(ASHLAR_ARENA_RUNNER_LISTS, ASHLAR_ARENA_OPERATION_CHECKPOINT));
     for (unsigned op = 0; op < ASHLAR_ARENA_OPERATION_COUNT; op++) {
         for (unsigned r = 0; r < ASHLAR_ARENA_RUNNER_COUNT; r++) {
-            if (ashlar_arena_stage_has((ashlar_arena_runner)r, (ashlar_arena_operation)op)) {
-                CHECK(ashlar_arena_stage_run(&stage, (ashlar_arena_runner)r,
+            if (ashlar_arena_setup_has((ashlar_arena_runner)r, (ashlar_arena_operation)op)) {
+                CHECK(ashlar_arena_setup_run(&setup, (ashlar_arena_runner)r,
                                              (ashlar_arena_operation)op, &seconds) == ASHLAR_OK);
                 CHECK(seconds >= 0);
             }
         }
     }
-    ashlar_stats_read(stage.allocator, &after);
-    CHECK(stage.replica == NULL && after.live_blocks == before.live_blocks);
-    CHECK(stage.pointers[3] == ashlar_arena_twin_view(stage.twins[ASHLAR_ARENA_RUNNER_PER_TENSOR],
-                                                      ASHLAR_REGION_PARAMETERS,
-                                                      3)); /* for the next flatten */
-    CHECK(access(stage.file, F_OK) == 0);
-    char gone[sizeof stage.folder];
-    memcpy(gone, stage.folder, sizeof gone);
-    ashlar_arena_stage_finish(&stage);
+    ashlar_allocator_get_stats(setup.allocator, &after);
+    CHECK(setup.replica == NULL && after.live_blocks == before.live_blocks);
+    CHECK(setup.pointers[3] ==
+          ashlar_per_tensor_view(setup.scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR],
+                                 ASHLAR_REGION_PARAMETERS, 3)); /* for the next flatten */
+    CHECK(access(setup.file, F_OK) == 0);
+    char gone[sizeof setup.folder];
+    memcpy(gone, setup.folder, sizeof gone);
+    ashlar_arena_setup_finish(&setup);
     CHECK(access(gone, F_OK) != 0);
     tear_down();
 }

@@ -62,9 +62,9 @@ CASE(pairs_alone_are_run_as_often_as_asked) {
     REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
     REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
     const ashlar_bench_config config = config_of("mix", "driver"); /* the workload is not asked */
-    ashlar_device_counts_read(device, &before);
+    ashlar_device_get_counts(device, &before);
     CHECK(ashlar_bench_pairs(device, &config, 600) == ASHLAR_OK);
-    ashlar_device_counts_read(device, &after);
+    ashlar_device_get_counts(device, &after);
     CHECK_ZU(after.memory - before.memory, 2 * 768);
     ashlar_device_close(device);
 }

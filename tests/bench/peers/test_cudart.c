@@ -31,14 +31,14 @@ CASE(without_work_an_event_is_complete_and_costs_no_call) {
     REQUIRE(set_up_runtime("mode=adversarial"));
     cudaEvent_t event = NULL;
     ashlar_driver_counts before, after;
-    ashlar_device_counts_read(device, &before);
+    ashlar_device_get_counts(device, &before);
     REQUIRE(before.work == 0); /* so this case is the first */
     CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
     CHECK(cudaEventQuery(event) == cudaSuccess); /* never recorded */
     CHECK(cudaEventRecord(event, streams[0]) == cudaSuccess);
     CHECK(cudaEventQuery(event) == cudaSuccess);
     CHECK(cudaEventDestroy(event) == cudaSuccess);
-    ashlar_device_counts_read(device, &after);
+    ashlar_device_get_counts(device, &after);
     CHECK(after.order == before.order && after.context == before.context);
     tear_down_device();
 }

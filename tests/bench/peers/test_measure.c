@@ -474,16 +474,16 @@ CASE(ashlar_and_the_list_agree_on_what_is_live) {
     for (size_t i = 0; i < 2; i++) {
         ashlar_workload w = record(variants[i]);
         const ashlar_peer *peer = ashlar_peer_ashlar();
-        static void *slots[8192];
+        static void *variables[8192];
         void *self = NULL;
-        REQUIRE(w.slot_count <= 8192 && peer->create(device, &self) == ASHLAR_OK);
+        REQUIRE(w.variable_count <= 8192 && peer->create(device, &self) == ASHLAR_OK);
         for (size_t op = 0; op < w.count; op++) {
-            void **slot = &slots[w.ops[op].slot];
+            void **variable = &variables[w.ops[op].variable];
             if (w.ops[op].bytes != 0) {
-                *slot = peer->take(self, w.ops[op].bytes, NULL);
-                REQUIRE(*slot != NULL);
+                *variable = peer->take(self, w.ops[op].bytes, NULL);
+                REQUIRE(*variable != NULL);
             } else {
-                peer->give(self, *slot);
+                peer->give(self, *variable);
             }
         }
         ashlar_peer_usage usage;

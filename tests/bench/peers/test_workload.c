@@ -31,8 +31,8 @@ static ashlar_workload record(const char *name, const char *variant) {
 
 /* What a list does, found by running it on paper. */
 typedef struct account {
-    uint32_t *taken; /* [slot_count], bytes now in each slot */
-    size_t wrong;    /* takes of a taken slot, gives of a free one, slots out of range */
+    uint32_t *taken; /* [variable_count], bytes now in each variable */
+    size_t wrong;    /* takes of a taken variable, gives of a free one, variables out of range */
     size_t live, live_max;
     uint64_t bytes, peak_bytes;
 } account;
@@ -40,27 +40,27 @@ typedef struct account {
 static void run_on_paper(const ashlar_workload *w, account *a, size_t begin, size_t end) {
     for (size_t i = begin; i < end; i++) {
         const ashlar_op op = w->ops[i];
-        if (op.slot >= w->slot_count || (op.bytes != 0) == (a->taken[op.slot] != 0)) {
+        if (op.variable >= w->variable_count || (op.bytes != 0) == (a->taken[op.variable] != 0)) {
             a->wrong++;
             continue;
         }
         a->live = op.bytes != 0 ? a->live + 1 : a->live - 1;
-        a->bytes = a->bytes + op.bytes - (op.bytes != 0 ? 0 : a->taken[op.slot]);
-        a->taken[op.slot] = op.bytes;
+        a->bytes = a->bytes + op.bytes - (op.bytes != 0 ? 0 : a->taken[op.variable]);
+        a->taken[op.variable] = op.bytes;
         a->live_max = a->live > a->live_max ? a->live : a->live_max;
         a->peak_bytes = a->bytes > a->peak_bytes ? a->bytes : a->peak_bytes;
     }
 }
 
 static void check_list(const ashlar_workload *w) {
-    account a = {.taken = calloc(w->slot_count, sizeof *a.taken)};
-    uint32_t *before = calloc(w->slot_count, sizeof *before);
+    account a = {.taken = calloc(w->variable_count, sizeof *a.taken)};
+    uint32_t *before = calloc(w->variable_count, sizeof *before);
     REQUIRE(a.taken != NULL && before != NULL);
     run_on_paper(w, &a, 0, w->body_begin);
-    memcpy(before, a.taken, w->slot_count * sizeof *before);
+    memcpy(before, a.taken, w->variable_count * sizeof *before);
     for (int i = 0; i < 2; i++) {
         run_on_paper(w, &a, w->body_begin, w->body_end);
-        CHECK(memcmp(before, a.taken, w->slot_count * sizeof *before) == 0);
+        CHECK(memcmp(before, a.taken, w->variable_count * sizeof *before) == 0);
     }
     run_on_paper(w, &a, w->body_end, w->count);
     CHECK_ZU(a.wrong, 0);
@@ -92,7 +92,7 @@ static void check_specs(const ashlar_workload_spec *specs, size_t count) {
         CHECK(w.body_begin < w.body_end && w.body_end <= w.count);
         CHECK(w.body_pairs > 0);
         CHECK_ZU(w.body_end - w.body_begin, 2 * w.body_pairs);
-        CHECK(w.live_max <= w.slot_count);
+        CHECK(w.live_max <= w.variable_count);
         check_list(&w);
         check_steps(&w);
         ashlar_workload_finish(&w);
@@ -211,7 +211,7 @@ CASE(holes_lie_between_blocks) {
     size_t neighbours = 0;
     for (size_t i = 4000; i + 1 < w.body_begin; i++) {
         CHECK_ZU(w.ops[i].bytes, 0);
-        neighbours += w.ops[i + 1].slot == w.ops[i].slot + 1;
+        neighbours += w.ops[i + 1].variable == w.ops[i].variable + 1;
     }
     CHECK_ZU(neighbours, 0);
     ashlar_workload_finish(&w);
@@ -246,9 +246,9 @@ CASE(the_two_mixes_differ_in_the_order_of_giving) {
     ashlar_workload reverse = record("mix", "reverse"), shuffled = record("mix", "shuffled");
     size_t opposite = 0, same = 0, again = 0;
     for (size_t i = 0; i < TENSORS; i++) {
-        opposite += reverse.ops[TENSORS + i].slot == reverse.ops[TENSORS - 1 - i].slot;
-        same += shuffled.ops[TENSORS + i].slot == reverse.ops[TENSORS + i].slot;
-        again += shuffled.ops[TENSORS + i].slot == shuffled.ops[3 * TENSORS + i].slot;
+        opposite += reverse.ops[TENSORS + i].variable == reverse.ops[TENSORS - 1 - i].variable;
+        same += shuffled.ops[TENSORS + i].variable == reverse.ops[TENSORS + i].variable;
+        again += shuffled.ops[TENSORS + i].variable == shuffled.ops[3 * TENSORS + i].variable;
     }
     CHECK_ZU(opposite, TENSORS);
     CHECK(same < 20);
@@ -276,15 +276,15 @@ CASE(random_keeps_nearly_1000_blocks_live) {
 
 CASE(random_gives_old_and_new_blocks_alike) {
     ashlar_workload w = record("random", "");
-    size_t *taken_at = calloc(w.slot_count, sizeof *taken_at);
+    size_t *taken_at = calloc(w.variable_count, sizeof *taken_at);
     size_t newest = 0, gives = 0;
     REQUIRE(taken_at != NULL);
     for (size_t i = 0; i < 20000; i++) {
         if (w.ops[i].bytes != 0) {
-            taken_at[w.ops[i].slot] = i;
+            taken_at[w.ops[i].variable] = i;
         } else {
             gives++;
-            newest += i - taken_at[w.ops[i].slot] < 20;
+            newest += i - taken_at[w.ops[i].variable] < 20;
         }
     }
     CHECK(gives > 9000);
@@ -300,14 +300,14 @@ CASE(the_two_rnn_lists_differ_in_the_first_step_only) {
     CHECK(warm.body_end == warm.count && cold.body_end == cold.count);
     REQUIRE(warm.count - first == cold.count);
     size_t steps = 0, different = 0;
-    uint32_t taken[2][64] = {{0}}; /* by slot, which are numbered differently */
-    REQUIRE(warm.slot_count <= 64 && cold.slot_count <= 64);
+    uint32_t taken[2][64] = {{0}}; /* by variable, which are numbered differently */
+    REQUIRE(warm.variable_count <= 64 && cold.variable_count <= 64);
     for (size_t i = 0; i < cold.count; i++) {
         const ashlar_op one = warm.ops[first + i], two = cold.ops[i];
-        different +=
-            one.bytes != two.bytes || (one.bytes == 0 && taken[0][one.slot] != taken[1][two.slot]);
-        taken[0][one.slot] = one.bytes;
-        taken[1][two.slot] = two.bytes;
+        different += one.bytes != two.bytes ||
+                     (one.bytes == 0 && taken[0][one.variable] != taken[1][two.variable]);
+        taken[0][one.variable] = one.bytes;
+        taken[1][two.variable] = two.bytes;
         steps += two.bytes == sizeof(float); /* one loss a step */
     }
     CHECK_ZU(different, 0);

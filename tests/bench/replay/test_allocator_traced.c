@@ -38,7 +38,7 @@ static void operate(run *r, size_t number, unsigned char **slot) {
         wait_for(streams[stream]);
     } else if (*slot == NULL) {
         if (ashlar_alloc_tagged(allocator, bytes, tag, streams[stream], &ptr) == ASHLAR_OK) {
-            r->offsets[number] = (size_t)((uintptr_t)ptr - allocator->fixed.base);
+            r->offsets[number] = (size_t)((uintptr_t)ptr - allocator->constants.base);
             queue_write(streams[stream], ptr, 16, 1);
         }
         *slot = ptr;
@@ -91,7 +91,8 @@ CASE(a_written_trace_is_replayed_with_the_same_peak) {
     ashlar_replay_result result;
     uint64_t missing = 77;
     REQUIRE(work(&r, "memory=16MiB", 1 * MIB, EVENTS_MAX));
-    CHECK(ashlar_trace_write(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) == ASHLAR_OK);
+    CHECK(ashlar_allocator_write_trace(allocator, ASHLAR_TRACE_RMM_CSV, path, &missing) ==
+          ASHLAR_OK);
     CHECK_ZU(missing, 0);
     tear_down();
     REQUIRE(ashlar_rmm_log_read(path, &log) == ASHLAR_OK);

@@ -18,13 +18,13 @@ static ashlar_pack_buffer buffers[MANY];
 static size_t offsets[MANY], known[MANY];
 static ashlar_pack_items problem;
 static ashlar_pack_search *search;
-static ashlar_pack_watch watch;
+static ashlar_pack_budget budget;
 
 static bool begin(size_t count) {
     if (ashlar_pack_items_init(&problem, buffers, count, 1) != ASHLAR_OK) {
         return false;
     }
-    ashlar_pack_watch_init(&watch, &options, problem.peak_bytes);
+    ashlar_pack_budget_init(&budget, &options, problem.peak_bytes);
     return ashlar_pack_search_create(&problem, &search) == ASHLAR_OK;
 }
 
@@ -38,7 +38,7 @@ static void end(void) {
 static ashlar_pack_outcome find(size_t capacity, uint64_t steps) {
     ashlar_pack_outcome outcome = ASHLAR_PACK_UNDECIDED;
     memset(offsets, 0x5a, sizeof offsets);
-    CHECK(ashlar_pack_search_run(search, capacity, steps, &watch, offsets, &outcome) == ASHLAR_OK);
+    CHECK(ashlar_pack_search_run(search, capacity, steps, &budget, offsets, &outcome) == ASHLAR_OK);
     if (outcome == ASHLAR_PACK_FOUND) {
         CHECK(is_plan(buffers, problem.count, 1, offsets));
         for (size_t i = 0; i < problem.count; i++) {
@@ -184,7 +184,7 @@ CASE(steps_are_counted) {
     REQUIRE(begin(MANY));
     CHECK(find(1 << 20, 0) == ASHLAR_PACK_UNDECIDED);
     CHECK(find(1 << 20, 100) == ASHLAR_PACK_UNDECIDED); /* it takes one for each buffer */
-    watch.is_stopped = true;
+    budget.is_stopped = true;
     CHECK(find(1 << 20, 1000000) == ASHLAR_PACK_UNDECIDED);
     end();
 }
@@ -211,13 +211,13 @@ CASE(without_host_memory_it_says_so) {
     unsigned long n = 0;
     ashlar_pack_case_perfect(5, 1 << 20, 1 << 10, 1 << 20, buffers, known, 100);
     REQUIRE(ashlar_pack_items_init(&problem, buffers, 100, 1) == ASHLAR_OK);
-    ashlar_pack_watch_init(&watch, &options, problem.peak_bytes);
+    ashlar_pack_budget_init(&budget, &options, problem.peak_bytes);
     while (status != ASHLAR_OK && n < 200) {
         ashlar_pack_outcome outcome = ASHLAR_PACK_UNDECIDED;
         ashlar_host_fail_at(++n);
         status = ashlar_pack_search_create(&problem, &search);
         if (status == ASHLAR_OK) {
-            status = ashlar_pack_search_run(search, 1 << 20, 1000000, &watch, offsets, &outcome);
+            status = ashlar_pack_search_run(search, 1 << 20, 1000000, &budget, offsets, &outcome);
         }
         ashlar_host_fail_at(0);
         CHECK(status == ASHLAR_OK ? outcome == ASHLAR_PACK_FOUND

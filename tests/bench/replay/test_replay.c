@@ -345,7 +345,7 @@ static void check_capacity(const char *text, size_t want) {
     /* By trying them all. */
     size_t least = 0;
     do {
-        least += ASHLAR_REPLAY_STEP_BYTES;
+        least += ASHLAR_REPLAY_GRAIN_BYTES;
         config.memory_bytes = least;
         REQUIRE(ashlar_replay_run(log_of, &config, &result) == ASHLAR_OK);
     } while (result.failures > 0);

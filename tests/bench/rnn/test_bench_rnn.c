@@ -47,87 +47,87 @@ CASE(every_case_is_a_network_and_has_lengths) {
 
 /* Every subject leaves the same gradients, and none keeps a block. */
 CASE(every_subject_runs_the_same_step) {
-    ashlar_rnn_stage stage = {0};
+    ashlar_rnn_setup setup = {0};
     float want[2048];
     REQUIRE(set_up("memory=1GiB"));
-    REQUIRE(ashlar_rnn_stage_init(&stage, device, &SMALL) == ASHLAR_OK);
-    const size_t elements = ashlar_rnn_layout_of(stage.rnn)->elements;
+    REQUIRE(ashlar_rnn_setup_init(&setup, device, &SMALL) == ASHLAR_OK);
+    const size_t elements = ashlar_rnn_layout_of(setup.rnn)->elements;
     REQUIRE(elements <= 2048);
     ashlar_stats before, after;
-    ashlar_stats_read(stage.allocator, &before);
+    ashlar_allocator_get_stats(setup.allocator, &before);
     for (unsigned i = 0; i < ASHLAR_RNN_SUBJECT_COUNT; i++) {
         const ashlar_rnn_subject subject = (ashlar_rnn_subject)i;
         ashlar_rnn_times times = {.forward_s = -1, .backward_s = -1};
         if (subject == ASHLAR_RNN_SUBJECT_ONEDNN) {
             continue; /* it computes padding, too: test_rnn_onednn.c */
         }
-        CHECK(ashlar_rnn_stage_has(&stage, subject));
+        CHECK(ashlar_rnn_setup_has(&setup, subject));
         for (int k = 0; k < 2; k++) {
-            CHECK(ashlar_rnn_stage_run(&stage, subject, &times) == ASHLAR_OK);
+            CHECK(ashlar_rnn_setup_run(&setup, subject, &times) == ASHLAR_OK);
         }
         CHECK(times.forward_s >= 0 && times.backward_s >= 0);
         if (i == 0) {
-            memcpy(want, stage.dweights, elements * sizeof(float));
+            memcpy(want, setup.dweights, elements * sizeof(float));
         }
-        CHECK(memcmp(want, stage.dweights, elements * sizeof(float)) == 0);
+        CHECK(memcmp(want, setup.dweights, elements * sizeof(float)) == 0);
         CHECK(want[0] != 0);
     }
-    ashlar_stats_read(stage.allocator, &after);
+    ashlar_allocator_get_stats(setup.allocator, &after);
     CHECK_ZU(after.live_blocks, before.live_blocks);
-    ashlar_rnn_stage_finish(&stage);
-    ashlar_rnn_stage_finish(&stage); /* zeros */
+    ashlar_rnn_setup_finish(&setup);
+    ashlar_rnn_setup_finish(&setup); /* zeros */
     tear_down();
 }
 
 CASE(onednn_takes_part_where_it_can) {
-    ashlar_rnn_stage stage = {0};
+    ashlar_rnn_setup setup = {0};
     ashlar_rnn_case one = SMALL;
     ashlar_rnn_times times;
     REQUIRE(set_up("memory=1GiB"));
-    REQUIRE(ashlar_rnn_stage_init(&stage, device, &one) == ASHLAR_OK);
-    CHECK(ashlar_rnn_stage_has(&stage, ASHLAR_RNN_SUBJECT_ONEDNN) ==
+    REQUIRE(ashlar_rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
+    CHECK(ashlar_rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN) ==
           (ashlar_onednn_name() != NULL));
     if (ashlar_onednn_name() != NULL) {
-        CHECK(ashlar_rnn_stage_run(&stage, ASHLAR_RNN_SUBJECT_ONEDNN, &times) == ASHLAR_OK);
-        CHECK(((const float *)stage.dweights)[0] != 0);
+        CHECK(ashlar_rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ONEDNN, &times) == ASHLAR_OK);
+        CHECK(((const float *)setup.dweights)[0] != 0);
     }
-    ashlar_rnn_stage_finish(&stage);
+    ashlar_rnn_setup_finish(&setup);
     one.config.cell = ASHLAR_RNN_TANH;
-    REQUIRE(ashlar_rnn_stage_init(&stage, device, &one) == ASHLAR_OK);
-    CHECK(!ashlar_rnn_stage_has(&stage, ASHLAR_RNN_SUBJECT_ONEDNN));
-    ashlar_rnn_stage_finish(&stage);
+    REQUIRE(ashlar_rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
+    CHECK(!ashlar_rnn_setup_has(&setup, ASHLAR_RNN_SUBJECT_ONEDNN));
+    ashlar_rnn_setup_finish(&setup);
     tear_down();
 }
 
 CASE(inference_has_no_backward) {
-    ashlar_rnn_stage stage = {0};
+    ashlar_rnn_setup setup = {0};
     ashlar_rnn_case one = SMALL;
     ashlar_rnn_times times = {.backward_s = -1};
     one.is_inference = true;
     REQUIRE(set_up("memory=1GiB"));
-    REQUIRE(ashlar_rnn_stage_init(&stage, device, &one) == ASHLAR_OK);
-    CHECK(stage.bytes[ASHLAR_RNN_RESERVE] == 0 && stage.bytes[ASHLAR_RNN_DX] == 0);
-    CHECK(ashlar_rnn_stage_run(&stage, ASHLAR_RNN_SUBJECT_ASHLAR, &times) == ASHLAR_OK);
+    REQUIRE(ashlar_rnn_setup_init(&setup, device, &one) == ASHLAR_OK);
+    CHECK(setup.bytes[ASHLAR_RNN_RESERVE] == 0 && setup.bytes[ASHLAR_RNN_DX] == 0);
+    CHECK(ashlar_rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times) == ASHLAR_OK);
     CHECK(times.backward_s == 0 && times.forward_s >= 0);
-    CHECK(((const float *)stage.dweights)[0] == 0);
-    ashlar_rnn_stage_finish(&stage);
+    CHECK(((const float *)setup.dweights)[0] == 0);
+    ashlar_rnn_setup_finish(&setup);
     tear_down();
 }
 
 CASE(without_memory_a_step_fails_and_keeps_nothing) {
-    ashlar_rnn_stage stage = {0};
+    ashlar_rnn_setup setup = {0};
     ashlar_rnn_times times;
     ashlar_stats before, after;
     REQUIRE(set_up("memory=1GiB"));
-    REQUIRE(ashlar_rnn_stage_init(&stage, device, &SMALL) == ASHLAR_OK);
-    ashlar_stats_read(stage.allocator, &before);
-    stage.bytes[ASHLAR_RNN_WORK] = (size_t)1 << 40; /* after two that there is memory for */
-    CHECK(ashlar_rnn_stage_run(&stage, ASHLAR_RNN_SUBJECT_ASHLAR, &times) == ASHLAR_ENOMEM);
-    CHECK(ashlar_rnn_stage_run(&stage, ASHLAR_RNN_SUBJECT_DRIVER_EACH_STEP, &times) ==
+    REQUIRE(ashlar_rnn_setup_init(&setup, device, &SMALL) == ASHLAR_OK);
+    ashlar_allocator_get_stats(setup.allocator, &before);
+    setup.bytes[ASHLAR_RNN_WORK] = (size_t)1 << 40; /* after two that there is memory for */
+    CHECK(ashlar_rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_ASHLAR, &times) == ASHLAR_ENOMEM);
+    CHECK(ashlar_rnn_setup_run(&setup, ASHLAR_RNN_SUBJECT_DRIVER_EACH_STEP, &times) ==
           ASHLAR_ENOMEM);
-    ashlar_stats_read(stage.allocator, &after);
+    ashlar_allocator_get_stats(setup.allocator, &after);
     CHECK_ZU(after.live_blocks, before.live_blocks);
-    ashlar_rnn_stage_finish(&stage);
+    ashlar_rnn_setup_finish(&setup);
     tear_down();
 }
 
@@ -136,11 +136,11 @@ CASE(without_host_memory_no_stage_is_set_up) {
     size_t refused = 0;
     REQUIRE(set_up("memory=1GiB"));
     for (size_t n = 1; n <= 40; n++) {
-        ashlar_rnn_stage stage = {0};
+        ashlar_rnn_setup setup = {0};
         ashlar_host_fail_at(n);
-        refused += ashlar_rnn_stage_init(&stage, device, &SMALL) != ASHLAR_OK;
+        refused += ashlar_rnn_setup_init(&setup, device, &SMALL) != ASHLAR_OK;
         ashlar_host_fail_at(0);
-        ashlar_rnn_stage_finish(&stage);
+        ashlar_rnn_setup_finish(&setup);
     }
     CHECK(refused >= 4 && refused < 30); /* a stream, an allocator, lengths, an RNN at least */
     tear_down();

@@ -9,7 +9,7 @@
 
 #include "tests/check.h"
 #include "allocator/base/host.h"
-#include "rnn/data/supply.h"
+#include "rnn/data/batch_sampler.h"
 
 enum { RECORDS = 100, LONGEST_RECORD = 60 };
 
@@ -49,12 +49,12 @@ static bool set_up_with(fixture *f, const ashlar_batcher_config *config) {
     if (ashlar_batcher_create(corpus, config, &f->batcher) != ASHLAR_OK) {
         return false;
     }
-    f->batch.inputs = malloc(ashlar_batcher_grid_bytes(f->batcher));
-    f->batch.targets = malloc(ashlar_batcher_grid_bytes(f->batcher));
+    f->batch.inputs = malloc(ashlar_batcher_array_bytes(f->batcher));
+    f->batch.targets = malloc(ashlar_batcher_array_bytes(f->batcher));
     f->batch.lengths = malloc(batch * sizeof(int32_t));
     /* Garbage that padding must overwrite. */
-    memset(f->batch.inputs, 0x55, ashlar_batcher_grid_bytes(f->batcher));
-    memset(f->batch.targets, 0x55, ashlar_batcher_grid_bytes(f->batcher));
+    memset(f->batch.inputs, 0x55, ashlar_batcher_array_bytes(f->batcher));
+    memset(f->batch.targets, 0x55, ashlar_batcher_array_bytes(f->batcher));
     return true;
 }
 
@@ -98,7 +98,7 @@ CASE(a_batch_is_whole_records_longest_first_and_padded) {
     REQUIRE(set_up(&f, BATCH, 1000, 3, 1));
     CHECK_ZU(ashlar_batcher_max_steps(f.batcher), LONGEST_RECORD + 1);
     CHECK_ZU(ashlar_batcher_piece_count(f.batcher), RECORDS);
-    CHECK_ZU(ashlar_batcher_grid_bytes(f.batcher), (LONGEST_RECORD + 1) * BATCH * sizeof(int32_t));
+    CHECK_ZU(ashlar_batcher_array_bytes(f.batcher), (LONGEST_RECORD + 1) * BATCH * sizeof(int32_t));
     for (int i = 0; i < 50; i++) {
         ashlar_batcher_next(f.batcher, &f.batch);
         size_t tokens = 0;
@@ -114,7 +114,7 @@ CASE(a_batch_is_whole_records_longest_first_and_padded) {
     tear_down(&f);
 }
 
-/* --- the supply ----------------------------------------------------------------------------- */
+/* --- the batch sampler ---------------------------------------------------------------------- */
 
 /* With windows that divide the epoch, each window of `RECORDS` sequences is one epoch. */
 CASE(every_epoch_has_every_sequence_once) {
@@ -144,7 +144,7 @@ CASE(a_window_may_span_epochs) {
     fixture f;
     REQUIRE(set_up(&f, BATCH, 1000, 0, 4));
     int seen[RECORDS] = {0};
-    for (int i = 0; i < 3 * ASHLAR_SUPPLY_WINDOW; i++) {
+    for (int i = 0; i < 3 * ASHLAR_BATCH_SAMPLER_WINDOW; i++) {
         ashlar_batcher_next(f.batcher, &f.batch);
         for (size_t j = 0; j < BATCH; j++) {
             const int number = record_of_column(&f, BATCH, j);
@@ -153,7 +153,7 @@ CASE(a_window_may_span_epochs) {
         }
     }
     for (int i = 0; i < RECORDS; i++) {
-        CHECK(seen[i] == 3 * ASHLAR_SUPPLY_WINDOW * BATCH / RECORDS);
+        CHECK(seen[i] == 3 * ASHLAR_BATCH_SAMPLER_WINDOW * BATCH / RECORDS);
     }
     CHECK_NEAR(f.batch.epoch, 24, 1e-12, 0);
     tear_down(&f);

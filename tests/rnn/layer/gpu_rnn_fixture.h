@@ -12,25 +12,25 @@
 #include "arena/compute/half.h"
 
 /* The same problem on the GPU. */
-typedef struct twin {
+typedef struct gpu_copy {
     const problem *near;
     ashlar_rnn *rnn;
     ashlar_rnn_batch batch;
     ashlar_rnn_buffers all;
     size_t item;
     double atol, rtol;
-} twin;
+} gpu_copy;
 
-static inline size_t state_bytes(const twin *t) {
+static inline size_t state_bytes(const gpu_copy *t) {
     return t->near->state_count * t->item;
 }
 
-static inline size_t cell_bytes(const twin *t) {
+static inline size_t cell_bytes(const gpu_copy *t) {
     return t->near->cell_count * t->item;
 }
 
-/* Numbers of the problem's type, in the twin's. */
-static inline void *send(const twin *t, const void *from, size_t count) {
+/* Numbers of the problem's type, in the copy's. */
+static inline void *send(const gpu_copy *t, const void *from, size_t count) {
     if (from == NULL || t->item == t->near->item) {
         return gpu_send(from, count * t->item);
     }
@@ -45,13 +45,13 @@ static inline void *send(const twin *t, const void *from, size_t count) {
     return far;
 }
 
-static inline bool open_twin(twin *t, const problem *near, const ashlar_rnn_config *config,
-                             bool training) {
+static inline bool open_gpu_copy(gpu_copy *t, const problem *near, const ashlar_rnn_config *config,
+                                 bool training) {
     const ashlar_rnn_cpu_args *a = &near->args;
     const size_t elements = near->layout.elements;
-    *t = (twin){.near = near,
-                .item = ashlar_dtype_bytes(config->dtype),
-                .batch = {.steps = a->steps, .batch = a->batch, .lengths = a->lengths}};
+    *t = (gpu_copy){.near = near,
+                    .item = ashlar_dtype_bytes(config->dtype),
+                    .batch = {.steps = a->steps, .batch = a->batch, .lengths = a->lengths}};
     size_t reserve = 0, work = 0;
     if (ashlar_rnn_create(gpu, config, &t->rnn) != ASHLAR_OK ||
         ashlar_rnn_sizes(t->rnn, a->steps, a->batch, training, &reserve, &work) != ASHLAR_OK) {
@@ -84,13 +84,13 @@ static inline bool open_twin(twin *t, const problem *near, const ashlar_rnn_conf
     return true;
 }
 
-static inline void close_twin(twin *t) {
+static inline void close_gpu_copy(gpu_copy *t) {
     gpu_wait();
     ashlar_rnn_destroy(t->rnn);
     gpu_give_all();
 }
 
-static inline double far_number(const twin *t, const void *data, size_t i) {
+static inline double far_number(const gpu_copy *t, const void *data, size_t i) {
     const uint16_t narrow = t->item == 2 ? ((const uint16_t *)data)[i] : 0;
     if (t->item != 2) {
         return get(data, t->item, i);
@@ -100,7 +100,7 @@ static inline double far_number(const twin *t, const void *data, size_t i) {
                : (double)ashlar_float_from_bf16(narrow);
 }
 
-static inline void compare(const twin *t, const char *name, const void *far, const void *near,
+static inline void compare(const gpu_copy *t, const char *name, const void *far, const void *near,
                            size_t count) {
     void *got = gpu_fetch(far, count * t->item);
     double worst = 0;
@@ -123,7 +123,7 @@ static inline void compare(const twin *t, const char *name, const void *far, con
     free(got);
 }
 
-static inline void compare_forward(const twin *t) {
+static inline void compare_forward(const gpu_copy *t) {
     const ashlar_rnn_cpu_args *a = &t->near->args;
     compare(t, "y", t->all.y, a->y, t->near->y_count);
     compare(t, "hy", t->all.hy, a->hy, t->near->state_count);
@@ -132,7 +132,7 @@ static inline void compare_forward(const twin *t) {
     }
 }
 
-static inline void compare_backward(const twin *t) {
+static inline void compare_backward(const gpu_copy *t) {
     const ashlar_rnn_cpu_args *a = &t->near->args;
     compare(t, "dx", t->all.dx, a->dx, t->near->x_count);
     compare(t, "dhx", t->all.dhx, a->dhx, t->near->state_count);
@@ -142,7 +142,7 @@ static inline void compare_backward(const twin *t) {
     compare(t, "dweights", t->all.dweights, a->dweights, t->near->layout.elements);
 }
 
-static inline ashlar_status run_far(const twin *t, bool training) {
+static inline ashlar_status run_far(const gpu_copy *t, bool training) {
     ashlar_status status = ashlar_rnn_forward(t->rnn, &t->batch, &t->all, gpu_stream);
     if (status == ASHLAR_OK && training) {
         status = ashlar_rnn_backward_data(t->rnn, &t->batch, &t->all, gpu_stream);

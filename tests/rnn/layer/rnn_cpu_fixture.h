@@ -147,8 +147,8 @@ static inline bool open_problem(problem *p, const shape *s, const kind *k, ashla
     }
     p->x_count = s->steps * s->batch * s->input;
     p->y_count = s->steps * s->batch * p->layout.output;
-    p->state_count = p->layout.parts * s->batch * p->layout.state;
-    p->cell_count = p->layout.parts * s->batch * s->hidden;
+    p->state_count = p->layout.pseudo_layers * s->batch * p->layout.state;
+    p->cell_count = p->layout.pseudo_layers * s->batch * s->hidden;
     ashlar_rnn_cpu_args *a = &p->args;
     *a = (ashlar_rnn_cpu_args){
         .layout = &p->layout, .steps = s->steps, .batch = s->batch, .lengths = s->lengths,

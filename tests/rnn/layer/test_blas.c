@@ -171,22 +171,22 @@ CASE(the_baseline_gives_the_same_numbers) {
     enum { M = 103, N = 140, K = 130 };
     product p = make_product(1, M, N, K, 2);
     fill(&p);
-    const ashlar_product one = {.trans_a = true, .m = M, .n = N, .k = K, .scale = 1,
+    const ashlar_gemm_args one = {.trans_a = true, .m = M, .n = N, .k = K, .scale = 1,
                                 .a = a32, .lda = p.lda, .b = b32, .ldb = p.ldb,
                                 .c = c32, .ldc = p.ldc};
-    ashlar_product wide = one;
+    ashlar_gemm_args wide = one;
     wide.a = a64;
     wide.b = b64;
     wide.c = c64;
     for (int i = 0; i < 4; i++) {
-        const ashlar_piece piece = {
+        const ashlar_gemm_tile tile = {
             .row = i / 2 == 0 ? 0 : 7,
             .row_end = i / 2 == 0 ? 7 : M,
             .column = i % 2 == 0 ? 0 : 16,
             .column_end = i % 2 == 0 ? 16 : N,
         };
-        ashlar_product_f32_baseline(&one, &piece);
-        ashlar_product_f64_baseline(&wide, &piece);
+        ashlar_gemm_kernel_f32_baseline(&one, &tile);
+        ashlar_gemm_kernel_f64_baseline(&wide, &tile);
     }
     for (size_t i = 0; i < M; i++) {
         for (size_t j = 0; j < N; j++) {

@@ -11,9 +11,9 @@
 static void check_training(const shape *s, const kind *k, ashlar_dtype dtype) {
     const ashlar_rnn_config config = config_of(s, k, dtype);
     problem near;
-    twin far;
+    gpu_copy far;
     REQUIRE(open_problem(&near, s, k, dtype, true));
-    REQUIRE(open_twin(&far, &near, &config, true));
+    REQUIRE(open_gpu_copy(&far, &near, &config, true));
     for (int i = 0; i < 2; i++) {
         run_forward(&near);
         run_backward(&near);
@@ -21,7 +21,7 @@ static void check_training(const shape *s, const kind *k, ashlar_dtype dtype) {
     }
     compare_forward(&far);
     compare_backward(&far);
-    close_twin(&far);
+    close_gpu_copy(&far);
     close_problem(&near);
 }
 
@@ -48,13 +48,13 @@ CASE(inference_is_that_of_the_cpu) {
             const kind k = undropped(i);
             const ashlar_rnn_config config = config_of(&SHAPES[s], &k, ASHLAR_F32);
             problem near;
-            twin far;
+            gpu_copy far;
             REQUIRE(open_problem(&near, &SHAPES[s], &k, ASHLAR_F32, false));
-            REQUIRE(open_twin(&far, &near, &config, false));
+            REQUIRE(open_gpu_copy(&far, &near, &config, false));
             run_forward(&near);
             CHECK(run_far(&far, false) == ASHLAR_OK);
             compare_forward(&far);
-            close_twin(&far);
+            close_gpu_copy(&far);
             close_problem(&near);
         }
     }
@@ -65,9 +65,9 @@ CASE(what_is_not_wanted_or_not_given_changes_nothing_else) {
         const kind k = undropped(i);
         const ashlar_rnn_config config = config_of(&SHAPES[5], &k, ASHLAR_F32);
         problem near;
-        twin far;
+        gpu_copy far;
         REQUIRE(open_problem(&near, &SHAPES[5], &k, ASHLAR_F32, true));
-        REQUIRE(open_twin(&far, &near, &config, true));
+        REQUIRE(open_gpu_copy(&far, &near, &config, true));
         near.args.dy = far.all.dy = NULL;
         near.args.dcy = far.all.dcy = NULL;
         near.args.cx = far.all.cx = NULL;
@@ -80,7 +80,7 @@ CASE(what_is_not_wanted_or_not_given_changes_nothing_else) {
         compare(&far, "y", far.all.y, near.args.y, near.y_count);
         compare(&far, "dhx", far.all.dhx, near.args.dhx, near.state_count);
         compare(&far, "dweights", far.all.dweights, near.args.dweights, near.layout.elements);
-        close_twin(&far);
+        close_gpu_copy(&far);
         close_problem(&near);
     }
 }
@@ -93,11 +93,11 @@ CASE(persistent_algorithms_compute_the_same) {
             const kind k = {.cell = (ashlar_rnn_cell)cell, .directions = 1};
             ashlar_rnn_config config = config_of(&s, &k, ASHLAR_F32);
             problem near;
-            twin far;
+            gpu_copy far;
             config.algorithm = (ashlar_rnn_algorithm)algorithm;
             REQUIRE(open_problem(&near, &s, &k, ASHLAR_F32, true));
             lessen_weights(&near);
-            if (open_twin(&far, &near, &config, true)) {
+            if (open_gpu_copy(&far, &near, &config, true)) {
                 const ashlar_status status = run_far(&far, true);
                 CHECK(status == ASHLAR_OK || (status == ASHLAR_ENOTSUP && !gpu_is_fake()));
                 if (status == ASHLAR_OK) {
@@ -106,7 +106,7 @@ CASE(persistent_algorithms_compute_the_same) {
                     compare_forward(&far);
                     compare_backward(&far);
                 }
-                close_twin(&far);
+                close_gpu_copy(&far);
             } else {
                 CHECK(!gpu_is_fake());
             }
@@ -129,10 +129,10 @@ CASE(narrow_types_and_tf32_are_near_to_float) {
             const kind k = undropped(n);
             ashlar_rnn_config config = config_of(&SHAPES[5], &k, types[i].dtype);
             problem near;
-            twin far;
+            gpu_copy far;
             config.math = types[i].math;
             REQUIRE(open_problem(&near, &SHAPES[5], &k, ASHLAR_F32, true));
-            REQUIRE(open_twin(&far, &near, &config, true));
+            REQUIRE(open_gpu_copy(&far, &near, &config, true));
             far.atol = types[i].atol;
             far.rtol = types[i].rtol;
             run_forward(&near);
@@ -140,7 +140,7 @@ CASE(narrow_types_and_tf32_are_near_to_float) {
             CHECK(run_far(&far, true) == ASHLAR_OK);
             compare_forward(&far);
             compare_backward(&far);
-            close_twin(&far);
+            close_gpu_copy(&far);
             close_problem(&near);
         }
     }
@@ -152,9 +152,9 @@ CASE(dropout_changes_training_and_not_inference) {
     const kind k = {.cell = ASHLAR_RNN_LSTM, .directions = 1, .dropout = 0.5};
     const ashlar_rnn_config config = config_of(&s, &k, ASHLAR_F32);
     problem near;
-    twin far;
+    gpu_copy far;
     REQUIRE(open_problem(&near, &s, &k, ASHLAR_F32, true));
-    REQUIRE(open_twin(&far, &near, &config, true));
+    REQUIRE(open_gpu_copy(&far, &near, &config, true));
     void *outputs[3] = {NULL};
     const size_t bytes = near.y_count * far.item;
     for (int i = 0; i < 3; i++) { /* two trainings, one inference */
@@ -169,7 +169,7 @@ CASE(dropout_changes_training_and_not_inference) {
     for (int i = 0; i < 3; i++) {
         free(outputs[i]);
     }
-    close_twin(&far);
+    close_gpu_copy(&far);
     close_problem(&near);
 }
 

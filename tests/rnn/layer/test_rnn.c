@@ -24,7 +24,7 @@ typedef struct tensors {
     size_t bytes;
 } tensors;
 
-static void *part(tensors *t, size_t *end, size_t bytes) {
+static void *pseudo_layer(tensors *t, size_t *end, size_t bytes) {
     void *at = t->memory == NULL ? NULL : t->memory + *end;
     *end += (bytes + 63) / 64 * 64;
     return at;
@@ -36,27 +36,27 @@ static void place(tensors *t, bool training) {
     const size_t item = ashlar_dtype_bytes(layout->config.dtype);
     const size_t x = (size_t)STEPS * BATCH * layout->config.input * item;
     const size_t y = (size_t)STEPS * BATCH * layout->output * item;
-    const size_t state = layout->parts * BATCH * layout->state * item;
-    const size_t cell = layout->parts * BATCH * layout->config.hidden * item;
+    const size_t state = layout->pseudo_layers * BATCH * layout->state * item;
+    const size_t cell = layout->pseudo_layers * BATCH * layout->config.hidden * item;
     size_t reserve = 0, work = 0, end = 0;
     CHECK(ashlar_rnn_sizes(rnn, STEPS, BATCH, training, &reserve, &work) == ASHLAR_OK);
     t->all = (ashlar_rnn_buffers){
-        .x = part(t, &end, x),
-        .hx = part(t, &end, state),
-        .cx = part(t, &end, cell),
-        .weights = part(t, &end, layout->elements * item),
-        .y = part(t, &end, y),
-        .hy = part(t, &end, state),
-        .cy = part(t, &end, cell),
-        .dy = part(t, &end, y),
-        .dhy = part(t, &end, state),
-        .dcy = part(t, &end, cell),
-        .dx = part(t, &end, x),
-        .dhx = part(t, &end, state),
-        .dcx = part(t, &end, cell),
-        .dweights = part(t, &end, layout->elements * item),
-        .reserve = training ? part(t, &end, reserve) : NULL,
-        .work = part(t, &end, work),
+        .x = pseudo_layer(t, &end, x),
+        .hx = pseudo_layer(t, &end, state),
+        .cx = pseudo_layer(t, &end, cell),
+        .weights = pseudo_layer(t, &end, layout->elements * item),
+        .y = pseudo_layer(t, &end, y),
+        .hy = pseudo_layer(t, &end, state),
+        .cy = pseudo_layer(t, &end, cell),
+        .dy = pseudo_layer(t, &end, y),
+        .dhy = pseudo_layer(t, &end, state),
+        .dcy = pseudo_layer(t, &end, cell),
+        .dx = pseudo_layer(t, &end, x),
+        .dhx = pseudo_layer(t, &end, state),
+        .dcx = pseudo_layer(t, &end, cell),
+        .dweights = pseudo_layer(t, &end, layout->elements * item),
+        .reserve = training ? pseudo_layer(t, &end, reserve) : NULL,
+        .work = pseudo_layer(t, &end, work),
     };
     t->bytes = end;
 }

@@ -122,9 +122,9 @@ CASE(a_layout_that_differs_is_refused_by_name) {
 CASE(a_step_is_one_call_for_each_pass) {
     const ashlar_rnn_config config = small_config();
     problem near;
-    twin far;
+    gpu_copy far;
     REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_twin(&far, &near, &config, true));
+    REQUIRE(open_gpu_copy(&far, &near, &config, true));
     CHECK_HAS(take_log(), "sizes(1,5x3) ");
     CHECK(run_far(&far, true) == ASHLAR_OK);
     CHECK(strcmp(take_log(), "forward(training) backward_data(training) "
@@ -132,7 +132,7 @@ CASE(a_step_is_one_call_for_each_pass) {
     far.all.reserve = NULL;
     CHECK(run_far(&far, false) == ASHLAR_OK);
     CHECK(strcmp(take_log(), "sizes(0,5x3) forward(inference) ") == 0);
-    close_twin(&far);
+    close_gpu_copy(&far);
     close_problem(&near);
     check_clean();
 }
@@ -140,15 +140,15 @@ CASE(a_step_is_one_call_for_each_pass) {
 CASE(backward_without_the_output_is_refused) {
     const ashlar_rnn_config config = small_config();
     problem near;
-    twin far;
+    gpu_copy far;
     REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_twin(&far, &near, &config, true));
+    REQUIRE(open_gpu_copy(&far, &near, &config, true));
     CHECK(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_OK);
     far.all.y = NULL;
     CHECK(ashlar_rnn_backward_data(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_EINVAL);
     CHECK_HAS(ashlar_error_detail(), "y is NULL");
     CHECK(ashlar_rnn_backward_weights(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_EINVAL);
-    close_twin(&far);
+    close_gpu_copy(&far);
     close_problem(&near);
     check_clean();
 }
@@ -159,10 +159,10 @@ CASE(a_persistent_algorithm_takes_full_lengths_only) {
     ashlar_rnn_config config = config_of(&s, &PLAIN_LSTM, ASHLAR_F32);
     size_t reserve = 0, work = 0;
     problem near;
-    twin far;
+    gpu_copy far;
     config.algorithm = ASHLAR_RNN_PERSIST_DYNAMIC;
     REQUIRE(open_problem(&near, &s, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_twin(&far, &near, &config, true));
+    REQUIRE(open_gpu_copy(&far, &near, &config, true));
     CHECK_HAS(take_log(), "build(2) ");
     CHECK(ashlar_rnn_sizes(far.rnn, 3, 1, true, &reserve, &work) == ASHLAR_OK);
     CHECK_HAS(take_log(), "build(1) ");
@@ -174,7 +174,7 @@ CASE(a_persistent_algorithm_takes_full_lengths_only) {
     CHECK(run_far(&far, true) == ASHLAR_ENOTSUP);
     CHECK_HAS(ashlar_error_detail(), "full length");
     CHECK(strcmp(take_log(), "") == 0);
-    close_twin(&far);
+    close_gpu_copy(&far);
     close_problem(&near);
     check_clean();
 }
@@ -258,9 +258,9 @@ CASE(masks_follow_from_the_first_seed) {
     const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
     const size_t before = free_memory();
     problem near;
-    twin far;
+    gpu_copy far;
     REQUIRE(open_problem(&near, &SHAPE, &k, ASHLAR_F32, true));
-    REQUIRE(open_twin(&far, &near, &config, true));
+    REQUIRE(open_gpu_copy(&far, &near, &config, true));
     CHECK_HAS(take_log(), "dropout(0.5,states,0) ");
     for (uint64_t i = 0; i < 3; i++) {
         far.batch.dropout_seed = i == 0 ? 1000 : 5 * i; /* only the first counts */
@@ -274,7 +274,7 @@ CASE(masks_follow_from_the_first_seed) {
         CHECK((strstr(log, "dropout(0.5,states,1000) rnn(") != NULL) == (i == 0));
         CHECK((strstr(log, "dropout(") != NULL) == (i == 0));
     }
-    close_twin(&far);
+    close_gpu_copy(&far);
     close_problem(&near);
     CHECK_ZU(free_memory(), before);
     check_clean();
@@ -285,9 +285,9 @@ CASE(masks_may_follow_from_every_seed) {
     const kind k = {.cell = ASHLAR_RNN_GRU, .directions = 1, .dropout = 0.5};
     const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
     problem near;
-    twin far;
+    gpu_copy far;
     REQUIRE(open_problem(&near, &SHAPE, &k, ASHLAR_F32, true));
-    REQUIRE(open_twin(&far, &near, &config, true));
+    REQUIRE(open_gpu_copy(&far, &near, &config, true));
     far.batch.dropout_restarts = true;
     for (int i = 0; i < 3; i++) {
         far.batch.dropout_seed = near.args.dropout_seed = seeds[i];
@@ -300,7 +300,7 @@ CASE(masks_may_follow_from_every_seed) {
     begin_capture();
     CHECK(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_ENOTSUP);
     CHECK(gpu->driver->table.graph_exec_destroy(end_capture()) == CU_SUCCESS);
-    close_twin(&far);
+    close_gpu_copy(&far);
     close_problem(&near);
     check_clean();
 }
@@ -321,9 +321,9 @@ CASE(dropout_that_drops_nothing_has_no_states) {
 CASE(a_step_can_be_captured) {
     const ashlar_rnn_config config = small_config();
     problem near;
-    twin far;
+    gpu_copy far;
     REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_twin(&far, &near, &config, true));
+    REQUIRE(open_gpu_copy(&far, &near, &config, true));
     begin_capture();
     CHECK(run_far(&far, true) == ASHLAR_OK);
     cu_graph_exec exec = end_capture();
@@ -337,7 +337,7 @@ CASE(a_step_can_be_captured) {
     run_backward(&near);
     compare_forward(&far);
     CHECK(gpu->driver->table.graph_exec_destroy(exec) == CU_SUCCESS);
-    close_twin(&far);
+    close_gpu_copy(&far);
     close_problem(&near);
     check_clean();
 }
@@ -345,9 +345,9 @@ CASE(a_step_can_be_captured) {
 CASE(the_first_forward_with_dropout_is_not_captured) {
     const ashlar_rnn_config config = dropping_config();
     problem near;
-    twin far;
+    gpu_copy far;
     REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_twin(&far, &near, &config, true));
+    REQUIRE(open_gpu_copy(&far, &near, &config, true));
     begin_capture();
     CHECK(ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_ENOTSUP);
     CHECK_HAS(ashlar_error_detail(), "may not be captured");
@@ -356,7 +356,7 @@ CASE(the_first_forward_with_dropout_is_not_captured) {
     begin_capture();
     CHECK(run_far(&far, true) == ASHLAR_OK);
     CHECK(gpu->driver->table.graph_exec_destroy(end_capture()) == CU_SUCCESS);
-    close_twin(&far);
+    close_gpu_copy(&far);
     close_problem(&near);
     check_clean();
 }

@@ -55,9 +55,9 @@ CASE(a_seed_that_was_refused_is_set_again) {
     bool has_failed = true;
     for (long n = 1; has_failed; n++) {
         problem near;
-        twin far;
+        gpu_copy far;
         REQUIRE(open_problem(&near, &SHAPE, &k, ASHLAR_F32, true));
-        REQUIRE(open_twin(&far, &near, &config, true)); /* sizes are known from here on */
+        REQUIRE(open_gpu_copy(&far, &near, &config, true)); /* sizes are known from here on */
         far.batch.dropout_seed = near.args.dropout_seed = 40;
         fake->fail_status = (int)CUDNN_STATUS_EXECUTION_FAILED;
         fake->fail_at = n;
@@ -69,7 +69,7 @@ CASE(a_seed_that_was_refused_is_set_again) {
               ashlar_rnn_forward(far.rnn, &far.batch, &far.all, gpu_stream) == ASHLAR_OK);
         run_forward(&near);
         compare_forward(&far);
-        close_twin(&far);
+        close_gpu_copy(&far);
         close_problem(&near);
         CHECK(n > 7 || has_failed);
     }
@@ -83,7 +83,7 @@ static const pass_call passes[] = {ashlar_rnn_forward, ashlar_rnn_backward_data,
 
 /* Fails `pass` in all the ways there are, then does it; returns how many. `arm` makes the n-th call
  * fail, and says whether the one before has been reached. */
-static unsigned fail_pass(const twin *far, pass_call pass, bool (*arm)(unsigned n),
+static unsigned fail_pass(const gpu_copy *far, pass_call pass, bool (*arm)(unsigned n),
                           ashlar_status want) {
     unsigned failures = 0;
     ashlar_status status = want;
@@ -103,9 +103,9 @@ static void fail_step(bool (*arm)(unsigned n), ashlar_status want) {
     const kind k = {.cell = ASHLAR_RNN_LSTM, .directions = 1, .dropout = 0.5};
     const ashlar_rnn_config config = config_of(&SHAPE, &k, ASHLAR_F32);
     problem near;
-    twin far;
+    gpu_copy far;
     REQUIRE(open_problem(&near, &SHAPE, &k, ASHLAR_F32, true));
-    REQUIRE(open_twin(&far, &near, &config, true));
+    REQUIRE(open_gpu_copy(&far, &near, &config, true));
     unsigned failures = 0;
     for (int i = 0; i < 3; i++) {
         size_t reserve, work;
@@ -118,7 +118,7 @@ static void fail_step(bool (*arm)(unsigned n), ashlar_status want) {
     run_backward(&near);
     compare_forward(&far);
     compare_backward(&far);
-    close_twin(&far);
+    close_gpu_copy(&far);
     close_problem(&near);
     check_clean();
 }
@@ -208,7 +208,7 @@ CASE(creation_fails_whole_without_host_memory) {
 enum { THREADS = 3, ROUNDS = 8 };
 
 typedef struct worker {
-    const twin *far;
+    const gpu_copy *far;
     ashlar_stream stream;
     ashlar_rnn_buffers all;
 } worker;
@@ -228,11 +228,11 @@ static void *work_on(void *user_data) {
 CASE(threads_may_share_a_stack) {
     const ashlar_rnn_config config = small_config();
     problem near;
-    twin far;
+    gpu_copy far;
     worker workers[THREADS];
     pthread_t threads[THREADS];
     REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_twin(&far, &near, &config, true));
+    REQUIRE(open_gpu_copy(&far, &near, &config, true));
     size_t reserve, work;
     CHECK(ashlar_rnn_sizes(far.rnn, SHAPE.steps, SHAPE.batch, true, &reserve, &work) == ASHLAR_OK);
     for (int i = 0; i < THREADS; i++) {
@@ -266,7 +266,7 @@ CASE(threads_may_share_a_stack) {
                 near.layout.elements);
         ashlar_stream_destroy(gpu, workers[i].stream);
     }
-    close_twin(&far);
+    close_gpu_copy(&far);
     close_problem(&near);
     check_clean();
 }
@@ -275,14 +275,14 @@ CASE(threads_may_share_a_stack) {
 CASE(destroying_waits_for_what_is_queued) {
     const ashlar_rnn_config config = dropping_config();
     problem near;
-    twin far;
+    gpu_copy far;
     REQUIRE(open_problem(&near, &SHAPE, &PLAIN_LSTM, ASHLAR_F32, true));
-    REQUIRE(open_twin(&far, &near, &config, true));
+    REQUIRE(open_gpu_copy(&far, &near, &config, true));
     CHECK(run_far(&far, true) == ASHLAR_OK);
     ashlar_rnn_destroy(far.rnn);
     far.rnn = NULL;
     ashlar_rnn_destroy(NULL);
-    close_twin(&far);
+    close_gpu_copy(&far);
     close_problem(&near);
     check_clean();
 }

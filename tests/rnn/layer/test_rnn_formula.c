@@ -11,13 +11,13 @@
 enum { STEPS_MAX = 9, WIDTH_MAX = 80, HIDDEN_MAX = 40 };
 
 /* One part of a stack for one sequence: its state, and how to read its weights. */
-typedef struct part {
+typedef struct pseudo_layer {
     const problem *p;
     size_t layer, direction, at; /* at: which part */
     double h[HIDDEN_MAX], c[HIDDEN_MAX];
-} part;
+} pseudo_layer;
 
-static double weight(const part *a, ashlar_rnn_tensor tensor, size_t row, size_t column) {
+static double weight(const pseudo_layer *a, ashlar_rnn_tensor tensor, size_t row, size_t column) {
     const ashlar_rnn_view view = ashlar_rnn_layout_view(&a->p->layout, a->at, tensor);
     return view.rows == 0
                ? 0
@@ -25,7 +25,7 @@ static double weight(const part *a, ashlar_rnn_tensor tensor, size_t row, size_t
 }
 
 /* W x + bW of one gate, or R h + bR. */
-static double input_sum(const part *a, size_t gate, size_t unit, const double *x) {
+static double input_sum(const pseudo_layer *a, size_t gate, size_t unit, const double *x) {
     const size_t row = gate * a->p->layout.config.hidden + unit;
     const size_t width = ashlar_rnn_layout_view(&a->p->layout, a->at, ASHLAR_RNN_W).cols;
     double sum = weight(a, ASHLAR_RNN_BW, row, 0);
@@ -35,7 +35,7 @@ static double input_sum(const part *a, size_t gate, size_t unit, const double *x
     return sum;
 }
 
-static double recurrent_sum(const part *a, size_t gate, size_t unit) {
+static double recurrent_sum(const pseudo_layer *a, size_t gate, size_t unit) {
     const size_t row = gate * a->p->layout.config.hidden + unit;
     double sum = weight(a, ASHLAR_RNN_BR, row, 0);
     for (size_t j = 0; j < a->p->layout.state; j++) {
@@ -44,12 +44,12 @@ static double recurrent_sum(const part *a, size_t gate, size_t unit) {
     return sum;
 }
 
-static double both_sums(const part *a, size_t gate, size_t unit, const double *x) {
+static double both_sums(const pseudo_layer *a, size_t gate, size_t unit, const double *x) {
     return input_sum(a, gate, unit, x) + recurrent_sum(a, gate, unit);
 }
 
 /* h' of one unit before a projection; c[unit] is updated. */
-static double unit_step(part *a, size_t j, const double *x) {
+static double unit_step(pseudo_layer *a, size_t j, const double *x) {
     double in, forget, fresh, out, reset, update;
     switch (a->p->layout.config.cell) {
     case ASHLAR_RNN_LSTM:
@@ -74,7 +74,7 @@ static double unit_step(part *a, size_t j, const double *x) {
     return (double)NAN;
 }
 
-static void plain_step(part *a, const double *x) {
+static void plain_step(pseudo_layer *a, const double *x) {
     const size_t hidden = a->p->layout.config.hidden;
     double next[HIDDEN_MAX], projected[HIDDEN_MAX] = {0};
     for (size_t j = 0; j < hidden; j++) {
@@ -102,9 +102,10 @@ static double after_dropout(const problem *p, size_t layer, size_t t, size_t b, 
     return draws[j % ASHLAR_DROPOUT_DRAWS] / 0x1p32 < rate ? 0 : value / (1 - rate);
 }
 
-static void open_part(part *a, const problem *p, size_t layer, size_t direction, size_t b) {
+static void open_pseudo_layer(pseudo_layer *a, const problem *p, size_t layer, size_t direction,
+                              size_t b) {
     const ashlar_rnn_layout *l = &p->layout;
-    *a = (part){.p = p, .layer = layer, .direction = direction};
+    *a = (pseudo_layer){.p = p, .layer = layer, .direction = direction};
     a->at = layer * l->config.directions + direction;
     const size_t row = a->at * p->args.batch + b;
     if (p->args.hx != NULL) {
@@ -114,7 +115,7 @@ static void open_part(part *a, const problem *p, size_t layer, size_t direction,
     }
 }
 
-static void check_last_states(const part *a, size_t b) {
+static void check_last_states(const pseudo_layer *a, size_t b) {
     const ashlar_rnn_layout *l = &a->p->layout;
     const double *hy = a->p->args.hy, *cy = a->p->args.cy;
     const size_t row = a->at * a->p->args.batch + b;
@@ -145,8 +146,8 @@ static void check_sequence(const problem *p, size_t b) {
             }
         }
         for (size_t d = 0; d < p->layout.config.directions; d++) {
-            part now;
-            open_part(&now, p, l, d, b);
+            pseudo_layer now;
+            open_pseudo_layer(&now, p, l, d, b);
             for (size_t i = 0; i < length; i++) {
                 const size_t t = d == 0 ? i : length - 1 - i;
                 plain_step(&now, input[t]);

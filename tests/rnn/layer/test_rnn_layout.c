@@ -13,9 +13,9 @@ static ashlar_rnn_config config_of(size_t input, size_t hidden, size_t layers) {
         .input = input, .hidden = hidden, .layers = layers, .dtype = ASHLAR_F32};
 }
 
-static void check_view(const ashlar_rnn_layout *layout, size_t part, ashlar_rnn_tensor tensor,
-                       size_t offset, size_t rows, size_t cols) {
-    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, part, tensor);
+static void check_view(const ashlar_rnn_layout *layout, size_t pseudo_layer,
+                       ashlar_rnn_tensor tensor, size_t offset, size_t rows, size_t cols) {
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, pseudo_layer, tensor);
     CHECK_ZU(view.offset, offset);
     CHECK_ZU(view.rows, rows);
     CHECK_ZU(view.cols, cols);
@@ -68,7 +68,7 @@ CASE(both_directions_come_before_any_bias) {
     check_view(&layout, 0, ASHLAR_RNN_BR, 336, 12, 1);
     check_view(&layout, 3, ASHLAR_RNN_BR, 372, 12, 1);
     CHECK_ZU(layout.elements, 384);
-    CHECK_ZU(layout.parts, 4);
+    CHECK_ZU(layout.pseudo_layers, 4);
     CHECK_ZU(layout.state, 2);
     CHECK_ZU(layout.output, 4);
     CHECK_ZU(layout.gates, 4);
@@ -81,7 +81,7 @@ CASE(the_shortest_configuration_is_an_lstm) {
     REQUIRE(ashlar_rnn_layout_init(&layout, &config) == ASHLAR_OK);
     CHECK(layout.config.cell == ASHLAR_RNN_LSTM && layout.config.bias == ASHLAR_RNN_BIAS_DOUBLE);
     CHECK_ZU(layout.config.directions, 1);
-    CHECK_ZU(layout.parts, 2);
+    CHECK_ZU(layout.pseudo_layers, 2);
     CHECK(layout.state == 2 && layout.output == 2);
 }
 
@@ -91,10 +91,10 @@ static void check_coverage(const ashlar_rnn_config *config) {
     unsigned char *owners = calloc(layout.elements, 1);
     REQUIRE(owners != NULL);
     size_t outside = 0, wrong = 0;
-    for (size_t part = 0; part < layout.parts; part++) {
+    for (size_t pseudo_layer = 0; pseudo_layer < layout.pseudo_layers; pseudo_layer++) {
         for (int tensor = 0; tensor < ASHLAR_RNN_TENSOR_COUNT; tensor++) {
             const ashlar_rnn_view view =
-                ashlar_rnn_layout_view(&layout, part, (ashlar_rnn_tensor)tensor);
+                ashlar_rnn_layout_view(&layout, pseudo_layer, (ashlar_rnn_tensor)tensor);
             for (size_t e = view.offset; e < view.offset + view.rows * view.cols; e++) {
                 if (e < layout.elements) {
                     owners[e]++;

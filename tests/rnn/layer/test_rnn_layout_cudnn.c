@@ -67,9 +67,9 @@ static bool oracle_configure(const oracle *cudnn, const ashlar_rnn_layout *layou
 static char *const base = (char *)(uintptr_t)0x100000000000u; /* never read */
 
 /* One gate of one of our tensors: its own rows of a view in which the gates follow each other. */
-static void compare_place(const void *place, const ashlar_rnn_layout *layout, size_t part,
+static void compare_place(const void *place, const ashlar_rnn_layout *layout, size_t pseudo_layer,
                           ashlar_rnn_tensor tensor, size_t gate, size_t gates) {
-    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, part, tensor);
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, pseudo_layer, tensor);
     const size_t item = ashlar_dtype_bytes(layout->config.dtype);
     CHECK((place == NULL) == (view.rows == 0));
     if (place != NULL) {
@@ -90,22 +90,22 @@ static void compare_shape(const oracle *cudnn, const ashlar_rnn_view *view, size
 }
 
 /* Ask for one linear layer: the gates of W, then those of R, then the projection. */
-static void compare_linear(const oracle *cudnn, const ashlar_rnn_layout *layout, size_t part,
-                           size_t linear_id) {
+static void compare_linear(const oracle *cudnn, const ashlar_rnn_layout *layout,
+                           size_t pseudo_layer, size_t linear_id) {
     const size_t block = linear_id / layout->gates, gate = linear_id % layout->gates;
     static const ashlar_rnn_tensor matrices[] = {ASHLAR_RNN_W, ASHLAR_RNN_R, ASHLAR_RNN_WP};
     static const ashlar_rnn_tensor biases[] = {ASHLAR_RNN_BW, ASHLAR_RNN_BR};
     void *matrix_at = NULL, *bias_at = NULL;
-    REQUIRE(cudnnGetRNNWeightParams(cudnn->handle, cudnn->rnn, (int32_t)part,
+    REQUIRE(cudnnGetRNNWeightParams(cudnn->handle, cudnn->rnn, (int32_t)pseudo_layer,
                                     layout->elements * ashlar_dtype_bytes(layout->config.dtype),
                                     base, (int32_t)linear_id, cudnn->matrix, &matrix_at,
                                     cudnn->bias, &bias_at) == CUDNN_STATUS_SUCCESS);
     const size_t gates = block < 2 ? layout->gates : 1;
-    compare_place(matrix_at, layout, part, matrices[block], gate, gates);
+    compare_place(matrix_at, layout, pseudo_layer, matrices[block], gate, gates);
     if (block < 2) {
-        compare_place(bias_at, layout, part, biases[block], gate, gates);
+        compare_place(bias_at, layout, pseudo_layer, biases[block], gate, gates);
     }
-    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, part, matrices[block]);
+    const ashlar_rnn_view view = ashlar_rnn_layout_view(layout, pseudo_layer, matrices[block]);
     if (view.rows > 0) {
         compare_shape(cudnn, &view, gates);
     }
@@ -119,9 +119,9 @@ static void compare_config(const oracle *cudnn, const ashlar_rnn_config *config)
     REQUIRE(cudnnGetRNNWeightSpaceSize(cudnn->handle, cudnn->rnn, &bytes) == CUDNN_STATUS_SUCCESS);
     CHECK_ZU(layout.elements * ashlar_dtype_bytes(config->dtype), bytes);
     const size_t projection = config->cell == ASHLAR_RNN_LSTM; /* only there it has a number */
-    for (size_t part = 0; part < layout.parts; part++) {
+    for (size_t pseudo_layer = 0; pseudo_layer < layout.pseudo_layers; pseudo_layer++) {
         for (size_t linear_id = 0; linear_id < 2 * layout.gates + projection; linear_id++) {
-            compare_linear(cudnn, &layout, part, linear_id);
+            compare_linear(cudnn, &layout, pseudo_layer, linear_id);
         }
     }
 }

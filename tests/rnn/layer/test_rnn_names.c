@@ -15,21 +15,21 @@
 static const char *const KINDS[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"};
 
 /* The tensors of one part, from *tensor on. */
-static void check_part(const ashlar_arena *arena, const ashlar_rnn_layout *layout, size_t part,
-                       size_t start, size_t *tensor) {
+static void check_part(const ashlar_arena *arena, const ashlar_rnn_layout *layout,
+                       size_t pseudo_layer, size_t start, size_t *tensor) {
     const size_t item = ashlar_dtype_bytes(layout->config.dtype);
     const size_t directions = layout->config.directions;
     for (int kind = 0; kind < ASHLAR_RNN_TENSOR_COUNT; kind++) {
         const ashlar_rnn_view view =
-            ashlar_rnn_layout_view(layout, part, (ashlar_rnn_tensor)kind);
+            ashlar_rnn_layout_view(layout, pseudo_layer, (ashlar_rnn_tensor)kind);
         char name[64];
         ashlar_tensor_info info;
         if (view.rows == 0) {
             continue;
         }
         ashlar_arena_tensor(arena, (*tensor)++, &info);
-        (void)snprintf(name, sizeof name, "stack.%s_l%zu%s", KINDS[kind], part / directions,
-                       part % directions == 1 ? "_reverse" : "");
+        (void)snprintf(name, sizeof name, "stack.%s_l%zu%s", KINDS[kind], pseudo_layer / directions,
+                       pseudo_layer % directions == 1 ? "_reverse" : "");
         CHECK(strcmp(info.name, name) == 0);
         CHECK(info.dtype == layout->config.dtype);
         CHECK_ZU(info.rank, kind == ASHLAR_RNN_BW || kind == ASHLAR_RNN_BR ? 1 : 2);
@@ -54,8 +54,8 @@ static void check_declared(const ashlar_rnn_config *config) {
     CHECK(ashlar_arena_commit(arena, allocator, streams[0], 1) == ASHLAR_OK);
     ashlar_arena_tensor(arena, first, &lowest);
     size_t tensor = first;
-    for (size_t part = 0; part < layout.parts; part++) {
-        check_part(arena, &layout, part, lowest.offset[ASHLAR_LAYOUT_STORAGE], &tensor);
+    for (size_t pseudo_layer = 0; pseudo_layer < layout.pseudo_layers; pseudo_layer++) {
+        check_part(arena, &layout, pseudo_layer, lowest.offset[ASHLAR_LAYOUT_STORAGE], &tensor);
     }
     CHECK_ZU(tensor, ashlar_arena_tensor_count(arena));
     ashlar_arena_destroy(arena);
@@ -143,7 +143,7 @@ CASE(a_declaration_that_fails_adds_nothing) {
         CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
         CHECK((first == 0) == (status == ASHLAR_OK));
         CHECK_ZU(ashlar_arena_tensor_count(arena), status == ASHLAR_OK ? 8 : 0);
-        CHECK(n > 2 || strstr(ashlar_error_detail(), "a stack of 2 parts") != NULL);
+        CHECK(n > 2 || strstr(ashlar_error_detail(), "a stack of 2 pseudo-layers") != NULL);
     }
     CHECK(n > 3);
     CHECK(ashlar_rnn_declare(arena, "stack", ashlar_rnn_layout_of(rnn), &first) == ASHLAR_EINVAL);
@@ -200,7 +200,7 @@ CASE(sizes_are_those_of_the_back_end) {
         size_t reserve = 77, work = 77, want_reserve = 0, want_work = 0;
         CHECK(ashlar_rnn_sizes(rnn, STEPS, BATCH, training, &reserve, &work) == ASHLAR_OK);
         CHECK(ashlar_rnn_cpu_sizes(ashlar_rnn_layout_of(rnn), STEPS, BATCH, training, &want_reserve,
-                                &want_work) == ASHLAR_OK);
+                                   &want_work) == ASHLAR_OK);
         CHECK_ZU(reserve, want_reserve);
         CHECK_ZU(work, want_work);
         CHECK((reserve == 0) == !training);

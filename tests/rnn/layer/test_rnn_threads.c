@@ -5,7 +5,8 @@
 
 #include "arena/compute/workers.h"
 
-/* With strands (sequences enough), and with pieces of each step's product (too few of them). */
+/* With shards of the batch (sequences enough), and with pieces of each step's product (too few of
+ * them). */
 static void check_threads(const kind *k) {
     static const shape shapes[] = {
         {1, 24, 12, 16, 96, {24, 24, 1, 20, 24, 23, 24, 9, 24, 24, 22, 24}, true},

@@ -42,7 +42,7 @@ static inline ashlar_status warm_rehearse(void *user, size_t length) {
     const warm_model *w = user;
     ashlar_step_sizes sizes;
     const ashlar_status status = ashlar_model_sizes(model, length, w->batch, &sizes);
-    return status == ASHLAR_OK ? ashlar_model_rehearse(model, false, &sizes) : status;
+    return status == ASHLAR_OK ? ashlar_model_dry_run(model, false, &sizes) : status;
 }
 
 /* words: room for 2 * as->max_length * batch + batch of them */
@@ -51,9 +51,9 @@ static inline ashlar_status warm_up_model(const ashlar_warmup_options *as, size_
     warm_model w = {as->max_length, batch, words};
     ashlar_warmup_options filled = *as;
     filled.step = warm_step;
-    filled.rehearse = warm_rehearse;
+    filled.dry_run = warm_rehearse;
     filled.user = &w;
-    return ashlar_warmup(allocator, &filled, report);
+    return ashlar_allocator_warmup(allocator, &filled, report);
 }
 
 #endif /* ASHLAR_MODEL_WARMUP_FIXTURE_H */

@@ -36,21 +36,21 @@ static inline void usual_tagger(void) {
 
 /* A batch with the memory it lies in. */
 typedef struct made_tags {
-    ashlar_tag_batch batch;
+    ashlar_tagger_batch batch;
     int32_t data[CELLS_MAX];
 } made_tags;
 
 static const int32_t LENGTHS[] = {6, 4, 4, 1};
-static const ashlar_tag_shape SHAPE = {.steps = 6, .batch = 4, .width = 5};
+static const ashlar_tagger_shape SHAPE = {.steps = 6, .batch = 4, .width = 5};
 
 /* Symbols of every class up to each length; past it what must never be read as a symbol. */
-static inline void make_tags(made_tags *made, ashlar_tag_shape shape, const int32_t *lengths) {
+static inline void make_tags(made_tags *made, ashlar_tagger_shape shape, const int32_t *lengths) {
     const size_t words = shape.steps * shape.batch;
     ashlar_random random;
     ashlar_random_init(&random, 17);
     *made = (made_tags){.batch = {.shape = shape}};
     made->batch.data = made->data;
-    const ashlar_tag_arrays to = ashlar_tag_batch_arrays(&shape, made->data);
+    const ashlar_tagger_arrays to = ashlar_tagger_batch_arrays(&shape, made->data);
     for (size_t b = 0; b < shape.batch; b++) {
         to.lengths[b] = lengths[b];
         to.ones[b] = 1;
@@ -61,12 +61,13 @@ static inline void make_tags(made_tags *made, ashlar_tag_shape shape, const int3
         to.words[at] = is_padding ? -7 : (int32_t)ashlar_random_below(&random, tagger_config.words);
         to.targets[at] =
             is_padding ? -7 : (int32_t)ashlar_random_below(&random, tagger_config.tags);
-        to.spellings[at] = is_padding ? 1 : 1 + (int32_t)ashlar_random_below(&random, shape.width);
+        to.char_counts[at] =
+            is_padding ? 1 : 1 + (int32_t)ashlar_random_below(&random, shape.width);
         for (size_t i = 0; i < shape.width; i++) {
             const int32_t drawn = (int32_t)ashlar_random_below(&random, tagger_config.characters);
-            to.characters[i * words + at] = i >= (size_t)to.spellings[at] ? -7
-                                            : is_padding                  ? 0
-                                                                          : drawn;
+            to.characters[i * words + at] = i >= (size_t)to.char_counts[at] ? -7
+                                            : is_padding                    ? 0
+                                                                            : drawn;
         }
     }
 }
@@ -102,17 +103,17 @@ static inline void close_tagger(void) {
     usual_tagger();
 }
 
-static inline ashlar_tagger_bytes sizes_of(ashlar_tag_shape shape) {
+static inline ashlar_tagger_bytes sizes_of(ashlar_tagger_shape shape) {
     ashlar_tagger_bytes sizes = {0};
     CHECK(ashlar_tagger_sizes(tagger, &shape, &sizes) == ASHLAR_OK);
     return sizes;
 }
 
 /* The batch, as a step is to have it: in device memory too. */
-static inline ashlar_tag_batch copied(const made_tags *made) {
-    ashlar_tag_batch batch = made->batch;
+static inline ashlar_tagger_batch copied(const made_tags *made) {
+    ashlar_tagger_batch batch = made->batch;
     size_t bytes = 0;
-    CHECK(ashlar_tag_batch_bytes(&batch.shape, &bytes) == ASHLAR_OK);
+    CHECK(ashlar_tagger_batch_bytes(&batch.shape, &bytes) == ASHLAR_OK);
     batch.device = on_device;
     CHECK(ashlar_copy_to_device(device, on_device, batch.data, bytes, streams[1]) == ASHLAR_OK);
     return batch;
@@ -123,7 +124,7 @@ static inline ashlar_status queue_tags(const made_tags *made) {
     const ashlar_tagger_bytes sizes = sizes_of(made->batch.shape);
     CHECK(ashlar_fill(device, loss, 0, sizeof *loss, streams[1]) == ASHLAR_OK);
     CHECK(ashlar_arena_zero(tagger->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
-    const ashlar_tag_batch batch = copied(made);
+    const ashlar_tagger_batch batch = copied(made);
     return ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);
 }
 
@@ -138,7 +139,7 @@ static inline double run_tags(const made_tags *made) {
 static inline double predict_tags(const made_tags *made, int32_t *labels) {
     const ashlar_tagger_bytes sizes = sizes_of(made->batch.shape);
     CHECK(ashlar_fill(device, loss, 0, sizeof *loss, streams[1]) == ASHLAR_OK);
-    const ashlar_tag_batch batch = copied(made);
+    const ashlar_tagger_batch batch = copied(made);
     CHECK(ashlar_tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_OK);
     wait_for(streams[1]);
     return *loss;

@@ -22,7 +22,7 @@ CASE(every_buffer_has_its_size_and_tag_and_goes_back) {
     CHECK(after.live_blocks == before.live_blocks && after.live_bytes == before.live_bytes);
     /* Forward's, backward's, the workspaces. */
     CHECK_ZU(after.alloc_count - before.alloc_count, 4 + 2 + 3);
-    CHECK_ZU(after.tags[ASHLAR_TAG_RESERVE].peak_bytes, s.reserve);
+    CHECK_ZU(after.tags[ASHLAR_TAG_SAVED].peak_bytes, s.reserve);
     CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, s.work);
     /* x, y, dy and the logits; dx comes after y and the logits have gone. */
     CHECK_ZU(after.tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes, s.x + 2 * s.y + s.logits);

@@ -18,7 +18,7 @@ static bool open_cached(const char *spec, uint64_t cache_bytes) {
 
 static ashlar_warmup_options lengths_to(size_t max_steps) {
     return (ashlar_warmup_options){
-        .stream = streams[1], .min_length = 1, .max_length = max_steps, .bucket_count = 1};
+        .stream = streams[1], .min_length = 1, .max_length = max_steps, .length_bucket_count = 1};
 }
 
 static ashlar_status warm_up_as(const ashlar_warmup_options *as, ashlar_warmup_report *report) {
@@ -87,7 +87,7 @@ CASE(buffers_have_had_their_largest_size_and_go_back) {
     const ashlar_stats after = stats_now();
     CHECK(after.is_sealed && !before.is_sealed);
     CHECK(after.live_blocks == before.live_blocks && after.driver_calls_sealed == 0);
-    CHECK_ZU(after.tags[ASHLAR_TAG_RESERVE].peak_bytes, reserve);
+    CHECK_ZU(after.tags[ASHLAR_TAG_SAVED].peak_bytes, reserve);
     CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, work);
     close_model();
 }
@@ -114,7 +114,7 @@ CASE(a_rehearsal_is_a_step_without_work) {
     const uint64_t before = CALLS(launch_host_func) + CALLS(memcpy_htod_async) +
                             CALLS(memset_d8_async);
     const ashlar_stats first = stats_now();
-    CHECK(ashlar_model_rehearse(model, false, &sizes) == ASHLAR_OK);
+    CHECK(ashlar_model_dry_run(model, false, &sizes) == ASHLAR_OK);
     const ashlar_stats second = stats_now();
     CHECK_ZU(second.live_blocks, first.live_blocks);
     CHECK_ZU(second.alloc_count - first.alloc_count, 9);
@@ -123,7 +123,7 @@ CASE(a_rehearsal_is_a_step_without_work) {
     close_model();
     REQUIRE(open_model("memory=16MiB", ASHLAR_REGIONS_ALL)); /* room for two of them */
     const uint64_t live_blocks = stats_now().live_blocks;
-    CHECK(ashlar_model_rehearse(model, false, &sizes) == ASHLAR_ENOMEM);
+    CHECK(ashlar_model_dry_run(model, false, &sizes) == ASHLAR_ENOMEM);
     CHECK_ZU(stats_now().live_blocks, live_blocks);
     close_model();
 }
@@ -207,7 +207,7 @@ CASE(a_rehearsal_may_have_to_wait_for_memory) {
 
 static uint64_t management_calls(void) {
     ashlar_driver_counts counts;
-    ashlar_device_counts_read(device, &counts);
+    ashlar_device_get_counts(device, &counts);
     return counts.memory + counts.order + counts.query;
 }
 
@@ -238,7 +238,7 @@ static void check_steps_after(const char *spec, const ashlar_rnn_backend *backen
     ashlar_warmup_report report;
     REQUIRE(open_cached(spec, cache_bytes));
     ashlar_warmup_options as = lengths_to(MAX_STEPS);
-    as.bucket_count = bucket_count;
+    as.length_bucket_count = bucket_count;
     model->rnn->backend = backend;
     CHECK(warm_up_as(&as, &report) == ASHLAR_OK);
     CHECK(report.is_planned == (cache_bytes > 0));
@@ -249,9 +249,9 @@ static void check_steps_after(const char *spec, const ashlar_rnn_backend *backen
     CHECK(after.reserved_bytes == before.reserved_bytes);
     CHECK(after.live_blocks == before.live_blocks);
     ashlar_plan_stats plan;
-    ashlar_plan_read(allocator, &plan);
+    ashlar_plan_get_stats(allocator, &plan);
     CHECK_ZU(plan.hits - report.plan.hits, cache_bytes > 0 ? 100 * 9 : 0);
-    CHECK(cache_bytes == 0 || plan.region_bytes <= plan.bound_bytes * 101 / 100);
+    CHECK(cache_bytes == 0 || plan.memory_bytes <= plan.bound_bytes * 101 / 100);
     close_model();
 }
 
@@ -299,11 +299,11 @@ static void check_shape(const ashlar_model_config *config, size_t max_steps, siz
     CHECK(report.is_steady);
     for (size_t i = 0; i < 2 * max_steps; i++) {
         ashlar_step_sizes sizes;
-        const size_t steps = i < max_steps ? max_steps - i
-                                           : 1 + (size_t)ashlar_random_below(random, max_steps);
+        const size_t steps =
+            i < max_steps ? max_steps - i : 1 + (size_t)ashlar_random_below(random, max_steps);
         CHECK(ashlar_model_sizes(model, steps, batch, &sizes) == ASHLAR_OK);
         CHECK(ashlar_step_begin(allocator, streams[1], ashlar_warmup_key(&as, steps)) == ASHLAR_OK);
-        CHECK(ashlar_model_rehearse(model, false, &sizes) == ASHLAR_OK);
+        CHECK(ashlar_model_dry_run(model, false, &sizes) == ASHLAR_OK);
         CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
     }
     const ashlar_stats stats = stats_now();

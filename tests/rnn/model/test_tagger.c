@@ -8,7 +8,7 @@ enum { LABELS_MAX = 256 };
 
 /* ---- the loss ---- */
 
-static void check_loss(ashlar_tag_shape shape, const int32_t *lengths) {
+static void check_loss(ashlar_tagger_shape shape, const int32_t *lengths) {
     made_tags made;
     int32_t want[LABELS_MAX], got[LABELS_MAX];
     REQUIRE(open_tagger("memory=64MiB"));
@@ -28,9 +28,9 @@ static void check_loss(ashlar_tag_shape shape, const int32_t *lengths) {
 
 CASE(the_loss_is_that_of_the_reference) {
     check_loss(SHAPE, LENGTHS);
-    check_loss((ashlar_tag_shape){1, 1, 1}, (int32_t[]){1});
-    check_loss((ashlar_tag_shape){20, 2, 9}, (int32_t[]){20, 20});
-    check_loss((ashlar_tag_shape){9, 3, 2}, (int32_t[]){1, 1, 1}); /* none reaches T */
+    check_loss((ashlar_tagger_shape){1, 1, 1}, (int32_t[]){1});
+    check_loss((ashlar_tagger_shape){20, 2, 9}, (int32_t[]){20, 20});
+    check_loss((ashlar_tagger_shape){9, 3, 2}, (int32_t[]){1, 1, 1}); /* none reaches T */
     usual_tagger();
 }
 
@@ -48,9 +48,9 @@ CASE(so_it_is_with_every_cell_and_direction_and_depth) {
 CASE(so_it_is_with_labels_fed_back) {
     tagger_config.label_embedding = 3;
     check_loss(SHAPE, LENGTHS);
-    check_loss((ashlar_tag_shape){1, 1, 1}, (int32_t[]){1});
-    check_loss((ashlar_tag_shape){20, 2, 3}, (int32_t[]){20, 7});
-    check_loss((ashlar_tag_shape){9, 3, 2}, (int32_t[]){9, 9, 9});
+    check_loss((ashlar_tagger_shape){1, 1, 1}, (int32_t[]){1});
+    check_loss((ashlar_tagger_shape){20, 2, 3}, (int32_t[]){20, 7});
+    check_loss((ashlar_tagger_shape){9, 3, 2}, (int32_t[]){9, 9, 9});
     usual_tagger();
 }
 
@@ -123,7 +123,7 @@ CASE(both_are_added_to_what_is_there) {
     const double *gradient = tensor_named(ASHLAR_REGION_GRADIENTS, "linear.weight", &count);
     const double first = gradient[1];
     const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
-    const ashlar_tag_batch batch = copied(&made);
+    const ashlar_tagger_batch batch = copied(&made);
     CHECK(ashlar_tagger_step(tagger, &batch, &sizes, 0, loss) == ASHLAR_OK);
     wait_for(streams[1]);
     CHECK_NEAR(*loss, 2 * once, 0, 1e-14);
@@ -168,12 +168,12 @@ static void check_order_of_execution(void) {
         const size_t bytes = ashlar_arena_region_bytes(tagger->arena, ASHLAR_REGION_GRADIENTS);
         const void *gradients = ashlar_arena_region(tagger->arena, ASHLAR_REGION_GRADIENTS);
         REQUIRE(bytes <= sizeof first);
-        const ashlar_tagger_bytes sizes = sizes_of((ashlar_tag_shape){20, 4, 7});
+        const ashlar_tagger_bytes sizes = sizes_of((ashlar_tagger_shape){20, 4, 7});
         unsigned char *dirty = take((size_t)1 << 20, streams[1]);
         CHECK(ashlar_fill(device, dirty, 0xff, (size_t)1 << 20, streams[1]) == ASHLAR_OK);
         give(dirty);
         *loss = 0;
-        const ashlar_tag_batch batch = copied(&made);
+        const ashlar_tagger_batch batch = copied(&made);
         CHECK(ashlar_tagger_step(tagger, &batch, &sizes, 0, loss) == ASHLAR_OK);
         wait_for(streams[1]);
         if (i == 0) {

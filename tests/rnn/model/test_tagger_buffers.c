@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "rnn/layer/backend.h"
-#include "rnn/model/tagger_account.h"
+#include "rnn/model/tagger_estimate.h"
 
 static ashlar_status cpu_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
                                size_t *reserve, size_t *work) {
@@ -77,15 +77,15 @@ CASE(every_buffer_has_its_tag_and_goes_back) {
         CHECK(after.live_blocks == before.live_blocks && after.live_bytes == before.live_bytes);
         /* With the logits, or with four for each of six tokens. The CPU's loss needs no work. */
         CHECK_ZU(after.alloc_count - before.alloc_count, feeds ? 20 + 6 * 4 : 20 + 1);
-        CHECK_ZU(after.tags[ASHLAR_TAG_RESERVE].peak_bytes,
-                 sizes.of[ASHLAR_TAGGER_BUFFER_SPELL_RESERVE] +
-                     sizes.of[ASHLAR_TAGGER_BUFFER_READ_RESERVE]);
+        CHECK_ZU(after.tags[ASHLAR_TAG_SAVED].peak_bytes,
+                 sizes.of[ASHLAR_TAGGER_BUFFER_CHAR_RESERVE] +
+                     sizes.of[ASHLAR_TAGGER_BUFFER_WORD_RESERVE]);
         CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes,
-                 sizes.of[ASHLAR_TAGGER_BUFFER_SPELL_WORK]);
+                 sizes.of[ASHLAR_TAGGER_BUFFER_CHAR_FORWARD_WORK]);
         (void)predict_tags(&made, labels); /* the same buffers */
         CHECK_ZU(stats_now().alloc_count - after.alloc_count,
                  after.alloc_count - before.alloc_count);
-        CHECK(ashlar_tagger_rehearse(tagger, &sizes) == ASHLAR_OK);
+        CHECK(ashlar_tagger_dry_run(tagger, &sizes) == ASHLAR_OK);
         CHECK_ZU(stats_now().alloc_count - after.alloc_count,
                  2 * (after.alloc_count - before.alloc_count));
         CHECK_ZU(stats_now().live_peak_bytes, after.live_peak_bytes);
@@ -93,15 +93,15 @@ CASE(every_buffer_has_its_tag_and_goes_back) {
     }
 }
 
-/* The account is the sum at the peak, and the peak is the allocator's. */
-CASE(the_account_is_what_is_live_at_the_peak) {
+/* The estimate is the sum at the peak, and the peak is the allocator's. */
+CASE(the_estimate_is_what_is_live_at_the_peak) {
     made_tags made;
-    ashlar_tagger_account account;
+    ashlar_tagger_estimate estimate;
     const size_t labels[] = {0, 3, 0, 0, 200}, tags[] = {5, 5, 900, 5, 5};
     const size_t character_hidden[] = {4, 4, 4, 12, 4};
-    const ashlar_tagger_moment peaks[] = {ASHLAR_TAGGER_READ_BACK, ASHLAR_TAGGER_READ_BACK,
-                                          ASHLAR_TAGGER_LABEL, ASHLAR_TAGGER_SPELL,
-                                          ASHLAR_TAGGER_TOKEN};
+    const ashlar_tagger_phase peaks[] = {ASHLAR_TAGGER_WORD_BACKWARD, ASHLAR_TAGGER_WORD_BACKWARD,
+                                         ASHLAR_TAGGER_LABEL, ASHLAR_TAGGER_CHAR_FORWARD,
+                                         ASHLAR_TAGGER_TOKEN};
     for (size_t i = 0; i < 5; i++) {
         tagger_config.label_embedding = labels[i];
         tagger_config.tags = tags[i];
@@ -109,15 +109,15 @@ CASE(the_account_is_what_is_live_at_the_peak) {
         REQUIRE(open_tagger("memory=64MiB"));
         make_tags(&made, SHAPE, LENGTHS);
         (void)run_tags(&made);
-        REQUIRE(ashlar_tagger_account_make(tagger, &SHAPE, 3, &account) == ASHLAR_OK);
-        CHECK_ZU(account.weights_bytes + account.step_bytes + sizeof *loss + sizeof made.data,
+        REQUIRE(ashlar_tagger_estimate_make(tagger, &SHAPE, 3, &estimate) == ASHLAR_OK);
+        CHECK_ZU(estimate.weights_bytes + estimate.step_bytes + sizeof *loss + sizeof made.data,
                  stats_now().live_peak_bytes);
-        CHECK_ZU(account.batches_bytes, 3 * 4 * (3 * 24 + 2 * 4 + 5 * 24));
-        CHECK_ZU(account.weights_bytes + account.batches_bytes + account.step_bytes,
-                 account.needed_bytes);
-        CHECK_ZU(account.weights_bytes,
+        CHECK_ZU(estimate.batches_bytes, 3 * 4 * (3 * 24 + 2 * 4 + 5 * 24));
+        CHECK_ZU(estimate.weights_bytes + estimate.batches_bytes + estimate.step_bytes,
+                 estimate.needed_bytes);
+        CHECK_ZU(estimate.weights_bytes,
                  4 * ashlar_arena_region_bytes(tagger->arena, ASHLAR_REGION_PARAMETERS));
-        CHECK(account.peak == peaks[i]);
+        CHECK(estimate.peak == peaks[i]);
         close_tagger();
     }
 }
@@ -129,12 +129,12 @@ CASE(sizes_are_those_of_the_shapes) {
     const size_t words = 6 * 4, letters = 5 * words;
     ashlar_tagger_bytes s = sizes_of(SHAPE);
     CHECK_ZU(s.steps, 6);
-    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_LETTERS], 8 * letters * 3);
-    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_SPELL_OUTPUTS], 8 * letters * 8);
-    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_SPELLINGS], 8 * words * 8);
-    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_WORDS], 8 * words * 6);
-    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_INPUTS], 8 * words * 14);
-    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_OUTPUTS], 8 * words * 10);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_CHAR_INPUTS], 8 * letters * 3);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_CHAR_OUTPUTS], 8 * letters * 8);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_CHAR_STATES], 8 * words * 8);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_WORD_VECTORS], 8 * words * 6);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_WORD_INPUTS], 8 * words * 14);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_WORD_OUTPUTS], 8 * words * 10);
     CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_LOGITS], 8 * words * 5);
     CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_LABELS], 4 * words);
     CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_INPUTS], 0);
@@ -144,7 +144,7 @@ CASE(sizes_are_those_of_the_shapes) {
     tagger_config.projection = 2;
     REQUIRE(open_tagger("memory=64MiB"));
     s = sizes_of(SHAPE);
-    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_OUTPUTS], 8 * words * 2);
+    CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_WORD_OUTPUTS], 8 * words * 2);
     CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_LOGITS], 0);
     CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_LABELS], 8 * 4 * 3);
     CHECK_ZU(s.of[ASHLAR_TAGGER_BUFFER_TOKEN_INPUTS], 8 * 4 * 5);
@@ -153,7 +153,7 @@ CASE(sizes_are_those_of_the_shapes) {
 }
 
 CASE(sizes_that_overflow_are_refused) {
-    const ashlar_tag_shape shapes[] = {{0, 4, 5}, {6, 4, SIZE_MAX}, {1 << 15, 1 << 14, 1}};
+    const ashlar_tagger_shape shapes[] = {{0, 4, 5}, {6, 4, SIZE_MAX}, {1 << 15, 1 << 14, 1}};
     const ashlar_status want[] = {ASHLAR_EINVAL, ASHLAR_EOVERFLOW, ASHLAR_EOVERFLOW};
     tagger_config.tags = (size_t)1 << 31;
     tagger_config.hidden = 1;
@@ -191,7 +191,7 @@ static void check_failing_calls(size_t launches, size_t pushes) {
     const double want = run_tags(&made);
     const uint64_t live_blocks = stats_now().live_blocks;
     const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
-    const ashlar_tag_batch batch = copied(&made);
+    const ashlar_tagger_batch batch = copied(&made);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         uint64_t n = 1;
         for (; n < 500; n++) {
@@ -227,7 +227,7 @@ CASE(a_failing_copy_of_labels_gives_every_buffer_back) {
     REQUIRE(open_tagger("memory=64MiB"));
     make_tags(&made, SHAPE, LENGTHS);
     const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
-    const ashlar_tag_batch batch = copied(&made);
+    const ashlar_tagger_batch batch = copied(&made);
     const uint64_t live_blocks = stats_now().live_blocks;
     ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_memcpy_dtoh_async, 1, CU_UNKNOWN);
     CHECK(ashlar_tagger_predict(tagger, &batch, &sizes, loss, labels) == ASHLAR_EDRIVER);
@@ -244,7 +244,7 @@ CASE(failing_host_memory_at_any_point_gives_every_buffer_back) {
     const double want = run_tags(&made);
     const uint64_t live_blocks = stats_now().live_blocks;
     const ashlar_tagger_bytes sizes = sizes_of(SHAPE);
-    const ashlar_tag_batch batch = copied(&made);
+    const ashlar_tagger_batch batch = copied(&made);
     unsigned long n = 1;
     for (ashlar_status status = ASHLAR_EHOSTMEM; status != ASHLAR_OK && n < 500; n++) {
         ashlar_host_fail_at(n);
@@ -268,7 +268,7 @@ CASE(each_allocation_may_be_the_one_that_fails) {
         for (size_t i = 0; i < ASHLAR_TAGGER_BUFFER_COUNT; i++) {
             sizes.of[i] = sizes.of[i] > 0 ? 5 * MIB : 0;
         }
-        const ashlar_tag_batch batch = copied(&made);
+        const ashlar_tagger_batch batch = copied(&made);
         const uint64_t live_blocks = stats_now().live_blocks;
         ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
         status = ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);

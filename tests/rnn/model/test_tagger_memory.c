@@ -1,5 +1,5 @@
 /*
- * test_tagger_memory.c - what the tagger's account says is what a training takes, and after its
+ * test_tagger_memory.c - what the tagger's estimate says is what a training takes, and after its
  * warm-up no step of any shape asks the driver for anything but its own work.
  */
 #include "tests/rnn/model/tagger_fixture.h"
@@ -7,48 +7,48 @@
 #include <ashlar/plan.h>
 #include <ashlar/warmup.h>
 
-#include "rnn/model/tagger_account.h"
+#include "rnn/model/tagger_estimate.h"
 
 /* ---- the warm-up ---- */
 
-static ashlar_tag_shape largest;
+static ashlar_tagger_shape largest;
 static made_tags staging;
 
 static ashlar_status warm_step(void *user, size_t length) {
     (void)user;
-    const ashlar_tag_shape shape = {length, largest.batch, largest.width};
+    const ashlar_tagger_shape shape = {length, largest.batch, largest.width};
     const ashlar_tagger_bytes sizes = sizes_of(shape);
-    ashlar_tag_batch_fill_full(&staging.batch, &shape);
-    const ashlar_tag_batch batch = copied(&staging);
+    ashlar_tagger_batch_fill_largest(&staging.batch, &shape);
+    const ashlar_tagger_batch batch = copied(&staging);
     return ashlar_tagger_step(tagger, &batch, &sizes, 0, loss);
 }
 
 static ashlar_status warm_rehearse(void *user, size_t length) {
     (void)user;
     const ashlar_tagger_bytes sizes =
-        sizes_of((ashlar_tag_shape){length, largest.batch, largest.width});
-    return ashlar_tagger_rehearse(tagger, &sizes);
+        sizes_of((ashlar_tagger_shape){length, largest.batch, largest.width});
+    return ashlar_tagger_dry_run(tagger, &sizes);
 }
 
 static ashlar_warmup_options warmup_to(bool has_step) {
     return (ashlar_warmup_options){.stream = streams[1],
                                    .min_length = 1,
                                    .max_length = largest.steps,
-                                   .bucket_count =
+                                   .length_bucket_count =
                                        tagger_config.label_embedding > 0 ? largest.steps : 1,
                                    .step = has_step ? warm_step : NULL,
-                                   .rehearse = warm_rehearse};
+                                   .dry_run = warm_rehearse};
 }
 
 static ashlar_plan_stats plans(void) {
     ashlar_plan_stats stats;
-    ashlar_plan_read(allocator, &stats);
+    ashlar_plan_get_stats(allocator, &stats);
     return stats;
 }
 
 static uint64_t management_calls(void) {
     ashlar_driver_counts counts;
-    ashlar_device_counts_read(device, &counts);
+    ashlar_device_get_counts(device, &counts);
     return counts.memory + counts.order + counts.query;
 }
 
@@ -57,7 +57,7 @@ static void run_on_plan(const ashlar_warmup_options *as, const made_tags *made, 
     static int32_t labels[CELLS_MAX];
     const uint64_t key = ashlar_warmup_key(as, made->batch.shape.steps);
     const ashlar_tagger_bytes sizes = sizes_of(made->batch.shape);
-    const ashlar_tag_batch batch = copied(made);
+    const ashlar_tagger_batch batch = copied(made);
     CHECK(ashlar_step_begin(allocator, streams[1], key) == ASHLAR_OK);
     CHECK((predicts ? ashlar_tagger_predict(tagger, &batch, &sizes, loss, labels)
                     : ashlar_tagger_step(tagger, &batch, &sizes, 0, loss)) == ASHLAR_OK);
@@ -71,9 +71,9 @@ static void run_drawn_steps(const ashlar_warmup_options *as, size_t count) {
     ashlar_random_init(&random, 11);
     for (size_t i = 0; i < count; i++) {
         int32_t lengths[BATCH_MAX];
-        const ashlar_tag_shape shape = {1 + (size_t)ashlar_random_below(&random, largest.steps),
-                                        1 + (size_t)ashlar_random_below(&random, largest.batch),
-                                        1 + (size_t)ashlar_random_below(&random, largest.width)};
+        const ashlar_tagger_shape shape = {1 + (size_t)ashlar_random_below(&random, largest.steps),
+                                           1 + (size_t)ashlar_random_below(&random, largest.batch),
+                                           1 + (size_t)ashlar_random_below(&random, largest.width)};
         for (size_t b = 0; b < shape.batch; b++) { /* longest first */
             const size_t most = b == 0 ? shape.steps : (size_t)lengths[b - 1];
             lengths[b] = b == 0 ? (int32_t)most : 1 + (int32_t)ashlar_random_below(&random, most);
@@ -86,7 +86,7 @@ static void run_drawn_steps(const ashlar_warmup_options *as, size_t count) {
 
 /* A step of it takes more than the allocator maps for the weights. */
 static void use_larger_sizes(void) {
-    largest = (ashlar_tag_shape){.steps = 15, .batch = 6, .width = 9};
+    largest = (ashlar_tagger_shape){.steps = 15, .batch = 6, .width = 9};
     tagger_config.character_hidden = 40;
     tagger_config.hidden = 60;
 }
@@ -98,7 +98,7 @@ static void check_steps_after_the_warm_up(size_t label_embedding) {
     staging.batch.data = staging.data;
     REQUIRE(open_tagger_cached("memory=256MiB,mode=adversarial,seed=7", 64 * MIB));
     const ashlar_warmup_options as = warmup_to(true);
-    CHECK(ashlar_warmup(allocator, &as, &report) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &as, &report) == ASHLAR_OK);
     CHECK(report.is_planned && report.is_steady);
     const ashlar_plan_stats first = plans();
     const uint64_t reserved = stats_now().reserved_bytes, calls = management_calls();
@@ -140,20 +140,20 @@ CASE(plans_are_near_what_is_needed) {
         {7, 64, 6, 300, 30, 50, 3, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        ashlar_tagger_account account;
+        ashlar_tagger_estimate estimate;
         ashlar_warmup_report report;
-        largest = (ashlar_tag_shape){cases[i].steps, cases[i].batch, cases[i].width};
+        largest = (ashlar_tagger_shape){cases[i].steps, cases[i].batch, cases[i].width};
         tagger_config.hidden = cases[i].hidden;
         tagger_config.character_hidden = cases[i].character_hidden;
         tagger_config.tags = cases[i].tags;
         tagger_config.layers = cases[i].layers;
         tagger_config.label_embedding = cases[i].labels;
         REQUIRE(open_tagger_cached("memory=2GiB", 64 * MIB));
-        REQUIRE(ashlar_tagger_account_make(tagger, &largest, 2, &account) == ASHLAR_OK);
+        REQUIRE(ashlar_tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
         const ashlar_warmup_options as = warmup_to(false);
-        CHECK(ashlar_warmup(allocator, &as, &report) == ASHLAR_OK);
+        CHECK(ashlar_allocator_warmup(allocator, &as, &report) == ASHLAR_OK);
         CHECK(report.is_planned && report.is_steady);
-        const double most = 1.05 * (double)account.needed_bytes + 6 * (double)MIB;
+        const double most = 1.05 * (double)estimate.needed_bytes + 6 * (double)MIB;
         CHECK((double)stats_now().reserved_peak_bytes <= most);
         close_tagger();
     }
@@ -163,7 +163,7 @@ CASE(plans_are_near_what_is_needed) {
 
 /* 96 words of 25 sentences, 17 characters: what took 6.5 GB elsewhere. */
 static void use_reported_sizes(void) {
-    largest = (ashlar_tag_shape){.steps = 96, .batch = 25, .width = 17};
+    largest = (ashlar_tagger_shape){.steps = 96, .batch = 25, .width = 17};
     tagger_config = (ashlar_tagger_config){.words = 10000,
                                            .characters = 100,
                                            .tags = 45,
@@ -178,20 +178,20 @@ static void use_reported_sizes(void) {
 }
 
 static void check_reported_case(size_t label_embedding) {
-    ashlar_tagger_account account;
+    ashlar_tagger_estimate estimate;
     ashlar_warmup_report report;
     use_reported_sizes();
     tagger_config.label_embedding = label_embedding;
     REQUIRE(open_tagger_cached("memory=2GiB", 64 * MIB));
-    REQUIRE(ashlar_tagger_account_make(tagger, &largest, 2, &account) == ASHLAR_OK);
-    unsigned char *batches = take(account.batches_bytes, streams[1]);
+    REQUIRE(ashlar_tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
+    unsigned char *batches = take(estimate.batches_bytes, streams[1]);
     const ashlar_warmup_options as = warmup_to(false);
-    CHECK(ashlar_warmup(allocator, &as, &report) == ASHLAR_OK);
+    CHECK(ashlar_allocator_warmup(allocator, &as, &report) == ASHLAR_OK);
     CHECK(report.is_planned && report.is_steady);
     give(batches);
     const ashlar_stats stats = stats_now();
-    CHECK(stats.reserved_peak_bytes >= account.needed_bytes);
-    CHECK((double)stats.reserved_peak_bytes <= 1.05 * (double)account.needed_bytes);
+    CHECK(stats.reserved_peak_bytes >= estimate.needed_bytes);
+    CHECK((double)stats.reserved_peak_bytes <= 1.05 * (double)estimate.needed_bytes);
     CHECK(stats.reserved_peak_bytes < 400 * 1000 * 1000);
     close_tagger();
 }
@@ -203,16 +203,17 @@ CASE(the_reported_case_takes_what_it_needs) {
 
 /* ---- the text ---- */
 
-CASE(the_account_is_printed_with_its_reasons) {
+CASE(the_estimate_is_printed_with_its_reasons) {
     static char text[1 << 14];
-    ashlar_tagger_account account;
+    ashlar_tagger_estimate estimate;
     FILE *out = tmpfile();
     REQUIRE(out != NULL);
     use_reported_sizes();
     tagger_config.label_embedding = 32;
     REQUIRE(open_tagger("memory=2GiB"));
-    REQUIRE(ashlar_tagger_account_make(tagger, &largest, 2, &account) == ASHLAR_OK);
-    ashlar_tagger_account_print(out, &account, account.needed_bytes + account.needed_bytes / 50);
+    REQUIRE(ashlar_tagger_estimate_make(tagger, &largest, 2, &estimate) == ASHLAR_OK);
+    ashlar_tagger_estimate_print(out, &estimate,
+                                 estimate.needed_bytes + estimate.needed_bytes / 50);
     rewind(out);
     const size_t got = fread(text, 1, sizeof text - 1, out);
     text[got] = '\0';
@@ -221,14 +222,15 @@ CASE(the_account_is_printed_with_its_reasons) {
     CHECK_HAS(text, "vectors of labels of 32 (F)");
     CHECK_HAS(text,
               "* parameters                         [3110725]                    11.87  always");
-    CHECK_HAS(text,
-              "* characters' vectors                [C, T*B, E_c]                 7.78  SPELL to "
-              "SPELL_WEIGHTS");
+    CHECK_HAS(
+        text,
+        "* characters' vectors                [C, T*B, E_c]                 7.78  CHAR_FORWARD to "
+        "CHAR_WEIGHTS");
     CHECK_HAS(text,
               "  a token's logits                   [B, K]                        0.00  TOKEN\n");
-    CHECK_HAS(text, "* SPELL            characters, forward");
+    CHECK_HAS(text, "* CHAR_FORWARD     characters, forward");
     CHECK_HAS(text, "  TOKEN            the same token by token");
-    CHECK_HAS(text, " MiB at SPELL, the peak (*): ");
+    CHECK_HAS(text, " MiB at CHAR_FORWARD, the peak (*): ");
     CHECK_HAS(text, "1.020 times that.");
     CHECK(strstr(text, "\n  logits ") == NULL); /* what is not taken */
     close_tagger();

@@ -89,9 +89,9 @@ static ashlar_train_report a_report(void) {
         r.growth[tag] = (ashlar_tag_growth){.first_bytes = 700 + (uint64_t)tag,
                                             .held_bytes = 800 + 3 * (uint64_t)tag};
     }
-    r.growth[ASHLAR_TAG_RESERVE].is_growing = true;
-    r.growth[ASHLAR_TAG_RESERVE].since_step = 719;
-    r.growth[ASHLAR_TAG_RESERVE].growth_bytes = 77;
+    r.growth[ASHLAR_TAG_SAVED].is_growing = true;
+    r.growth[ASHLAR_TAG_SAVED].since_step = 719;
+    r.growth[ASHLAR_TAG_SAVED].growth_bytes = 77;
     return r;
 }
 
@@ -115,7 +115,7 @@ CASE(the_words_hold_the_numbers) {
     CHECK_HAS(text, "The loss went from 5.5451 to 1.2345 nats per symbol.");
     CHECK_HAS(text, "Batches of 503 had 604 different lengths, up to 603; the warm-up ran one step "
                     "of 607,");
-    CHECK_HAS(text, "asked the driver for memory, streams or facts 631 times (calls\nof the "
+    CHECK_HAS(text, "asked the driver for memory, streams or attributes 631 times (calls\nof the "
                     "allocator: 641).");
     CHECK_HAS(text, "The 602 parameters lie in one contiguous range");
     free(text);
@@ -172,7 +172,7 @@ CASE(the_words_tell_of_growth) {
                     "far: a leak.\n");
     CHECK(strstr(line + 1, "Memory for ") == NULL);
     free(text);
-    r.growth[ASHLAR_TAG_RESERVE].is_growing = false;
+    r.growth[ASHLAR_TAG_SAVED].is_growing = false;
     text = print(&r);
     CHECK(strstr(text, "Memory for ") == NULL);
     free(text);
@@ -283,10 +283,10 @@ static void check_tags(const ashlar_json *document) {
         check_uint(tag, "own_peak", i == ASHLAR_TAG_USER ? 0 : (number + 1) * 10485760);
         check_uint(tag, "held", 800 + 3 * number);
         check_uint(tag, "held_after_warmup", 700 + number);
-        check_bool(tag, "grows", i == ASHLAR_TAG_RESERVE);
-        CHECK((ashlar_json_member(tag, "grows_since_step") != NULL) == (i == ASHLAR_TAG_RESERVE));
+        check_bool(tag, "grows", i == ASHLAR_TAG_SAVED);
+        CHECK((ashlar_json_member(tag, "grows_since_step") != NULL) == (i == ASHLAR_TAG_SAVED));
     }
-    const ashlar_json *reserve = ashlar_json_member(tags, "reserve");
+    const ashlar_json *reserve = ashlar_json_member(tags, "saved");
     check_uint(reserve, "grows_since_step", 719);
     check_uint(reserve, "grown_since_then", 77);
 }

@@ -23,7 +23,7 @@ static bool open_byte_model(void) {
     const ashlar_model_config config = {.classes = 256, .embedding = 2, .hidden = 3, .layers = 1};
     return set_up("memory=64MiB") &&
            ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_INFERENCE, &model) ==
-                ASHLAR_OK;
+               ASHLAR_OK;
 }
 
 static void close_byte_model(void) {
@@ -34,7 +34,7 @@ static void close_byte_model(void) {
 
 static ashlar_text_config config_of(const char *prime, size_t bytes) {
     return (ashlar_text_config){
-        .sampler = {.choice = {.temperature = 0.9, .top_p = 1}, .seed = 21},
+        .sampler = {.sampling = {.temperature = 0.9, .top_p = 1}, .seed = 21},
         .prime = prime,
         .prime_bytes = strlen(prime),
         .bytes = bytes,
@@ -44,13 +44,13 @@ static ashlar_text_config config_of(const char *prime, size_t bytes) {
 /* What should stand in the file: the prime, then the sampler's own symbols for the seed. */
 static size_t expected_text(const char *prime, bool is_terminal, char *text) {
     const ashlar_text_config config = config_of(prime, BYTES);
-    ashlar_sampler *sampler = NULL;
+    ashlar_text_sampler *sampler = NULL;
     size_t count = 0, primed = config.prime_bytes;
-    CHECK(ashlar_sampler_create(model, &config.sampler, &sampler) == ASHLAR_OK);
+    CHECK(ashlar_text_sampler_create(model, &config.sampler, &sampler) == ASHLAR_OK);
     for (size_t i = 0; i < primed + BYTES; i++) {
         int32_t symbol = i < primed ? (unsigned char)prime[i] : -1;
-        CHECK((i < primed ? ashlar_sampler_feed(sampler, symbol)
-                          : ashlar_sampler_next(sampler, &symbol)) == ASHLAR_OK);
+        CHECK((i < primed ? ashlar_text_sampler_read(sampler, symbol)
+                          : ashlar_text_sampler_next(sampler, &symbol)) == ASHLAR_OK);
         const bool is_shown = symbol == '\n' || symbol == '\t' || symbol >= 0xa0 ||
                               (symbol >= 0x20 && symbol <= 0x7e);
         if (symbol == 0) {
@@ -61,7 +61,7 @@ static size_t expected_text(const char *prime, bool is_terminal, char *text) {
         }
     }
     text[count++] = '\n';
-    ashlar_sampler_destroy(sampler);
+    ashlar_text_sampler_destroy(sampler);
     return count;
 }
 
@@ -127,7 +127,7 @@ CASE(a_prime_may_hold_the_mark) {
     config.prime = "a\0b";
     config.prime_bytes = 3;
     prefer('c');
-    config.sampler.choice.temperature = 0;
+    config.sampler.sampling.temperature = 0;
     CHECK(ashlar_text_write(model, out, &config, NULL) == ASHLAR_OK);
     CHECK(fclose(out) == 0);
     CHECK(bytes == 7 && memcmp(text, "a\n%\nbc\n", 7) == 0);
@@ -145,9 +145,9 @@ static void check_constant(const ashlar_text_config *config) {
     ashlar_driver_counts first, last;
     FILE *out = fopen("/dev/null", "w");
     REQUIRE(out != NULL);
-    ashlar_device_counts_read(device, &first);
+    ashlar_device_get_counts(device, &first);
     CHECK(ashlar_text_write(model, out, config, &r) == ASHLAR_OK);
-    ashlar_device_counts_read(device, &last);
+    ashlar_device_get_counts(device, &last);
     CHECK(fclose(out) == 0);
     CHECK_ZU(r.bytes, config->bytes);
     CHECK(r.seconds > 0);
@@ -174,8 +174,8 @@ CASE(no_length_of_text_takes_memory_with_any_cell) {
             model_config.projection = projection;
             check_constant(&config);
             config.bytes = 3 * ASHLAR_TEXT_EARLY_BYTES;
-            config.sampler.choice.top_k = 5;
-            config.sampler.choice.top_p = 0.9;
+            config.sampler.sampling.top_k = 5;
+            config.sampler.sampling.top_p = 0.9;
             check_constant(&config);
         }
     }
@@ -280,8 +280,8 @@ static const ashlar_text_report made_report = {
 static bool open_report(const ashlar_text_report *report, ashlar_json **json) {
     char text[FILE_MAX_BYTES];
     ashlar_text_config config = config_of("ab", 4000);
-    config.sampler.choice.top_k = 8;
-    config.sampler.choice.top_p = 0.5;
+    config.sampler.sampling.top_k = 8;
+    config.sampler.sampling.top_p = 0.5;
     CHECK(ashlar_text_report_write(path, model, &config, report) == ASHLAR_OK);
     const size_t bytes = read_bytes((unsigned char *)text);
     CHECK(bytes > 2 && text[bytes - 1] == '\n');

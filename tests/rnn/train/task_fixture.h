@@ -32,12 +32,12 @@ static inline void close_task(void) {
     task = NULL;
 }
 
-/* Forward and backward of the slot's batch, in one part, to its end. */
-static inline double run_slot(size_t slot, uint64_t seed) {
+/* Forward and backward of the buffer's batch, in one part, to its end. */
+static inline double run_buffer(size_t buffer, uint64_t seed) {
     *losses = 0;
     CHECK(ashlar_arena_zero(task->arena, ASHLAR_REGION_GRADIENTS, streams[1]) == ASHLAR_OK);
-    CHECK(task->table->upload(task, slot, streams[1]) == ASHLAR_OK);
-    CHECK(task->table->step(task, slot, 0, seed, losses) == ASHLAR_OK);
+    CHECK(task->table->upload(task, buffer, streams[1]) == ASHLAR_OK);
+    CHECK(task->table->step(task, buffer, 0, seed, losses) == ASHLAR_OK);
     wait_for(streams[1]);
     return *losses;
 }

@@ -39,7 +39,7 @@ static void check_micro(size_t micro, size_t recompute) {
             const ashlar_task_batch drawn = task->table->next(task, 1);
             const ashlar_task_part part = task->table->part(task, 1, 0);
             CHECK(drawn.parts == 1 && part.tokens == drawn.tokens && part.length == drawn.length);
-            const double got = run_slot(1, 77);
+            const double got = run_buffer(1, 77);
             if (i == 0) {
                 loss = got;
                 REQUIRE(gradients_count() <= ELEMENTS_MAX);
@@ -112,8 +112,8 @@ CASE(each_micro_batch_drops_its_own_outputs) {
         config.batch = i == 0 ? B / 2 : B;
         config.dropout = 0.5;
         REQUIRE(open_task(&config));
-        task->table->make_up(task, 0, 9);
-        found[i] = run_slot(0, 77);
+        task->table->make_dummy(task, 0, 9);
+        found[i] = run_buffer(0, 77);
         close_task();
     }
     CHECK(fabs(found[2] - found[0]) > 1e-6); /* the halves' mean, and the first of them */

@@ -2,7 +2,7 @@
  * test_bptt.c - truncated back-propagation through time: a batch is as many updates as it has
  * parts, with the states carried between them.
  */
-#include "tests/rnn/train/train_file_fixture.h"
+#include "tests/rnn/train/train_checkpoint_fixture.h"
 
 #include "rnn/data/batcher.h"
 
@@ -120,11 +120,11 @@ static void close_reference(reference *r) {
 /* The losses of a training's steps. */
 static void run_reference(const ashlar_train_config *c, double *losses) {
     static int32_t inputs[MAX_LENGTH * BATCH], targets[MAX_LENGTH * BATCH], lengths[BATCH];
-    const ashlar_batcher_config supply = {
+    const ashlar_batcher_config batcher_config = {
         .batch = c->batch, .max_steps = c->max_length, .seed = c->seed};
     reference r = {.batch = {.inputs = inputs, .targets = targets, .lengths = lengths}};
     ashlar_batcher *batcher = NULL;
-    REQUIRE(ashlar_batcher_create(corpus, &supply, &batcher) == ASHLAR_OK);
+    REQUIRE(ashlar_batcher_create(corpus, &batcher_config, &batcher) == ASHLAR_OK);
     open_reference(&r, c);
     for (size_t step = 1; step <= c->steps; step++) {
         ashlar_batcher_next(batcher, &r.batch);

@@ -67,7 +67,7 @@ static void run_on(const char *name, const made_tags *made, outcome *o) {
     fetch(&o->loss, loss, sizeof o->loss);
     fetch(o->gradients, ashlar_arena_region(tagger->arena, ASHLAR_REGION_GRADIENTS), bytes);
     CHECK(ashlar_fill(device, loss, 0, sizeof *loss, streams[1]) == ASHLAR_OK);
-    const ashlar_tag_batch batch = copied(made);
+    const ashlar_tagger_batch batch = copied(made);
     CHECK(ashlar_tagger_predict(tagger, &batch, &sizes, loss, o->labels) == ASHLAR_OK);
     fetch(&o->predicted_loss, loss, sizeof o->predicted_loss);
     close_on();

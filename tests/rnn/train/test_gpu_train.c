@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rnn/model/sampler.h"
+#include "rnn/model/text_sampler.h"
 #include "rnn/train/task_text.h"
 
 enum { NO_GPU = 77, STEPS = 6, MAX_STEPS = 16, SYMBOLS = 24 };
@@ -59,14 +59,14 @@ static void show(void *context, const ashlar_train_progress *progress) {
 }
 
 static void sample(ashlar_trainer *trainer, result *r) {
-    const ashlar_sampler_config config = {.choice = {.temperature = 0, .top_p = 1}};
-    ashlar_sampler *sampler = NULL;
-    REQUIRE(ashlar_sampler_create(ashlar_task_text_model(ashlar_trainer_task(trainer)), &config,
-                                  &sampler) == ASHLAR_OK);
+    const ashlar_text_sampler_config config = {.sampling = {.temperature = 0, .top_p = 1}};
+    ashlar_text_sampler *sampler = NULL;
+    REQUIRE(ashlar_text_sampler_create(ashlar_task_text_model(ashlar_trainer_task(trainer)),
+                                       &config, &sampler) == ASHLAR_OK);
     for (int i = 0; i < SYMBOLS; i++) {
-        CHECK(ashlar_sampler_next(sampler, &r->symbols[i]) == ASHLAR_OK);
+        CHECK(ashlar_text_sampler_next(sampler, &r->symbols[i]) == ASHLAR_OK);
     }
-    ashlar_sampler_destroy(sampler);
+    ashlar_text_sampler_destroy(sampler);
 }
 
 static void train(const char *name, const ashlar_train_config *config, result *r) {

@@ -185,7 +185,7 @@ CASE(buffers_are_those_of_a_chunk_and_go_back) {
     const ashlar_stats after = stats_now();
     CHECK(after.live_blocks == before.live_blocks && after.live_bytes == before.live_bytes);
     CHECK_ZU(after.alloc_count - before.alloc_count, 8);
-    CHECK_ZU(after.tags[ASHLAR_TAG_RESERVE].peak_bytes, s.reserve);
+    CHECK_ZU(after.tags[ASHLAR_TAG_SAVED].peak_bytes, s.reserve);
     CHECK_ZU(after.tags[ASHLAR_TAG_WORKSPACE].peak_bytes, s.work);
     CHECK_ZU(after.tags[ASHLAR_TAG_ACTIVATIONS].peak_bytes,
              2 * s.x + 2 * s.y + s.logits + s.states);
@@ -232,7 +232,7 @@ static void check_peak(size_t chunk, size_t loss_work) {
     }
     const uint64_t live = stats_now().live_bytes;
     CHECK_ZU(stats_now().live_peak_bytes, live);
-    CHECK(ashlar_model_rehearse(model, chunk != 0, &s) == ASHLAR_OK);
+    CHECK(ashlar_model_dry_run(model, chunk != 0, &s) == ASHLAR_OK);
     CHECK_ZU(stats_now().live_peak_bytes - live, ashlar_model_step_peak(chunk != 0, &s));
     close_window();
 }
@@ -319,7 +319,7 @@ CASE(each_allocation_may_be_the_one_that_fails) {
         REQUIRE(open_window("memory=256MiB"));
         const uint64_t live_blocks = stats_now().live_blocks;
         ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_mem_create, failures + 1, CU_UNKNOWN);
-        status = ashlar_model_rehearse(model, true, &sizes);
+        status = ashlar_model_dry_run(model, true, &sizes);
         ashlar_driver_fail_at(driver, -1, 0, CU_SUCCESS);
         CHECK(status == ASHLAR_OK || status == ASHLAR_EDRIVER);
         CHECK_ZU(stats_now().live_blocks, live_blocks);

@@ -1,7 +1,7 @@
 /*
  * test_resume.c - a training that goes on with a file: each loss as if it had not stopped.
  */
-#include "tests/rnn/train/train_file_fixture.h"
+#include "tests/rnn/train/train_checkpoint_fixture.h"
 
 #include <sys/stat.h>
 

@@ -4,7 +4,7 @@
  */
 #include "tests/rnn/train/train_fixture.h"
 
-#include "rnn/train/feed.h"
+#include "rnn/train/prefetch.h"
 
 enum { STEPS = 20 };
 

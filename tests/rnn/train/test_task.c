@@ -16,11 +16,11 @@ CASE(batches_are_those_of_the_batcher) {
     ashlar_batch want = {.inputs = inputs, .targets = targets, .lengths = lengths};
     ashlar_train_config config = small_config(1);
     config.bptt = 9;
-    const ashlar_batcher_config supply = {
+    const ashlar_batcher_config batcher_config = {
         .batch = BATCH, .max_steps = MAX_LENGTH, .seed = config.seed};
     ashlar_batcher *batcher = NULL;
     REQUIRE(open_text("memory=256MiB"));
-    REQUIRE(ashlar_batcher_create(corpus, &supply, &batcher) == ASHLAR_OK);
+    REQUIRE(ashlar_batcher_create(corpus, &batcher_config, &batcher) == ASHLAR_OK);
     REQUIRE(open_task(&config));
     CHECK_ZU(task->max_length, ashlar_batcher_max_steps(batcher));
     CHECK_ZU(task->max_part_length, 9);
@@ -53,18 +53,18 @@ CASE(slots_do_not_touch_each_other) {
     REQUIRE(open_task(&config));
     (void)task->table->next(task, 0);
     (void)task->table->next(task, 1);
-    const double first = run_slot(0, 5), second = run_slot(1, 5);
+    const double first = run_buffer(0, 5), second = run_buffer(1, 5);
     CHECK(first > 5 && second > 5 && first != second); /* log 256 is 5.5 */
-    CHECK(run_slot(0, 5) == first && run_slot(1, 5) == second);
+    CHECK(run_buffer(0, 5) == first && run_buffer(1, 5) == second);
     CHECK(task->table->upload(task, 0, streams[1]) == ASHLAR_OK);
     CHECK(task->table->upload(task, 1, streams[1]) == ASHLAR_OK);
     *losses = 0;
     CHECK(task->table->step(task, 0, 0, 5, losses) == ASHLAR_OK);
     wait_for(streams[1]);
     CHECK(*losses == first);
-    task->table->make_up(task, 0, MAX_LENGTH);
-    CHECK(run_slot(0, 5) != first);
-    CHECK(run_slot(1, 5) == second);
+    task->table->make_dummy(task, 0, MAX_LENGTH);
+    CHECK(run_buffer(0, 5) != first);
+    CHECK(run_buffer(1, 5) == second);
     close_task();
     close_text();
 }
@@ -75,11 +75,11 @@ CASE(a_made_up_batch_is_of_zeros) {
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_task(&config));
     for (size_t length = 1; length <= task->max_part_length; length += 5) {
-        task->table->make_up(task, 1, length);
+        task->table->make_dummy(task, 1, length);
         const ashlar_task_part part = task->table->part(task, 1, 0);
         CHECK(part.length == length && part.tokens == length * BATCH);
     }
-    (void)run_slot(1, 0);
+    (void)run_buffer(1, 0);
     const ashlar_model *model = ashlar_task_text_model(task);
     size_t used = 0; /* rows of the table that a symbol other than 0 would have */
     for (size_t i = config.embedding; i < 256 * config.embedding; i++) {
@@ -96,7 +96,7 @@ CASE(steps_add_to_what_is_there) {
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_task(&config));
     (void)task->table->next(task, 0);
-    const double loss = run_slot(0, 5);
+    const double loss = run_buffer(0, 5);
     const float bias = *(const float *)ashlar_task_text_model(task)->gradients.bias;
     CHECK(task->table->step(task, 0, 0, 5, losses) == ASHLAR_OK);
     CHECK_NEAR(*losses, 2 * loss, 0, 1e-15);
@@ -104,7 +104,7 @@ CASE(steps_add_to_what_is_there) {
                2 * (double)bias, 0, 1e-6);
     const double scale = 16;
     task->loss_scale = &scale; /* on a software device, as good as device memory */
-    CHECK(run_slot(0, 5) == loss);
+    CHECK(run_buffer(0, 5) == loss);
     CHECK_NEAR((double)*(const float *)ashlar_task_text_model(task)->gradients.bias,
                16 * (double)bias, 0, 1e-6);
     task->loss_scale = NULL;
@@ -112,7 +112,7 @@ CASE(steps_add_to_what_is_there) {
     close_text();
 }
 
-/* A step takes what was rehearsed, whatever the options. */
+/* A step takes what the dry run took, whatever the options. */
 CASE(a_rehearsal_takes_what_a_step_takes) {
     REQUIRE(open_text("memory=256MiB"));
     for (size_t i = 0; i < 8; i++) {
@@ -122,11 +122,11 @@ CASE(a_rehearsal_takes_what_a_step_takes) {
         config.recompute = i / 4 == 0 ? 0 : 4;
         REQUIRE(open_task(&config));
         const size_t length = task->max_part_length;
-        task->table->make_up(task, 0, length);
+        task->table->make_dummy(task, 0, length);
         const ashlar_stats first = stats_now();
-        CHECK(task->table->rehearse(task, length) == ASHLAR_OK);
+        CHECK(task->table->dry_run(task, length) == ASHLAR_OK);
         const ashlar_stats second = stats_now();
-        (void)run_slot(0, 5);
+        (void)run_buffer(0, 5);
         const ashlar_stats third = stats_now();
         CHECK_ZU(third.alloc_count - second.alloc_count, second.alloc_count - first.alloc_count);
         CHECK_ZU(third.live_peak_bytes, second.live_peak_bytes);
@@ -137,39 +137,39 @@ CASE(a_rehearsal_takes_what_a_step_takes) {
 
 /* ---- what it says of itself ---- */
 
-static const char *fact(const ashlar_facts *facts, const char *key) {
-    for (size_t i = 0; i < facts->count; i++) {
-        if (strcmp(facts->pairs[i].key, key) == 0) {
-            return facts->pairs[i].value;
+static const char *metadata_text(const ashlar_metadata *metadata, const char *key) {
+    for (size_t i = 0; i < metadata->count; i++) {
+        if (strcmp(metadata->pairs[i].key, key) == 0) {
+            return metadata->pairs[i].value;
         }
     }
     return "none";
 }
 
 CASE(facts_tell_options_and_text) {
-    static ashlar_facts facts, place, later;
+    static ashlar_metadata metadata, position, later;
     ashlar_train_config config = small_config(1);
     config.accumulate = 2;
     config.bptt = 9;
     config.recomputes_auto = true;
     REQUIRE(open_text("memory=256MiB"));
     REQUIRE(open_task(&config));
-    facts.count = place.count = later.count = 0;
-    ashlar_task_add_facts(task, &facts);
-    CHECK(strcmp(fact(&facts, "ashlar.cell"), "lstm") == 0);
-    CHECK(strcmp(fact(&facts, "ashlar.layers"), "2") == 0);
-    CHECK(strcmp(fact(&facts, "ashlar.accumulate"), "2") == 0);
-    CHECK(strcmp(fact(&facts, "ashlar.bptt"), "9") == 0);
-    CHECK(strcmp(fact(&facts, "ashlar.recompute"), "6") == 0); /* twice the root of 9 */
-    CHECK_HAS(fact(&facts, "ashlar.text"), "60 records, ");
+    metadata.count = position.count = later.count = 0;
+    ashlar_task_add_facts(task, &metadata);
+    CHECK(strcmp(metadata_text(&metadata, "ashlar.cell"), "lstm") == 0);
+    CHECK(strcmp(metadata_text(&metadata, "ashlar.layers"), "2") == 0);
+    CHECK(strcmp(metadata_text(&metadata, "ashlar.accumulate"), "2") == 0);
+    CHECK(strcmp(metadata_text(&metadata, "ashlar.bptt"), "9") == 0);
+    CHECK(strcmp(metadata_text(&metadata, "ashlar.recompute"), "6") == 0); /* twice the root of 9 */
+    CHECK_HAS(metadata_text(&metadata, "ashlar.text"), "60 records, ");
     (void)task->table->next(task, 0);
     (void)task->table->next(task, 1);
-    task->table->place(task, &place);
+    task->table->position(task, &position);
     ashlar_task *opened = task, *other = NULL;
     CHECK(ashlar_task_text_create(corpus, &config, &other) == ASHLAR_OK);
     other->table->skip(other, 2);
-    other->table->place(other, &later);
-    CHECK(place.count == 1 && strcmp(place.pairs[0].value, later.pairs[0].value) == 0);
+    other->table->position(other, &later);
+    CHECK(position.count == 1 && strcmp(position.pairs[0].value, later.pairs[0].value) == 0);
     other->table->destroy(other);
     task = opened;
     close_task();
@@ -182,16 +182,16 @@ CASE(chunks_of_two_roots_are_rounded_up) {
                                         {7, 6}, {9, 6}, {10, 8}, {16, 8}, {17, 10}};
     REQUIRE(open_text("memory=256MiB"));
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        static ashlar_facts facts;
+        static ashlar_metadata metadata;
         ashlar_train_config config = small_config(1);
         char want[16];
         config.bptt = lengths[i][0];
         config.recomputes_auto = true;
-        facts.count = 0;
+        metadata.count = 0;
         CHECK(ashlar_task_text_create(corpus, &config, &task) == ASHLAR_OK);
-        ashlar_task_add_facts(task, &facts);
+        ashlar_task_add_facts(task, &metadata);
         (void)snprintf(want, sizeof want, "%zu", lengths[i][1]);
-        CHECK(strcmp(fact(&facts, "ashlar.recompute"), want) == 0);
+        CHECK(strcmp(metadata_text(&metadata, "ashlar.recompute"), want) == 0);
         task->table->destroy(task);
     }
     close_text();

@@ -64,13 +64,13 @@ static void run_reference(reference *r, const ashlar_train_config *c) {
                                         .cell = c->cell,
                                         .projection = c->projection,
                                         .dropout = c->dropout};
-    const ashlar_batcher_config supply = {
+    const ashlar_batcher_config batcher_config = {
         .batch = c->batch, .max_steps = c->max_length, .seed = c->seed};
     static int32_t inputs[BATCH * MAX_LENGTH], targets[BATCH * MAX_LENGTH], lengths[BATCH];
     ashlar_batch batch = {.inputs = inputs, .targets = targets, .lengths = lengths};
     ashlar_batcher *batcher = NULL;
     ashlar_model *model = NULL;
-    REQUIRE(ashlar_batcher_create(corpus, &supply, &batcher) == ASHLAR_OK);
+    REQUIRE(ashlar_batcher_create(corpus, &batcher_config, &batcher) == ASHLAR_OK);
     REQUIRE(ashlar_allocator_create(device, &allocator) == ASHLAR_OK);
     REQUIRE(ashlar_model_create(allocator, streams[1], &config, ASHLAR_REGIONS_ALL, &model) ==
             ASHLAR_OK);
@@ -176,7 +176,7 @@ CASE(other_stacks_and_dropout_are_those_of_the_loop_too) {
 
 /*
  * Per step: 8 launches, an upload, 2 fills, then the update and the two copies of results; and the
- * feed's events: recorded behind the upload and the step, waited for in between. One wait.
+ * prefetch's events: recorded behind the upload and the step, waited for in between. One wait.
  */
 CASE(driver_calls_are_counted_by_phase) {
     enum { STEPS = 12 };
@@ -186,11 +186,11 @@ CASE(driver_calls_are_counted_by_phase) {
     ashlar_train_report report;
     ashlar_driver_counts before, after;
     REQUIRE(open_text("memory=256MiB"));
-    ashlar_device_counts_read(device, &before);
+    ashlar_device_get_counts(device, &before);
     ashlar_trainer *trainer = NULL;
     REQUIRE(open_trainer(&config, &trainer) == ASHLAR_OK);
     REQUIRE(ashlar_trainer_run(trainer, show, &seen, &report) == ASHLAR_OK);
-    ashlar_device_counts_read(device, &after);
+    ashlar_device_get_counts(device, &after);
     CHECK_ZU(report.training.management, 0);
     CHECK_ZU(report.training.work, STEPS * (14 + 3));
     CHECK_ZU(report.training.wait, STEPS);

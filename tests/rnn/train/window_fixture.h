@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#include "rnn/data/cut.h"
+#include "rnn/data/batch_split.h"
 
 enum { IMAGE_MAX = 4096, GRADIENTS_MAX = 1 << 14 };
 
@@ -73,11 +73,11 @@ static inline ashlar_status queue_window(const made_batch *made, const recipe *r
     const size_t rest = made->batch.steps - r->first_step;
     made_batch part;
     slice(made, r->first_step, r->steps == 0 ? rest : r->steps, &part);
-    const ashlar_cut_config config = {.batch = made->count, .chunk = r->chunk};
-    const ashlar_cut cut = ashlar_cut_of(&config, part.batch.steps);
-    const ashlar_cut_window at = ashlar_cut_window_of(&cut, 0, 0);
+    const ashlar_batch_split_config config = {.batch = made->count, .chunk = r->chunk};
+    const ashlar_batch_split cut = ashlar_batch_split_make(&config, part.batch.steps);
+    const ashlar_batch_window at = ashlar_batch_split_window(&cut, 0, 0);
     CHECK(cut.image + cut.extra <= IMAGE_MAX);
-    ashlar_cut_fill(&cut, &part.batch, host);
+    ashlar_batch_split_fill(&cut, &part.batch, host);
     CHECK(ashlar_copy_to_device(device, image, host, cut.image * sizeof *host, streams[1]) ==
           ASHLAR_OK);
     const ashlar_model_window window = {.steps = at.steps,

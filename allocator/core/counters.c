@@ -1,0 +1,76 @@
+#include "allocator/core/counters.h"
+
+#include "allocator/base/compiler.h"
+
+ASHLAR_NOINLINE void ashlar_count_peak(ashlar_counters *c) {
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        c->tags_at_peak[tag] = c->tags[tag].live;
+    }
+    c->is_at_peak = false;
+}
+
+/* Unsigned values and their changes: arithmetic modulo 2^64 gives the right sum. */
+static uint64_t changed(uint64_t value, int64_t change) {
+    return value + (uint64_t)change;
+}
+
+/*
+ * A published sum is below zero while a thread has published that it freed what another one has
+ * not published that it took.
+ */
+static bool is_above(uint64_t value, uint64_t other) {
+    return (int64_t)value > (int64_t)other;
+}
+
+/* A new peak: the published values, and what the thread had `ahead` of them. */
+static void set_peak(ashlar_stats *stats, const int64_t *ahead) {
+    stats->live_peak_bytes = 0;
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        ashlar_tag_stats *of_tag = &stats->tags[tag];
+        const uint64_t then = changed(of_tag->live_bytes, ahead[tag]);
+        of_tag->at_peak_bytes = is_above(then, 0) ? then : 0;
+        stats->live_peak_bytes += of_tag->at_peak_bytes;
+    }
+}
+
+/*
+ * The largest total that this thread saw, in the changes' own terms. Where nothing was freed since,
+ * it is the sum that is about to be published.
+ */
+static void publish_peak(const ashlar_counters *c, ashlar_stats *stats) {
+    if (c->has_peak && !c->is_at_peak &&
+        is_above(changed(stats->live_bytes, c->all.peak), stats->live_peak_bytes)) {
+        set_peak(stats, c->tags_at_peak);
+    }
+}
+
+static void publish_tag(const ashlar_live_delta *change, ashlar_tag_stats *total) {
+    const uint64_t reached = changed(total->live_bytes, change->peak);
+    total->live_bytes = changed(total->live_bytes, change->live);
+    total->peak_bytes = is_above(reached, total->peak_bytes) ? reached : total->peak_bytes;
+}
+
+void ashlar_counters_publish(ashlar_counters *c, ashlar_stats *stats) {
+    static const int64_t nothing[ASHLAR_TAG_COUNT];
+    publish_peak(c, stats);
+    stats->alloc_count += c->hit_count - c->hit_count_published;
+    stats->served_cached += c->hit_count - c->hit_count_published;
+    stats->alloc_count += c->planned_count - c->planned_count_published;
+    stats->served_planned += c->planned_count - c->planned_count_published;
+    stats->free_count += c->free_count;
+    stats->live_bytes = changed(stats->live_bytes, c->all.live);
+    for (int tag = 0; tag < ASHLAR_TAG_COUNT; tag++) {
+        publish_tag(&c->tags[tag], &stats->tags[tag]);
+    }
+    /* Other threads may have published meanwhile, and the sum be a peak that none saw alone. */
+    if (is_above(stats->live_bytes, stats->live_peak_bytes)) {
+        set_peak(stats, nothing);
+    }
+    *c = (ashlar_counters){
+        .hit_count = c->hit_count,
+        .hit_count_published = c->hit_count,
+        .planned_count = c->planned_count,
+        .planned_count_published = c->planned_count,
+        .all.peak = (int64_t)(stats->live_peak_bytes - stats->live_bytes),
+    };
+}

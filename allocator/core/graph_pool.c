@@ -1,0 +1,118 @@
+/*
+ * graph_pool.c - the blocks of a captured graph, from its capture to its end.
+ *
+ * A pool is a record like a stream's, without events: its free blocks are never past, so nobody but
+ * a request of the same capture finds them, and they do not merge with idle memory.
+ */
+#include <ashlar/graph_pool.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/core/allocator_impl.h"
+#include "allocator/core/shared.h"
+#include "allocator/core/streams.h"
+
+/* Lock: the allocator's. */
+struct ashlar_graph_pool {
+    ashlar_allocator *allocator;       /* const */
+    ashlar_stream_state *stream_state; /* const; the pool's */
+    ashlar_stream_state *home;         /* the stream's, while it is captured; else NULL */
+};
+
+static ashlar_status begin_locked(ashlar_allocator *a, ashlar_stream stream,
+                                  ashlar_graph_pool *pool) {
+    ashlar_stream_state *home = NULL, *state = NULL;
+    ashlar_status status = ashlar_stream_state_of_locked(a, stream, &home);
+    if (status == ASHLAR_OK && home->pool != NULL) {
+        status = ashlar_fail(ASHLAR_EINVAL, "stream: it has a pool already; end that one first");
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_stream_state_new_locked(a, home->stream, &state);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_caches_forget_stream_locked(a, home);
+    state->is_pool = true;
+    home->pool = state;
+    atomic_fetch_add(&a->device->driver->capture_count, 1);
+    *pool = (ashlar_graph_pool){.allocator = a, .stream_state = state, .home = home};
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_graph_pool_begin(ashlar_allocator *a, ashlar_stream stream,
+                                      ashlar_graph_pool **out) {
+    if (ashlar_stream_named(stream) == NULL) {
+        return ashlar_fail(ASHLAR_EINVAL, "stream: the legacy default stream cannot be captured");
+    }
+    ashlar_graph_pool *pool = ashlar_host_calloc(1, sizeof *pool);
+    if (pool == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a pool");
+    }
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = begin_locked(a, stream, pool);
+    pthread_mutex_unlock(&a->lock);
+    if (status != ASHLAR_OK) {
+        ashlar_host_free(pool);
+        return status;
+    }
+    *out = pool;
+    return ASHLAR_OK;
+}
+
+void ashlar_graph_pool_end(ashlar_graph_pool *pool) {
+    ashlar_allocator *a = pool->allocator;
+    pthread_mutex_lock(&a->lock);
+    if (pool->home != NULL) {
+        ashlar_caches_forget_stream_locked(a, pool->stream_state);
+        pool->stream_state->is_ended = true;
+        pool->home->pool = NULL;
+        pool->home = NULL;
+        atomic_fetch_sub(&a->device->driver->capture_count, 1);
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* The pool's blocks are `to`'s. Other threads' hits look at what is written here: shut them out. */
+static void hand_over_locked(ashlar_allocator *a, ashlar_stream_state *from,
+                             ashlar_stream_state *to) {
+    ashlar_caches_claim_locked(a, ashlar_cache_recent);
+    ashlar_shared_rehome_locked(a, from, to);
+    for (ashlar_block *block = a->heap.first; block != NULL; block = block->next) {
+        if (block->stream_state == from && block->state == ASHLAR_BLOCK_USED) {
+            block->stream_state = to;
+        }
+    }
+    to->last_tick = ashlar_stream_state_stamp(to);
+    ashlar_heap_restamp(&a->heap, from, to, to->last_tick);
+    ashlar_caches_release_locked(a, ashlar_cache_recent);
+}
+
+static ashlar_status release_locked(ashlar_graph_pool *pool, ashlar_stream stream) {
+    ashlar_allocator *a = pool->allocator;
+    ashlar_stream_state *to = NULL;
+    if (pool->home != NULL) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "pool: its capture has not ended; ashlar_graph_pool_end() it");
+    }
+    const ashlar_status status = ashlar_stream_state_of_locked(a, stream, &to);
+    if (status == ASHLAR_OK) {
+        hand_over_locked(a, pool->stream_state, to);
+        ashlar_stream_state_delete_locked(a, pool->stream_state);
+    }
+    return status;
+}
+
+ashlar_status ashlar_graph_pool_release(ashlar_graph_pool *pool, ashlar_stream stream) {
+    if (pool == NULL) {
+        return ASHLAR_OK;
+    }
+    ashlar_allocator *a = pool->allocator;
+    pthread_mutex_lock(&a->lock);
+    const ashlar_status status = release_locked(pool, stream);
+    pthread_mutex_unlock(&a->lock);
+    if (status == ASHLAR_OK) {
+        ashlar_host_free(pool);
+    }
+    return status;
+}

@@ -1,0 +1,240 @@
+/* pack_occupancy.c - sets of taken addresses in a tree over the sections. */
+#include "allocator/pack/pack_occupancy.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+typedef struct interval {
+    size_t begin, end;
+} interval;
+
+/* Invariants: begin < end <= the next one's begin - 1, so that neighbours are one interval. */
+typedef struct interval_set {
+    interval *intervals; /* [count], ascending */
+    uint32_t count, capacity;
+} interval_set;
+
+typedef struct node {
+    interval_set over, within;
+} node;
+
+/* Node 1 is the root, nodes 2 i and 2 i + 1 are the halves of node i. */
+struct ashlar_pack_occupancy {
+    node *nodes;         /* [2 * leaf_count] */
+    uint32_t leaf_count; /* a power of two */
+};
+
+/* A node together with its run of sections. */
+typedef struct place {
+    uint32_t idx, first, end;
+} place;
+
+/* Two partly and two wholly covered nodes on each level. */
+enum { LEVELS = 32, SETS_MAX = 4 * LEVELS };
+
+/* ---- sets ---- */
+
+/* The first interval that ends behind `at`. */
+static uint32_t find_interval(const interval_set *set, size_t at) {
+    uint32_t low = 0, high = set->count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (set->intervals[middle].end > at) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+/* A search through a set from the bottom up: intervals before `next` end at or below the offset. */
+typedef struct cursor {
+    const interval *next, *end;
+    uint32_t section_count; /* of the set's node */
+} cursor;
+
+/* To the first interval that ends behind `at`: in steps that double, and then back by halves. */
+static void skip(cursor *c, size_t at) {
+    size_t step = 1;
+    while ((size_t)(c->end - c->next) > step && c->next[step].end <= at) {
+        c->next += step;
+        step *= 2;
+    }
+    for (; step > 0; step /= 2) {
+        if ((size_t)(c->end - c->next) >= step && c->next[step - 1].end <= at) {
+            c->next += step;
+        }
+    }
+}
+
+/* The lowest gap of `bytes` bytes that does not begin before `at`, which never goes down. */
+static size_t find_gap(cursor *c, size_t at, size_t bytes) {
+    skip(c, at);
+    for (; c->next < c->end; c->next++) {
+        if (c->next->begin >= at && c->next->begin - at >= bytes) {
+            break;
+        }
+        at = c->next->end;
+    }
+    return at;
+}
+
+static bool reserve(interval_set *set) {
+    if (set->count < set->capacity) {
+        return true;
+    }
+    const uint32_t capacity = set->capacity == 0 ? 4 : 2 * set->capacity;
+    interval *grown = ashlar_host_realloc(set->intervals, capacity, sizeof *grown);
+    if (grown == NULL) {
+        return false;
+    }
+    set->intervals = grown;
+    set->capacity = capacity;
+    return true;
+}
+
+/* The union of the set and [begin, end). False: no host memory. */
+static bool add_interval(interval_set *set, size_t begin, size_t end) {
+    if (!reserve(set)) {
+        return false;
+    }
+    interval *all = set->intervals;
+    const uint32_t low = begin == 0 ? 0 : find_interval(set, begin - 1);
+    uint32_t high = low; /* [low, high) overlap or touch the new one */
+    interval merged = {begin, end};
+    for (; high < set->count && all[high].begin <= merged.end; high++) {
+        merged.begin = all[high].begin < merged.begin ? all[high].begin : merged.begin;
+        merged.end = all[high].end > merged.end ? all[high].end : merged.end;
+    }
+    memmove(&all[low + 1], &all[high], (set->count - high) * sizeof *all);
+    all[low] = merged;
+    set->count = set->count + 1 - (high - low);
+    return true;
+}
+
+/* ---- the tree ---- */
+
+ashlar_status ashlar_pack_occupancy_create(size_t section_count, ashlar_pack_occupancy **out) {
+    uint32_t leaf_count = 1;
+    while (leaf_count < section_count) {
+        leaf_count *= 2;
+    }
+    ashlar_pack_occupancy *occupancy = ashlar_host_calloc(1, sizeof *occupancy);
+    node *nodes = ashlar_host_calloc((size_t)2 * leaf_count, sizeof *nodes);
+    if (occupancy == NULL || nodes == NULL) {
+        ashlar_host_free(occupancy);
+        ashlar_host_free(nodes);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for %zu sections", section_count);
+    }
+    occupancy->nodes = nodes;
+    occupancy->leaf_count = leaf_count;
+    *out = occupancy;
+    return ASHLAR_OK;
+}
+
+void ashlar_pack_occupancy_destroy(ashlar_pack_occupancy *occupancy) {
+    if (occupancy == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < (size_t)2 * occupancy->leaf_count; i++) {
+        ashlar_host_free(occupancy->nodes[i].over.intervals);
+        ashlar_host_free(occupancy->nodes[i].within.intervals);
+    }
+    ashlar_host_free(occupancy->nodes);
+    ashlar_host_free(occupancy);
+}
+
+void ashlar_pack_occupancy_clear(ashlar_pack_occupancy *occupancy) {
+    for (size_t i = 0; i < (size_t)2 * occupancy->leaf_count; i++) {
+        occupancy->nodes[i].over.count = 0;
+        occupancy->nodes[i].within.count = 0;
+    }
+}
+
+static place half(place p, uint32_t which) {
+    const uint32_t middle = p.first + (p.end - p.first) / 2;
+    return (place){2 * p.idx + which, which == 0 ? p.first : middle, which == 0 ? middle : p.end};
+}
+
+/* Add to `sets` all that together hold what is taken in [first, end); returns the new count. */
+static uint32_t collect(const ashlar_pack_occupancy *occupancy, place p, uint32_t first,
+                        uint32_t end, cursor *sets, uint32_t count) {
+    if (p.end <= first || end <= p.first) {
+        return count;
+    }
+    const bool is_whole = first <= p.first && p.end <= end;
+    const interval_set *set =
+        is_whole ? &occupancy->nodes[p.idx].within : &occupancy->nodes[p.idx].over;
+    if (set->count > 0) {
+        sets[count++] = (cursor){set->intervals, set->intervals + set->count, p.end - p.first};
+    }
+    if (!is_whole) {
+        count = collect(occupancy, half(p, 0), first, end, sets, count);
+        count = collect(occupancy, half(p, 1), first, end, sets, count);
+    }
+    return count;
+}
+
+/* Move set `i` to the front. */
+static void bring_forward(cursor *sets, uint32_t i) {
+    const cursor moved = sets[i];
+    memmove(&sets[1], &sets[0], i * sizeof *sets);
+    sets[0] = moved;
+}
+
+/*
+ * Each set moves the offset up to its next gap, until one offset is in a gap of all. The sets of
+ * long runs have few gaps, so they are asked first, and so are those that said no last.
+ */
+size_t ashlar_pack_occupancy_find(const ashlar_pack_occupancy *occupancy, uint32_t first,
+                                  uint32_t end, size_t bytes) {
+    cursor sets[SETS_MAX];
+    const uint32_t count =
+        collect(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, sets, 0);
+    size_t offset = 0;
+    for (uint32_t i = 1; i < count; i++) {
+        uint32_t to = 0;
+        while (to < i && sets[to].section_count >= sets[i].section_count) {
+            to++;
+        }
+        bring_forward(&sets[to], i - to);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const size_t gap = find_gap(&sets[i], offset, bytes);
+        if (gap != offset) {
+            offset = gap;
+            bring_forward(sets, i);
+            i = 0; /* which has just been asked */
+        }
+    }
+    return offset;
+}
+
+static bool add(ashlar_pack_occupancy *occupancy, place p, uint32_t first, uint32_t end,
+                interval taken) {
+    if (p.end <= first || end <= p.first) {
+        return true;
+    }
+    node *n = &occupancy->nodes[p.idx];
+    if (!add_interval(&n->within, taken.begin, taken.end)) {
+        return false;
+    }
+    if (first <= p.first && p.end <= end) {
+        return add_interval(&n->over, taken.begin, taken.end);
+    }
+    return add(occupancy, half(p, 0), first, end, taken) &&
+           add(occupancy, half(p, 1), first, end, taken);
+}
+
+ashlar_status ashlar_pack_occupancy_add(ashlar_pack_occupancy *occupancy, uint32_t first,
+                                        uint32_t end, size_t offset, size_t bytes) {
+    const interval taken = {offset, offset + bytes};
+    if (!add(occupancy, (place){1, 0, occupancy->leaf_count}, first, end, taken)) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "pack: no host memory for the taken addresses");
+    }
+    return ASHLAR_OK;
+}

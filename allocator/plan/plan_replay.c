@@ -1,0 +1,277 @@
+#include "allocator/plan/plan_replay.h"
+
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+
+/*
+ * Let the time of slots be over, in the order of their ends: those still live are late. A slot
+ * block that is on the list already, say since an earlier step, is no slot's.
+ */
+static void expire(ashlar_replay *replay, uint32_t end) {
+    while (replay->expired < end) {
+        const ashlar_slot *slot = replay->plan->expiry[replay->expired++];
+        ashlar_block *slot_block = slot->slot_block;
+        if (slot_block->slot == slot && ashlar_slot_block_is_taken(slot_block)) {
+            ashlar_plan_memory *memory = replay->memories[slot->stream_idx];
+            slot_block->slot = NULL;
+            memory->late[memory->late_count++] = slot_block;
+            replay->late_count++;
+        }
+    }
+}
+
+static uint32_t next_of(const ashlar_replay *replay) {
+    return (uint32_t)(replay->next - replay->plan->slots);
+}
+
+/* Nothing fits it. */
+static const ashlar_slot no_slot;
+
+ashlar_replay ashlar_no_replay = {.next = &no_slot};
+
+uint64_t ashlar_replay_served(const ashlar_replay *replay) {
+    const ashlar_slot *next = replay->next == &no_slot ? replay->held : replay->next;
+    return replay->hits_before + (uint64_t)(next - replay->plan->slots) - replay->unserved;
+}
+
+/* While something is late, no request is served without a look at it. */
+static void hold(ashlar_replay *replay) {
+    replay->held = replay->next;
+    replay->next = replay->late_count > 0 ? &no_slot : replay->next;
+}
+
+void ashlar_replay_start(ashlar_replay *replay, ashlar_plan *plan) {
+    replay->plan = plan;
+    replay->next = plan->slots;
+    replay->expired = 0;
+    replay->skipped_count = 0;
+    replay->unplanned = 0;
+    replay->unserved = 0;
+    memset(replay->misses, 0, sizeof replay->misses);
+    replay->late_count = 0;
+    ashlar_plan_name_streams(plan, replay->streams);
+    for (uint32_t stream_idx = 0; stream_idx < plan->stream_count; stream_idx++) {
+        if (replay->memories[stream_idx] != NULL) {
+            ashlar_plan_memory_clean(replay->memories[stream_idx]);
+            replay->late_count += replay->memories[stream_idx]->late_count;
+        }
+    }
+    hold(replay);
+}
+
+/* No longer held; and past what the requests that were as expected have found dead. */
+static void let_go(ashlar_replay *replay) {
+    replay->next = replay->next == &no_slot ? replay->held : replay->next;
+    const uint32_t next = next_of(replay);
+    const uint32_t seen = next > 0 ? replay->plan->expired_to[next - 1] : 0;
+    replay->expired = seen > replay->expired ? seen : replay->expired;
+}
+
+void ashlar_replay_stop(ashlar_replay *replay) {
+    let_go(replay);
+    expire(replay, replay->plan->expiry_count);
+}
+
+/* ---- what is in the way ---- */
+
+/* Whether a slot's addresses meet no late block. Takes what was freed off the list. */
+static bool is_clear(ashlar_replay *replay, const ashlar_slot *slot) {
+    ashlar_plan_memory *memory = replay->memories[slot->stream_idx];
+    const size_t begin = slot->slot_block->offset, end = begin + slot->bytes;
+    replay->late_count -= memory->late_count;
+    ashlar_plan_memory_clean(memory);
+    replay->late_count += memory->late_count;
+    for (size_t i = 0; i < memory->late_count; i++) {
+        const ashlar_block *late = memory->late[i];
+        if (late->offset < end && begin < late->offset + late->bytes) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- finding the slot ---- */
+
+typedef struct request {
+    size_t bytes;
+    unsigned tag;
+    ashlar_stream stream;
+} request;
+
+static bool fits(const ashlar_replay *replay, const ashlar_slot *slot, const request *r) {
+    return r->bytes <= ashlar_slot_room(slot) && slot->tag == r->tag &&
+           replay->streams[slot->stream_idx] == r->stream;
+}
+
+/* Where a step that was merged into the plan may go on; plan->count: nowhere. */
+static uint32_t find_landing(const ashlar_replay *replay, const request *r) {
+    const ashlar_plan *plan = replay->plan;
+    uint32_t low = 0, high = plan->landing_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (plan->landings[middle] <= next_of(replay)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    while (low < plan->landing_count &&
+           !fits(replay, &replay->plan->slots[plan->landings[low]], r)) {
+        low++;
+    }
+    return low < plan->landing_count ? plan->landings[low] : plan->count;
+}
+
+static void skip(ashlar_replay *replay, uint32_t i) {
+    if (replay->skipped_count == ASHLAR_REPLAY_SKIPPED_MAX) {
+        replay->skipped_count--;
+        memmove(replay->skipped, replay->skipped + 1,
+                replay->skipped_count * sizeof replay->skipped[0]);
+    }
+    replay->skipped[replay->skipped_count++] = i;
+}
+
+/* A slot passed over that the recorded step would have live now. */
+static ashlar_block *serve_skipped(ashlar_replay *replay, const request *r) {
+    for (uint32_t k = 0; k < replay->skipped_count; k++) {
+        const ashlar_slot *slot = &replay->plan->slots[replay->skipped[k]];
+        if (slot->bytes > 0 && fits(replay, slot, r) && slot->end >= next_of(replay) &&
+            is_clear(replay, slot)) {
+            replay->skipped_count--;
+            replay->unserved--;
+            memmove(replay->skipped + k, replay->skipped + k + 1,
+                    (replay->skipped_count - k) * sizeof replay->skipped[0]);
+            return ashlar_replay_slot_block(slot);
+        }
+    }
+    return NULL;
+}
+
+/* The next slot near that stands for the request; plan->count: there is none. */
+static uint32_t look_ahead(const ashlar_replay *replay, const request *r) {
+    uint32_t i = next_of(replay);
+    for (int kinds = 0; i < replay->plan->count && kinds <= ASHLAR_PLAN_LOOK_AHEAD; kinds++) {
+        if (fits(replay, &replay->plan->slots[i], r)) {
+            return i;
+        }
+        i = replay->plan->next_kind[i];
+    }
+    return replay->plan->count;
+}
+
+static ashlar_plan_miss reason(const ashlar_replay *replay, const request *r) {
+    const ashlar_slot *slot = replay->next;
+    if (next_of(replay) == replay->plan->count) {
+        return ASHLAR_PLAN_MISS_EXTRA;
+    }
+    if (replay->streams[slot->stream_idx] != r->stream) {
+        return ASHLAR_PLAN_MISS_STREAM;
+    }
+    return slot->tag != r->tag ? ASHLAR_PLAN_MISS_TAG : ASHLAR_PLAN_MISS_BYTES;
+}
+
+/* Let time pass to slot i, which is behind what was expected or that itself. */
+static void advance(ashlar_replay *replay, uint32_t i) {
+    const uint32_t next = next_of(replay);
+    const uint32_t first =
+        i - next > ASHLAR_REPLAY_SKIPPED_MAX ? i - ASHLAR_REPLAY_SKIPPED_MAX : next;
+    for (uint32_t k = first; k < i; k++) {
+        skip(replay, k);
+    }
+    expire(replay, replay->plan->expired_to[i]);
+    replay->unserved += i - next;
+    replay->next = &replay->plan->slots[i + 1];
+}
+
+static ashlar_block *serve_slot(ashlar_replay *replay, uint32_t i) {
+    advance(replay, i);
+    if (replay->plan->slots[i].bytes == 0) {
+        replay->unplanned++;
+        replay->unserved++;
+        return NULL;
+    }
+    if (!is_clear(replay, &replay->plan->slots[i])) {
+        replay->unserved++;
+        replay->misses[ASHLAR_PLAN_MISS_LIVE]++;
+        return NULL;
+    }
+    return ashlar_replay_slot_block(&replay->plan->slots[i]);
+}
+
+static ashlar_block *serve(ashlar_replay *replay, const request *r) {
+    if (fits(replay, replay->next, r)) {
+        return serve_slot(replay, next_of(replay));
+    }
+    /* Before what was passed over: a step that was merged is to find its own slots. */
+    uint32_t i = find_landing(replay, r);
+    if (i == replay->plan->count) {
+        ashlar_block *slot_block = serve_skipped(replay, r);
+        if (slot_block != NULL) {
+            return slot_block;
+        }
+        i = look_ahead(replay, r);
+    }
+    if (i == replay->plan->count) {
+        replay->misses[reason(replay, r)]++;
+        return NULL;
+    }
+    return serve_slot(replay, i);
+}
+
+ASHLAR_NOINLINE ashlar_block *ashlar_replay_serve_otherwise(ashlar_replay *replay, size_t bytes,
+                                                            unsigned tag, ashlar_stream stream) {
+    const request r = {bytes, tag, stream};
+    if (bytes == 0) {
+        return NULL; /* an error, told by the ordinary path */
+    }
+    let_go(replay);
+    ashlar_block *block = serve(replay, &r);
+    hold(replay);
+    return block;
+}
+
+/* ---- the end of a step ---- */
+
+void ashlar_replay_stop_recording(ashlar_replay *replay, ashlar_planner *planner) {
+    replay->is_recorded = false;
+    replay->key->is_busy = false;
+    planner->recording_count--;
+}
+
+void ashlar_replay_end_replay(ashlar_replay *replay, ashlar_planner *planner,
+                              uint64_t planned_count) {
+    ashlar_plan_stats *stats = &planner->stats;
+    uint64_t misses = 0;
+    ashlar_replay_stop(replay);
+    for (uint32_t stream_idx = 0; stream_idx < replay->plan->stream_count; stream_idx++) {
+        if (replay->memories[stream_idx] != NULL) {
+            replay->memories[stream_idx]->is_busy = false;
+        }
+    }
+    for (int i = 0; i < ASHLAR_PLAN_MISS_COUNT; i++) {
+        stats->misses[i] += replay->misses[i];
+        misses += replay->misses[i];
+    }
+    stats->hits += planned_count - replay->hits_before;
+    stats->unplanned += replay->unplanned;
+    stats->steps_replayed++;
+    ashlar_step_key *key = replay->key;
+    key->replay_count--;
+    const uint32_t patience = planner->options.rerecord_after;
+    key->diverged = misses > 0 ? key->diverged + 1 : 0;
+    if (patience > 0 && key->diverged >= patience) {
+        key->is_stale = true;
+    }
+}
+
+void ashlar_replay_forget_order(ashlar_replay *replay, const ashlar_stream_state *state) {
+    for (uint32_t stream_idx = 0; stream_idx < replay->plan->stream_count; stream_idx++) {
+        if (replay->plan->stream_plans[stream_idx].stream_state == state) {
+            replay->streams[stream_idx] = ASHLAR_NO_STREAM;
+        }
+    }
+    if (replay->plan->stream_count > 0) {
+        ashlar_plan_name_streams(replay->plan, replay->streams);
+    }
+}

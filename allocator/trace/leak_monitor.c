@@ -1,0 +1,178 @@
+#include <ashlar/leak_monitor.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+enum {
+    WINDOWS = 5,        /* that must rise one after the other */
+    KEPT = WINDOWS + 1, /* and the one before them, for where it began */
+    SCALES = 12,        /* windows of 4, 16, .. 4^12 steps: no training is longer than a few */
+    SCALE_SHIFT = 2,    /* 4^k = 1 << (k * SCALE_SHIFT) */
+    PLATEAU_STEPS = 16, /* and as many as it has grown in: without a rise, it has ended */
+};
+
+/* What a tag held in some steps that follow each other. */
+typedef struct window {
+    uint64_t min, max;
+    uint64_t last_min; /* the last step that held min */
+} window;
+
+/* Windows of one length: those that are over, the oldest first, then the one that is filled. */
+typedef struct scale {
+    window windows[KEPT + 1];
+    unsigned over;   /* windows that are over and kept, at most KEPT */
+    uint64_t filled; /* steps of windows[over] */
+} scale;
+
+typedef struct tag_history {
+    ashlar_tag_growth known;
+    uint64_t max;       /* the most that was held since it began to grow */
+    uint64_t last_rise; /* the step that first held so much */
+    scale scales[SCALES];
+} tag_history;
+
+struct ashlar_leak_monitor {
+    bool has_reading;
+    uint64_t step; /* of the last reading */
+    tag_history tags[ASHLAR_TAG_COUNT];
+};
+
+ashlar_status ashlar_leak_monitor_create(ashlar_leak_monitor **out) {
+    ashlar_leak_monitor *monitor = ashlar_host_calloc(1, sizeof *monitor);
+    if (monitor == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to watch for growth");
+    }
+    *out = monitor;
+    return ASHLAR_OK;
+}
+
+void ashlar_leak_monitor_destroy(ashlar_leak_monitor *monitor) {
+    ashlar_host_free(monitor);
+}
+
+/* The inequality of leak_monitor.h, for the windows that ended last. */
+static bool is_rising(const scale *s) {
+    if (s->over < WINDOWS) {
+        return false;
+    }
+    const window *last = &s->windows[s->over - WINDOWS];
+    uint64_t range = 0, least_rise = UINT64_MAX;
+    for (size_t w = 0; w < WINDOWS; w++) {
+        const uint64_t own = last[w].max - last[w].min;
+        range = own > range ? own : range;
+    }
+    for (size_t w = 0; w + 1 < WINDOWS; w++) {
+        const uint64_t now = last[w].min, next = last[w + 1].min;
+        const uint64_t rise = next > now ? next - now : 0;
+        least_rise = rise < least_rise ? rise : least_rise;
+    }
+    return least_rise > 0 && least_rise >= range - range / 2;
+}
+
+/* The window with the last step before the rise. */
+static const window *level_before(const scale *s) {
+    const window *first = &s->windows[s->over - WINDOWS];
+    return s->over > WINDOWS && first[-1].min < first->min ? first - 1 : first;
+}
+
+/* Whether a window has just ended. */
+static bool add_to_scale(scale *s, uint64_t length, uint64_t step, uint64_t held) {
+    window *w = &s->windows[s->over];
+    if (s->filled == 0) {
+        *w = (window){.min = held, .max = held};
+    }
+    w->max = held > w->max ? held : w->max;
+    if (held <= w->min) {
+        w->min = held;
+        w->last_min = step;
+    }
+    if (++s->filled < length) {
+        return false;
+    }
+    s->filled = 0;
+    if (s->over < KEPT) {
+        s->over++;
+    } else { /* the oldest goes */
+        for (size_t i = 0; i < KEPT; i++) {
+            s->windows[i] = s->windows[i + 1];
+        }
+    }
+    return true;
+}
+
+/* Bring what is known of a tag up to the step; it has ended if it came down, or rises no more. */
+static void update_known(tag_history *tag, uint64_t step, uint64_t held) {
+    ashlar_tag_growth *known = &tag->known;
+    const uint64_t level = known->held_bytes - known->growth_bytes;
+    known->held_bytes = held;
+    if (!known->is_growing) {
+        return;
+    }
+    if (held > tag->max) {
+        tag->max = held;
+        tag->last_rise = step;
+    }
+    const uint64_t patience = tag->last_rise - known->since_step + PLATEAU_STEPS;
+    if (held <= level || step - tag->last_rise > patience) {
+        known->is_growing = false;
+        known->since_step = known->growth_bytes = 0;
+        return;
+    }
+    known->growth_bytes = held - level;
+}
+
+/* Whether the tag is now known to grow, and was not before. Longer windows see farther back. */
+static bool add_to_tag(tag_history *tag, uint64_t step, uint64_t held) {
+    ashlar_tag_growth *known = &tag->known;
+    const bool was_growing = known->is_growing;
+    update_known(tag, step, held);
+    for (unsigned k = 0; k < SCALES; k++) {
+        scale *s = &tag->scales[k];
+        const uint64_t length = UINT64_C(1) << ((k + 1) * SCALE_SHIFT);
+        if (!add_to_scale(s, length, step, held) || !is_rising(s)) {
+            continue;
+        }
+        const window *before = level_before(s);
+        if (!known->is_growing) {
+            known->is_growing = true;
+            tag->max = held;
+            tag->last_rise = step;
+        } else if (before->last_min + 1 >= known->since_step) {
+            continue;
+        }
+        known->since_step = before->last_min + 1;
+        known->growth_bytes = held - before->min;
+    }
+    return known->is_growing && !was_growing;
+}
+
+ashlar_status ashlar_leak_monitor_add(ashlar_leak_monitor *monitor, uint64_t step,
+                                      const ashlar_stats *stats, unsigned *found) {
+    if (monitor->has_reading && step <= monitor->step) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "growth: step %llu after step %llu; give each a larger number",
+                           (unsigned long long)step, (unsigned long long)monitor->step);
+    }
+    unsigned bits = 0;
+    for (unsigned i = 0; i < ASHLAR_TAG_COUNT; i++) {
+        tag_history *tag = &monitor->tags[i];
+        const uint64_t held = stats->tags[i].live_bytes;
+        if (!monitor->has_reading) {
+            tag->known.first_bytes = held;
+        }
+        bits |= add_to_tag(tag, step, held) ? 1u << i : 0;
+    }
+    monitor->has_reading = true;
+    monitor->step = step;
+    if (found != NULL) {
+        *found = bits;
+    }
+    return ASHLAR_OK;
+}
+
+void ashlar_leak_monitor_get_growth(const ashlar_leak_monitor *monitor,
+                                    ashlar_tag_growth tags[ASHLAR_TAG_COUNT]) {
+    for (size_t i = 0; i < ASHLAR_TAG_COUNT; i++) {
+        tags[i] = monitor->tags[i].known;
+    }
+}

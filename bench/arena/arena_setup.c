@@ -1,0 +1,254 @@
+#include "bench/arena/arena_setup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ashlar/checkpoint.h>
+#include <ashlar/replica.h>
+
+#include "bench/harness/copy_loop.h"
+#include "allocator/base/clock.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+enum { VALUES_SEED = 5 };
+
+/*
+ * The copies' ranges must not be a multiple of 4 KiB apart: a load then waits for a store before
+ * it, of which the processor compares only the low bits of the address at first.
+ */
+enum { SKEW_BYTES = 33 * ASHLAR_COPY_LINE };
+
+/* How an operation is counted and shared. */
+static const struct {
+    size_t accesses, arrays;
+    bool is_shared;
+} operations[] = {
+#define X(name, text, accesses, arrays, shared) \
+    [ASHLAR_ARENA_OPERATION_##name] = {accesses, arrays, shared},
+    ASHLAR_ARENA_OPERATION_MAP(X)
+#undef X
+};
+ASHLAR_TABLE_IS_FULL(operations, ASHLAR_ARENA_OPERATION_COUNT);
+
+/* ---- set-up ---- */
+
+static ashlar_optimizer_config adamw(void) {
+    ashlar_optimizer_config config;
+    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config);
+    config.clip_norm = 1;
+    return config;
+}
+
+static ashlar_status make_arena(ashlar_arena_setup *s, const ashlar_arena_case *which,
+                                bool is_smoke) {
+    const ashlar_optimizer_config config = adamw();
+    ASHLAR_TRY(ashlar_arena_create(&s->arena));
+    ASHLAR_TRY(ashlar_arena_case_declare(which, is_smoke, s->arena));
+    ASHLAR_TRY(
+        ashlar_arena_commit(s->arena, s->allocator, s->stream, ashlar_optimizer_regions(&config)));
+    ASHLAR_TRY(ashlar_arena_case_fill(s->arena, VALUES_SEED, s->stream));
+    return ashlar_optimizer_create(s->arena, &config, s->stream, &s->optimizer);
+}
+
+static ashlar_status make_scattered(ashlar_arena_setup *s) {
+    const ashlar_optimizer_config config = adamw();
+    ASHLAR_TRY(ashlar_per_tensor_create(s->arena, &config, &ashlar_list_limits_one, s->stream,
+                                        &s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]));
+    return ashlar_per_tensor_create(s->arena, &config, &ashlar_list_limits_36, s->stream,
+                                    &s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
+}
+
+static ashlar_status list_pointers(ashlar_arena_setup *s) {
+    const size_t count = ashlar_arena_tensor_count(s->arena);
+    s->pointers = ashlar_host_calloc(count, sizeof *s->pointers);
+    s->items = ashlar_host_calloc(count, sizeof *s->items);
+    if (s->pointers == NULL || s->items == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu pointers", count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        s->items[i] = (ashlar_flatten_item){.tensor = i, .pointer = &s->pointers[i]};
+    }
+    return ASHLAR_OK;
+}
+
+static size_t copy_bytes(const ashlar_arena_setup *s, ashlar_arena_operation operation) {
+    const size_t half =
+        ashlar_arena_elements(s->arena) * sizeof(float) * operations[operation].arrays / 2;
+    return (half + ASHLAR_COPY_LINE - 1) / ASHLAR_COPY_LINE * ASHLAR_COPY_LINE;
+}
+
+static ashlar_status take_copies(ashlar_arena_setup *s) {
+    size_t most = 0;
+    for (unsigned i = 0; i < ASHLAR_ARENA_OPERATION_COUNT; i++) {
+        const size_t bytes = copy_bytes(s, (ashlar_arena_operation)i);
+        most = bytes > most ? bytes : most;
+    }
+    ASHLAR_TRY(ashlar_alloc(s->allocator, most, s->stream, &s->copy_src));
+    ASHLAR_TRY(ashlar_alloc(s->allocator, most + SKEW_BYTES, s->stream, &s->copy_dst));
+    ASHLAR_TRY(ashlar_fill(s->device, s->copy_src, 1, most, s->stream));
+    return ashlar_stream_synchronize(s->device, s->stream);
+}
+
+static ashlar_status make_folder(ashlar_arena_setup *s) {
+    const char *root = getenv("TMPDIR");
+    snprintf(s->folder, sizeof s->folder, "%s/ashlar-arena-XXXXXX", root != NULL ? root : "/tmp");
+    if (mkdtemp(s->folder) == NULL) {
+        const ashlar_status status = ashlar_fail(
+            ASHLAR_EIO, "bench: a folder for checkpoints, %s: %s", s->folder, strerror(errno));
+        s->folder[0] = '\0';
+        return status;
+    }
+    snprintf(s->file, sizeof s->file, "%s/file", s->folder);
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_arena_setup_init(ashlar_arena_setup *s, ashlar_device *device,
+                                      const ashlar_arena_case *which, bool is_smoke) {
+    ashlar_device_info info;
+    ashlar_device_get_info(device, &info);
+    if (info.kind != ASHLAR_DEVICE_SOFT) {
+        return ashlar_fail(ASHLAR_ENOTSUP,
+                           "bench: arenas are measured on software devices only; give --device "
+                           "soft");
+    }
+    s->device = device;
+    ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
+    ASHLAR_TRY(ashlar_allocator_create(device, &s->allocator));
+    ASHLAR_TRY(make_arena(s, which, is_smoke));
+    ASHLAR_TRY(make_scattered(s));
+    ASHLAR_TRY(list_pointers(s));
+    ASHLAR_TRY(take_copies(s));
+    return make_folder(s);
+}
+
+/* The allocator takes back what lies on its blocks. */
+void ashlar_arena_setup_finish(ashlar_arena_setup *s) {
+    for (size_t i = 0; i < sizeof s->scattered / sizeof s->scattered[0]; i++) {
+        ashlar_per_tensor_destroy(s->scattered[i]);
+    }
+    ashlar_arena_destroy(s->replica);
+    ashlar_optimizer_destroy(s->optimizer);
+    ashlar_arena_destroy(s->arena);
+    ashlar_allocator_destroy(s->allocator);
+    ashlar_stream_destroy(s->device, s->stream);
+    ashlar_host_free((void *)s->pointers);
+    ashlar_host_free(s->items);
+    if (s->folder[0] != '\0') {
+        (void)unlink(s->file);
+        (void)rmdir(s->folder);
+    }
+    *s = (ashlar_arena_setup){0};
+}
+
+/* ---- operations ---- */
+
+bool ashlar_arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation) {
+    return runner != ASHLAR_ARENA_RUNNER_LISTS || operation != ASHLAR_ARENA_OPERATION_CHECKPOINT;
+}
+
+double ashlar_arena_setup_bytes(const ashlar_arena_setup *s, ashlar_arena_runner runner,
+                                ashlar_arena_operation operation) {
+    const size_t accesses = operations[operation].accesses;
+    if (runner > ASHLAR_ARENA_RUNNER_LISTS) {
+        return 2 * (double)copy_bytes(s, operation) *
+               (double)(accesses / operations[operation].arrays);
+    }
+    return (double)ashlar_arena_elements(s->arena) * sizeof(float) * (double)accesses;
+}
+
+static ashlar_status run_arena(ashlar_arena_setup *s, ashlar_arena_operation operation) {
+    switch (operation) {
+    case ASHLAR_ARENA_OPERATION_ADAMW:
+        return ashlar_optimizer_step(s->optimizer, 1e-3, 1, s->stream);
+    case ASHLAR_ARENA_OPERATION_ZERO:
+        return ashlar_arena_zero(s->arena, ASHLAR_REGION_GRADIENTS, s->stream);
+    case ASHLAR_ARENA_OPERATION_NORM:
+        return ashlar_optimizer_sum(s->optimizer, 0,
+                                    ashlar_arena_region_bytes(s->arena, ASHLAR_REGION_PARAMETERS),
+                                    s->stream);
+    case ASHLAR_ARENA_OPERATION_FLATTEN:
+        return ashlar_arena_flatten(s->arena, ASHLAR_REGION_PARAMETERS, s->items,
+                                    ashlar_arena_tensor_count(s->arena), NULL, s->stream, NULL);
+    case ASHLAR_ARENA_OPERATION_REPLICATE:
+        return ashlar_arena_replicate(s->arena, s->stream, s->allocator, s->stream,
+                                      ASHLAR_REGIONS_INFERENCE, &s->replica);
+    default:
+        return ashlar_checkpoint_save(s->arena, s->file, 0, NULL, 0, s->stream);
+    }
+}
+
+static ashlar_status run_scattered(ashlar_arena_setup *s, ashlar_per_tensor *scattered,
+                                   ashlar_arena_operation operation) {
+    switch (operation) {
+    case ASHLAR_ARENA_OPERATION_ADAMW:
+        return ashlar_per_tensor_step(scattered, 1e-3);
+    case ASHLAR_ARENA_OPERATION_ZERO:
+        return ashlar_per_tensor_zero(scattered);
+    case ASHLAR_ARENA_OPERATION_NORM:
+        return ashlar_per_tensor_norm(scattered);
+    case ASHLAR_ARENA_OPERATION_FLATTEN:
+        return ashlar_per_tensor_flatten(scattered);
+    case ASHLAR_ARENA_OPERATION_REPLICATE:
+        return ashlar_per_tensor_replicate(scattered);
+    default:
+        return ashlar_per_tensor_save(scattered, s->file);
+    }
+}
+
+static void run_copy(const ashlar_arena_setup *s, bool is_loop, ashlar_arena_operation operation) {
+    const ashlar_copy_work work = {
+        .dst = (char *)s->copy_dst + SKEW_BYTES,
+        .src = s->copy_src,
+        .bytes = copy_bytes(s, operation),
+        .times = operations[operation].accesses / operations[operation].arrays,
+        .is_shared = operations[operation].is_shared,
+    };
+    (is_loop ? ashlar_copy_by_loop : ashlar_copy_by_memcpy)(&work);
+}
+
+static ashlar_status run(ashlar_arena_setup *s, ashlar_arena_runner runner,
+                         ashlar_arena_operation operation) {
+    if (runner > ASHLAR_ARENA_RUNNER_LISTS) {
+        run_copy(s, runner == ASHLAR_ARENA_RUNNER_LOOP, operation);
+        return ASHLAR_OK;
+    }
+    const ashlar_status status = runner == ASHLAR_ARENA_RUNNER_ARENA
+                                     ? run_arena(s, operation)
+                                     : run_scattered(s, s->scattered[runner], operation);
+    return status == ASHLAR_OK ? ashlar_stream_synchronize(s->device, s->stream) : status;
+}
+
+/* What every subject needs before and after, and nobody is timed for. */
+static void scatter(ashlar_arena_setup *s) {
+    const ashlar_per_tensor *scattered = s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR];
+    for (size_t i = 0; i < ashlar_arena_tensor_count(s->arena); i++) {
+        s->pointers[i] = ashlar_per_tensor_view(scattered, ASHLAR_REGION_PARAMETERS, i);
+    }
+    ashlar_per_tensor_scatter(s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]);
+    ashlar_per_tensor_scatter(s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
+}
+
+static void drop_replicas(ashlar_arena_setup *s) {
+    ashlar_arena_destroy(s->replica);
+    s->replica = NULL;
+    ashlar_per_tensor_drop_replica(s->scattered[ASHLAR_ARENA_RUNNER_PER_TENSOR]);
+    ashlar_per_tensor_drop_replica(s->scattered[ASHLAR_ARENA_RUNNER_LISTS]);
+}
+
+ashlar_status ashlar_arena_setup_run(ashlar_arena_setup *s, ashlar_arena_runner runner,
+                                     ashlar_arena_operation operation, double *seconds) {
+    if (operation == ASHLAR_ARENA_OPERATION_FLATTEN) {
+        scatter(s);
+    }
+    const double start = ashlar_clock_s();
+    const ashlar_status status = run(s, runner, operation);
+    *seconds = ashlar_clock_s() - start;
+    if (operation == ASHLAR_ARENA_OPERATION_REPLICATE) {
+        drop_replicas(s);
+    }
+    return status;
+}

@@ -1,0 +1,65 @@
+/*
+ * arena_setup.h - one case of `ashlar-bench arena`, and whoever works on it (internal).
+ */
+#ifndef ASHLAR_ARENA_SETUP_H
+#define ASHLAR_ARENA_SETUP_H
+
+#include <ashlar/flatten.h>
+#include <ashlar/optimizer.h>
+
+#include "bench/arena/arena_cases.h"
+#include "bench/arena/arena_rows.h"
+#include "bench/arena/per_tensor.h"
+
+/* The subjects of the rows, and two copies. */
+typedef enum ashlar_arena_runner {
+    ASHLAR_ARENA_RUNNER_ARENA,
+    ASHLAR_ARENA_RUNNER_PER_TENSOR,
+    ASHLAR_ARENA_RUNNER_LISTS,
+    ASHLAR_ARENA_RUNNER_LOOP,
+    ASHLAR_ARENA_RUNNER_MEMCPY,
+    ASHLAR_ARENA_RUNNER_COUNT
+} ashlar_arena_runner;
+
+/* Starts as zeros. */
+typedef struct ashlar_arena_setup {
+    ashlar_device *device;
+    ashlar_allocator *allocator;
+    ashlar_stream stream;
+    ashlar_arena *arena;
+    ashlar_optimizer *optimizer;
+    ashlar_per_tensor *scattered[ASHLAR_ARENA_RUNNER_LISTS + 1]; /* none for the arena */
+    void **pointers;            /* [tensors] the program's, that the arena flattens */
+    ashlar_flatten_item *items; /* [tensors] those */
+    ashlar_arena *replica;      /* of the arena; NULL: none */
+    void *copy_src, *copy_dst;
+    char folder[4096]; /* for the checkpoint; empty: there is none */
+    char file[4096 + 16];
+} ashlar_arena_setup;
+
+/*
+ * Set up a case on `device`. Finish it also after a failure.
+ *
+ * Errors: ASHLAR_ENOTSUP (a CUDA device), ASHLAR_EIO (no folder), those of the arena and of the
+ *         scattered tensors.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_arena_setup_init(ashlar_arena_setup *setup,
+                                                        ashlar_device *device,
+                                                        const ashlar_arena_case *which,
+                                                        bool is_smoke);
+void ashlar_arena_setup_finish(ashlar_arena_setup *setup);
+
+/* Whether that runner has that operation. */
+bool ashlar_arena_setup_has(ashlar_arena_runner runner, ashlar_arena_operation operation);
+
+/* Bytes that a runner reads and writes in an operation, see arena_rows.h. */
+double ashlar_arena_setup_bytes(const ashlar_arena_setup *setup, ashlar_arena_runner runner,
+                                ashlar_arena_operation operation);
+
+/* Run an operation to its end, and say how long it took. Errors: those of the operation. */
+ASHLAR_MUST_CHECK ashlar_status ashlar_arena_setup_run(ashlar_arena_setup *setup,
+                                                       ashlar_arena_runner runner,
+                                                       ashlar_arena_operation operation,
+                                                       double *seconds);
+
+#endif /* ASHLAR_ARENA_SETUP_H */

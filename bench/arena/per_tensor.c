@@ -1,0 +1,282 @@
+/* Making scattered tensors: one allocation for each, lists and tables. */
+#include "bench/arena/per_tensor_impl.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/base/random.h"
+
+enum { SHUFFLE_SEED = 7, CHUNK_ELEMENTS = 65536 };
+
+const ashlar_arena_list_limits ashlar_list_limits_one = {1, SIZE_MAX, CHUNK_ELEMENTS};
+const ashlar_arena_list_limits ashlar_list_limits_36 = {36, 320, CHUNK_ELEMENTS};
+
+static void *address(const ashlar_optimizer_run *run, ashlar_region region) {
+    switch (region) {
+    case ASHLAR_REGION_PARAMETERS:
+        return run->parameters;
+    case ASHLAR_REGION_GRADIENTS:
+        return (void *)(uintptr_t)run->gradients;
+    case ASHLAR_REGION_MOMENT1:
+        return run->moment1;
+    case ASHLAR_REGION_MOMENT2:
+        return run->moment2;
+    default:
+        return NULL;
+    }
+}
+
+/* ---- making one ---- */
+
+static bool has_no_options(const ashlar_tensor_options *o) {
+    return !o->is_frozen && !o->has_no_decay && (o->rate_scale <= 0 || o->rate_scale == 1);
+}
+
+static ashlar_status check(const ashlar_arena *arena, const ashlar_optimizer_config *config) {
+    ashlar_device_info device;
+    ashlar_device_get_info(ashlar_allocator_device(ashlar_arena_allocator(arena)), &device);
+    if (device.kind != ASHLAR_DEVICE_SOFT) {
+        return ashlar_fail(ASHLAR_ENOTSUP,
+                           "bench: scattered tensors are measured on software devices only; give "
+                           "--device soft");
+    }
+    if (ashlar_optimizer_algorithm(config) != ASHLAR_ALGORITHM_ADAM) {
+        return ashlar_fail(ASHLAR_EINVAL, "bench: scattered tensors know adam and adamw only");
+    }
+    for (size_t i = 0; i < ashlar_arena_tensor_count(arena); i++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(arena, i, &info);
+        if (info.dtype != ASHLAR_F32 || !has_no_options(&info.options)) {
+            return ashlar_fail(ASHLAR_EINVAL, "bench: tensor %s is not fp32, or has options",
+                               info.name);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status take_tables(ashlar_per_tensor *t) {
+    t->runs = ashlar_host_calloc(t->count, sizeof *t->runs);
+    t->pointers = ashlar_host_calloc(t->count, sizeof *t->pointers);
+    t->replica = ashlar_host_calloc(t->count, sizeof *t->replica);
+    return t->runs != NULL && t->pointers != NULL && t->replica != NULL
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+}
+
+/* A block as large as the tensor, filled as the arena's is: of moments only those of before the
+ * first step are zeros. */
+static ashlar_status take_tensor(ashlar_per_tensor *t, size_t tensor, ashlar_region region,
+                                 void **out) {
+    ashlar_tensor_info info;
+    ashlar_arena_tensor(t->arena, tensor, &info);
+    const bool is_moment = region == ASHLAR_REGION_MOMENT1 || region == ASHLAR_REGION_MOMENT2;
+    ASHLAR_TRY(ashlar_alloc(t->allocator, info.bytes, t->stream, out));
+    return is_moment ? ashlar_fill(t->device, *out, 0, info.bytes, t->stream)
+                     : ashlar_copy(t->device, *out, ashlar_arena_view(t->arena, region, tensor),
+                                   info.bytes, t->stream);
+}
+
+static ashlar_status take_tensors(ashlar_per_tensor *t, size_t tensor) {
+    ashlar_optimizer_run *run = &t->runs[tensor];
+    void *gradients = NULL;
+    ashlar_tensor_info info;
+    ashlar_arena_tensor(t->arena, tensor, &info);
+    run->elements = info.elements;
+    run->rate_scale = 1;
+    run->dtype = ASHLAR_F32;
+    run->is_decayed = true;
+    ashlar_status status = take_tensor(t, tensor, ASHLAR_REGION_PARAMETERS, &run->parameters);
+    if (status == ASHLAR_OK) {
+        status = take_tensor(t, tensor, ASHLAR_REGION_GRADIENTS, &gradients);
+        run->gradients = gradients;
+    }
+    if (status == ASHLAR_OK) {
+        status = take_tensor(t, tensor, ASHLAR_REGION_MOMENT1, &run->moment1);
+    }
+    if (status == ASHLAR_OK) {
+        status = take_tensor(t, tensor, ASHLAR_REGION_MOMENT2, &run->moment2);
+    }
+    return status;
+}
+
+static ashlar_status take_all(ashlar_per_tensor *t) {
+    ashlar_random random;
+    size_t *order = ashlar_host_calloc(t->count, sizeof *order);
+    if (order == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+    }
+    ashlar_random_init(&random, SHUFFLE_SEED);
+    for (size_t i = 0; i < t->count; i++) {
+        const size_t j = (size_t)ashlar_random_below(&random, i + 1);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < t->count && status == ASHLAR_OK; i++) {
+        status = take_tensors(t, order[i]);
+    }
+    ashlar_host_free(order);
+    return status;
+}
+
+static ashlar_status split_lists(ashlar_per_tensor *t, const ashlar_arena_list_limits *limits) {
+    t->list_count = ashlar_arena_lists_split(t->runs, t->count, limits, NULL);
+    t->lists = ashlar_host_calloc(t->list_count, sizeof *t->lists);
+    t->jobs = ashlar_host_calloc(t->list_count, sizeof *t->jobs);
+    if (t->lists == NULL || t->jobs == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+    }
+    (void)ashlar_arena_lists_split(t->runs, t->count, limits, t->lists);
+    for (size_t l = 0; l < t->list_count; l++) {
+        t->span_count += t->lists[l].count;
+    }
+    return ASHLAR_OK;
+}
+
+static void fill_span(const ashlar_per_tensor *t, size_t tensor, size_t begin, size_t end,
+                      size_t span) {
+    const ashlar_optimizer_run *run = &t->runs[tensor];
+    const size_t offset = begin * sizeof(float), bytes = (end - begin) * sizeof(float);
+    char *place = ashlar_arena_view(t->arena, ASHLAR_REGION_PARAMETERS, tensor);
+    const char *source = (const char *)run->parameters + offset;
+    t->gradients[span] = (ashlar_copy_span){
+        .dst = (char *)address(run, ASHLAR_REGION_GRADIENTS) + offset, .bytes = bytes};
+    t->gathers[span] = (ashlar_copy_span){.dst = place + offset, .src = source, .bytes = bytes};
+    t->copies[span] = (ashlar_copy_span){.src = source, .bytes = bytes};
+}
+
+static ashlar_status list_spans(ashlar_per_tensor *t) {
+    t->gradients = ashlar_host_calloc(t->span_count, sizeof *t->gradients);
+    t->gathers = ashlar_host_calloc(t->span_count, sizeof *t->gathers);
+    t->copies = ashlar_host_calloc(t->span_count, sizeof *t->copies);
+    if (t->gradients == NULL || t->gathers == NULL || t->copies == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+    }
+    for (size_t l = 0, span = 0; l < t->list_count; l++) {
+        for (size_t i = 0; i < t->lists[l].count; i++, span++) {
+            size_t begin, end;
+            ashlar_arena_list_piece(&t->lists[l], t->runs, i, &begin, &end);
+            fill_span(t, t->lists[l].first + i, begin, end, span);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status take_block(ashlar_per_tensor *t) {
+    const size_t chunks = ashlar_optimizer_number(t->runs, t->count);
+    const size_t run_bytes = t->count * sizeof *t->runs;
+    const size_t scalar_count = 1 + t->list_count;
+    const ashlar_optimizer_scalars scalars = {
+        .state = {.loss_scale = 1}, .factor = 1, .bias1 = 1, .bias2 = 1};
+    void *block = NULL;
+    ashlar_status status = ashlar_alloc(
+        t->allocator, scalar_count * sizeof scalars + run_bytes + chunks * sizeof(double),
+        t->stream, &block);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    t->scalars = block;
+    t->sums = t->scalars + 1;
+    ashlar_optimizer_run *runs = (ashlar_optimizer_run *)(void *)(t->scalars + scalar_count);
+    double *partials = (double *)(void *)((char *)runs + run_bytes);
+    for (size_t l = 0; l < t->list_count; l++) {
+        t->jobs[l] = (ashlar_optimizer_job){.rule = t->rule, .partials = partials};
+        ashlar_arena_list_cover(&t->lists[l], t->runs, runs, &t->jobs[l]);
+    }
+    status = ashlar_copy_to_device(t->device, t->scalars, &scalars, sizeof scalars, t->stream);
+    return status == ASHLAR_OK
+               ? ashlar_copy_to_device(t->device, runs, t->runs, run_bytes, t->stream)
+               : status;
+}
+
+static ashlar_status build(ashlar_per_tensor *t, const ashlar_arena_list_limits *limits) {
+    ASHLAR_TRY(take_tables(t));
+    ASHLAR_TRY(take_all(t));
+    ASHLAR_TRY(split_lists(t, limits));
+    ASHLAR_TRY(list_spans(t));
+    ASHLAR_TRY(take_block(t));
+    ashlar_per_tensor_scatter(t);
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_per_tensor_create(const ashlar_arena *arena,
+                                       const ashlar_optimizer_config *config,
+                                       const ashlar_arena_list_limits *limits, ashlar_stream stream,
+                                       ashlar_per_tensor **out) {
+    ashlar_status status = check(arena, config);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    ashlar_per_tensor *t = ashlar_host_calloc(1, sizeof *t);
+    if (t == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for scattered tensors");
+    }
+    t->arena = arena;
+    t->allocator = ashlar_arena_allocator(arena);
+    t->device = ashlar_allocator_device(t->allocator);
+    t->stream = stream;
+    t->is_single = limits->tensors == 1;
+    t->rule = (ashlar_optimizer_rule){ashlar_optimizer_algorithm(config), *config};
+    t->count = ashlar_arena_tensor_count(arena);
+    status = build(t, limits);
+    if (status != ASHLAR_OK) {
+        ashlar_per_tensor_destroy(t);
+        return status;
+    }
+    *out = t;
+    return ASHLAR_OK;
+}
+
+static void give(const ashlar_per_tensor *t, void *block) {
+    if (block != NULL) {
+        const ashlar_status status = ashlar_free(t->allocator, block);
+        (void)status; /* it was taken here */
+    }
+}
+
+void ashlar_per_tensor_destroy(ashlar_per_tensor *t) {
+    if (t == NULL) {
+        return;
+    }
+    for (size_t i = 0; t->runs != NULL && i < t->count; i++) {
+        for (unsigned r = 0; r < ASHLAR_REGION_COUNT; r++) {
+            give(t, address(&t->runs[i], (ashlar_region)r));
+        }
+    }
+    ashlar_per_tensor_drop_replica(t);
+    give(t, t->scalars);
+    ashlar_host_free(t->runs);
+    ashlar_host_free((void *)t->pointers);
+    ashlar_host_free((void *)t->replica);
+    ashlar_host_free(t->lists);
+    ashlar_host_free(t->jobs);
+    ashlar_host_free(t->gradients);
+    ashlar_host_free(t->gathers);
+    ashlar_host_free(t->copies);
+    ashlar_host_free(t);
+}
+
+void ashlar_per_tensor_drop_replica(ashlar_per_tensor *t) {
+    for (size_t i = 0; t->replica != NULL && i < t->count; i++) {
+        give(t, t->replica[i]);
+        t->replica[i] = NULL;
+    }
+}
+
+const void *ashlar_per_tensor_replica(const ashlar_per_tensor *t, size_t tensor) {
+    return t->replica[tensor];
+}
+
+size_t ashlar_per_tensor_list_count(const ashlar_per_tensor *t) {
+    return t->list_count;
+}
+
+void **ashlar_per_tensor_pointer(ashlar_per_tensor *t, size_t tensor) {
+    return &t->pointers[tensor];
+}
+
+void *ashlar_per_tensor_view(const ashlar_per_tensor *t, ashlar_region region, size_t tensor) {
+    return address(&t->runs[tensor], region);
+}
+
+const double *ashlar_per_tensor_sum_address(const ashlar_per_tensor *t) {
+    return &t->scalars->sum;
+}

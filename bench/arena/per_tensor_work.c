@@ -1,0 +1,160 @@
+/* What is done to scattered tensors, list by list. */
+#include <string.h>
+
+#include "bench/arena/per_tensor_impl.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "arena/checkpoint/safetensors.h"
+
+/* ---- steps ---- */
+
+static ashlar_status launch(const ashlar_per_tensor *t, const ashlar_optimizer_job *job) {
+    return ashlar_launch(t->device, t->stream, ashlar_optimizer_cpu_run, job, sizeof *job);
+}
+
+static ashlar_status launch_lists(ashlar_per_tensor *t, unsigned pass, double learning_rate) {
+    ashlar_status status = ASHLAR_OK;
+    for (size_t l = 0; l < t->list_count && status == ASHLAR_OK; l++) {
+        ashlar_optimizer_job *job = &t->jobs[l];
+        job->passes = pass;
+        job->scalars = pass == ASHLAR_OPTIMIZER_SUM ? &t->sums[l] : t->scalars;
+        job->learning_rate = learning_rate;
+        status = launch(t, job);
+    }
+    return status;
+}
+
+typedef struct addition {
+    ashlar_optimizer_scalars *total;
+    const ashlar_optimizer_scalars *sums;
+    size_t count;
+} addition;
+
+static void add_up(void *args) {
+    const addition *a = args;
+    double sum = 0;
+    for (size_t i = 0; i < a->count; i++) {
+        sum += a->sums[i].sum;
+    }
+    a->total->sum = sum;
+}
+
+ashlar_status ashlar_per_tensor_norm(ashlar_per_tensor *t) {
+    const addition all = {.total = t->scalars, .sums = t->sums, .count = t->list_count};
+    const ashlar_status status = launch_lists(t, ASHLAR_OPTIMIZER_SUM, 0);
+    return status == ASHLAR_OK ? ashlar_launch(t->device, t->stream, add_up, &all, sizeof all)
+                               : status;
+}
+
+ashlar_status ashlar_per_tensor_step(ashlar_per_tensor *t, double learning_rate) {
+    const ashlar_optimizer_job decide = {.rule = t->rule,
+                                         .passes = ASHLAR_OPTIMIZER_DECIDE,
+                                         .scalars = t->scalars,
+                                         .gradient_scale = 1};
+    ASHLAR_TRY(ashlar_per_tensor_norm(t));
+    ASHLAR_TRY(launch(t, &decide));
+    return launch_lists(t, ASHLAR_OPTIMIZER_UPDATE, learning_rate);
+}
+
+typedef struct fills {
+    const ashlar_copy_span *spans; /* the host's; they outlive what is queued */
+    size_t count;
+} fills;
+
+static void fill_zeros(void *args) {
+    const fills *f = args;
+    for (size_t i = 0; i < f->count; i++) {
+        memset(f->spans[i].dst, 0, f->spans[i].bytes);
+    }
+}
+
+ashlar_status ashlar_per_tensor_zero(ashlar_per_tensor *t) {
+    ashlar_status status = ASHLAR_OK;
+    const ashlar_copy_span *span = t->gradients;
+    for (size_t l = 0; l < t->list_count && status == ASHLAR_OK; l++) {
+        const fills list = {.spans = span, .count = t->lists[l].count};
+        status = t->is_single ? ashlar_fill(t->device, span->dst, 0, span->bytes, t->stream)
+                              : ashlar_launch(t->device, t->stream, fill_zeros, &list, sizeof list);
+        span += list.count;
+    }
+    return status;
+}
+
+/* ---- copies ---- */
+
+static ashlar_status copy_lists(const ashlar_per_tensor *t, const ashlar_copy_span *spans) {
+    ashlar_status status = ASHLAR_OK;
+    for (size_t l = 0; l < t->list_count && status == ASHLAR_OK; l++) {
+        status = t->is_single
+                     ? ashlar_copy(t->device, spans->dst, spans->src, spans->bytes, t->stream)
+                     : ashlar_copy_batch(t->device, spans, t->lists[l].count, t->stream);
+        spans += t->lists[l].count;
+    }
+    return status;
+}
+
+ashlar_status ashlar_per_tensor_flatten(ashlar_per_tensor *t) {
+    const ashlar_status status = copy_lists(t, t->gathers);
+    for (size_t i = 0; i < t->count && status == ASHLAR_OK; i++) {
+        t->pointers[i] = ashlar_arena_view(t->arena, ASHLAR_REGION_PARAMETERS, i);
+    }
+    return status;
+}
+
+void ashlar_per_tensor_scatter(ashlar_per_tensor *t) {
+    for (size_t i = 0; i < t->count; i++) {
+        t->pointers[i] = t->runs[i].parameters;
+    }
+}
+
+ashlar_status ashlar_per_tensor_replicate(ashlar_per_tensor *t) {
+    ashlar_status status = ASHLAR_OK;
+    ashlar_per_tensor_drop_replica(t);
+    for (size_t i = 0; i < t->count && status == ASHLAR_OK; i++) {
+        status = ashlar_alloc(t->allocator, t->runs[i].elements * sizeof(float), t->stream,
+                              &t->replica[i]);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    for (size_t l = 0, span = 0; l < t->list_count; l++) {
+        for (size_t i = 0; i < t->lists[l].count; i++, span++) {
+            const size_t skip = i == 0 ? t->lists[l].skip : 0;
+            t->copies[span].dst = (float *)t->replica[t->lists[l].first + i] + skip;
+        }
+    }
+    return copy_lists(t, t->copies);
+}
+
+/* ---- a file ---- */
+
+static ashlar_status read_tensors(const ashlar_per_tensor *t, char *image,
+                                  ashlar_safetensors_entry *entries) {
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < t->count && status == ASHLAR_OK; i++) {
+        ashlar_tensor_info info;
+        ashlar_arena_tensor(t->arena, i, &info);
+        entries[i] = (ashlar_safetensors_entry){
+            .name = info.name, .dtype = info.dtype, .rank = info.rank, .data = image};
+        memcpy(entries[i].shape, info.shape, info.rank * sizeof info.shape[0]);
+        status =
+            ashlar_copy_to_host(t->device, image, t->runs[i].parameters, info.bytes, t->stream);
+        image += info.bytes;
+    }
+    return status == ASHLAR_OK ? ashlar_stream_synchronize(t->device, t->stream) : status;
+}
+
+ashlar_status ashlar_per_tensor_save(ashlar_per_tensor *t, const char *path) {
+    char *image = ashlar_host_calloc(ashlar_arena_elements(t->arena), sizeof(float));
+    ashlar_safetensors_entry *entries = ashlar_host_calloc(t->count, sizeof *entries);
+    ashlar_status status =
+        image != NULL && entries != NULL
+            ? read_tensors(t, image, entries)
+            : ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory to save %s", path);
+    if (status == ASHLAR_OK) {
+        status = ashlar_safetensors_write(path, entries, t->count, NULL, 0);
+    }
+    ashlar_host_free(entries);
+    ashlar_host_free(image);
+    return status;
+}

@@ -1,0 +1,351 @@
+#include "bench/harness/results_page.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/harness/chart.h"
+#include "allocator/base/error.h"
+#include "allocator/base/file_buffer.h"
+#include "allocator/base/file_read.h"
+#include "allocator/base/host.h"
+
+enum { PATH_BYTES = 4096, BOUNDS = 3, FIGURES = 2 };
+
+/* A figure of which less is better, and what it is shown as. */
+typedef struct figure {
+    const char *key, *what, *unit;
+    double scale; /* from the file's unit to the page's */
+} figure;
+
+/* A group of ashlar-bench. */
+typedef struct group {
+    const char *name, *title;
+    const char *ours;
+    const char *bounds[BOUNDS]; /* subjects that are no alternative: the least work there is */
+    figure figures[FIGURES];    /* the first one is charted; the others have no key, or one */
+} group;
+
+static const group groups[] = {
+    {"alloc",
+     "A pair of malloc and free",
+     "ashlar",
+     {"floor", "none"},
+     {{"ns_pair", "time of a pair", "ns", 1},
+      {"reserved_over_live", "memory reserved for each byte in use", "", 1}}},
+    {"plan",
+     "A pair served from a plan",
+     "plan",
+     {"floor", "none"},
+     {{"ns_pair", "time of a pair", "ns", 1}}},
+    {"arena",
+     "Operations over all tensors of a model",
+     "arena",
+     {NULL},
+     {{"ns", "time of the operation", "us", 1e-3}}},
+    {"rnn",
+     "A step of a recurrent network",
+     "ashlar",
+     {"static_buffer"},
+     {{"ms_step", "time of a step", "ms", 1}}},
+};
+enum { GROUPS = sizeof groups / sizeof groups[0] };
+
+/* What is read of a group; its figures are those of the page's units. */
+typedef struct chapter {
+    const group *of;
+    bool is_there;
+    ashlar_results results[FIGURES];
+    char *printed; /* GROUP.txt, NULL: it is not there */
+} chapter;
+
+typedef struct page {
+    const char *folder;
+    chapter chapters[GROUPS];
+    ashlar_json *machine; /* NULL: it is not there */
+    char *ran;            /* NULL: it is not there */
+    ashlar_file_buffer *file;
+    bool has_loss;
+} page;
+
+/* ---- reading ---- */
+
+static ashlar_status join(const page *p, const char *name, const char *suffix,
+                          char path[static PATH_BYTES]) {
+    const int bytes = snprintf(path, PATH_BYTES, "%s/%s%s", p->folder, name, suffix);
+    return bytes > 0 && bytes < PATH_BYTES
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EIO, "report: the folder's name is too long");
+}
+
+/* *out stays NULL where there is no such file. */
+static ashlar_status read_if_there(const page *p, const char *name, const char *suffix,
+                                   char **out) {
+    char path[PATH_BYTES];
+    size_t bytes = 0;
+    ashlar_status status = join(p, name, suffix, path);
+    if (status == ASHLAR_OK && access(path, F_OK) == 0) {
+        status = ashlar_file_read(path, out, &bytes);
+    }
+    return status;
+}
+
+static ashlar_status parse_if_there(const page *p, const char *name, ashlar_json **out) {
+    char *text = NULL;
+    ashlar_status status = read_if_there(p, name, ".json", &text);
+    if (status == ASHLAR_OK && text != NULL) {
+        status = ashlar_json_parse(text, strlen(text), out);
+        if (status == ASHLAR_EFORMAT) {
+            char detail[160];
+            (void)snprintf(detail, sizeof detail, "%s", ashlar_error_detail());
+            status = ashlar_fail(ASHLAR_EFORMAT, "%s.json: %s", name, detail);
+        }
+    }
+    ashlar_host_free(text);
+    return status;
+}
+
+static void scale(ashlar_results *results, double factor) {
+    for (size_t i = 0; i < results->line_count; i++) {
+        for (size_t k = 0; k < results->subject_count; k++) {
+            results->figures[i][k] *= factor;
+        }
+    }
+}
+
+static ashlar_status read_chapter(const page *p, chapter *c) {
+    ashlar_json *document = NULL;
+    ashlar_status status = parse_if_there(p, c->of->name, &document);
+    c->is_there = document != NULL;
+    for (size_t i = 0; i < FIGURES && document != NULL && status == ASHLAR_OK; i++) {
+        const figure *f = &c->of->figures[i];
+        if (f->key != NULL) {
+            status = ashlar_results_read(document, f->key, &c->results[i]);
+            scale(&c->results[i], f->scale);
+        }
+    }
+    ashlar_json_free(document);
+    return status == ASHLAR_OK ? read_if_there(p, c->of->name, ".txt", &c->printed) : status;
+}
+
+static ashlar_status read_all(page *p) {
+    bool is_empty = true;
+    ashlar_status status = parse_if_there(p, "machine", &p->machine);
+    if (status == ASHLAR_OK) {
+        status = read_if_there(p, "ran", ".txt", &p->ran);
+    }
+    for (size_t i = 0; i < GROUPS && status == ASHLAR_OK; i++) {
+        p->chapters[i].of = &groups[i];
+        status = read_chapter(p, &p->chapters[i]);
+        is_empty = is_empty && !p->chapters[i].is_there;
+    }
+    return status == ASHLAR_OK && is_empty
+               ? ashlar_fail(ASHLAR_EIO,
+                             "report: %.200s has no results: none of alloc.json, "
+                             "plan.json, arena.json, rnn.json",
+                             p->folder)
+               : status;
+}
+
+/* ---- writing ---- */
+
+static void put(page *p, const char *text) {
+    ashlar_file_buffer_put(p->file, text, strlen(text));
+}
+
+static void put_member(page *p, const ashlar_json *member) {
+    if (member->kind == ASHLAR_JSON_STRING) {
+        ashlar_file_buffer_print(p->file, "| %s | %.180s |\n", member->key, member->text);
+    } else if (member->kind == ASHLAR_JSON_NUMBER) {
+        ashlar_file_buffer_print(p->file, "| %s | %g |\n", member->key, member->number);
+    }
+}
+
+static void put_head(page *p) {
+    const ashlar_json *date = ashlar_json_member(p->machine, "date");
+    const ashlar_json *smoke = ashlar_json_member(p->machine, "smoke");
+    put(p, "# Results");
+    if (date != NULL && date->kind == ASHLAR_JSON_STRING) {
+        ashlar_file_buffer_print(p->file, " of %.40s", date->text);
+    }
+    put(p, "\n\nMade by `ashlar-bench report` from the files beside it; do not edit.\n");
+    if (smoke != NULL && smoke->kind == ASHLAR_JSON_BOOL && smoke->boolean) {
+        put(p, "\n**A smoke run: a few short rounds, to see it run. Its figures mean nothing.**\n");
+    }
+    if (p->machine != NULL && p->machine->kind == ASHLAR_JSON_OBJECT) {
+        put(p, "\n| | |\n|---|---|\n");
+        for (const ashlar_json *m = p->machine->item; m != NULL; m = m->next) {
+            put_member(p, m);
+        }
+    }
+}
+
+static bool is_bound(const group *g, const char *subject) {
+    bool is_one = strcmp(subject, g->ours) == 0;
+    for (size_t i = 0; i < BOUNDS && g->bounds[i] != NULL; i++) {
+        is_one = is_one || strcmp(subject, g->bounds[i]) == 0;
+    }
+    return is_one;
+}
+
+static void put_loss(page *p, const chapter *c, size_t which, size_t line, size_t other,
+                     double ours) {
+    const ashlar_results *r = &c->results[which];
+    const figure *f = &c->of->figures[which];
+    const double theirs = r->figures[line][other];
+    p->has_loss = true;
+    ashlar_file_buffer_print(p->file, "- %s, %s: `%s` has %.3g of our %s", c->of->name,
+                             r->labels[line], r->subjects[other], theirs / ours, f->what);
+    ashlar_file_buffer_print(p->file, " (%.4g of %.4g%s%s)\n", theirs, ours,
+                             f->unit[0] != '\0' ? " " : "", f->unit);
+}
+
+static void put_losses(page *p, const chapter *c, size_t which) {
+    const ashlar_results *r = &c->results[which];
+    const size_t mine = ashlar_results_find_subject(r, c->of->ours);
+    for (size_t line = 0; line < r->line_count && mine < r->subject_count; line++) {
+        const double ours = r->figures[line][mine];
+        for (size_t k = 0; k < r->subject_count; k++) {
+            const double theirs = r->figures[line][k];
+            if (theirs > 0 && theirs < ours && !is_bound(c->of, r->subjects[k])) {
+                put_loss(p, c, which, line, k, ours);
+            }
+        }
+    }
+}
+
+/* "NOT MET  what is said of it": the line's words, one blank between two. */
+static void put_missed_targets(page *p, const chapter *c) {
+    static const char mark[] = "NOT MET ";
+    const char *line = c->printed;
+    while (line != NULL && *line != '\0') {
+        const size_t bytes = strcspn(line, "\n");
+        if (strncmp(line, mark, strlen(mark)) == 0) {
+            p->has_loss = true;
+            ashlar_file_buffer_print(p->file, "- %s, target missed:", c->of->name);
+            for (size_t i = strlen(mark); i < bytes; i++) {
+                const bool is_doubled = line[i] == ' ' && line[i - 1] == ' ';
+                if (!is_doubled || i == strlen(mark)) {
+                    ashlar_file_buffer_put(p->file, line + i, 1);
+                }
+            }
+            put(p, "\n");
+        }
+        line += bytes + (line[bytes] == '\n');
+    }
+}
+
+static void put_all_losses(page *p) {
+    put(p, "\n## Where we lose\n\n");
+    for (size_t i = 0; i < GROUPS; i++) {
+        for (size_t k = 0; k < FIGURES; k++) {
+            put_losses(p, &p->chapters[i], k);
+        }
+        put_missed_targets(p, &p->chapters[i]);
+    }
+    if (!p->has_loss) {
+        put(p, "Nowhere in these files.\n");
+    }
+}
+
+static void put_table(page *p, const chapter *c) {
+    const ashlar_results *r = &c->results[0];
+    const figure *f = &c->of->figures[0];
+    const size_t mine = ashlar_results_find_subject(r, c->of->ours);
+    ashlar_file_buffer_print(p->file, "\n| | %s, %s |", c->of->ours, f->unit);
+    for (size_t k = 0; k < r->subject_count; k++) {
+        if (k != mine) {
+            ashlar_file_buffer_print(p->file, " %s |", r->subjects[k]);
+        }
+    }
+    put(p, "\n|---|---:|");
+    for (size_t k = 0; k < r->subject_count; k++) {
+        put(p, k != mine ? "---:|" : "");
+    }
+    put(p, "\n");
+    for (size_t line = 0; line < r->line_count; line++) {
+        const double ours = mine < r->subject_count ? r->figures[line][mine] : 0;
+        ashlar_file_buffer_print(p->file, "| %s | ", r->labels[line]);
+        ashlar_file_buffer_print(p->file, ours > 0 ? "%.4g |" : "- |", ours);
+        for (size_t k = 0; k < r->subject_count; k++) {
+            const double theirs = r->figures[line][k];
+            if (k != mine && (theirs <= 0 || ours <= 0)) {
+                put(p, " - |");
+            } else if (k != mine) {
+                ashlar_file_buffer_print(p->file, " %.2f |", theirs / ours);
+            }
+        }
+        put(p, "\n");
+    }
+}
+
+static void put_chapter(page *p, const chapter *c) {
+    ashlar_file_buffer_print(p->file, "\n## %s (`%s`)\n\n![%s](%s.svg)\n", c->of->title,
+                             c->of->name, c->of->title, c->of->name);
+    ashlar_file_buffer_print(p->file, "\n%s: %s, the others over it: above 1 they take longer.\n",
+                             c->of->figures[0].what, c->of->ours);
+    put_table(p, c);
+}
+
+static ashlar_status write_charts(const page *p) {
+    char path[PATH_BYTES];
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < GROUPS && status == ASHLAR_OK; i++) {
+        const chapter *c = &p->chapters[i];
+        if (c->is_there) {
+            status = join(p, c->of->name, ".svg", path);
+            status = status == ASHLAR_OK ? ashlar_chart_write(&c->results[0], c->of->title,
+                                                              c->of->figures[0].unit, path)
+                                         : status;
+        }
+    }
+    return status;
+}
+
+static ashlar_status write_page(page *p) {
+    char path[PATH_BYTES];
+    ashlar_status status = join(p, "README", ".md", path);
+    if (status == ASHLAR_OK) {
+        status = ashlar_file_buffer_create(path, &p->file);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    put_head(p);
+    if (p->ran != NULL) {
+        put(p, "\n## What was run\n\n```\n");
+        put(p, p->ran);
+        put(p, "```\n");
+    }
+    put_all_losses(p);
+    for (size_t i = 0; i < GROUPS; i++) {
+        if (p->chapters[i].is_there) {
+            put_chapter(p, &p->chapters[i]);
+        }
+    }
+    return ashlar_file_buffer_commit(p->file);
+}
+
+ashlar_status ashlar_results_page_write(const char *folder) {
+    page *p = ashlar_host_calloc(1, sizeof *p);
+    if (p == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a page");
+    }
+    p->folder = folder;
+    ashlar_status status = read_all(p);
+    if (status == ASHLAR_OK) {
+        status = write_charts(p);
+    }
+    if (status == ASHLAR_OK) {
+        status = write_page(p);
+    }
+    for (size_t i = 0; i < GROUPS; i++) {
+        ashlar_host_free(p->chapters[i].printed);
+    }
+    ashlar_json_free(p->machine);
+    ashlar_host_free(p->ran);
+    ashlar_host_free(p);
+    return status;
+}

@@ -1,0 +1,264 @@
+#include "bench/rnn/rnn_setup.h"
+
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/clock.h"
+#include "allocator/device/device_impl.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/base/random.h"
+
+enum { VALUES_SEED = 7, RANGE_ALIGN = 256 };
+
+const char *ashlar_rnn_subject_name(ashlar_rnn_subject subject) {
+    static const char *const names[] = {
+#define X(name, text) [ASHLAR_RNN_SUBJECT_##name] = text,
+        ASHLAR_RNN_SUBJECT_MAP(X)
+#undef X
+    };
+    ASHLAR_TABLE_IS_FULL(names, ASHLAR_RNN_SUBJECT_COUNT);
+    return names[subject];
+}
+
+/* ---- set-up ---- */
+
+static size_t align_up(size_t bytes) {
+    return (bytes + RANGE_ALIGN - 1) / RANGE_ALIGN * RANGE_ALIGN;
+}
+
+/* Draw `count` numbers of about `width` in size; device memory of a software device is memory. */
+static ashlar_status take_values(ashlar_rnn_setup *s, size_t count, float width, void **out) {
+    ashlar_random random;
+    ASHLAR_TRY(ashlar_alloc(s->allocator, count * sizeof(float), s->stream, out));
+    float *const values = *out;
+    ashlar_random_init(&random, VALUES_SEED);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = width * (float)(2 * ashlar_random_uniform(&random) - 1);
+    }
+    return ASHLAR_OK;
+}
+
+static ashlar_status take_tensors(ashlar_rnn_setup *s) {
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(s->rnn);
+    const size_t rows = s->which->steps * s->which->batch;
+    ashlar_status status = take_values(s, rows * layout->config.input, 1, &s->x);
+    if (status == ASHLAR_OK) {
+        status = take_values(s, rows * layout->output, 1, &s->dy);
+    }
+    if (status == ASHLAR_OK) {
+        status = take_values(s, layout->elements, 0.06f, &s->weights); /* 1 / sqrt(H) */
+    }
+    if (status == ASHLAR_OK) {
+        status = take_values(s, layout->elements, 0, &s->dweights);
+    }
+    return status;
+}
+
+static ashlar_status size_buffers(ashlar_rnn_setup *s) {
+    const ashlar_rnn_layout *layout = ashlar_rnn_layout_of(s->rnn);
+    const size_t rows = s->which->steps * s->which->batch;
+    size_t whole = 0;
+    ASHLAR_TRY(ashlar_rnn_sizes(s->rnn, s->which->steps, s->which->batch, !s->which->is_inference,
+                                &s->bytes[ASHLAR_RNN_RESERVE], &s->bytes[ASHLAR_RNN_WORK]));
+    s->bytes[ASHLAR_RNN_OUTPUT] = rows * layout->output * sizeof(float);
+    s->bytes[ASHLAR_RNN_DX] =
+        s->which->is_inference ? 0 : rows * layout->config.input * sizeof(float);
+    for (size_t i = 0; i < ASHLAR_RNN_TAKEN; i++) {
+        whole += align_up(s->bytes[i]);
+    }
+    return ashlar_alloc(s->allocator, whole, s->stream, &s->range);
+}
+
+static ashlar_status make_networks(ashlar_rnn_setup *s) {
+    ashlar_status status = ashlar_rnn_create(s->device, &s->which->config, &s->rnn);
+    if (status == ASHLAR_OK && ashlar_onednn_has(ashlar_rnn_layout_of(s->rnn))) {
+        status = ashlar_onednn_create(ashlar_rnn_layout_of(s->rnn), s->which->steps,
+                                      s->which->batch, !s->which->is_inference, &s->onednn);
+    }
+    return status;
+}
+
+static ashlar_status take_lengths(ashlar_rnn_setup *s) {
+    s->lengths = ashlar_host_calloc(s->which->batch, sizeof s->lengths[0]);
+    if (s->lengths == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "bench: no host memory for %zu lengths",
+                           s->which->batch);
+    }
+    ashlar_rnn_case_lengths(s->which, s->lengths);
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_rnn_setup_init(ashlar_rnn_setup *s, ashlar_device *device,
+                                    const ashlar_rnn_case *which) {
+    ashlar_device_info info;
+    ashlar_device_get_info(device, &info);
+    s->which = which;
+    s->device = device;
+    if (info.kind != ASHLAR_DEVICE_SOFT) {
+        return ashlar_fail(ASHLAR_ENOTSUP, "bench: RNNs are measured on software devices only; "
+                                           "give --device soft");
+    }
+    ASHLAR_TRY(ashlar_stream_create(device, &s->stream));
+    ASHLAR_TRY(ashlar_allocator_create(device, &s->allocator));
+    ASHLAR_TRY(take_lengths(s));
+    ASHLAR_TRY(make_networks(s));
+    ASHLAR_TRY(take_tensors(s));
+    return size_buffers(s);
+}
+
+void ashlar_rnn_setup_finish(ashlar_rnn_setup *s) {
+    void *const taken[] = {s->x, s->dy, s->weights, s->dweights, s->range};
+    for (size_t i = 0; s->allocator != NULL && i < sizeof taken / sizeof taken[0]; i++) {
+        const ashlar_status status = ashlar_free(s->allocator, taken[i]);
+        ASHLAR_ASSERT(status == ASHLAR_OK);
+        (void)status;
+    }
+    ashlar_onednn_destroy(s->onednn);
+    ashlar_rnn_destroy(s->rnn);
+    ashlar_host_free(s->lengths);
+    ashlar_allocator_destroy(s->allocator);
+    if (s->stream != NULL) {
+        ashlar_stream_destroy(s->device, s->stream);
+    }
+    *s = (ashlar_rnn_setup){0};
+}
+
+bool ashlar_rnn_setup_has(const ashlar_rnn_setup *s, ashlar_rnn_subject subject) {
+    return subject != ASHLAR_RNN_SUBJECT_ONEDNN || s->onednn != NULL;
+}
+
+/* ---- a step's buffers ---- */
+
+static ashlar_status take_plain(ashlar_device *device, size_t bytes, void **out) {
+    cu_ptr ptr = 0;
+    const ashlar_status entered = ashlar_device_enter(device);
+    if (entered != ASHLAR_OK) {
+        return entered;
+    }
+    const cu_result result = ASHLAR_DRIVER_CALL(device->driver, mem_alloc, (&ptr, bytes));
+    ashlar_device_leave(device);
+    *out = ashlar_ptr_out(ptr);
+    return result == CU_SUCCESS
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_ENOMEM, "bench: the driver has no %zu bytes", bytes);
+}
+
+static void give_plain(ashlar_device *device, void *ptr) {
+    if (ptr != NULL && ashlar_device_enter(device) == ASHLAR_OK) {
+        (void)ASHLAR_DRIVER_CALL(device->driver, mem_free, (ashlar_ptr_in(ptr)));
+        ashlar_device_leave(device);
+    }
+}
+
+static ashlar_status take_one(ashlar_rnn_setup *s, ashlar_rnn_subject subject, size_t i,
+                              void **out) {
+    size_t offset = 0;
+    for (size_t before = 0; before < i; before++) {
+        offset += align_up(s->bytes[before]);
+    }
+    switch (subject) {
+    case ASHLAR_RNN_SUBJECT_ASHLAR:
+        return ashlar_alloc(s->allocator, s->bytes[i], s->stream, out);
+    case ASHLAR_RNN_SUBJECT_DRIVER_EACH_STEP:
+        return take_plain(s->device, s->bytes[i], out);
+    default:
+        *out = (char *)s->range + offset;
+        return ASHLAR_OK;
+    }
+}
+
+static ashlar_status take_buffers(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
+                                  void *taken[static ASHLAR_RNN_TAKEN]) {
+    ashlar_status status = ASHLAR_OK;
+    for (size_t i = 0; i < ASHLAR_RNN_TAKEN && status == ASHLAR_OK; i++) {
+        status = s->bytes[i] != 0 ? take_one(s, subject, i, &taken[i]) : ASHLAR_OK;
+    }
+    return status;
+}
+
+/* Returns `status`, or the first failure where that was none. */
+static ashlar_status give_buffers(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
+                                  void *taken[static ASHLAR_RNN_TAKEN], ashlar_status status) {
+    for (size_t i = ASHLAR_RNN_TAKEN; i-- > 0;) {
+        if (subject == ASHLAR_RNN_SUBJECT_ASHLAR) {
+            const ashlar_status freed = ashlar_free(s->allocator, taken[i]);
+            status = status == ASHLAR_OK ? freed : status;
+        } else if (subject == ASHLAR_RNN_SUBJECT_DRIVER_EACH_STEP) {
+            give_plain(s->device, taken[i]);
+        }
+    }
+    return status;
+}
+
+/* ---- steps ---- */
+
+static ashlar_status forward(ashlar_rnn_setup *s, const ashlar_rnn_batch *batch,
+                             const ashlar_rnn_buffers *b) {
+    const ashlar_status status = ashlar_rnn_forward(s->rnn, batch, b, s->stream);
+    return status == ASHLAR_OK ? ashlar_stream_synchronize(s->device, s->stream) : status;
+}
+
+static size_t weight_bytes(const ashlar_rnn_setup *s) {
+    return ashlar_rnn_layout_of(s->rnn)->elements * sizeof(float);
+}
+
+static ashlar_status backward(ashlar_rnn_setup *s, const ashlar_rnn_batch *batch,
+                              const ashlar_rnn_buffers *b) {
+    ASHLAR_TRY(ashlar_rnn_backward_data(s->rnn, batch, b, s->stream));
+    ASHLAR_TRY(ashlar_fill(s->device, s->dweights, 0, weight_bytes(s), s->stream));
+    ASHLAR_TRY(ashlar_rnn_backward_weights(s->rnn, batch, b, s->stream));
+    return ashlar_stream_synchronize(s->device, s->stream);
+}
+
+static ashlar_status run_ours(ashlar_rnn_setup *s, ashlar_rnn_subject subject, double *middle) {
+    const ashlar_rnn_batch batch = {
+        .steps = s->which->steps, .batch = s->which->batch, .lengths = s->lengths};
+    void *taken[ASHLAR_RNN_TAKEN] = {0};
+    ashlar_status status = take_buffers(s, subject, taken);
+    const ashlar_rnn_buffers buffers = {
+        .reserve = taken[ASHLAR_RNN_RESERVE],
+        .work = taken[ASHLAR_RNN_WORK],
+        .x = s->x,
+        .weights = s->weights,
+        .y = taken[ASHLAR_RNN_OUTPUT],
+        .dy = s->dy,
+        .dx = taken[ASHLAR_RNN_DX],
+        .dweights = s->dweights,
+    };
+    if (status == ASHLAR_OK) {
+        status = forward(s, &batch, &buffers);
+    }
+    *middle = ashlar_clock_s();
+    if (status == ASHLAR_OK && !s->which->is_inference) {
+        status = backward(s, &batch, &buffers);
+    }
+    return give_buffers(s, subject, taken, status);
+}
+
+static ashlar_status run_onednn(ashlar_rnn_setup *s, double *middle) {
+    void *taken[ASHLAR_RNN_TAKEN] = {0};
+    ashlar_status status = take_buffers(s, ASHLAR_RNN_SUBJECT_STATIC_BUFFER, taken);
+    if (status == ASHLAR_OK) {
+        status = ashlar_onednn_forward(s->onednn, s->x, s->weights, taken[ASHLAR_RNN_OUTPUT]);
+    }
+    *middle = ashlar_clock_s();
+    if (status == ASHLAR_OK && !s->which->is_inference) {
+        memset(s->dweights, 0, weight_bytes(s));
+        status = ashlar_onednn_backward(s->onednn, s->dy, taken[ASHLAR_RNN_DX], s->dweights);
+    }
+    return status;
+}
+
+ashlar_status ashlar_rnn_setup_run(ashlar_rnn_setup *s, ashlar_rnn_subject subject,
+                                   ashlar_rnn_times *times) {
+    double middle;
+    const double start = ashlar_clock_s();
+    const ashlar_status status = subject == ASHLAR_RNN_SUBJECT_ONEDNN
+                                     ? run_onednn(s, &middle)
+                                     : run_ours(s, subject, &middle);
+    const double end = ashlar_clock_s();
+    times->forward_s = s->which->is_inference ? end - start : middle - start;
+    times->backward_s = s->which->is_inference ? 0 : end - middle;
+    return status;
+}

@@ -1,0 +1,161 @@
+#include "rnn/data/batch_sampler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+
+/* A place in the window. */
+typedef struct drawn_item {
+    ashlar_batch_sampler_item item;
+    size_t draw; /* its place in the batch sampler, for ties: the order must not depend on qsort */
+} drawn_item;
+
+/*
+ * Invariants: items is a permutation of the caller's, batch_order of 0 .. window-1
+ *             drawn_count <= item_count, batches_left <= window
+ */
+struct ashlar_batch_sampler {
+    size_t batch;
+    size_t window;
+    ashlar_random random;
+    ashlar_batch_sampler_item *items; /* [item_count], this epoch's order */
+    size_t item_count;
+    size_t drawn_count;               /* of `items` */
+    drawn_item *drawn;                /* [window * batch], for sorting */
+    ashlar_batch_sampler_item *ready; /* [window * batch], sorted */
+    size_t *batch_order;              /* [window] */
+    size_t batches_left;              /* of the window, from the end of batch_order */
+    double handed_out;                /* items; a double counts exactly to 2^53 */
+};
+
+/* Where the shuffle swaps item i - 1 with. */
+static size_t draw_below(ashlar_batch_sampler *s, size_t i) {
+    return (size_t)ashlar_random_below(&s->random, i);
+}
+
+static void shuffle_items(ashlar_batch_sampler *s) {
+    for (size_t i = s->item_count; i > 1; i--) {
+        const size_t j = draw_below(s, i);
+        const ashlar_batch_sampler_item swap = s->items[i - 1];
+        s->items[i - 1] = s->items[j];
+        s->items[j] = swap;
+    }
+}
+
+static void shuffle_batches(ashlar_batch_sampler *s) {
+    for (size_t i = s->window; i > 1; i--) {
+        const size_t j = draw_below(s, i);
+        const size_t swap = s->batch_order[i - 1];
+        s->batch_order[i - 1] = s->batch_order[j];
+        s->batch_order[j] = swap;
+    }
+}
+
+static ashlar_status allocate(ashlar_batch_sampler *s) {
+    size_t places;
+    if (!ashlar_mul(s->window, s->batch, &places)) {
+        return ashlar_fail(ASHLAR_EOVERFLOW,
+                           "batch sampler: a window of %zu batches of %zu; use less", s->window,
+                           s->batch);
+    }
+    s->items = ashlar_host_calloc(s->item_count, sizeof *s->items);
+    s->drawn = ashlar_host_calloc(places, sizeof *s->drawn);
+    s->ready = ashlar_host_calloc(places, sizeof *s->ready);
+    s->batch_order = ashlar_host_calloc(s->window, sizeof *s->batch_order);
+    return s->items != NULL && s->drawn != NULL && s->ready != NULL && s->batch_order != NULL
+               ? ASHLAR_OK
+               : ashlar_fail(ASHLAR_EHOSTMEM,
+                             "batch sampler: no host memory for %zu items and a window of %zu",
+                             s->item_count, places);
+}
+
+ashlar_status ashlar_batch_sampler_create(const ashlar_batch_sampler_item *items, size_t count,
+                                          size_t batch, size_t window, uint64_t seed,
+                                          ashlar_batch_sampler **out) {
+    if (count == 0 || batch == 0 || window == 0) {
+        return ashlar_fail(ASHLAR_EINVAL, "batch sampler: %s is 0; give at least 1",
+                           count == 0   ? "the number of items"
+                           : batch == 0 ? "batch"
+                                        : "window");
+    }
+    ashlar_batch_sampler *s = ashlar_host_calloc(1, sizeof *s);
+    if (s == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "batch sampler: no host memory");
+    }
+    *s = (ashlar_batch_sampler){.batch = batch, .window = window, .item_count = count};
+    ashlar_random_init(&s->random, seed);
+    const ashlar_status status = allocate(s);
+    if (status != ASHLAR_OK) {
+        ashlar_batch_sampler_destroy(s);
+        return status;
+    }
+    memcpy(s->items, items, count * sizeof *items);
+    for (size_t i = 0; i < window; i++) {
+        s->batch_order[i] = i;
+    }
+    s->drawn_count = count; /* so that the first draw starts an epoch */
+    *out = s;
+    return ASHLAR_OK;
+}
+
+void ashlar_batch_sampler_destroy(ashlar_batch_sampler *s) {
+    if (s == NULL) {
+        return;
+    }
+    ashlar_host_free(s->items);
+    ashlar_host_free(s->drawn);
+    ashlar_host_free(s->ready);
+    ashlar_host_free(s->batch_order);
+    ashlar_host_free(s);
+}
+
+static int longest_first(const void *a, const void *b) {
+    const drawn_item *x = a;
+    const drawn_item *y = b;
+    if (x->item.length != y->item.length) {
+        return x->item.length < y->item.length ? 1 : -1;
+    }
+    return (x->draw > y->draw) - (x->draw < y->draw);
+}
+
+static void fill_window(ashlar_batch_sampler *s) {
+    const size_t places = s->window * s->batch;
+    for (size_t i = 0; i < places; i++) {
+        if (s->drawn_count == s->item_count) {
+            shuffle_items(s);
+            s->drawn_count = 0;
+        }
+        s->drawn[i] = (drawn_item){s->items[s->drawn_count++], i};
+    }
+    qsort(s->drawn, places, sizeof *s->drawn, longest_first);
+    for (size_t i = 0; i < places; i++) {
+        s->ready[i] = s->drawn[i].item;
+    }
+    shuffle_batches(s);
+    s->batches_left = s->window;
+}
+
+const ashlar_batch_sampler_item *ashlar_batch_sampler_next(ashlar_batch_sampler *s) {
+    if (s->batches_left == 0) {
+        fill_window(s);
+    }
+    s->handed_out += (double)s->batch;
+    return s->ready + s->batch_order[--s->batches_left] * s->batch;
+}
+
+void ashlar_batch_sampler_skip(ashlar_batch_sampler *s, uint64_t batches) {
+    for (; batches > 0; batches--) {
+        (void)ashlar_batch_sampler_next(s);
+    }
+}
+
+double ashlar_batch_sampler_epochs(const ashlar_batch_sampler *s) {
+    return s->handed_out / (double)s->item_count;
+}
+
+ashlar_random ashlar_batch_sampler_random(const ashlar_batch_sampler *s) {
+    return s->random;
+}

@@ -1,0 +1,63 @@
+/*
+ * tagger_batch.h - padded batches of tagged sentences (internal).
+ *
+ * B sentences of up to T words of up to C characters; time comes first, as in rnn.h. All of a batch
+ * is one block of int32, so that it goes to the device as one copy:
+ *
+ *     words       [T, B]      padding is 0
+ *     targets     [T, B]      padding is 0
+ *     lengths     [B]         words of each sentence, 1..T, longest first
+ *     ones        [B]         all 1: the lengths of a batch of one token of each sentence
+ *     char_counts [T*B]       characters of each word, 1..C; padding has 1, the unknown one
+ *     characters  [C, T*B]    padding is 0
+ *
+ * Threads: any, on distinct batches.
+ */
+#ifndef ASHLAR_TAGGER_BATCH_H
+#define ASHLAR_TAGGER_BATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ashlar/status.h>
+
+#include "rnn/data/batch_sampler.h"
+#include "rnn/data/tagger_corpus.h"
+
+typedef struct ashlar_tagger_shape {
+    size_t steps; /* T */
+    size_t batch; /* B */
+    size_t width; /* C */
+} ashlar_tagger_shape;
+
+/* The parts of a batch, on the host or on a device. */
+typedef struct ashlar_tagger_arrays {
+    int32_t *words, *targets, *lengths, *ones, *char_counts, *characters;
+} ashlar_tagger_arrays;
+
+typedef struct ashlar_tagger_batch {
+    int32_t *data;   /* the caller's; room for ashlar_tagger_batch_bytes() of the largest shape */
+    int32_t *device; /* the same block in device memory, where the caller copies it */
+    ashlar_tagger_shape shape;
+    size_t tokens; /* sum of the lengths */
+} ashlar_tagger_batch;
+
+/* Bytes of a batch's block. Errors: ASHLAR_EINVAL (a 0), ASHLAR_EOVERFLOW (2^31 or more places). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_tagger_batch_bytes(const ashlar_tagger_shape *shape,
+                                                          size_t *bytes);
+
+/* Where the parts of a block at `data` lie. Requires a shape that has bytes. */
+ashlar_tagger_arrays ashlar_tagger_batch_arrays(const ashlar_tagger_shape *shape, int32_t *data);
+
+/*
+ * Fill batch->data with sentences of the corpus, and set its shape and tokens.
+ *
+ * items   [count], numbers of sentences, longest first; count is 1 or more
+ */
+void ashlar_tagger_batch_fill(ashlar_tagger_batch *batch, const ashlar_tagger_corpus *corpus,
+                              const ashlar_batch_sampler_item *items, size_t count);
+
+/* Fill it with what takes the most: every sentence and word as long as the shape allows. */
+void ashlar_tagger_batch_fill_largest(ashlar_tagger_batch *batch, const ashlar_tagger_shape *shape);
+
+#endif /* ASHLAR_TAGGER_BATCH_H */

@@ -1,0 +1,310 @@
+#include "rnn/data/tagger_corpus.h"
+
+#include <string.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/checked.h"
+#include "allocator/base/error.h"
+#include "allocator/base/file_read.h"
+#include "allocator/base/host.h"
+#include "rnn/data/vocabulary.h"
+
+enum { BYTE_VALUES = 256 };
+
+typedef struct token_span {
+    size_t first; /* in corpus->tokens */
+    size_t count;
+} token_span;
+
+/*
+ * Invariants: the sentences' spans follow each other and cover tokens[0, token_count)
+ *             counts.sentences and counts.tokens are the numbers of both
+ *             token bytes lie in texts[]
+ */
+struct ashlar_tagger_corpus {
+    ashlar_tagger_corpus_config config;
+    char **texts; /* [text_count], the files as they were read */
+    size_t text_count;
+    ashlar_tagger_token *tokens;
+    size_t token_capacity;
+    token_span *sentences;
+    size_t sentence_capacity;
+    int32_t characters[BYTE_VALUES]; /* number of each byte */
+    ashlar_tagger_counts counts;
+};
+
+/* What reading needs and the corpus does not. Until the end tokens have the numbers of `words`. */
+typedef struct reading {
+    ashlar_tagger_corpus *corpus;
+    ashlar_vocabulary *words, *tags;
+    const char *path;
+    size_t line;
+    size_t open_count; /* words of the sentence that has not ended */
+} reading;
+
+/* Room for one more; NULL: no host memory, and `items` is as it was. */
+static void *reserve(void *items, size_t *capacity, size_t count, size_t bytes) {
+    if (count < *capacity) {
+        return items;
+    }
+    const size_t grown = *capacity + *capacity / 2 + 64;
+    void *more = ashlar_host_realloc(items, grown, bytes);
+    if (more != NULL) {
+        *capacity = grown;
+    }
+    return more;
+}
+
+static ashlar_status fail_memory(const char *path) {
+    return ashlar_fail(ASHLAR_EHOSTMEM, "tags: no host memory to read %s", path);
+}
+
+/* --- lines ---------------------------------------------------------------------------------- */
+
+static ashlar_status end_sentence(reading *r) {
+    ashlar_tagger_corpus *c = r->corpus;
+    if (r->open_count == 0) {
+        return ASHLAR_OK;
+    }
+    token_span *sentences =
+        reserve(c->sentences, &c->sentence_capacity, c->counts.sentences, sizeof *sentences);
+    if (sentences == NULL) {
+        return fail_memory(r->path);
+    }
+    c->sentences = sentences;
+    sentences[c->counts.sentences++] =
+        (token_span){c->counts.tokens - r->open_count, r->open_count};
+    r->open_count = 0;
+    return ASHLAR_OK;
+}
+
+static ashlar_status add_token(reading *r, const char *word, size_t word_bytes, const char *tag,
+                               size_t tag_bytes) {
+    ashlar_tagger_corpus *c = r->corpus;
+    size_t word_number, tag_number;
+    const unsigned char *bytes = (const unsigned char *)word;
+    ashlar_tagger_token *tokens =
+        reserve(c->tokens, &c->token_capacity, c->counts.tokens, sizeof *tokens);
+    if (tokens == NULL) {
+        return fail_memory(r->path);
+    }
+    c->tokens = tokens;
+    if (c->counts.tokens == INT32_MAX) {
+        return ashlar_fail(ASHLAR_EOVERFLOW, "%s:%zu: more than 2^31-1 words; train on less",
+                           r->path, r->line);
+    }
+    ASHLAR_TRY(ashlar_vocabulary_add(r->words, bytes, word_bytes, &word_number));
+    ASHLAR_TRY(ashlar_vocabulary_add(r->tags, (const unsigned char *)tag, tag_bytes, &tag_number));
+    tokens[c->counts.tokens++] =
+        (ashlar_tagger_token){bytes, word_bytes, (int32_t)word_number, (int32_t)tag_number};
+    r->open_count++;
+    return ASHLAR_OK;
+}
+
+static ashlar_status fail_line(const reading *r, const char *what) {
+    return ashlar_fail(ASHLAR_EFORMAT,
+                       "%s:%zu: %s; a line is a word, one TAB and its tag, or it is blank", r->path,
+                       r->line, what);
+}
+
+/* One line, without what ends it. */
+static ashlar_status read_line(reading *r, const char *line, size_t bytes) {
+    const ashlar_tagger_corpus_config *config = &r->corpus->config;
+    const char *tab = memchr(line, '\t', bytes);
+    if (memchr(line, '\0', bytes) != NULL) {
+        return fail_line(r, "a byte 0");
+    }
+    if (tab == NULL) {
+        for (size_t i = 0; i < bytes; i++) {
+            if (line[i] != ' ') {
+                return fail_line(r, "no TAB");
+            }
+        }
+        return end_sentence(r);
+    }
+    const size_t word_bytes = (size_t)(tab - line), tag_bytes = bytes - word_bytes - 1;
+    if (memchr(tab + 1, '\t', tag_bytes) != NULL) {
+        return fail_line(r, "a second TAB");
+    }
+    if (word_bytes == 0 || tag_bytes == 0) {
+        return fail_line(r, word_bytes == 0 ? "no word before the TAB" : "no tag after the TAB");
+    }
+    if (word_bytes > config->max_bytes) {
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "%s:%zu: a word of %zu bytes; allow it with --max-word, or shorten it",
+                           r->path, r->line, word_bytes);
+    }
+    if (r->open_count == config->max_words) {
+        return ashlar_fail(ASHLAR_EFORMAT,
+                           "%s:%zu: word %zu of a sentence; allow it with --max-length, or end the "
+                           "sentence with a blank line",
+                           r->path, r->line, r->open_count + 1);
+    }
+    return add_token(r, line, word_bytes, tab + 1, tag_bytes);
+}
+
+static ashlar_status read_text(reading *r, const char *text, size_t bytes) {
+    ashlar_status status = ASHLAR_OK;
+    const char *const end = text + bytes;
+    r->line = 0;
+    for (const char *line = text; line < end && status == ASHLAR_OK;) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        const char *stop = newline != NULL ? newline : end;
+        const char *next = newline != NULL ? newline + 1 : end;
+        stop -= stop > line && stop[-1] == '\r';
+        r->line++;
+        status = read_line(r, line, (size_t)(stop - line));
+        line = next;
+    }
+    return status == ASHLAR_OK ? end_sentence(r) : status;
+}
+
+static ashlar_status read_file(reading *r, const char *path) {
+    ashlar_tagger_corpus *c = r->corpus;
+    const size_t sentences = c->counts.sentences;
+    size_t bytes;
+    ashlar_status status = ashlar_file_read(path, &c->texts[c->text_count], &bytes);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    r->path = path;
+    status = read_text(r, c->texts[c->text_count++], bytes);
+    return status == ASHLAR_OK && c->counts.sentences == sentences
+               ? ashlar_fail(ASHLAR_EFORMAT, "%s: no sentence in it; give a file of words and tags",
+                             path)
+               : status;
+}
+
+/* --- numbers -------------------------------------------------------------------------------- */
+
+/* Sentences that words are counted in. */
+static bool is_held_out(const ashlar_tagger_corpus *c, size_t i) {
+    return c->config.held_out > 0 && i % c->config.held_out == c->config.held_out - 1;
+}
+
+static void raise_to(size_t *most, size_t value) {
+    *most = value > *most ? value : *most;
+}
+
+/* Number the characters; of each word of `words`, count how often it is seen. */
+static void count_seen(ashlar_tagger_corpus *c, size_t *seen) {
+    c->counts.characters = 1;
+    for (size_t i = 0; i < c->counts.sentences; i++) {
+        const ashlar_tagger_sentence s = ashlar_tagger_corpus_sentence(c, i);
+        raise_to(&c->counts.longest_sentence, s.count);
+        c->counts.held_out += s.is_held_out;
+        c->counts.held_out_tokens += s.is_held_out ? s.count : 0;
+        for (size_t t = 0; t < s.count; t++) {
+            raise_to(&c->counts.longest_word, s.tokens[t].count);
+            for (size_t j = 0; !s.is_held_out && j < s.tokens[t].count; j++) {
+                int32_t *number = &c->characters[s.tokens[t].bytes[j]];
+                *number = *number != 0 ? *number : (int32_t)c->counts.characters++;
+            }
+            seen[s.tokens[t].word] += !s.is_held_out;
+        }
+    }
+}
+
+/* From numbers of all words to those of the words that are seen often enough. */
+static ashlar_status number_words(ashlar_tagger_corpus *c, size_t different) {
+    size_t *seen = ashlar_host_calloc(different, sizeof *seen);
+    int32_t *numbers = ashlar_host_calloc(different, sizeof *numbers);
+    if (seen == NULL || numbers == NULL) {
+        ashlar_host_free(seen);
+        ashlar_host_free(numbers);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "tags: no host memory to number %zu words", different);
+    }
+    const size_t least = c->config.min_count > 1 ? c->config.min_count : 1;
+    count_seen(c, seen);
+    c->counts.words = 1;
+    for (size_t i = 0; i < c->counts.sentences; i++) {
+        for (size_t t = 0; t < c->sentences[i].count; t++) {
+            const int32_t word = c->tokens[c->sentences[i].first + t].word;
+            if (!is_held_out(c, i) && numbers[word] == 0 && seen[word] >= least) {
+                numbers[word] = (int32_t)c->counts.words++;
+            }
+        }
+    }
+    for (size_t i = 0; i < c->counts.tokens; i++) {
+        c->tokens[i].word = numbers[c->tokens[i].word];
+    }
+    ashlar_host_free(seen);
+    ashlar_host_free(numbers);
+    return ASHLAR_OK;
+}
+
+/* --- the interface -------------------------------------------------------------------------- */
+
+static ashlar_status read_files(ashlar_tagger_corpus *corpus, const char *const *paths,
+                                size_t count) {
+    reading r = {.corpus = corpus};
+    ashlar_status status = ashlar_vocabulary_create(&r.words);
+    if (status == ASHLAR_OK) {
+        status = ashlar_vocabulary_create(&r.tags);
+    }
+    for (size_t i = 0; i < count && status == ASHLAR_OK; i++) {
+        status = read_file(&r, paths[i]);
+    }
+    if (status == ASHLAR_OK) {
+        corpus->counts.tags = ashlar_vocabulary_count(r.tags);
+        status = number_words(corpus, ashlar_vocabulary_count(r.words));
+    }
+    ashlar_vocabulary_destroy(r.words);
+    ashlar_vocabulary_destroy(r.tags);
+    return status;
+}
+
+ashlar_status ashlar_tagger_corpus_open(const char *const *paths, size_t count,
+                                        const ashlar_tagger_corpus_config *config,
+                                        ashlar_tagger_corpus **out) {
+    if (count == 0 || config->max_words == 0 || config->max_bytes == 0 || config->held_out == 1) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "tags: %zu files, sentences of %zu words of %zu bytes, one of %zu held "
+                           "out; the first three are at least 1, the last is 0 or at least 2",
+                           count, config->max_words, config->max_bytes, config->held_out);
+    }
+    ashlar_tagger_corpus *corpus = ashlar_host_calloc(1, sizeof *corpus);
+    char **texts = ashlar_host_calloc(count, sizeof *texts);
+    if (corpus == NULL || texts == NULL) {
+        ashlar_host_free(corpus);
+        ashlar_host_free(texts);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "tags: no host memory");
+    }
+    corpus->config = *config;
+    corpus->texts = texts;
+    const ashlar_status status = read_files(corpus, paths, count);
+    if (status != ASHLAR_OK) {
+        ashlar_tagger_corpus_destroy(corpus);
+        return status;
+    }
+    *out = corpus;
+    return ASHLAR_OK;
+}
+
+void ashlar_tagger_corpus_destroy(ashlar_tagger_corpus *corpus) {
+    if (corpus == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < corpus->text_count; i++) {
+        ashlar_host_free(corpus->texts[i]);
+    }
+    ashlar_host_free(corpus->texts);
+    ashlar_host_free(corpus->tokens);
+    ashlar_host_free(corpus->sentences);
+    ashlar_host_free(corpus);
+}
+
+void ashlar_tagger_corpus_counts(const ashlar_tagger_corpus *corpus, ashlar_tagger_counts *out) {
+    *out = corpus->counts;
+}
+
+ashlar_tagger_sentence ashlar_tagger_corpus_sentence(const ashlar_tagger_corpus *corpus, size_t i) {
+    ASHLAR_ASSERT(i < corpus->counts.sentences);
+    const token_span span = corpus->sentences[i];
+    return (ashlar_tagger_sentence){corpus->tokens + span.first, span.count,
+                                    is_held_out(corpus, i)};
+}
+
+int32_t ashlar_tagger_corpus_character(const ashlar_tagger_corpus *corpus, unsigned char byte) {
+    return corpus->characters[byte];
+}

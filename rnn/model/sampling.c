@@ -1,0 +1,151 @@
+#include "rnn/model/sampling.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "rnn/layer/ops_cpu.h"
+
+ashlar_status ashlar_sampling_init(ashlar_sampling *c, size_t classes,
+                                   const ashlar_sampling_config *config) {
+    *c = (ashlar_sampling){
+        .config = *config,
+        .classes = classes,
+        .logits = ashlar_host_calloc(classes, sizeof *c->logits),
+        .probabilities = ashlar_host_calloc(classes, sizeof *c->probabilities),
+        .ranking = ashlar_host_calloc(classes, sizeof *c->ranking),
+    };
+    if (c->logits == NULL || c->probabilities == NULL || c->ranking == NULL) {
+        ashlar_sampling_finish(c);
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory to choose among %zu symbols", classes);
+    }
+    for (size_t i = 0; i < classes; i++) {
+        c->ranking[i] = (uint32_t)i;
+    }
+    return ASHLAR_OK;
+}
+
+void ashlar_sampling_finish(ashlar_sampling *c) {
+    ashlar_host_free(c->logits);
+    ashlar_host_free(c->probabilities);
+    ashlar_host_free(c->ranking);
+    *c = (ashlar_sampling){0};
+}
+
+static bool are_finite(const float *logits, size_t classes) {
+    for (size_t i = 0; i < classes; i++) {
+        if (!isfinite(logits[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t find_likeliest(const float *logits, size_t classes) {
+    size_t best = 0;
+    for (size_t i = 1; i < classes; i++) {
+        best = logits[i] > logits[best] ? i : best;
+    }
+    return best;
+}
+
+static bool is_likelier(const float *logits, uint32_t a, uint32_t b) {
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+}
+
+/*
+ * Sort the ranking, the likeliest first. Shell's way: in place, and qsort() would take memory for
+ * so many. The order is a strict one, so what the last draw left does not show in it.
+ */
+static void rank(ashlar_sampling *c) {
+    uint32_t *const ranking = c->ranking;
+    size_t gap = 1;
+    while (gap < c->classes / 3) {
+        gap = 3 * gap + 1;
+    }
+    for (; gap > 0; gap /= 3) {
+        for (size_t i = gap; i < c->classes; i++) {
+            const uint32_t symbol = ranking[i];
+            size_t at = i;
+            for (; at >= gap && is_likelier(c->logits, symbol, ranking[at - gap]); at -= gap) {
+                ranking[at] = ranking[at - gap];
+            }
+            ranking[at] = symbol;
+        }
+    }
+}
+
+/* How many of the `count` likeliest have top_p's share, below 1, of them all: not more than these,
+ * for the two sums are the same then. */
+static size_t count_nucleus(const ashlar_sampling *c, size_t count) {
+    double total = 0, mass = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        total += c->probabilities[c->ranking[i]];
+    }
+    do {
+        mass += c->probabilities[c->ranking[kept++]];
+    } while (mass < c->config.top_p * total);
+    return kept;
+}
+
+/* Drop what top_k and top_p do not keep. */
+static void narrow(ashlar_sampling *c) {
+    const size_t top_k = c->config.top_k;
+    size_t kept = top_k > 0 && top_k < c->classes ? top_k : c->classes;
+    const bool wants_all = c->config.top_p >= 1; /* rounding must drop nothing then */
+    if (wants_all && kept == c->classes) {
+        return;
+    }
+    rank(c);
+    if (!wants_all) {
+        kept = count_nucleus(c, kept);
+    }
+    for (size_t i = kept; i < c->classes; i++) {
+        c->probabilities[c->ranking[i]] = 0;
+    }
+}
+
+/* Where `number` falls among the probabilities; rounding may take it past their end: the last. */
+static size_t pick(const float *probabilities, size_t classes, double number) {
+    double left = 0;
+    size_t last = 0;
+    for (size_t i = 0; i < classes; i++) {
+        left += probabilities[i];
+    }
+    left *= number;
+    for (size_t i = 0; i < classes; i++) {
+        if (probabilities[i] > 0) {
+            last = i;
+            if (left < probabilities[i]) {
+                break;
+            }
+            left -= probabilities[i];
+        }
+    }
+    return last;
+}
+
+ashlar_status ashlar_sampling_draw(ashlar_sampling *c, double number, int32_t *symbol) {
+    if (!are_finite(c->logits, c->classes)) {
+        return ashlar_fail(ASHLAR_EFORMAT, "the model's weights are no numbers; train it anew with "
+                                           "a smaller --learning-rate");
+    }
+    if (c->config.temperature < (double)FLT_MIN) { /* softmax needs its reciprocal as a float */
+        *symbol = (int32_t)find_likeliest(c->logits, c->classes);
+        return ASHLAR_OK;
+    }
+    const ashlar_softmax_args softmax = {
+        .rows = 1,
+        .classes = c->classes,
+        .temperature = c->config.temperature,
+        .logits = c->logits,
+        .probs = c->probabilities,
+    };
+    ashlar_softmax_f32(&softmax);
+    narrow(c);
+    *symbol = (int32_t)pick(c->probabilities, c->classes, number);
+    return ASHLAR_OK;
+}

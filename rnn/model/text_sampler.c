@@ -1,0 +1,206 @@
+#include "rnn/model/text_sampler.h"
+
+#include "rnn/data/batcher.h"
+#include "arena/compute/convert.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "allocator/base/random.h"
+
+/* Device memory of the sampler, in one block; offsets in bytes, each a multiple of ALIGN. */
+enum { ALIGN = 64 };
+
+typedef struct step_layout {
+    size_t token;  /* int32 [1] */
+    size_t length; /* int32 [1], always 1 */
+    size_t x;      /* [E], of the model's type, as what follows */
+    size_t y;      /* [P] */
+    size_t states; /* [2][2][L, H]: h (P <= H) and c, before and after a step in turn */
+    size_t logits; /* [V] */
+    size_t work;
+    size_t bytes;
+} step_layout;
+
+struct ashlar_text_sampler {
+    ashlar_model *model;
+    ashlar_sampling sampling;
+    ashlar_random random;
+    step_layout at;
+    char *memory; /* device, at.bytes */
+    unsigned now; /* which of the two states is current */
+    void *logits; /* host [V], of the model's type; NULL where `sampling` has it, in float */
+};
+
+static size_t align_up(size_t bytes) {
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static size_t place(size_t *end, size_t bytes) {
+    const size_t offset = *end;
+    *end += align_up(bytes);
+    return offset;
+}
+
+/* Bytes from the beginning of one state, [L, H], to that of the next. */
+static size_t state_stride(const ashlar_model_config *c) {
+    return align_up(c->layers * c->hidden * ashlar_dtype_bytes(c->dtype));
+}
+
+/* Sizes cannot overflow here: the weights, which are larger, were placed before. */
+static step_layout lay_out(const ashlar_model_config *c, size_t work_bytes) {
+    const size_t item = ashlar_dtype_bytes(c->dtype);
+    step_layout at = {0};
+    size_t end = 0;
+    at.token = place(&end, sizeof(int32_t));
+    at.length = place(&end, sizeof(int32_t));
+    at.x = place(&end, c->embedding * item);
+    at.y = place(&end, c->hidden * item);
+    at.states = place(&end, 4 * state_stride(c));
+    at.logits = place(&end, c->classes * item);
+    at.work = place(&end, work_bytes);
+    at.bytes = end;
+    return at;
+}
+
+/* The h (which = 0) or c (1) state number `side`. */
+static void *state(const ashlar_text_sampler *s, unsigned side, unsigned which) {
+    return s->memory + s->at.states + (2 * side + which) * state_stride(&s->model->config);
+}
+
+static ashlar_status build(ashlar_text_sampler *s, const ashlar_sampling_config *sampling) {
+    const ashlar_model *m = s->model;
+    size_t reserve_bytes, work_bytes;
+    ashlar_status status = ashlar_rnn_sizes(m->rnn, 1, 1, false, &reserve_bytes, &work_bytes);
+    if (status == ASHLAR_OK) {
+        status = ashlar_sampling_init(&s->sampling, m->config.classes, sampling);
+    }
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    if (m->config.dtype != ASHLAR_F32) {
+        s->logits = ashlar_host_calloc(m->config.classes, ashlar_dtype_bytes(m->config.dtype));
+        if (s->logits == NULL) {
+            return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a sampler");
+        }
+    }
+    s->at = lay_out(&m->config, work_bytes);
+    void *memory = NULL;
+    status =
+        ashlar_alloc_tagged(m->allocator, s->at.bytes, ASHLAR_TAG_ACTIVATIONS, m->stream, &memory);
+    if (status != ASHLAR_OK) {
+        return status;
+    }
+    s->memory = memory;
+    status = ashlar_fill(m->device, memory, 0, s->at.bytes, m->stream); /* states start at zero */
+    if (status == ASHLAR_OK) {
+        const int32_t one = 1;
+        status =
+            ashlar_copy_to_device(m->device, s->memory + s->at.length, &one, sizeof one, m->stream);
+    }
+    return status == ASHLAR_OK ? ashlar_text_sampler_read(s, ASHLAR_BATCHER_MARK) : status;
+}
+
+ashlar_status ashlar_text_sampler_create(ashlar_model *model,
+                                         const ashlar_text_sampler_config *config,
+                                         ashlar_text_sampler **out) {
+    ashlar_text_sampler *s = ashlar_host_calloc(1, sizeof *s);
+    if (s == NULL) {
+        return ashlar_fail(ASHLAR_EHOSTMEM, "no host memory for a sampler");
+    }
+    s->model = model;
+    ashlar_random_init(&s->random, config->seed);
+    const ashlar_status status = build(s, &config->sampling);
+    if (status != ASHLAR_OK) {
+        ashlar_text_sampler_destroy(s);
+        return status;
+    }
+    *out = s;
+    return ASHLAR_OK;
+}
+
+void ashlar_text_sampler_destroy(ashlar_text_sampler *s) {
+    if (s == NULL) {
+        return;
+    }
+    const ashlar_status status = ashlar_free(s->model->allocator, s->memory);
+    (void)status; /* it is a block that build() took */
+    ashlar_sampling_finish(&s->sampling);
+    ashlar_host_free(s->logits);
+    ashlar_host_free(s);
+}
+
+static ashlar_status feed_embedding(const ashlar_text_sampler *s, int32_t symbol) {
+    const ashlar_model *m = s->model;
+    const ashlar_embedding_args args = {
+        .steps = 1,
+        .batch = 1,
+        .lengths = (const int32_t *)(const void *)(s->memory + s->at.length),
+        .classes = m->config.classes,
+        .width = m->config.embedding,
+        .tokens = (const int32_t *)(const void *)(s->memory + s->at.token),
+        .table = m->parameters.embedding,
+        .out = s->memory + s->at.x,
+    };
+    const ashlar_status status = ashlar_copy_to_device(m->device, s->memory + s->at.token, &symbol,
+                                                       sizeof symbol, m->stream);
+    return status == ASHLAR_OK ? ashlar_ops_embedding_forward(m->ops, &args, m->stream) : status;
+}
+
+static ashlar_status feed_rnn(ashlar_text_sampler *s) {
+    const int32_t one = 1;
+    const ashlar_rnn_batch batch = {.steps = 1, .batch = 1, .lengths = &one};
+    const ashlar_rnn_buffers buffers = {
+        .work = s->memory + s->at.work,
+        .x = s->memory + s->at.x,
+        .hx = state(s, s->now, 0),
+        .cx = state(s, s->now, 1),
+        .weights = s->model->parameters.stack,
+        .y = s->memory + s->at.y,
+        .hy = state(s, !s->now, 0),
+        .cy = state(s, !s->now, 1),
+    };
+    ASHLAR_TRY(ashlar_rnn_forward(s->model->rnn, &batch, &buffers, s->model->stream));
+    s->now = !s->now;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_text_sampler_read(ashlar_text_sampler *s, int32_t symbol) {
+    const ashlar_status status = feed_embedding(s, symbol);
+    return status == ASHLAR_OK ? feed_rnn(s) : status;
+}
+
+/* Queue the logits of the next symbol, and bring them to the host. */
+static ashlar_status read_logits(const ashlar_text_sampler *s) {
+    const ashlar_model *m = s->model;
+    const ashlar_linear_args linear = {
+        .rows = 1,
+        .in = ashlar_rnn_layout_of(m->rnn)->output,
+        .out = m->config.classes,
+        .x = s->memory + s->at.y,
+        .weight = m->parameters.weight,
+        .bias = m->parameters.bias,
+        .y = s->memory + s->at.logits,
+    };
+    const size_t bytes = m->config.classes * ashlar_dtype_bytes(m->config.dtype);
+    ashlar_status status = ashlar_ops_linear_forward(m->ops, &linear, m->stream);
+    if (status == ASHLAR_OK) {
+        status = ashlar_copy_to_host(m->device, s->logits != NULL ? s->logits : s->sampling.logits,
+                                     s->memory + s->at.logits, bytes, m->stream);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_stream_synchronize(m->device, m->stream);
+    }
+    if (status == ASHLAR_OK && s->logits != NULL) {
+        ashlar_convert(ASHLAR_F32, s->sampling.logits, m->config.dtype, s->logits,
+                       m->config.classes);
+    }
+    return status;
+}
+
+ashlar_status ashlar_text_sampler_next(ashlar_text_sampler *s, int32_t *symbol) {
+    int32_t drawn = 0;
+    ASHLAR_TRY(read_logits(s));
+    ASHLAR_TRY(ashlar_sampling_draw(&s->sampling, ashlar_random_uniform(&s->random), &drawn));
+    ASHLAR_TRY(ashlar_text_sampler_read(s, drawn));
+    *symbol = drawn;
+    return ASHLAR_OK;
+}

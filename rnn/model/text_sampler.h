@@ -1,0 +1,41 @@
+/*
+ * text_sampler.h - text from a model, one symbol at a time, in constant memory (internal).
+ */
+#ifndef ASHLAR_TEXT_SAMPLER_H
+#define ASHLAR_TEXT_SAMPLER_H
+
+#include "rnn/model/sampling.h"
+#include "rnn/model/model.h"
+
+typedef struct ashlar_text_sampler ashlar_text_sampler;
+
+typedef struct ashlar_text_sampler_config {
+    ashlar_sampling_config sampling;
+    uint64_t seed;
+} ashlar_text_sampler_config;
+
+/*
+ * Take the buffers of one inference step, once; no call after this one takes any. The model has
+ * just read the mark at a record's begin.
+ *
+ * Ownership: *out is the caller's; the model must outlive it.
+ * Errors:    ASHLAR_ENOMEM, ASHLAR_EHOSTMEM, ASHLAR_EDRIVER.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_text_sampler_create(ashlar_model *model,
+                                                           const ashlar_text_sampler_config *config,
+                                                           ashlar_text_sampler **out);
+void ashlar_text_sampler_destroy(ashlar_text_sampler *sampler); /* NULL is allowed */
+
+/* Let the model read one symbol as if it had written it. Errors: those of ashlar_launch(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_text_sampler_read(ashlar_text_sampler *sampler,
+                                                         int32_t symbol);
+
+/*
+ * Draw the next symbol and read it. ASHLAR_BATCHER_MARK says that a record has ended, and the
+ * next one begins. Waits for the device. Errors: those of ashlar_launch(); ASHLAR_EFORMAT (weights
+ * that are no numbers).
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_text_sampler_next(ashlar_text_sampler *sampler,
+                                                         int32_t *symbol);
+
+#endif /* ASHLAR_TEXT_SAMPLER_H */

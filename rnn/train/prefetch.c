@@ -1,0 +1,60 @@
+#include "rnn/train/prefetch.h"
+
+#include "allocator/base/error.h"
+
+ashlar_status ashlar_prefetch_init(ashlar_prefetch *prefetch, ashlar_device *device,
+                                   ashlar_task *task, ashlar_stream stream) {
+    *prefetch = (ashlar_prefetch){.device = device, .task = task, .stream = stream};
+    ashlar_status status = ashlar_stream_create(device, &prefetch->copies);
+    for (size_t i = 0; i < ASHLAR_TASK_BUFFERS && status == ASHLAR_OK; i++) {
+        status = ashlar_event_create(device, &prefetch->uploaded[i]);
+        if (status == ASHLAR_OK) {
+            status = ashlar_event_create(device, &prefetch->done[i]);
+        }
+    }
+    return status;
+}
+
+void ashlar_prefetch_finish(ashlar_prefetch *prefetch) {
+    if (prefetch->device == NULL) {
+        return;
+    }
+    const ashlar_stream streams[] = {prefetch->copies, prefetch->stream};
+    for (size_t i = 0; i < 2; i++) {
+        if (streams[i] != NULL) {
+            const ashlar_status unused = ashlar_stream_synchronize(prefetch->device, streams[i]);
+            (void)unused; /* whoever queued it was told */
+        }
+    }
+    for (size_t i = 0; i < ASHLAR_TASK_BUFFERS; i++) {
+        ashlar_event_destroy(prefetch->device, prefetch->uploaded[i]);
+        ashlar_event_destroy(prefetch->device, prefetch->done[i]);
+    }
+    ashlar_stream_destroy(prefetch->device, prefetch->copies);
+}
+
+static ashlar_status record(ashlar_prefetch *prefetch, ashlar_event event, ashlar_stream stream) {
+    prefetch->event_calls++;
+    return ashlar_event_record(prefetch->device, event, stream);
+}
+
+ashlar_status ashlar_prefetch_draw(ashlar_prefetch *prefetch, size_t step) {
+    const size_t buffer = ashlar_prefetch_buffer(step);
+    prefetch->batches[buffer] = prefetch->task->table->next(prefetch->task, buffer);
+    ASHLAR_TRY(prefetch->task->table->upload(prefetch->task, buffer, prefetch->copies));
+    return record(prefetch, prefetch->uploaded[buffer], prefetch->copies);
+}
+
+ashlar_status ashlar_prefetch_begin_step(ashlar_prefetch *prefetch, size_t step) {
+    prefetch->event_calls++;
+    return ashlar_stream_wait(prefetch->device, prefetch->stream,
+                              prefetch->uploaded[ashlar_prefetch_buffer(step)]);
+}
+
+ashlar_status ashlar_prefetch_end_step(ashlar_prefetch *prefetch, size_t step) {
+    return record(prefetch, prefetch->done[ashlar_prefetch_buffer(step)], prefetch->stream);
+}
+
+ashlar_status ashlar_prefetch_wait(ashlar_prefetch *prefetch, size_t step) {
+    return ashlar_event_synchronize(prefetch->device, prefetch->done[ashlar_prefetch_buffer(step)]);
+}

@@ -1,0 +1,40 @@
+/*
+ * task_tagger_impl.h - the inside of the tagger's task, for its two files (internal).
+ */
+#ifndef ASHLAR_TASK_TAGGER_IMPL_H
+#define ASHLAR_TASK_TAGGER_IMPL_H
+
+#include "rnn/train/task_tagger.h"
+
+typedef struct ashlar_tagger_task {
+    ashlar_task head;
+    ashlar_train_config config;
+    ashlar_task_tagger_config tags;
+    const ashlar_tagger_corpus *corpus;
+    ashlar_tagger_counts counts; /* the corpus's */
+    uint64_t checksum;           /* of the corpus, where has_checksum */
+    bool has_checksum;
+    ashlar_batch_sampler *batch_sampler; /* of the sentences to train on */
+    ashlar_allocator *allocator;
+    ashlar_tagger *tagger;
+    double *host;    /* page-locked: a loss, the buffers' batches, labels */
+    int32_t *device; /* of both buffers */
+    double *loss;    /* device memory, of a prediction */
+    int32_t *labels; /* in `host`: [T, B] of the largest batch */
+    ashlar_tagger_batch buffers[ASHLAR_TASK_BUFFERS];
+    ashlar_tagger_evaluation test; /* the newest */
+    size_t needed_bytes;           /* the estimate's; 0 before the first test */
+} ashlar_tagger_task;
+
+ashlar_tagger_task *ashlar_task_tagger_of(ashlar_task *task);
+
+/* The shape that the buffers of a step of that length are taken for. */
+ashlar_tagger_shape ashlar_task_tagger_shape(const ashlar_tagger_task *tags, size_t length);
+
+ASHLAR_MUST_CHECK ashlar_status ashlar_task_tagger_upload(ashlar_task *task, size_t buffer,
+                                                          ashlar_stream stream);
+
+/* (task_tagger_evaluate.c) What the evaluation found. */
+void ashlar_task_tagger_put_results(const ashlar_task *task, ashlar_json_writer *writer);
+
+#endif /* ASHLAR_TASK_TAGGER_IMPL_H */

@@ -1,0 +1,217 @@
+#include "rnn/train/train_checkpoint.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ashlar/checkpoint.h>
+
+#include "allocator/base/check_level.h"
+#include "allocator/base/error.h"
+#include "rnn/train/task_options.h"
+
+static void add_optimizer(ashlar_metadata *f, const ashlar_optimizer_config *o) {
+    ashlar_metadata_add_text(f, "ashlar.optimizer", ashlar_optimizer_name(o->kind));
+    ashlar_metadata_add_real(f, "ashlar.learning_rate", o->learning_rate);
+    ashlar_metadata_add_real(f, "ashlar.momentum", o->momentum);
+    ashlar_metadata_add_real(f, "ashlar.dampening", o->dampening);
+    ashlar_metadata_add_count(f, "ashlar.nesterov", o->nesterov);
+    ashlar_metadata_add_real(f, "ashlar.beta1", o->beta1);
+    ashlar_metadata_add_real(f, "ashlar.beta2", o->beta2);
+    ashlar_metadata_add_real(f, "ashlar.smoothing", o->smoothing);
+    ashlar_metadata_add_real(f, "ashlar.rate_decay", o->rate_decay);
+    ashlar_metadata_add_real(f, "ashlar.epsilon", o->epsilon);
+    ashlar_metadata_add_real(f, "ashlar.weight_decay", o->weight_decay);
+    ashlar_metadata_add_real(f, "ashlar.clip", o->clip_norm);
+    ashlar_metadata_add_real(f, "ashlar.loss_scale", o->loss_scale);
+    ashlar_metadata_add_real(f, "ashlar.scale_growth", o->scale_growth);
+    ashlar_metadata_add_real(f, "ashlar.scale_backoff", o->scale_backoff);
+    ashlar_metadata_add_count(f, "ashlar.scale_interval", o->scale_interval);
+}
+
+/* Only what the kind's course depends on: the number of steps may be another one. */
+static void add_schedule(ashlar_metadata *f, const ashlar_schedule *s) {
+    ashlar_metadata_add_text(f, "ashlar.schedule", ashlar_schedule_name(s->kind));
+    ashlar_metadata_add_real(f, "ashlar.schedule_rate", s->rate);
+    ashlar_metadata_add_count(f, "ashlar.warmup_steps", s->warmup_steps);
+    if (s->kind == ASHLAR_SCHEDULE_COSINE) {
+        ashlar_metadata_add_count(f, "ashlar.schedule_steps", s->total_steps);
+        ashlar_metadata_add_real(f, "ashlar.rate_floor", s->floor);
+    }
+    if (s->kind == ASHLAR_SCHEDULE_STEP) {
+        ashlar_metadata_add_count(f, "ashlar.rate_every", s->step_size);
+        ashlar_metadata_add_real(f, "ashlar.rate_factor", s->gamma);
+    }
+}
+
+static void add_config(ashlar_metadata *f, const ashlar_train_context *context) {
+    const ashlar_train_config *c = context->config;
+    ashlar_task_add_facts(context->task, f);
+    ashlar_metadata_add_count(f, "ashlar.seed", c->seed);
+    add_optimizer(f, &c->optimizer);
+    ashlar_metadata_add_count(f, "ashlar.without_bias_decay", c->without_bias_decay);
+    add_schedule(f, &c->schedule);
+}
+
+static ashlar_status fail_missing(const char *path, const char *key) {
+    return ashlar_fail(
+        ASHLAR_EFORMAT,
+        "%s: no good %s in its metadata; resume from a file that ashlar-train --save "
+        "wrote",
+        path, key);
+}
+
+static ashlar_status check_config(const char *path, const ashlar_checkpoint *file,
+                                  const ashlar_metadata *want) {
+    for (size_t i = 0; i < want->count; i++) {
+        const ashlar_checkpoint_pair *pair = &want->pairs[i];
+        const char *got = ashlar_checkpoint_metadata(file, pair->key);
+        if (got == NULL) {
+            return fail_missing(path, pair->key);
+        }
+        if (strcmp(got, pair->value) != 0) {
+            return ashlar_fail(ASHLAR_EFORMAT,
+                               "%s: %s is %.80s there, and %s here; a training goes on with the "
+                               "options and the data that it began with",
+                               path, pair->key, got, pair->value);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* --- where the training is ------------------------------------------------------------------ */
+
+_Static_assert(ASHLAR_TRAIN_RECENT * 2 * 32 <= ASHLAR_METADATA_TEXT_BYTES, "the recent losses fit");
+
+static void add_recent(ashlar_metadata *f, const ashlar_train_state *state) {
+    char *text = ashlar_metadata_add(f, "ashlar.recent");
+    size_t at = 0;
+    for (size_t i = 0; i < ASHLAR_TRAIN_RECENT; i++) {
+        at += (size_t)snprintf(text + at, ASHLAR_METADATA_TEXT_BYTES - at, "%s%a %a",
+                               i > 0 ? " " : "", state->nats[i], state->tokens[i]);
+    }
+}
+
+/* In their order, the real ones as hexadecimal digits; the norm may be infinite or no number. */
+static void add_optimizer_state(ashlar_metadata *f, const ashlar_optimizer_state *s) {
+    (void)snprintf(ashlar_metadata_add(f, "ashlar.optimizer_state"), ASHLAR_METADATA_TEXT_BYTES,
+                   "%" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu32 " %a %a", s->step, s->skipped,
+                   s->good_steps, s->is_skipped, s->loss_scale, s->norm);
+}
+
+/* What is read and printed again must be the same: so nothing is left over, or cut off. */
+static ashlar_status read_optimizer_state(const char *path, const ashlar_checkpoint *file,
+                                          ashlar_optimizer_state *out) {
+    const char *text = ashlar_checkpoint_metadata(file, "ashlar.optimizer_state");
+    ashlar_metadata again = {.count = 0};
+    ashlar_optimizer_state s = {.step = 0};
+    if (text == NULL ||
+        sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu32 " %" SCNu32 " %la %la", &s.step, &s.skipped,
+               &s.good_steps, &s.is_skipped, &s.loss_scale, &s.norm) != 6) {
+        return fail_missing(path, "ashlar.optimizer_state");
+    }
+    add_optimizer_state(&again, &s);
+    if (strcmp(text, again.pairs[0].value) != 0 || !isfinite(s.loss_scale) || s.loss_scale <= 0) {
+        return fail_missing(path, "ashlar.optimizer_state");
+    }
+    *out = s;
+    return ASHLAR_OK;
+}
+
+static ashlar_status read_step(const char *path, const ashlar_checkpoint *file, uint64_t steps,
+                               uint64_t *step) {
+    const char *text = ashlar_checkpoint_metadata(file, "ashlar.step");
+    char *end = NULL;
+    const unsigned long long value =
+        text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+    if (value == 0 || *end != '\0') {
+        return fail_missing(path, "ashlar.step");
+    }
+    if (value >= steps) {
+        return ashlar_fail(ASHLAR_EINVAL,
+                           "%s: %llu steps are done already; ask for more of them with --steps, "
+                           "which counts from the beginning",
+                           path, value);
+    }
+    *step = value;
+    return ASHLAR_OK;
+}
+
+static ashlar_status read_recent(const char *path, const ashlar_checkpoint *file,
+                                 ashlar_train_state *state) {
+    const char *next = ashlar_checkpoint_metadata(file, "ashlar.recent");
+    double tokens = 0;
+    for (size_t i = 0; i < 2 * ASHLAR_TRAIN_RECENT; i++) {
+        char *end = NULL;
+        const double value = next != NULL ? strtod(next, &end) : NAN;
+        if (end == next || !isfinite(value) || value < 0) {
+            return fail_missing(path, "ashlar.recent");
+        }
+        (i % 2 == 0 ? state->nats : state->tokens)[i / 2] = value;
+        tokens += i % 2 == 0 ? 0 : value;
+        next = end;
+    }
+    return *next == '\0' && tokens > 0 ? ASHLAR_OK : fail_missing(path, "ashlar.recent");
+}
+
+/* Hand out what was handed out before, and see that the batch sampler is where it was then. */
+static ashlar_status find_place(const char *path, const ashlar_checkpoint *file, ashlar_task *task,
+                                uint64_t step) {
+    ashlar_metadata here = {.count = 0};
+    task->table->skip(task, step);
+    task->table->position(task, &here);
+    for (size_t i = 0; i < here.count; i++) {
+        const ashlar_checkpoint_pair *pair = &here.pairs[i];
+        const char *text = ashlar_checkpoint_metadata(file, pair->key);
+        if (text == NULL || strcmp(text, pair->value) != 0) {
+            return ashlar_fail(ASHLAR_EFORMAT,
+                               "%s: after %" PRIu64 " batches %s is %.80s there, and %s here; "
+                               "go on with the version of ashlar that wrote the file",
+                               path, step, pair->key, text != NULL ? text : "missing", pair->value);
+        }
+    }
+    return ASHLAR_OK;
+}
+
+/* --- the interface -------------------------------------------------------------------------- */
+
+ashlar_status ashlar_train_checkpoint_save(const char *path, const ashlar_train_context *context,
+                                           const ashlar_train_state *state) {
+    ashlar_metadata all = {.count = 0};
+    add_config(&all, context);
+    ashlar_metadata_add_count(&all, "ashlar.step", state->step);
+    context->task->table->position(context->task, &all);
+    add_recent(&all, state);
+    add_optimizer_state(&all, &state->optimizer);
+    return ashlar_checkpoint_save(context->task->arena, path, ASHLAR_CHECKPOINT_STATE, all.pairs,
+                                  all.count, context->stream);
+}
+
+static ashlar_status load(const char *path, const ashlar_train_context *context,
+                          const ashlar_checkpoint *file, ashlar_train_state *out) {
+    ashlar_metadata want = {.count = 0};
+    ashlar_train_state state;
+    add_config(&want, context);
+    ASHLAR_TRY(check_config(path, file, &want));
+    ASHLAR_TRY(read_step(path, file, context->config->steps, &state.step));
+    ASHLAR_TRY(read_recent(path, file, &state));
+    ASHLAR_TRY(read_optimizer_state(path, file, &state.optimizer));
+    ASHLAR_TRY(find_place(path, file, context->task, state.step));
+    ASHLAR_TRY(ashlar_checkpoint_load(context->task->arena, file, ASHLAR_CHECKPOINT_STATE,
+                                      context->stream));
+    *out = state;
+    return ASHLAR_OK;
+}
+
+ashlar_status ashlar_train_checkpoint_load(const char *path, const ashlar_train_context *context,
+                                           ashlar_train_state *state) {
+    ashlar_checkpoint *file = NULL;
+    ashlar_status status = ashlar_checkpoint_open(path, &file);
+    if (status == ASHLAR_OK) {
+        status = load(path, context, file, state);
+        ashlar_checkpoint_close(file);
+    }
+    return status;
+}

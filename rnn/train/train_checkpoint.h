@@ -1,0 +1,53 @@
+/*
+ * train_checkpoint.h - a training in a file, so that it can go on as if it had not stopped
+ * (internal).
+ *
+ * The file is a checkpoint of the model's arena with the optimizer's state. Its metadata has two
+ * kinds of keys, all under "ashlar.":
+ *
+ *     what must be the same to go on    the task's options and data, the optimizer, the seed
+ *     where the training is             step, recent (losses), optimizer_state, and where the
+ *                                       task's batch sampler is
+ *
+ * Real numbers are written so that reading them gives every bit back.
+ */
+#ifndef ASHLAR_TRAIN_CHECKPOINT_H
+#define ASHLAR_TRAIN_CHECKPOINT_H
+
+#include "rnn/train/train.h"
+
+/* What of a training a file is made of. */
+typedef struct ashlar_train_context {
+    const ashlar_train_config *config;
+    ashlar_task *task; /* open */
+    ashlar_stream stream;
+} ashlar_train_context;
+
+/* Where a training is, beside its context. */
+typedef struct ashlar_train_state {
+    uint64_t step;                      /* steps done */
+    double nats[ASHLAR_TRAIN_RECENT];   /* loss * tokens of step s at s % ASHLAR_TRAIN_RECENT, */
+    double tokens[ASHLAR_TRAIN_RECENT]; /* of the last steps; 0 where there were not so many */
+    ashlar_optimizer_state optimizer;
+} ashlar_train_state;
+
+/* Write everything. Waits for the stream. Errors: those of ashlar_checkpoint_save(). */
+ASHLAR_MUST_CHECK ashlar_status ashlar_train_checkpoint_save(const char *path,
+                                                             const ashlar_train_context *context,
+                                                             const ashlar_train_state *state);
+
+/*
+ * Take everything back: the arena, the position of the batch sampler (which must be a fresh one),
+ * *state. Waits for the stream.
+ *
+ * Errors: ASHLAR_EINVAL (the file has as many steps as the configuration asks for), ASHLAR_EFORMAT
+ *         (it is of another configuration, data or version, or no training's; the detail says so),
+ *         and those of ashlar_checkpoint_open() and ashlar_checkpoint_load(). *state and the arena
+ *         have not changed then, but for ASHLAR_EDRIVER; the batch sampler may have.
+ * Cost:   the batches handed out before are counted off anew: some microseconds for each.
+ */
+ASHLAR_MUST_CHECK ashlar_status ashlar_train_checkpoint_load(const char *path,
+                                                             const ashlar_train_context *context,
+                                                             ashlar_train_state *state);
+
+#endif /* ASHLAR_TRAIN_CHECKPOINT_H */

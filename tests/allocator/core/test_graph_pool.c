@@ -1,0 +1,329 @@
+/* test_graph_pool.c - the memory of captured graphs: whose it is, and when. */
+#include "tests/allocator/core/graph_pool_fixture.h"
+
+/* One graph that uses a block of `bytes`, freed within, on stream 0; and its pool. */
+static cu_graph_exec capture_one(size_t bytes, payload *p, ashlar_graph_pool **pool) {
+    *pool = pool_begin(streams[0]);
+    capture_begin(streams[0]);
+    *p = (payload){take(bytes, streams[0]), bytes, 5};
+    use_in_graph(streams[0], p);
+    give(p->ptr);
+    CHECK(take(bytes, streams[0]) == p->ptr); /* again at once, in the graph */
+    give(p->ptr);
+    const cu_graph_exec exec = capture_end(streams[0]);
+    pool_end(*pool);
+    return exec;
+}
+
+CASE(a_pools_memory_is_nobody_elses_while_it_lives) {
+    for (int cached = 0; cached < 2; cached++) {
+        REQUIRE(set_up_cached("memory=32MiB,mode=adversarial,seed=3", cached == 0 ? 0 : 16 * MIB));
+        ashlar_graph_pool *pool = NULL;
+        payload p;
+        const cu_graph_exec exec = capture_one(BIG, &p, &pool);
+        void *out = NULL;
+        unsigned char *others[8];
+        size_t count = 0;
+        /* Everything there is, for the stream itself and another: all steps of the ladder. */
+        while (count < 8 && ashlar_alloc(allocator, BIG, streams[count % 2], &out) == ASHLAR_OK) {
+            others[count++] = out;
+        }
+        CHECK_ZU(count, 7);
+        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+        CHECK(stats_now().reserved_bytes == 32 * MIB);
+        for (size_t i = 0; i < count; i++) {
+            CHECK(others[i] + BIG <= p.ptr || p.ptr + BIG <= others[i]);
+            queue_write(streams[1], others[i], BIG, (unsigned char)(i + 1));
+        }
+        for (int i = 0; i < 3; i++) {
+            launch_graph(exec, streams[i]);
+        }
+        for (size_t i = 0; i < count; i++) {
+            queue_verify(streams[1], others[i], BIG, (unsigned char)(i + 1));
+        }
+        for (int i = 0; i < STREAMS; i++) {
+            wait_for(streams[i]);
+        }
+        CHECK(atomic_load(&payload_bad_count) == 0);
+        for (size_t i = 0; i < count; i++) {
+            give(others[i]);
+        }
+        CHECK(ashlar_allocator_trim(allocator, 0) ==
+              ASHLAR_OK); /* records; the next one sees it done */
+        wait_for(streams[0]);
+        wait_for(streams[1]);
+        CHECK(ashlar_allocator_trim(allocator, 0) == ASHLAR_OK);
+        CHECK_ZU(stats_now().reserved_bytes, BIG); /* no idle memory became the pool's */
+        pool_release(pool, streams[2]);
+        drop_graph(exec);
+        tear_down();
+    }
+}
+
+CASE(a_released_pools_memory_comes_after_the_last_launch) {
+    REQUIRE(set_up_streams("16MiB"));
+    ashlar_graph_pool *pool = NULL;
+    payload p;
+    see_recordings();
+    const cu_graph_exec exec = capture_one(4 * BIG, &p, &pool);
+    launch_graph(exec, streams[1]);
+    order_calls before = order_calls_now();
+    pool_release(pool, streams[1]);
+    drop_graph(exec);
+    check_calls(&before, (order_calls){0});
+    CHECK(take(4 * BIG, streams[2]) == p.ptr);
+    check_calls(&before, (order_calls){.recorded = 1, .waited = 1});
+    check_owned(streams[2], p.ptr, 4 * BIG);
+    give(p.ptr);
+    tear_down();
+}
+
+CASE(a_released_pools_memory_is_at_once_the_last_streams) {
+    REQUIRE(set_up_streams("16MiB"));
+    ashlar_graph_pool *pool = NULL;
+    payload p;
+    const cu_graph_exec exec = capture_one(2 * BIG, &p, &pool);
+    launch_graph(exec, streams[1]);
+    unsigned char *rest = take(2 * BIG, streams[1]);
+    give(rest);
+    const size_t count = order_count();
+    pool_release(pool, streams[1]);
+    CHECK_ZU(order_count(), count - 1);
+    drop_graph(exec);
+    CHECK(take(4 * BIG, streams[1]) == p.ptr); /* merged with what lies beside */
+    CHECK(stats_now().served_same_stream == 2);
+    check_owned(streams[1], p.ptr, 4 * BIG);
+    tear_down();
+}
+
+CASE(live_blocks_outlive_their_pool) {
+    for (int freed_first = 0; freed_first < 2; freed_first++) {
+        REQUIRE(set_up_streams("16MiB"));
+        ashlar_graph_pool *pool = pool_begin(streams[0]);
+        capture_begin(streams[0]);
+        payload p = {take(4 * BIG, streams[0]), 4 * BIG, 5};
+        use_in_graph(streams[0], &p);
+        const cu_graph_exec exec = capture_end(streams[0]);
+        pool_end(pool);
+        launch_graph(exec, streams[1]);
+        if (freed_first == 1) {
+            give_on(p.ptr, streams[3]); /* the pool's all the same: the graph may run again */
+            void *out = NULL;
+            CHECK(ashlar_alloc(allocator, BIG, streams[3], &out) == ASHLAR_ENOMEM);
+            CHECK(ashlar_alloc(allocator, BIG, streams[0], &out) == ASHLAR_ENOMEM);
+        }
+        pool_release(pool, streams[1]);
+        drop_graph(exec);
+        if (freed_first == 0) {
+            queue_verify(streams[1], p.ptr, p.bytes, 5);
+            use(streams[1], p.ptr, p.bytes, 6);
+            give(p.ptr); /* after its use on stream 1 */
+        }
+        CHECK(take(4 * BIG, streams[2]) == p.ptr);
+        CHECK(stats_now().served_waited == 1);
+        check_owned(streams[2], p.ptr, p.bytes);
+        tear_down();
+    }
+}
+
+CASE(blocks_with_further_users_outlive_their_pool) {
+    for (int variant = 0; variant < 8; variant++) {
+        const bool gives_first = (variant & 1) != 0, is_user_the_last = (variant & 2) != 0;
+        REQUIRE(set_up_streams("16MiB"));
+        see_recordings();
+        ashlar_graph_pool *pool = pool_begin(streams[0]);
+        unsigned char *ptr = take(4 * BIG, streams[0]);
+        CHECK(ashlar_record_stream(allocator, ptr, streams[0]) == ASHLAR_OK); /* its own */
+        CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_OK);
+        if ((variant & 4) != 0) {
+            CHECK(ashlar_record_stream(allocator, ptr, streams[2]) == ASHLAR_OK);
+        }
+        pool_end(pool);
+        queue_write(streams[1], ptr, 4 * BIG, 1);
+        queue_write(streams[2], ptr, 4 * BIG, 2);
+        const ashlar_stream last = is_user_the_last ? streams[1] : streams[2];
+        if (gives_first) {
+            give(ptr);
+        }
+        pool_release(pool, last);
+        if (!gives_first) {
+            give(ptr);
+        }
+        if (is_user_the_last && (variant & 4) == 0) {
+            wait_for(streams[2]); /* not said to use it */
+            CHECK(take(4 * BIG, streams[1]) == ptr);
+            check_owned(streams[1], ptr, 4 * BIG);
+        } else {
+            CHECK(take(4 * BIG, streams[3]) == ptr);
+            check_owned(streams[3], ptr, 4 * BIG);
+        }
+        tear_down();
+    }
+}
+
+CASE(a_pools_marked_block_is_its_own_again_at_once_or_not_at_all) {
+    REQUIRE(set_up_streams("16MiB"));
+    ashlar_graph_pool *pool = pool_begin(streams[0]);
+    capture_begin(streams[0]);
+    void *out = NULL;
+    unsigned char *ptr = take(4 * BIG, streams[0]);
+    CHECK(ashlar_record_stream(allocator, ptr, streams[0]) == ASHLAR_OK);
+    give(ptr);
+    CHECK(stats_now().shared_bytes == 0);
+    CHECK(take(4 * BIG, streams[0]) == ptr); /* marked for the stream that it is of */
+    CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_OK);
+    give(ptr);
+    CHECK(stats_now().shared_bytes == 4 * BIG);
+    CHECK(ashlar_alloc(allocator, 4 * BIG, streams[1], &out) == ASHLAR_ENOMEM);
+    CHECK(ashlar_alloc(allocator, 4 * BIG, streams[2], &out) == ASHLAR_ENOMEM);
+    drop_graph(capture_end(streams[0]));
+    pool_end(pool);
+    CHECK(ashlar_alloc(allocator, 4 * BIG, streams[1], &out) == ASHLAR_ENOMEM);
+    pool_release(pool, streams[0]);
+    CHECK(take(4 * BIG, streams[1]) == ptr);
+    tear_down();
+}
+
+CASE(a_pool_grows_beside_its_own_free_block) {
+    REQUIRE(set_up_streams("64MiB"));
+    ashlar_graph_pool *pool = pool_begin(streams[0]);
+    capture_begin(streams[0]);
+    unsigned char *a = take(BIG, streams[0]);
+    give(a);
+    unsigned char *b = take(3 * BIG, streams[0]); /* of new memory alone, which is idle before */
+    CHECK(b == a + BIG);
+    CHECK(stats_now().served_mapped == 2 && stats_now().reserved_bytes == 4 * BIG);
+    give(b);
+    CHECK(take(4 * BIG, streams[0]) == a); /* two of the pool's do merge */
+    drop_graph(capture_end(streams[0]));
+    pool_end(pool);
+    pool_release(pool, streams[0]);
+    tear_down();
+}
+
+CASE(a_pool_without_blocks_stays_among_streams_that_go) {
+    REQUIRE(set_up_streams("16MiB"));
+    ashlar_graph_pool *pool = pool_begin(streams[0]);
+    pool_end(pool);
+    for (int i = 0; i < 40; i++) {
+        ashlar_stream stream = NULL;
+        CHECK(ashlar_stream_create(device, &stream) == ASHLAR_OK);
+        give(take(BIG, stream));
+        ashlar_stream_destroy(device, stream);
+    }
+    size_t pools = 0;
+    for (const ashlar_stream_state *state = allocator->stream_states; state != NULL;
+         state = state->next) {
+        pools += state->is_pool;
+    }
+    CHECK_ZU(pools, 1);
+    pool_release(pool, streams[0]);
+    tear_down();
+}
+
+CASE(blocks_from_outside_do_not_become_the_pools) {
+    REQUIRE(set_up_cached("memory=16MiB,mode=adversarial,seed=3", 16 * MIB));
+    unsigned char *a = take(2 * BIG, streams[0]), *b = take(2 * BIG, streams[1]);
+    void *out = NULL;
+    use(streams[0], a, 2 * BIG, 1);
+    use(streams[1], b, 2 * BIG, 1);
+    ashlar_graph_pool *pool = pool_begin(streams[0]);
+    capture_begin(streams[0]);
+    give(a);
+    CHECK(ashlar_alloc(allocator, 2 * BIG, streams[0], &out) == ASHLAR_ENOMEM);
+    CHECK(ashlar_alloc(allocator, 2 * BIG, streams[2], &out) == ASHLAR_ENOMEM); /* no event */
+    give_on(b, streams[0]);
+    CHECK(ashlar_alloc(allocator, 2 * BIG, streams[0], &out) == ASHLAR_ENOMEM);
+    drop_graph(capture_end(streams[0]));
+    pool_end(pool);
+    CHECK(take(4 * BIG, streams[0]) == a); /* both are the stream's */
+    check_owned(streams[0], a, BIG);
+    pool_release(pool, streams[0]);
+    tear_down();
+}
+
+CASE(what_a_thread_has_cached_of_the_stream_is_not_the_pools) {
+    REQUIRE(set_up_cached("memory=16MiB,mode=adversarial,seed=3", 16 * MIB));
+    unsigned char *a = take(1000, streams[0]);
+    use(streams[0], a, 1000, 1);
+    give(a);
+    CHECK(stats_now().cached_bytes == 1024);
+    ashlar_graph_pool *pool = pool_begin(streams[0]);
+    CHECK(stats_now().cached_bytes == 0);
+    capture_begin(streams[0]);
+    unsigned char *b = take(1000, streams[0]), *late = take(1000, streams[0]);
+    CHECK(b != a);
+    give(b);
+    CHECK(stats_now().cached_bytes == 1024);
+    CHECK(take(1000, streams[0]) == b); /* a hit: the cache works for the pool */
+    CHECK(stats_now().served_cached == 1);
+    give(b);
+    drop_graph(capture_end(streams[0]));
+    pool_end(pool);
+    give(late); /* the pool's, for which nobody asks any more */
+    CHECK(stats_now().cached_bytes == 0);
+    unsigned char *c = take(1000, streams[0]);
+    CHECK(c != b && c != late);
+    give(c);
+    pool_release(pool, streams[0]);
+    tear_down();
+}
+
+CASE(two_captures_at_a_time_have_two_pools) {
+    REQUIRE(set_up_streams("64MiB"));
+    ashlar_graph_pool *pools[2];
+    payload p[2];
+    cu_graph_exec graphs[2];
+    for (int i = 0; i < 2; i++) {
+        pools[i] = pool_begin(streams[i]);
+        CHECK_ZU(captures_now(), (size_t)i + 1);
+        capture_begin(streams[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        p[i] = (payload){take(BIG, streams[i]), BIG, (unsigned char)(i + 1)};
+        use_in_graph(streams[i], &p[i]);
+        give(p[i].ptr);
+    }
+    CHECK(p[0].ptr != p[1].ptr);
+    for (int i = 0; i < 2; i++) {
+        CHECK(take(BIG, streams[i]) == p[i].ptr);
+        give(p[i].ptr);
+        graphs[i] = capture_end(streams[i]);
+        pool_end(pools[i]);
+    }
+    CHECK_ZU(captures_now(), 0);
+    for (int i = 0; i < 4; i++) {
+        launch_graph(graphs[i % 2], streams[i]);
+    }
+    for (int i = 0; i < STREAMS; i++) {
+        wait_for(streams[i]);
+    }
+    CHECK(atomic_load(&payload_bad_count) == 0);
+    for (int i = 0; i < 2; i++) {
+        pool_release(pools[i], streams[i + 2]);
+        drop_graph(graphs[i]);
+    }
+    tear_down();
+}
+
+/* The capture may ask nobody, but this is known. */
+CASE(a_captured_stream_gets_what_is_past) {
+    REQUIRE(set_up_streams("64MiB"));
+    unsigned char *small = take(BIG, streams[1]), *wall = take(BIG, streams[3]);
+    unsigned char *large = take(2 * BIG, streams[1]);
+    give(small);
+    give(large);
+    CHECK(take(BIG, streams[0]) == small); /* records stream 1's event */
+    wait_for(streams[1]);
+    CHECK(take(BIG, streams[0]) == large); /* finds it completed; half of the block is left */
+    const uint64_t reserved = stats_now().reserved_bytes;
+    ashlar_graph_pool *pool = pool_begin(streams[2]);
+    CHECK(take(BIG, streams[2]) == large + BIG);
+    CHECK_ZU(stats_now().reserved_bytes, reserved);
+    pool_end(pool);
+    pool_release(pool, streams[2]);
+    give(wall);
+    tear_down();
+}
+
+RUN_CASES()

@@ -1,0 +1,224 @@
+/*
+ * test_leak_monitor.c - memory that grows from step to step is found, with its tag and its first
+ * step; memory that only moves is not.
+ */
+#include <ashlar/leak_monitor.h>
+
+#include "tests/allocator/core/allocator_fixture.h"
+#include "tests/allocator/trace/numbers_fixture.h"
+
+static ashlar_leak_monitor *monitor;
+static ashlar_stats reading;
+
+static bool open_growth(void) {
+    reading = (ashlar_stats){.live_bytes = 0};
+    return ashlar_leak_monitor_create(&monitor) == ASHLAR_OK;
+}
+
+/* A step in which one tag held so much. Returns what was found. */
+static unsigned add(uint64_t step, ashlar_tag tag, uint64_t held) {
+    unsigned found = ~0u;
+    reading.tags[tag].live_bytes = held;
+    CHECK(ashlar_leak_monitor_add(monitor, step, &reading, &found) == ASHLAR_OK);
+    return found;
+}
+
+static ashlar_tag_growth growth_of(ashlar_tag tag) {
+    ashlar_tag_growth tags[ASHLAR_TAG_COUNT];
+    ashlar_leak_monitor_get_growth(monitor, tags);
+    return tags[tag];
+}
+
+/* 4096 bytes, and 512 more in every `every`-th step from `since` on. */
+static uint64_t held_with_leak(uint64_t step, uint64_t since, uint64_t every) {
+    return 4096 + (step < since ? 0 : 512 * ((step - since) / every + 1));
+}
+
+/* The step at which a leak is found; 0: never. */
+static uint64_t found_at(uint64_t since, uint64_t every, uint64_t steps) {
+    for (uint64_t step = 1; step <= steps; step++) {
+        const unsigned found = add(step, ASHLAR_TAG_SAVED, held_with_leak(step, since, every));
+        if (found != 0) {
+            CHECK_ZU(found, 1u << ASHLAR_TAG_SAVED);
+            return step;
+        }
+    }
+    return 0;
+}
+
+/* Whatever windows it falls into. The first step of all cannot be told from the level before. */
+CASE(a_leak_in_every_step_is_found_within_24_steps) {
+    for (uint64_t since = 2; since < 40; since++) {
+        REQUIRE(open_growth());
+        const uint64_t at = found_at(since, 1, 100);
+        CHECK(at >= since && at < since + 24);
+        const ashlar_tag_growth tag = growth_of(ASHLAR_TAG_SAVED);
+        CHECK(tag.is_growing);
+        CHECK_ZU(tag.since_step, since);
+        CHECK_ZU(tag.first_bytes, 4096);
+        CHECK_ZU(tag.held_bytes, held_with_leak(at, since, 1));
+        CHECK_ZU(tag.growth_bytes, tag.held_bytes - 4096);
+        ashlar_leak_monitor_destroy(monitor);
+    }
+}
+
+CASE(a_slow_leak_is_found_too) {
+    static const struct {
+        uint64_t every, within;
+    } cases[] = {{2, 24}, {3, 24}, {5, 96}, {16, 96}, {100, 1536}, {1000, 24576}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const uint64_t since = 77;
+        REQUIRE(open_growth());
+        const uint64_t at = found_at(since, cases[i].every, 30000);
+        CHECK(at >= since && at < since + cases[i].within);
+        for (uint64_t step = at + 1; step < 30000; step++) { /* longer windows look, too */
+            CHECK_ZU(add(step, ASHLAR_TAG_SAVED, held_with_leak(step, since, cases[i].every)), 0);
+        }
+        CHECK_ZU(growth_of(ASHLAR_TAG_SAVED).since_step, since);
+        ashlar_leak_monitor_destroy(monitor);
+    }
+}
+
+CASE(memory_that_moves_about_a_level_does_not_grow) {
+    REQUIRE(open_growth());
+    for (uint64_t step = 1; step <= 20000; step++) {
+        const uint64_t held = (uint64_t)((random_real() + 1) * 1e6);
+        CHECK_ZU(add(step, ASHLAR_TAG_ACTIVATIONS, held), 0);
+    }
+    CHECK(!growth_of(ASHLAR_TAG_ACTIVATIONS).is_growing);
+    CHECK_ZU(growth_of(ASHLAR_TAG_ACTIVATIONS).growth_bytes, 0);
+    ashlar_leak_monitor_destroy(monitor);
+}
+
+/* A cache that fills, a saw that comes down again and again, one rise for good. */
+CASE(growth_that_ends_soon_is_none) {
+    REQUIRE(open_growth());
+    for (uint64_t step = 1; step <= 5000; step++) {
+        reading.tags[ASHLAR_TAG_USER].live_bytes = 512 * (step < 10 ? step : 10);
+        reading.tags[ASHLAR_TAG_BATCH].live_bytes = 512 * (step % 11);
+        CHECK_ZU(add(step, ASHLAR_TAG_WEIGHTS, step < 100 ? 512 : 1024), 0);
+    }
+    ashlar_leak_monitor_destroy(monitor);
+}
+
+CASE(growth_that_has_ended_is_none_any_more) {
+    REQUIRE(open_growth());
+    unsigned found = 0;
+    for (uint64_t step = 1; step <= 40; step++) {
+        found |= add(step, ASHLAR_TAG_USER, 512 * step);
+    }
+    CHECK_ZU(found, 1u << ASHLAR_TAG_USER);
+    for (uint64_t step = 41; step <= 80; step++) {
+        CHECK_ZU(add(step, ASHLAR_TAG_USER, 512 * 40), 0);
+        CHECK(growth_of(ASHLAR_TAG_USER).is_growing);
+    }
+    for (uint64_t step = 81; step <= 200; step++) {
+        CHECK_ZU(add(step, ASHLAR_TAG_USER, 512 * 40), 0);
+    }
+    CHECK(!growth_of(ASHLAR_TAG_USER).is_growing);
+    CHECK_ZU(growth_of(ASHLAR_TAG_USER).held_bytes, 512 * 40);
+    ashlar_leak_monitor_destroy(monitor);
+}
+
+/* The leak is small beside what moves: it takes longer, and is found all the same. */
+CASE(a_leak_below_moving_memory_is_found) {
+    bool is_found = false;
+    REQUIRE(open_growth());
+    for (uint64_t step = 1; step <= 40000 && !is_found; step++) {
+        const uint64_t moving = (uint64_t)((random_real() + 1) * 50 * 512);
+        is_found = add(step, ASHLAR_TAG_ACTIVATIONS, moving + 512 * (step / 4)) != 0;
+    }
+    CHECK(is_found);
+    CHECK(growth_of(ASHLAR_TAG_ACTIVATIONS).since_step <= 4096);
+    ashlar_leak_monitor_destroy(monitor);
+}
+
+CASE(what_comes_down_again_was_no_leak) {
+    REQUIRE(open_growth());
+    const uint64_t at = found_at(10, 1, 100);
+    CHECK(at > 0);
+    CHECK_ZU(add(at + 1, ASHLAR_TAG_SAVED, 4097), 0);
+    CHECK(growth_of(ASHLAR_TAG_SAVED).is_growing);
+    CHECK_ZU(growth_of(ASHLAR_TAG_SAVED).growth_bytes, 1);
+    CHECK_ZU(add(at + 2, ASHLAR_TAG_SAVED, 4096), 0);
+    const ashlar_tag_growth tag = growth_of(ASHLAR_TAG_SAVED);
+    CHECK(!tag.is_growing);
+    CHECK_ZU(tag.since_step, 0);
+    CHECK_ZU(tag.growth_bytes, 0);
+    ashlar_leak_monitor_destroy(monitor);
+}
+
+CASE(it_is_told_once_and_kept_up_to_date) {
+    REQUIRE(open_growth());
+    const uint64_t at = found_at(2, 1, 100);
+    for (uint64_t step = at + 1; step < at + 200; step++) {
+        CHECK_ZU(add(step, ASHLAR_TAG_SAVED, held_with_leak(step, 2, 1)), 0);
+    }
+    CHECK_ZU(growth_of(ASHLAR_TAG_SAVED).growth_bytes, held_with_leak(at + 199, 2, 1) - 4096);
+    CHECK_ZU(growth_of(ASHLAR_TAG_SAVED).since_step, 2);
+    ashlar_leak_monitor_destroy(monitor);
+}
+
+CASE(two_tags_are_told_apart) {
+    unsigned found = 0, all = 0;
+    REQUIRE(open_growth());
+    for (uint64_t step = 1; step <= 40; step++) {
+        reading.tags[ASHLAR_TAG_USER].live_bytes = 512 * step;
+        found = add(step, ASHLAR_TAG_BATCH, step < 9 ? 0 : 512 * step);
+        CHECK((all & found) == 0);
+        all |= found;
+    }
+    CHECK_ZU(all, 1u << ASHLAR_TAG_USER | 1u << ASHLAR_TAG_BATCH);
+    CHECK_ZU(growth_of(ASHLAR_TAG_BATCH).since_step, 9);
+    CHECK(!growth_of(ASHLAR_TAG_WEIGHTS).is_growing);
+    ashlar_leak_monitor_destroy(monitor);
+}
+
+CASE(steps_must_come_in_order) {
+    REQUIRE(open_growth());
+    CHECK_ZU(add(7, ASHLAR_TAG_USER, 512), 0);
+    reading.tags[ASHLAR_TAG_USER].live_bytes = 1024;
+    CHECK(ashlar_leak_monitor_add(monitor, 7, &reading, NULL) == ASHLAR_EINVAL);
+    CHECK_ZU(growth_of(ASHLAR_TAG_USER).held_bytes, 512);
+    CHECK(ashlar_leak_monitor_add(monitor, 8, &reading, NULL) == ASHLAR_OK);
+    CHECK_ZU(growth_of(ASHLAR_TAG_USER).held_bytes, 1024);
+    ashlar_leak_monitor_destroy(monitor);
+    ashlar_leak_monitor_destroy(NULL);
+}
+
+CASE(without_host_memory_there_is_none) {
+    monitor = NULL;
+    ashlar_host_fail_at(1);
+    CHECK(ashlar_leak_monitor_create(&monitor) == ASHLAR_EHOSTMEM);
+    ashlar_host_fail_at(0);
+    CHECK(monitor == NULL);
+}
+
+/* A loop that keeps a block of every step from its fifth on, as its allocator sees it. */
+CASE(a_real_loop_that_leaks_is_told) {
+    unsigned all = 0;
+    REQUIRE(set_up("memory=64MiB"));
+    REQUIRE(open_growth());
+    for (uint64_t step = 1; step <= 30; step++) {
+        void *work = NULL, *kept = NULL;
+        unsigned found = 0;
+        CHECK(ashlar_alloc_tagged(allocator, MIB, ASHLAR_TAG_WORKSPACE, streams[0], &work) ==
+              ASHLAR_OK);
+        if (step >= 5) {
+            CHECK(ashlar_alloc_tagged(allocator, 700, ASHLAR_TAG_ACTIVATIONS, streams[0], &kept) ==
+                  ASHLAR_OK);
+        }
+        CHECK(ashlar_free(allocator, work) == ASHLAR_OK);
+        ashlar_stats stats;
+        ashlar_allocator_get_stats(allocator, &stats);
+        CHECK(ashlar_leak_monitor_add(monitor, step, &stats, &found) == ASHLAR_OK);
+        all |= found;
+    }
+    CHECK_ZU(all, 1u << ASHLAR_TAG_ACTIVATIONS);
+    CHECK_ZU(growth_of(ASHLAR_TAG_ACTIVATIONS).since_step, 5);
+    CHECK_ZU(growth_of(ASHLAR_TAG_ACTIVATIONS).growth_bytes, 26 * 700);
+    ashlar_leak_monitor_destroy(monitor);
+    tear_down();
+}
+
+RUN_CASES()

@@ -1,0 +1,250 @@
+/*
+ * test_dry_run.c - steps recorded without memory: the addresses they get, what is recorded of
+ * them, and that only the thread of the dry run is concerned.
+ */
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include "tests/allocator/core/helper_fixture.h"
+#include "tests/allocator/core/graph_pool_fixture.h"
+#include "allocator/core/dry_run.h"
+#include "allocator/step/step.h"
+
+static ashlar_plan_stats plans(void) {
+    ashlar_plan_stats stats;
+    ashlar_plan_get_stats(allocator, &stats);
+    return stats;
+}
+
+static void begin(void) {
+    CHECK(ashlar_dry_run_begin(allocator, streams[0], 1) == ASHLAR_OK);
+}
+
+static void end(void) {
+    CHECK(ashlar_dry_run_end(allocator) == ASHLAR_OK);
+    check_all();
+}
+
+static bool has_no_memory(const void *ptr) {
+    return (uintptr_t)ptr >= ASHLAR_DRY_RUN_BASE;
+}
+
+CASE(addresses_are_recorded_as_blocks_are) {
+    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+    begin();
+    unsigned char *a = take(MIB, streams[0]), *b = take(2 * MIB, streams[0]);
+    CHECK(has_no_memory(a) && has_no_memory(b) && a != b && (uintptr_t)b % 512 == 0);
+    give(a);
+    unsigned char *c = take(MIB, streams[0]); /* in the place of a */
+    give(c);
+    give(b);
+    CHECK(stats_now().alloc_count == 0 && stats_now().reserved_bytes == 0);
+    end();
+    const ashlar_plan_stats plan = plans();
+    CHECK_ZU(plan.slot_count, 3);
+    CHECK_ZU(plan.bound_bytes, 3 * MIB);
+    CHECK_ZU(plan.plan_bytes, 3 * MIB);
+    begin(); /* there is a plan: it is replayed, with memory */
+    a = take(MIB, streams[0]);
+    CHECK(!has_no_memory(a));
+    queue_write(streams[0], a, MIB, 3);
+    give(a);
+    unsigned char *more = take(MIB, streams[1]); /* nor is what the plan does not have */
+    CHECK(!has_no_memory(more));
+    give(more);
+    end();
+    CHECK_ZU(plans().hits, 1);
+    begin();
+    end(); /* nothing taken is nothing left */
+    tear_down();
+}
+
+CASE(a_pointer_that_is_no_live_block_is_refused) {
+    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+    unsigned char *real = take(100, streams[0]);
+    begin();
+    unsigned char *a = take(MIB, streams[0]);
+    CHECK(ashlar_free(allocator, a + 512) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), "not a block of this dry run");
+    CHECK(ashlar_free(allocator, a + ((size_t)1 << ASHLAR_DRY_RUN_STRIDE_LOG2)) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), "not a block of this dry run");
+    CHECK(ashlar_record_stream(allocator, a + 1, streams[1]) == ASHLAR_EPOINTER);
+    give(a);
+    CHECK(ashlar_free(allocator, a) == ASHLAR_EPOINTER);
+    CHECK_HAS(ashlar_error_detail(), "freed before in this dry run");
+    CHECK(ashlar_free_on(allocator, a, streams[1]) == ASHLAR_EPOINTER);
+    CHECK(ashlar_record_stream(allocator, a, streams[1]) == ASHLAR_EPOINTER);
+    give(real); /* one from before has memory, and is freed as ever */
+    end();
+    CHECK(ashlar_free(allocator, a) == ASHLAR_EPOINTER); /* the dry run is over */
+    CHECK(ashlar_record_stream(allocator, a, streams[1]) == ASHLAR_EPOINTER);
+    tear_down();
+}
+
+CASE(what_further_streams_use_is_not_planned) {
+    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+    begin();
+    for (int kind = 0; kind < 5; kind++) {
+        unsigned char *ptr = take(MIB, streams[0]);
+        if (kind == 0 || kind == 3) {
+            CHECK(ashlar_record_stream(allocator, ptr, streams[1]) == ASHLAR_OK);
+        } else if (kind == 1) {
+            CHECK(ashlar_record_stream(allocator, ptr, streams[0]) == ASHLAR_OK); /* its own */
+        }
+        if (kind == 2 || kind == 3) {
+            give_on(ptr, streams[1]);
+        } else if (kind == 4) {
+            give_on(ptr, streams[0]);
+        } else {
+            give(ptr);
+        }
+    }
+    end();
+    CHECK_ZU(plans().slot_count, 2); /* kinds 1 and 4 */
+    tear_down();
+}
+
+CASE(blocks_that_are_left_are_reported) {
+    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+    begin();
+    (void)take(MIB, streams[0]);
+    give(take(MIB, streams[0]));
+    (void)take(MIB, streams[1]);
+    CHECK(ashlar_dry_run_end(allocator) == ASHLAR_EINVAL);
+    CHECK_HAS(ashlar_error_detail(), "left 2 of its blocks live");
+    CHECK(ashlar_dry_run_end(allocator) == ASHLAR_EINVAL); /* it is over */
+    CHECK_HAS(ashlar_error_detail(), "no step of this thread");
+    unsigned char *ptr = take(MIB, streams[0]);
+    CHECK(!has_no_memory(ptr));
+    give(ptr);
+    CHECK(ashlar_step_begin(allocator, streams[0], 2) == ASHLAR_OK); /* recorded with memory */
+    ptr = take(MIB, streams[0]);
+    CHECK(!has_no_memory(ptr));
+    give(ptr);
+    CHECK(ashlar_step_end(allocator) == ASHLAR_OK);
+    begin(); /* of the first key, anew */
+    end();
+    tear_down();
+}
+
+CASE(requests_that_no_recording_holds_get_memory_or_an_error) {
+    ashlar_stream more[ASHLAR_PLAN_STREAMS_MAX];
+    unsigned char *ptrs[ASHLAR_PLAN_STREAMS_MAX];
+    void *unused = &unused;
+    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+    begin();
+    for (int i = 0; i < ASHLAR_PLAN_STREAMS_MAX; i++) {
+        REQUIRE(ashlar_stream_create(device, &more[i]) == ASHLAR_OK);
+        ptrs[i] = take(100, more[i]);
+        CHECK(has_no_memory(ptrs[i]));
+    }
+    unsigned char *other = take(100, streams[0]);
+    CHECK(!has_no_memory(other)); /* of a stream too many */
+    give(other);
+    CHECK(ashlar_alloc(allocator, (size_t)2 << 30, more[0], &unused) == ASHLAR_ENOMEM);
+    CHECK(ashlar_alloc(allocator, 0, more[0], &unused) == ASHLAR_EINVAL);
+    CHECK(ashlar_alloc_tagged(allocator, 1, ASHLAR_TAG_COUNT, more[0], &unused) == ASHLAR_EINVAL);
+    CHECK(unused == &unused);
+    for (int i = 0; i < ASHLAR_PLAN_STREAMS_MAX; i++) {
+        give(ptrs[i]);
+    }
+    end();
+    CHECK_ZU(plans().slot_count, ASHLAR_PLAN_STREAMS_MAX);
+    for (int i = 0; i < ASHLAR_PLAN_STREAMS_MAX; i++) {
+        ashlar_stream_destroy(device, more[i]);
+    }
+    tear_down();
+}
+
+/* A graph's blocks are its own for as long as it lives, and no step's. */
+CASE(captured_streams_get_memory_of_their_pool) {
+    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+    begin();
+    give(take(MIB, streams[0]));
+    capture_begin(streams[1]);
+    ashlar_graph_pool *pool = pool_begin(streams[1]);
+    unsigned char *ptr = take(MIB, streams[1]);
+    CHECK(!has_no_memory(ptr));
+    give(ptr);
+    pool_end(pool);
+    drop_graph(capture_end(streams[1]));
+    end();
+    CHECK_ZU(plans().slot_count, 1);
+    pool_release(pool, streams[1]);
+    tear_down();
+}
+
+static void take_and_give(void) {
+    unsigned char *ptr = take(MIB, streams[0]);
+    CHECK(!has_no_memory(ptr));
+    queue_write(streams[0], ptr, MIB, 1);
+    give(ptr);
+}
+
+CASE(other_threads_get_memory_meanwhile) {
+    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+    REQUIRE(helper_start());
+    CHECK(helper_do(take_and_give));
+    begin();
+    unsigned char *ptr = take(MIB, streams[0]);
+    CHECK(helper_do(take_and_give));
+    CHECK(has_no_memory(ptr));
+    give(ptr);
+    end();
+    CHECK_ZU(plans().slot_count, 1);
+    helper_end();
+    tear_down();
+}
+
+CASE(a_thread_may_end_within_a_rehearsal) {
+    REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+    REQUIRE(helper_start());
+    CHECK(helper_do(begin));
+    helper_end();
+    begin();
+    give(take(MIB, streams[0]));
+    end();
+    CHECK_ZU(plans().slot_count, 1);
+    tear_down();
+}
+
+/* Also where the recording is full, at a power of two. */
+CASE(each_host_allocation_may_fail) {
+    size_t refusals = 0;
+    bool was_armed = true;
+    for (unsigned long n = 1; was_armed && n < 2000; n++) {
+        REQUIRE(set_up_cached("memory=1GiB", 64 * MIB));
+        give(take(100, streams[0]));
+        ashlar_host_fail_at(n);
+        ashlar_status status = ashlar_dry_run_begin(allocator, streams[0], 1);
+        const bool has_begun = status == ASHLAR_OK;
+        for (int i = 0; i < 200 && status == ASHLAR_OK; i++) {
+            void *ptr = NULL;
+            status = ashlar_alloc(allocator, 1000, streams[i % 2], &ptr);
+            CHECK((ptr != NULL) == (status == ASHLAR_OK));
+            CHECK(ashlar_free(allocator, ptr) == ASHLAR_OK);
+        }
+        refusals += status != ASHLAR_OK;
+        CHECK(status == ASHLAR_OK || status == ASHLAR_EHOSTMEM);
+        if (has_begun) {
+            const ashlar_status ended = ashlar_dry_run_end(allocator);
+            CHECK(ended == ASHLAR_OK || ended == ASHLAR_EHOSTMEM || ended == ASHLAR_ENOMEM);
+            CHECK(status == ASHLAR_OK || ended != ASHLAR_OK || plans().plan_count == 1);
+        }
+        was_armed = !is_still_armed(n);
+        check_all();
+        tear_down();
+    }
+    CHECK(!was_armed);
+    CHECK(refusals > 4);
+}
+
+/* Where no step is recorded, there is no dry run either. */
+CASE(without_caches_it_has_memory) {
+    REQUIRE(set_up("memory=1GiB"));
+    begin();
+    take_and_give();
+    CHECK(ashlar_dry_run_end(allocator) == ASHLAR_OK);
+    tear_down();
+}
+
+RUN_CASES()

@@ -1,0 +1,212 @@
+/*
+ * test_results_page.c - the page that is made from a folder of raw results, to the byte.
+ */
+#include "bench/harness/results_page.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "allocator/base/error.h"
+#include "allocator/base/host.h"
+#include "bench/harness/machine.h"
+#include "allocator/soft/soft.h"
+
+enum { PATH_BYTES = 128, TEXT_BYTES = 8192 };
+
+static char folder[] = "/tmp/ashlar-page-XXXXXX";
+static const char *const names[] = {"machine.json", "alloc.json", "alloc.txt", "plan.json",
+                                    "arena.json",   "rnn.json",   "ran.txt",   "README.md",
+                                    "alloc.svg",    "plan.svg",   "arena.svg", "rnn.svg"};
+
+static const char *path_of(const char *name) {
+    static char path[PATH_BYTES];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void write_file(const char *name, const char *text) {
+    FILE *file = fopen(path_of(name), "wb");
+    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static const char *read_file(const char *name) {
+    static char text[TEXT_BYTES];
+    FILE *file = fopen(path_of(name), "rb");
+    size_t bytes = 0;
+    if (file != NULL) {
+        bytes = fread(text, 1, sizeof text - 1, file);
+        (void)fclose(file);
+    }
+    text[bytes] = '\0';
+    return text;
+}
+
+static bool is_there(const char *name) {
+    struct stat info;
+    return stat(path_of(name), &info) == 0;
+}
+
+static void empty_folder(void) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        (void)remove(path_of(names[i]));
+    }
+}
+
+#define ROW(who, ns, reserved)                                                             \
+    "{\"workload\":\"mix\",\"variant\":\"reverse\",\"threads\":1,\"subject\":\"" who "\"," \
+    "\"ns_pair\":" #ns ",\"reserved_over_live\":" #reserved "}"
+
+static void write_alloc(void) {
+    write_file("alloc.json", "[" ROW("ashlar", 20, 1.5) "," ROW("floor", 10, null) "," ROW(
+                                 "cub", 50, 1.2) "," ROW("jemalloc", 15, null) "]");
+}
+
+static const char page[] =
+    "# Results of 2026-11-21\n\n"
+    "Made by `ashlar-bench report` from the files beside it; do not edit.\n\n"
+    "| | |\n|---|---|\n| date | 2026-11-21 |\n| cores | 2 |\n\n"
+    "## What was run\n\n```\ntests: passed\n```\n\n"
+    "## Where we lose\n\n"
+    "- alloc, mix reverse: `jemalloc` has 0.75 of our time of a pair (15 of 20 ns)\n"
+    "- alloc, mix reverse: `cub` has 0.8 of our memory reserved for each byte in use (1.2 of "
+    "1.5)\n"
+    "- alloc, target missed: mix reverse pair cost / floor 9.1 (at most 8)\n\n"
+    "## A pair of malloc and free (`alloc`)\n\n"
+    "![A pair of malloc and free](alloc.svg)\n\n"
+    "time of a pair: ashlar, the others over it: above 1 they take longer.\n\n"
+    "| | ashlar, ns | floor | cub | jemalloc |\n|---|---:|---:|---:|---:|\n"
+    "| mix reverse | 20 | 0.50 | 2.50 | 0.75 |\n";
+
+CASE(the_page_says_where_we_lose) {
+    empty_folder();
+    write_alloc();
+    write_file("alloc.txt",
+               "a table\nmet      x\n"
+               "NOT MET  mix       reverse   pair cost / floor     9.1  (at most 8)\n");
+    write_file("machine.json", "{\"date\":\"2026-11-21\",\"cores\":2,\"other\":null}");
+    write_file("ran.txt", "tests: passed\n");
+    for (int i = 0; i < 2; i++) {
+        CHECK(ashlar_results_page_write(folder) == ASHLAR_OK);
+        const char *text = read_file("README.md");
+        CHECK(strcmp(text, page) == 0);
+        if (strcmp(text, page) != 0) {
+            printf("# got:\n%s", text);
+        }
+    }
+    CHECK(is_there("alloc.svg") && !is_there("plan.svg"));
+    CHECK_HAS(read_file("alloc.svg"), "<svg ");
+}
+
+CASE(every_group_has_its_figures) {
+    empty_folder();
+    write_file("plan.json", "{\"rows\":[" ROW("ashlar", 20, 1) "," ROW("floor", 9, 1) "," ROW(
+                                "plan", 10, 1) "],\"packings\":[]}");
+    write_file("arena.json",
+               "[{\"case\":\"model\",\"operation\":\"norm\",\"subject\":\"arena\",\"ns\":1500},"
+               "{\"case\":\"model\",\"operation\":\"norm\",\"subject\":\"per_tensor\",\"ns\":3000},"
+               "{\"case\":\"model\",\"operation\":\"zero\",\"subject\":\"per_tensor\",\"ns\":1}]");
+    write_file("rnn.json", "{\"rows\":[{\"case\":\"lstm\",\"subject\":\"ashlar\",\"ms_step\":9},"
+                           "{\"case\":\"lstm\",\"subject\":\"onednn\",\"ms_step\":9},"
+                           "{\"case\":\"lstm\",\"subject\":\"static_buffer\",\"ms_step\":8}]}");
+    CHECK(ashlar_results_page_write(folder) == ASHLAR_OK);
+    const char *text = read_file("README.md");
+    CHECK_HAS(text, "# Results\n");
+    CHECK(strstr(text, "smoke") == NULL && strstr(text, "What was run") == NULL);
+    CHECK_HAS(text, "## Where we lose\n\nNowhere in these files.\n");
+    CHECK_HAS(text, "| | plan, ns | ashlar | floor |\n|---|---:|---:|---:|\n"
+                    "| mix reverse | 10 | 2.00 | 0.90 |\n");
+    CHECK_HAS(text, "| model norm | 1.5 | 2.00 |\n| model zero | - | - |\n");
+    CHECK_HAS(text, "| lstm | 9 | 1.00 | 0.89 |\n");
+    CHECK(is_there("plan.svg") && is_there("arena.svg") && is_there("rnn.svg"));
+}
+
+CASE(a_smoke_run_is_called_one) {
+    empty_folder();
+    write_alloc();
+    write_file("machine.json", "{\"smoke\":true}");
+    CHECK(ashlar_results_page_write(folder) == ASHLAR_OK);
+    CHECK_HAS(read_file("README.md"), "Its figures mean nothing");
+    write_file("machine.json", "{\"smoke\":false}");
+    CHECK(ashlar_results_page_write(folder) == ASHLAR_OK);
+    CHECK(strstr(read_file("README.md"), "mean nothing") == NULL);
+}
+
+CASE(bad_files_are_errors) {
+    empty_folder();
+    CHECK(ashlar_results_page_write(folder) == ASHLAR_EIO);
+    CHECK_HAS(ashlar_error_detail(), "no results");
+    CHECK(ashlar_results_page_write("/nowhere/at/all") == ASHLAR_EIO);
+    write_file("alloc.json", "[{]");
+    CHECK(ashlar_results_page_write(folder) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), "alloc.json");
+    write_file("alloc.json", "[7]");
+    CHECK(ashlar_results_page_write(folder) == ASHLAR_EFORMAT);
+    write_alloc();
+    write_file("machine.json", "{");
+    CHECK(ashlar_results_page_write(folder) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), "machine.json");
+    CHECK(!is_there("README.md"));
+}
+
+CASE(host_memory_may_end_at_every_point) {
+    empty_folder();
+    write_alloc();
+    write_file("machine.json", "{\"cores\":2}");
+    size_t n = 1;
+    for (; n < 200; n++) {
+        ashlar_host_fail_at(n);
+        const ashlar_status status = ashlar_results_page_write(folder);
+        ashlar_host_fail_at(0);
+        if (status == ASHLAR_OK) {
+            break;
+        }
+        CHECK(status == ASHLAR_EHOSTMEM);
+    }
+    CHECK(n > 5 && n < 200);
+}
+
+/* ---- the machine ---- */
+
+CASE(the_machine_is_told_without_its_name) {
+    ashlar_device *device = NULL;
+    char host[256] = "";
+    const ashlar_machine_part part = {"cub", "2.1.0"};
+    const ashlar_machine_config config = {
+        .date = "1970-01-01", .commit = "abc", .is_smoke = true, .parts = &part, .part_count = 1};
+    empty_folder();
+    REQUIRE(ashlar_soft_configure("") == ASHLAR_OK);
+    REQUIRE(ashlar_device_open("soft", &device) == ASHLAR_OK);
+    CHECK(ashlar_machine_write(&config, device, path_of("machine.json")) == ASHLAR_OK);
+    const char *text = read_file("machine.json");
+    CHECK_HAS(text, "{\n  \"date\": \"1970-01-01\",\n  \"commit\": \"abc\",\n  \"smoke\": true,\n");
+    CHECK_HAS(text, "\"cores\": ");
+    CHECK_HAS(text, "\"memory_gib\": ");
+    CHECK(strstr(text, "\"memory_gib\": 0,") == NULL);
+    CHECK_HAS(text, "\"compiler\": \"");
+    CHECK_HAS(text, "\"device\": \"");
+    CHECK_HAS(text, "\"products\": \"");
+    CHECK_HAS(text, "\"cub\": \"2.1.0\"\n}");
+    CHECK(strchr(text, '/') == NULL || getenv("HOME") == NULL || strstr(text, "/home") == NULL);
+    CHECK(gethostname(host, sizeof host - 1) == 0);
+    CHECK(host[0] == '\0' || strcmp(host, "localhost") == 0 || strstr(text, host) == NULL);
+    const ashlar_machine_config plain = {0};
+    CHECK(ashlar_machine_write(&plain, device, path_of("machine.json")) == ASHLAR_OK);
+    text = read_file("machine.json");
+    CHECK_HAS(text, "{\n  \"date\": \"20");
+    CHECK(strstr(text, "commit") == NULL && strstr(text, "smoke") == NULL);
+    CHECK(ashlar_machine_write(&plain, device, "/nowhere/at/all.json") == ASHLAR_EIO);
+    ashlar_device_close(device);
+}
+
+int main(void) {
+    if (mkdtemp(folder) == NULL) {
+        perror(folder);
+        return 1;
+    }
+    check_run_cases();
+    empty_folder();
+    (void)rmdir(folder);
+    return check_report();
+}

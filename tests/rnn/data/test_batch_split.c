@@ -1,0 +1,118 @@
+/*
+ * test_batch_split.c - batches split into micro-batches, parts and chunks: every position of every
+ * sequence is in one place, with its length beside it.
+ */
+#include "tests/check.h"
+
+#include <stdlib.h>
+
+#include "rnn/data/batch_split.h"
+#include "allocator/base/random.h"
+
+enum { STEPS_MAX = 24, BATCH = 6, WORDS_MAX = 1 << 13 };
+
+static int32_t inputs[STEPS_MAX * BATCH], targets[STEPS_MAX * BATCH], lengths[BATCH];
+static const int32_t RUNS[][BATCH] = {
+    {9, 7, 7, 4, 2, 1}, {9, 9, 9, 9, 9, 9}, {9, 1, 1, 1, 1, 1}, {9, 8, 7, 6, 5, 4}};
+
+/* Each cell its own number, padding -1. */
+static ashlar_batch make_batch(const int32_t *of) {
+    ashlar_batch batch = {
+        .inputs = inputs, .targets = targets, .lengths = lengths, .steps = (size_t)of[0]};
+    for (size_t b = 0; b < BATCH; b++) {
+        lengths[b] = of[b];
+        batch.tokens += (size_t)of[b];
+        for (size_t t = 0; t < batch.steps; t++) {
+            const bool is_padding = t >= (size_t)of[b];
+            inputs[t * BATCH + b] = is_padding ? -1 : (int32_t)(100 * b + t);
+            targets[t * BATCH + b] = is_padding ? -1 : (int32_t)(10000 + 100 * b + t);
+        }
+    }
+    return batch;
+}
+
+static int32_t image[WORDS_MAX];
+
+/* Every step of a window's sequence, chunk by chunk; `first` is the window's first step. */
+static void check_sequence(const ashlar_batch_split *split, const ashlar_batch_window *w,
+                           size_t first, size_t column, size_t sequence) {
+    for (size_t t = 0; t < w->steps; t++) {
+        const size_t at = t * split->count + column;
+        CHECK(image[w->inputs + at] == inputs[(first + t) * BATCH + sequence]);
+        CHECK(image[w->targets + at] == targets[(first + t) * BATCH + sequence]);
+    }
+    for (size_t c = 0; c < split->chunks; c++) {
+        int32_t within = 0;
+        for (size_t t = c * split->chunk; t < (c + 1) * split->chunk && t < split->part; t++) {
+            within += first + t < (size_t)lengths[sequence];
+        }
+        CHECK(image[w->lengths + c * split->count + column] == within);
+        CHECK(image[w->rnn_lengths + c * split->count + column] == (within == 0 ? 1 : within));
+    }
+}
+
+static void check_split(const ashlar_batch_split_config *config, const int32_t *of) {
+    const ashlar_batch batch = make_batch(of);
+    const ashlar_batch_split split = ashlar_batch_split_make(config, batch.steps);
+    REQUIRE(split.image + split.extra < WORDS_MAX);
+    image[split.image + split.extra] = 77;
+    ashlar_batch_split_fill(&split, &batch, image);
+    CHECK(image[split.image + split.extra] == 77);
+    size_t tokens = 0, steps = 0;
+    for (size_t p = 0; p < split.parts; p++) {
+        for (size_t m = 0; m < split.micro; m++) {
+            const ashlar_batch_window w = ashlar_batch_split_window(&split, m, p);
+            CHECK(w.steps >= 1 && w.steps <= split.part);
+            for (size_t b = 0; b < split.count; b++) {
+                check_sequence(&split, &w, p * split.part, b, m * split.count + b);
+            }
+            steps += m == 0 ? w.steps : 0;
+        }
+        tokens += ashlar_batch_split_tokens(&split, image, p);
+    }
+    CHECK_ZU(tokens, batch.tokens);
+    CHECK_ZU(steps, batch.steps);
+}
+
+CASE(every_position_is_in_one_place) {
+    for (size_t run = 0; run < sizeof RUNS / sizeof RUNS[0]; run++) {
+        for (size_t i = 0; i < 4 * 11 * 11; i++) {
+            const size_t micro[] = {0, 2, 3, 6};
+            const ashlar_batch_split_config config = {
+                .batch = BATCH, .micro = micro[i % 4], .part = i / 4 % 11, .chunk = i / 44};
+            check_split(&config, RUNS[run]);
+        }
+    }
+}
+
+CASE(sizes_of_a_cut) {
+    const ashlar_batch_split_config plain = {.batch = BATCH};
+    ashlar_batch_split split = ashlar_batch_split_make(&plain, 9);
+    CHECK(split.count == BATCH && split.micro == 1 && split.part == 9 && split.chunk == 9);
+    CHECK(split.parts == 1 && split.chunks == 1);
+    CHECK_ZU(split.image, 2 * 9 * BATCH + BATCH);
+    CHECK_ZU(split.extra, BATCH);
+    const ashlar_batch_split_config all = {.batch = BATCH, .micro = 3, .part = 4, .chunk = 3};
+    split = ashlar_batch_split_make(&all, 9);
+    CHECK(split.count == 2 && split.micro == 3 && split.part == 4 && split.chunk == 3);
+    CHECK(split.parts == 3 && split.chunks == 2);
+    CHECK_ZU(split.extra, 3 * 2 * BATCH);
+    split = ashlar_batch_split_make(&all, 2); /* shorter than a part, and than a chunk */
+    CHECK(split.part == 2 && split.chunk == 2 && split.parts == 1 && split.chunks == 1);
+}
+
+CASE(no_size_shrinks_with_more_steps) {
+    for (size_t part = 0; part < 9; part++) {
+        for (size_t chunk = 0; chunk < 9; chunk++) {
+            const ashlar_batch_split_config config = {.batch = BATCH, .part = part, .chunk = chunk};
+            for (size_t steps = 2; steps <= STEPS_MAX; steps++) {
+                const ashlar_batch_split less = ashlar_batch_split_make(&config, steps - 1);
+                const ashlar_batch_split more = ashlar_batch_split_make(&config, steps);
+                CHECK(more.image >= less.image && more.extra >= less.extra);
+                CHECK(more.parts >= less.parts && more.part >= less.part);
+            }
+        }
+    }
+}
+
+RUN_CASES()

@@ -1,0 +1,292 @@
+/*
+ * test_tagger_corpus.c - how column files are read, which words are known, and what is refused.
+ */
+#include "rnn/data/tagger_corpus.h"
+
+#include <unistd.h>
+
+#include "tests/allocator/base/file_fixture.h"
+#include "allocator/base/host.h"
+#include "allocator/base/random.h"
+
+static const ashlar_tagger_corpus_config usual = {.max_words = 6, .max_bytes = 5};
+
+static ashlar_status open_bytes(const char *bytes, size_t count,
+                                const ashlar_tagger_corpus_config *config,
+                                ashlar_tagger_corpus **out) {
+    const char *paths[] = {path};
+    write_bytes(bytes, count);
+    return ashlar_tagger_corpus_open(paths, 1, config, out);
+}
+
+static ashlar_tagger_corpus *open_text(const char *text,
+                                       const ashlar_tagger_corpus_config *config) {
+    ashlar_tagger_corpus *corpus = NULL;
+    CHECK(open_bytes(text, strlen(text), config, &corpus) == ASHLAR_OK);
+    return corpus;
+}
+
+static ashlar_tagger_counts counts_of(const ashlar_tagger_corpus *corpus) {
+    ashlar_tagger_counts counts;
+    ashlar_tagger_corpus_counts(corpus, &counts);
+    return counts;
+}
+
+/* All sentences as "word:number:tag word:number:tag|..."; a "!" stands before held-out ones. */
+static void check_sentences(const ashlar_tagger_corpus *corpus, const char *want) {
+    char got[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < counts_of(corpus).sentences; i++) {
+        const ashlar_tagger_sentence s = ashlar_tagger_corpus_sentence(corpus, i);
+        used += (size_t)snprintf(got + used, sizeof got - used, "%s%s", i == 0 ? "" : "|",
+                                 s.is_held_out ? "!" : "");
+        for (size_t t = 0; t < s.count; t++) {
+            used +=
+                (size_t)snprintf(got + used, sizeof got - used, "%s%.*s:%d:%d", t == 0 ? "" : " ",
+                                 (int)s.tokens[t].count, (const char *)s.tokens[t].bytes,
+                                 (int)s.tokens[t].word, (int)s.tokens[t].tag);
+        }
+    }
+    CHECK(strcmp(got, want) == 0);
+    if (strcmp(got, want) != 0) {
+        printf("# got  %s\n# want %s\n", got, want);
+    }
+}
+
+CASE(lines_are_words_and_blank_ones_end_sentences) {
+    ashlar_tagger_corpus *c = open_text("the\tD\ncat\tN\n\nthe\tD\nthe\tN\n", &usual);
+    REQUIRE(c != NULL);
+    check_sentences(c, "the:1:0 cat:2:1|the:1:0 the:1:1");
+    const ashlar_tagger_counts n = counts_of(c);
+    CHECK(n.sentences == 2 && n.held_out == 0 && n.tokens == 4 && n.held_out_tokens == 0);
+    CHECK(n.words == 3 && n.tags == 2);
+    CHECK_ZU(n.characters, 1 + 5); /* t h e c a */
+    CHECK(n.longest_sentence == 2 && n.longest_word == 3);
+    CHECK(ashlar_tagger_corpus_character(c, 't') == 1 &&
+          ashlar_tagger_corpus_character(c, 'h') == 2);
+    CHECK(ashlar_tagger_corpus_character(c, 'a') == 5 &&
+          ashlar_tagger_corpus_character(c, 'z') == 0);
+    ashlar_tagger_corpus_destroy(c);
+    ashlar_tagger_corpus_destroy(NULL);
+}
+
+CASE(ends_of_lines_and_blank_lines_may_be_of_any_kind) {
+    const char *const same[] = {
+        "a\tX\nb\tY\n\nc\tX\n",
+        "a\tX\r\nb\tY\r\n\r\nc\tX\r\n",
+        "\n\n\na\tX\nb\tY\n\n\n  \n\nc\tX",
+        "a\tX\nb\tY\n   \r\nc\tX\r\n\n\n",
+    };
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        ashlar_tagger_corpus *c = open_text(same[i], &usual);
+        REQUIRE(c != NULL);
+        check_sentences(c, "a:1:0 b:2:1|c:3:0");
+        ashlar_tagger_corpus_destroy(c);
+    }
+}
+
+/* Within a line all but TAB, its end and byte 0 is a word's. */
+CASE(words_may_hold_any_other_byte) {
+    ashlar_tagger_corpus *c = open_text("a b\tX y\n\xc3\xa9\r!\tY\n", &usual);
+    REQUIRE(c != NULL);
+    check_sentences(c, "a b:1:0 \xc3\xa9\r!:2:1");
+    CHECK(ashlar_tagger_corpus_character(c, 0xc3) == 4);
+    ashlar_tagger_corpus_destroy(c);
+}
+
+CASE(several_files_are_one_after_the_other) {
+    char second[96];
+    const char *paths[] = {path, second, path};
+    ashlar_tagger_corpus *c = NULL;
+    (void)snprintf(second, sizeof second, "%s.2", path);
+    write_bytes("b\tY\na\tX", 7);
+    REQUIRE(rename(path, second) == 0);
+    write_bytes("a\tX\n", 4);
+    REQUIRE(ashlar_tagger_corpus_open(paths, 3, &usual, &c) == ASHLAR_OK);
+    check_sentences(c, "a:1:0|b:2:1 a:1:0|a:1:0");
+    ashlar_tagger_corpus_destroy(c);
+    paths[1] = path;
+    paths[2] = second;
+    c = NULL;
+    REQUIRE(rename(path, second) == 0);
+    write_bytes("b\tY\n\na\n", 7);
+    paths[0] = second;
+    CHECK(ashlar_tagger_corpus_open(paths, 2, &usual, &c) == ASHLAR_EFORMAT && c == NULL);
+    CHECK_HAS(ashlar_error_detail(), ":3: no TAB"); /* of its own file */
+    (void)unlink(second);
+}
+
+CASE(rare_words_are_unknown) {
+    const char *const text = "a\tX\nb\tX\nc\tX\n\nb\tX\na\tX\na\tX\n";
+    const struct {
+        size_t min_count, words;
+        const char *want;
+    } cases[] = {
+        {0, 4, "a:1:0 b:2:0 c:3:0|b:2:0 a:1:0 a:1:0"},
+        {1, 4, "a:1:0 b:2:0 c:3:0|b:2:0 a:1:0 a:1:0"},
+        {2, 3, "a:1:0 b:2:0 c:0:0|b:2:0 a:1:0 a:1:0"},
+        {3, 2, "a:1:0 b:0:0 c:0:0|b:0:0 a:1:0 a:1:0"},
+        {4, 1, "a:0:0 b:0:0 c:0:0|b:0:0 a:0:0 a:0:0"},
+    };
+    for (size_t i = 0; i < 5; i++) {
+        ashlar_tagger_corpus_config config = usual;
+        config.min_count = cases[i].min_count;
+        ashlar_tagger_corpus *c = open_text(text, &config);
+        REQUIRE(c != NULL);
+        check_sentences(c, cases[i].want);
+        CHECK_ZU(counts_of(c).words, cases[i].words);
+        CHECK_ZU(counts_of(c).characters, 4); /* a rare word's characters are known */
+        ashlar_tagger_corpus_destroy(c);
+    }
+}
+
+/* What is seen in held-out sentences only, or too often there, is not known; tags are. */
+CASE(held_out_sentences_teach_no_words) {
+    ashlar_tagger_corpus_config config = usual;
+    config.held_out = 2;
+    config.min_count = 2;
+    ashlar_tagger_corpus *c =
+        open_text("a\tX\nb\tX\n\nxy\tZ\nb\tY\nb\tX\n\na\tY\n\nq\tX\n\nb\tX\na\tX\n", &config);
+    REQUIRE(c != NULL);
+    check_sentences(c, "a:1:0 b:2:0|!xy:0:1 b:2:2 b:2:0|a:1:2|!q:0:0|b:2:0 a:1:0");
+    const ashlar_tagger_counts n = counts_of(c);
+    CHECK(n.held_out == 2 && n.held_out_tokens == 4 && n.tokens == 9);
+    CHECK(n.words == 3 && n.characters == 3 && n.tags == 3);
+    CHECK(n.longest_sentence == 3 && n.longest_word == 2); /* held out or not */
+    CHECK(ashlar_tagger_corpus_character(c, 'x') == 0);
+    ashlar_tagger_corpus_destroy(c);
+    c = open_text("a\tX\na\tX\n\nz\tX\n\nb\tX\nz\tX\n\nq\tX\n\nb\tX\nz\tX\n", &config);
+    REQUIRE(c != NULL); /* z was first seen where it does not count */
+    check_sentences(c, "a:1:0 a:1:0|!z:3:0|b:2:0 z:3:0|!q:0:0|b:2:0 z:3:0");
+    ashlar_tagger_corpus_destroy(c);
+}
+
+/* ---- what is refused ---- */
+
+static void check_refused(const char *bytes, size_t count, const char *what) {
+    ashlar_tagger_corpus *c = NULL;
+    CHECK(open_bytes(bytes, count, &usual, &c) == ASHLAR_EFORMAT && c == NULL);
+    CHECK_HAS(ashlar_error_detail(), path);
+    CHECK_HAS(ashlar_error_detail(), what);
+}
+
+CASE(bad_lines_are_named) {
+    check_refused("a\tX\nb\n", 6, ":2: no TAB");
+    check_refused("\n\n\n b\n", 6, ":4: no TAB");
+    check_refused("a\tX\tY\n", 6, ":1: a second TAB");
+    check_refused("a\tX\n\tY\n", 7, ":2: no word before the TAB");
+    check_refused("a\tX\n\t\n", 6, ":2: no word before the TAB");
+    check_refused("a\tX\nb\t\n", 7, ":2: no tag after the TAB");
+    check_refused("a\tX\nb\t\r\n", 8, ":2: no tag after the TAB");
+    check_refused("a\tX\n\nb\0\tY\n", 10, ":3: a byte 0");
+    check_refused("a\tX\n\nb\tY\0\n", 10, ":3: a byte 0");
+    check_refused("\0", 1, ":1: a byte 0");
+    check_refused("", 0, "no sentence");
+    check_refused("\n \n\r\n", 5, "no sentence");
+}
+
+CASE(what_is_too_long_is_named_with_its_option) {
+    ashlar_tagger_corpus *c = NULL;
+    const char *const longest = "12345\tX\n1\tX\n1\tX\n1\tX\n1\tX\n1\tX\n";
+    check_refused("a\tX\n123456\tX\n", 13, ":2: a word of 6 bytes; allow it with --max-word");
+    check_refused("1\tX\n1\tX\n1\tX\n1\tX\n1\tX\n1\tX\n1\tX\n", 28,
+                  ":7: word 7 of a sentence; allow it with --max-length");
+    REQUIRE(open_bytes(longest, strlen(longest), &usual, &c) == ASHLAR_OK);
+    CHECK(counts_of(c).longest_sentence == 6 && counts_of(c).longest_word == 5);
+    ashlar_tagger_corpus_destroy(c);
+}
+
+CASE(what_cannot_be_asked_for_is_refused) {
+    const char *paths[] = {"/nowhere/at/all"};
+    const ashlar_tagger_corpus_config bad[] = {
+        {.max_words = 0, .max_bytes = 5},
+        {.max_words = 6, .max_bytes = 0},
+        {.max_words = 6, .max_bytes = 5, .held_out = 1},
+    };
+    ashlar_tagger_corpus *c = NULL;
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(ashlar_tagger_corpus_open(paths, 1, &bad[i], &c) == ASHLAR_EINVAL && c == NULL);
+    }
+    CHECK(ashlar_tagger_corpus_open(paths, 0, &usual, &c) == ASHLAR_EINVAL && c == NULL);
+    CHECK(ashlar_tagger_corpus_open(paths, 1, &usual, &c) == ASHLAR_EIO && c == NULL);
+    CHECK_HAS(ashlar_error_detail(), "/nowhere/at/all");
+    paths[0] = folder;
+    CHECK(ashlar_tagger_corpus_open(paths, 1, &usual, &c) == ASHLAR_EIO && c == NULL);
+}
+
+/* More sentences and words than any table begins with. */
+static size_t make_long(char *text, size_t sentences) {
+    size_t used = 0;
+    for (size_t i = 0; i < sentences; i++) {
+        used += (size_t)sprintf(text + used, "%zu\t%zu\n%zu\tX\n\n", i, i % 7, i / 2);
+    }
+    return used;
+}
+
+CASE(failing_host_memory_at_any_point_is_told) {
+    static char text[FILE_MAX_BYTES];
+    ashlar_tagger_corpus *c = NULL;
+    const size_t bytes = make_long(text, 200);
+    size_t failures = 0;
+    for (unsigned long n = 1; c == NULL && n < 200; n++) {
+        write_bytes(text, bytes);
+        const char *paths[] = {path};
+        ashlar_host_fail_at(n);
+        const ashlar_status status = ashlar_tagger_corpus_open(paths, 1, &usual, &c);
+        ashlar_host_fail_at(0);
+        CHECK(status == (c == NULL ? ASHLAR_EHOSTMEM : ASHLAR_OK));
+        failures += c == NULL;
+    }
+    CHECK(failures > 12);
+    REQUIRE(c != NULL);
+    CHECK_ZU(counts_of(c).tokens, 400);
+    CHECK_ZU(counts_of(c).words, 201);
+    CHECK_ZU(counts_of(c).tags, 8);
+    ashlar_tagger_corpus_destroy(c);
+}
+
+/* Whatever the pieces, it is read or refused; what is read keeps the header's promises. */
+CASE(random_text_is_read_or_refused) {
+    static const char *const pieces[] = {"a\tX\n", "b\tY\r\n", "cd\tX\n", "\n", " \n",
+                                         "a\tX",   "\t",       "a",       "\r", "\0"};
+    ashlar_random random;
+    size_t opened = 0;
+    ashlar_random_init(&random, 5);
+    for (size_t round = 0; round < 1000; round++) {
+        char bytes[64];
+        size_t count = 0;
+        ashlar_tagger_corpus *c = NULL;
+        ashlar_tagger_corpus_config config = usual;
+        while (ashlar_random_below(&random, 12) > 0 && count < sizeof bytes - 8) {
+            const size_t drawn = (size_t)ashlar_random_below(&random, 10);
+            const size_t i = round % 3 == 0 ? drawn : drawn % 6; /* often without the bad ones */
+            const size_t length = i == 9 ? 1 : strlen(pieces[i]);
+            memcpy(bytes + count, pieces[i], length);
+            count += length;
+        }
+        config.held_out = round % 2 == 0 ? 2 : 0;
+        const ashlar_status status = open_bytes(bytes, count, &config, &c);
+        CHECK(status == ASHLAR_OK || status == ASHLAR_EFORMAT);
+        if (status != ASHLAR_OK) {
+            continue;
+        }
+        opened++;
+        const ashlar_tagger_counts n = counts_of(c);
+        size_t tokens = 0;
+        for (size_t i = 0; i < n.sentences; i++) {
+            const ashlar_tagger_sentence s = ashlar_tagger_corpus_sentence(c, i);
+            CHECK(s.count > 0 && s.count <= n.longest_sentence);
+            for (size_t t = 0; t < s.count; t++) {
+                const ashlar_tagger_token k = s.tokens[t];
+                CHECK(k.count > 0 && k.count <= n.longest_word && k.word >= 0 && k.tag >= 0);
+                CHECK((size_t)k.word < n.words && (size_t)k.tag < n.tags);
+            }
+            tokens += s.count;
+        }
+        CHECK_ZU(tokens, n.tokens);
+        ashlar_tagger_corpus_destroy(c);
+    }
+    CHECK(opened > 100 && opened < 900);
+}
+
+RUN_CASES_IN_FOLDER()

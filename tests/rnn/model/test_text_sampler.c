@@ -1,0 +1,373 @@
+/*
+ * test_text_sampler.c - drawing text symbol by symbol, against one long forward pass in double
+ * precision and the same random numbers.
+ */
+#include "tests/rnn/model/model_reference.h"
+
+#include "rnn/layer/backend.h"
+#include "rnn/model/text_sampler.h"
+
+static ashlar_text_sampler *sampler;
+
+enum { DRAWN = 60 };
+
+/* Weights large enough that what was read before matters. */
+static bool open_lively_model(const char *spec) {
+    if (!open_model(spec, 1)) {
+        return false;
+    }
+    for (size_t i = 0; i < region_count(); i++) {
+        region_of(ASHLAR_REGION_PARAMETERS)[i] *= 6;
+    }
+    return true;
+}
+
+static ashlar_status create_sampler(double temperature, uint64_t seed) {
+    const ashlar_text_sampler_config config = {.sampling = {.temperature = temperature, .top_p = 1},
+                                               .seed = seed};
+    return ashlar_text_sampler_create(model, &config, &sampler);
+}
+
+static bool open_sampler(double temperature, uint64_t seed) {
+    return create_sampler(temperature, seed) == ASHLAR_OK;
+}
+
+static void close_sampler(void) {
+    ashlar_text_sampler_destroy(sampler);
+    sampler = NULL;
+    close_model();
+}
+
+static void draw(int32_t *symbols, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        symbols[i] = -1;
+        CHECK(ashlar_text_sampler_next(sampler, &symbols[i]) == ASHLAR_OK);
+        CHECK(symbols[i] >= 0 && symbols[i] < CLASSES);
+    }
+}
+
+/* ---- the reference ---- */
+
+/* The distribution of what follows `count` symbols, all of them read from the beginning. */
+static void distribution_after(const int32_t *history, size_t count, double temperature,
+                               double *probabilities) {
+    reference r;
+    reference_step s;
+    made_batch made;
+    make_batch(&made, count, 1, &(int32_t){(int32_t)count});
+    memcpy(made.inputs, history, count * sizeof history[0]);
+    open_reference(&r);
+    reference_arguments(&r, &made, &s);
+    s.layout.config.dropout = 0; /* it has a reserve, as in training */
+    ashlar_embedding_forward_f64(&s.embedding);
+    ashlar_rnn_cpu_passes_of(ASHLAR_F64)->forward(&s.rnn);
+    ashlar_linear_forward_f64(&s.linear);
+    const ashlar_softmax_args softmax = {
+        .rows = 1, .classes = CLASSES, .temperature = temperature,
+        .logits = (double *)s.linear.y + (count - 1) * CLASSES, .probs = probabilities};
+    ashlar_softmax_f64(&softmax);
+    close_reference_step(&s);
+    close_reference(&r);
+}
+
+/*
+ * Draw as the sampler should: the first class whose cumulated probability passes the number. A
+ * number so near a boundary that fp32 may fall on the other side would show as a failure of this
+ * fixed seed; none is.
+ */
+static int32_t choose(const double *probabilities, ashlar_random *random) {
+    double left = ashlar_random_uniform(random);
+    int32_t symbol = 0;
+    while (symbol < CLASSES - 1 && left >= probabilities[symbol]) {
+        left -= probabilities[symbol++];
+    }
+    return symbol;
+}
+
+static void check_text(double temperature, const int32_t *prime, size_t prime_count) {
+    REQUIRE(open_lively_model("memory=64MiB"));
+    REQUIRE(open_sampler(temperature, 9));
+    int32_t drawn[DRAWN], history[1 + DRAWN + 8] = {ASHLAR_BATCHER_MARK};
+    size_t count = 1;
+    ashlar_random random;
+    ashlar_random_init(&random, 9);
+    for (size_t i = 0; i < prime_count; i++) {
+        CHECK(ashlar_text_sampler_read(sampler, prime[i]) == ASHLAR_OK);
+        history[count++] = prime[i];
+    }
+    draw(drawn, DRAWN);
+    for (size_t i = 0; i < DRAWN; i++) {
+        double probabilities[CLASSES];
+        distribution_after(history, count, temperature, probabilities);
+        CHECK(drawn[i] == choose(probabilities, &random));
+        history[count++] = drawn[i];
+    }
+    close_sampler();
+}
+
+CASE(drawing_symbol_by_symbol_equals_one_long_forward_pass) {
+    check_text(1, NULL, 0);
+    check_text(0.6, (const int32_t[]){4, 10, 0, 7, 7}, 5);
+    check_text(3, (const int32_t[]){1}, 1);
+}
+
+CASE(so_it_does_with_every_cell) {
+    const ashlar_model_config usual = model_config;
+    for (int cell = 0; cell < ASHLAR_RNN_CELL_COUNT; cell++) {
+        model_config.cell = (ashlar_rnn_cell)cell;
+        model_config.projection = cell == ASHLAR_RNN_LSTM ? 7 : 0;
+        model_config.dropout = 0.5; /* is of training only */
+        check_text(1, (const int32_t[]){4, 10}, 2);
+    }
+    model_config = usual;
+}
+
+/* ---- what decides the text ---- */
+
+CASE(a_seed_gives_the_same_text_and_another_gives_another) {
+    static const char *const specs[] = {"memory=64MiB", "memory=64MiB",
+                                        "memory=64MiB,mode=adversarial,seed=1", "memory=64MiB"};
+    int32_t texts[4][DRAWN];
+    for (size_t i = 0; i < 4; i++) {
+        REQUIRE(open_lively_model(specs[i]));
+        unsigned char *dirty = take((size_t)1 << 16, streams[1]);
+        CHECK(ashlar_fill(device, dirty, 0xff, (size_t)1 << 16, streams[1]) == ASHLAR_OK);
+        give(dirty); /* the sampler gets memory that is not zero */
+        REQUIRE(open_sampler(1, i == 3 ? 10 : 9));
+        draw(texts[i], DRAWN);
+        close_sampler();
+    }
+    CHECK(memcmp(texts[0], texts[1], sizeof texts[0]) == 0);
+    CHECK(memcmp(texts[0], texts[2], sizeof texts[0]) == 0);
+    CHECK(memcmp(texts[0], texts[3], sizeof texts[0]) != 0);
+}
+
+CASE(a_low_temperature_draws_the_likeliest_and_a_high_one_everything) {
+    enum { MANY = 100 * CLASSES };
+    static int32_t symbols[MANY];
+    REQUIRE(open_lively_model("memory=64MiB"));
+    REQUIRE(open_sampler(0.001, 9));
+    draw(symbols, 20);
+    int32_t history[21] = {ASHLAR_BATCHER_MARK};
+    for (size_t i = 0; i < 20; i++) {
+        double probabilities[CLASSES];
+        distribution_after(history, i + 1, 1, probabilities);
+        for (size_t j = 0; j < CLASSES; j++) {
+            CHECK(probabilities[symbols[i]] >= probabilities[j]);
+        }
+        history[i + 1] = symbols[i];
+    }
+    close_sampler();
+    REQUIRE(open_lively_model("memory=64MiB"));
+    REQUIRE(open_sampler(1000, 9));
+    draw(symbols, MANY);
+    size_t counts[CLASSES] = {0};
+    for (size_t i = 0; i < MANY; i++) {
+        counts[symbols[i]]++;
+    }
+    for (size_t j = 0; j < CLASSES; j++) {
+        CHECK(counts[j] > 60 && counts[j] < 140); /* 100, four standard deviations aside */
+    }
+    close_sampler();
+}
+
+/* What else there is to sampling, test_sampling.c has. */
+CASE(the_choice_is_the_one_that_was_configured) {
+    const ashlar_sampling_config samplings[] = {{.temperature = 0, .top_p = 1},
+                                                {.temperature = 5, .top_k = 1, .top_p = 1},
+                                                {.temperature = 1, .top_p = 1e-6},
+                                                {.temperature = 1, .top_p = 1}};
+    int32_t texts[4][DRAWN];
+    for (size_t i = 0; i < 4; i++) {
+        const ashlar_text_sampler_config config = {.sampling = samplings[i], .seed = 9 + i};
+        REQUIRE(open_lively_model("memory=64MiB"));
+        REQUIRE(ashlar_text_sampler_create(model, &config, &sampler) == ASHLAR_OK);
+        draw(texts[i], DRAWN);
+        close_sampler();
+    }
+    CHECK(memcmp(texts[0], texts[1], sizeof texts[0]) == 0);
+    CHECK(memcmp(texts[0], texts[2], sizeof texts[0]) == 0);
+    CHECK(memcmp(texts[0], texts[3], sizeof texts[0]) != 0);
+}
+
+/* ---- memory ---- */
+
+CASE(nothing_is_allocated_after_create) {
+    int32_t symbols[DRAWN];
+    ashlar_driver_counts before, after;
+    REQUIRE(open_lively_model("memory=64MiB"));
+    const uint64_t live_blocks = stats_now().live_blocks;
+    REQUIRE(open_sampler(1, 9));
+    CHECK_ZU(stats_now().live_blocks, live_blocks + 1);
+    const uint64_t alloc_count = stats_now().alloc_count;
+    ashlar_device_get_counts(device, &before);
+    draw(symbols, DRAWN);
+    ashlar_device_get_counts(device, &after);
+    CHECK(after.memory == before.memory && after.order == before.order);
+    CHECK(after.query == before.query && after.wait == before.wait + DRAWN);
+    CHECK_ZU(stats_now().alloc_count, alloc_count);
+    ashlar_text_sampler_destroy(sampler);
+    CHECK_ZU(stats_now().live_blocks, live_blocks);
+    ashlar_text_sampler_destroy(NULL);
+    close_model();
+}
+
+/* Every part is a multiple of 64 bytes; the workspace is the last of them. */
+CASE(the_block_is_as_large_as_its_parts) {
+    size_t reserve = 77, work = 0;
+    REQUIRE(open_lively_model("memory=64MiB"));
+    const uint64_t before = stats_now().tags[ASHLAR_TAG_ACTIVATIONS].live_bytes;
+    REQUIRE(open_sampler(1, 9));
+    CHECK(ashlar_rnn_sizes(model->rnn, 1, 1, false, &reserve, &work) == ASHLAR_OK);
+    CHECK_ZU(reserve, 0);
+    CHECK_ZU(stats_now().tags[ASHLAR_TAG_ACTIVATIONS].live_bytes - before,
+             64 + 64 + 128 + 128 + 4 * 192 + 128 + (work + 63) / 64 * 64);
+    close_sampler();
+}
+
+/* Blocks below and above the sampler's, which come back as they were. */
+CASE(nothing_outside_the_block_is_written) {
+    enum { BYTES = 16384 };
+    int32_t symbols[DRAWN];
+    REQUIRE(open_lively_model("memory=64MiB"));
+    unsigned char *around[9], *block = NULL;
+    for (size_t i = 0; i < 9; i++) {
+        around[i] = take(BYTES, streams[1]);
+        memset(around[i], 0x5a, BYTES);
+    }
+    block = around[4];
+    give(block);
+    REQUIRE(open_sampler(1, 9));
+    CHECK(block[0] != 0x5a || block[1] != 0x5a); /* the sampler lies there */
+    draw(symbols, DRAWN);
+    size_t wrong = 0;
+    for (size_t i = 0; i < 9; i++) {
+        for (size_t j = 0; i != 4 && j < BYTES; j++) {
+            wrong += around[i][j] != 0x5a;
+        }
+        if (i != 4) {
+            give(around[i]);
+        }
+    }
+    CHECK_ZU(wrong, 0);
+    close_sampler();
+}
+
+/* ---- failures ---- */
+
+CASE(a_create_that_fails_leaves_nothing_behind) {
+    static const int calls[] = {ASHLAR_DRIVER_FN_memset_d8_async,
+                                ASHLAR_DRIVER_FN_memcpy_htod_async,
+                                ASHLAR_DRIVER_FN_launch_host_func};
+    static const size_t failures[] = {1, 2, 2};
+    REQUIRE(open_lively_model("memory=64MiB"));
+    const uint64_t live_blocks = stats_now().live_blocks;
+    sampler = NULL;
+    for (size_t i = 0; i < 3; i++) {
+        for (uint64_t n = 1; n <= failures[i]; n++) {
+            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            CHECK(!open_sampler(1, 9) && sampler == NULL);
+            CHECK_ZU(stats_now().live_blocks, live_blocks);
+        }
+    }
+    unsigned long n = 1;
+    for (bool is_open = false; !is_open && n < 500; n++) {
+        ashlar_host_fail_at(n);
+        const ashlar_status status = create_sampler(1, 9);
+        ashlar_host_fail_at(0);
+        is_open = status == ASHLAR_OK;
+        CHECK(is_open || status == ASHLAR_EHOSTMEM || (status == ASHLAR_ENOMEM && n > 4));
+        CHECK((sampler != NULL) == is_open);
+        CHECK_ZU(stats_now().live_blocks, live_blocks + is_open);
+        CHECK(n > 4 || strstr(ashlar_error_detail(), n == 1 ? "a sampler" : "19 symbols"));
+    }
+    CHECK(n > 6);
+    close_sampler();
+}
+
+CASE(a_draw_that_fails_says_so_and_writes_no_symbol) {
+    static const int calls[] = {ASHLAR_DRIVER_FN_launch_host_func,
+                                ASHLAR_DRIVER_FN_memcpy_dtoh_async,
+                                ASHLAR_DRIVER_FN_stream_synchronize,
+                                ASHLAR_DRIVER_FN_memcpy_htod_async};
+    static const size_t failures[] = {3, 1, 1, 1};
+    REQUIRE(open_lively_model("memory=64MiB"));
+    REQUIRE(open_sampler(1, 9));
+    for (size_t i = 0; i < 4; i++) {
+        for (uint64_t n = 1; n <= failures[i]; n++) {
+            int32_t symbol = 77;
+            ashlar_driver_fail_at(driver, calls[i], n, CU_UNKNOWN);
+            CHECK(ashlar_text_sampler_next(sampler, &symbol) == ASHLAR_EDRIVER);
+            CHECK(symbol == 77);
+        }
+    }
+    int32_t symbol = 77;
+    CHECK(ashlar_text_sampler_next(sampler, &symbol) == ASHLAR_OK);
+    CHECK(symbol != 77);
+    close_sampler();
+}
+
+CASE(weights_that_are_no_numbers_draw_nothing) {
+    REQUIRE(open_lively_model("memory=64MiB"));
+    ((float *)model->parameters.bias)[CLASSES - 1] = NAN;
+    REQUIRE(open_sampler(1, 9));
+    int32_t symbol = 77;
+    CHECK(ashlar_text_sampler_next(sampler, &symbol) == ASHLAR_EFORMAT);
+    CHECK_HAS(ashlar_error_detail(), "weights are no numbers");
+    CHECK(symbol == 77);
+    close_sampler();
+}
+
+static ashlar_status no_sizes(const ashlar_rnn *rnn, size_t steps, size_t batch, bool training,
+                              size_t *reserve, size_t *work) {
+    (void)rnn, (void)steps, (void)batch, (void)training, (void)reserve, (void)work;
+    return ASHLAR_EOVERFLOW;
+}
+
+CASE(a_sampler_without_room_is_refused) {
+    REQUIRE(open_lively_model("memory=16MiB"));
+    const uint64_t live_blocks = stats_now().live_blocks;
+    const ashlar_rnn_backend sizeless = {.sizes = no_sizes, .queue = ashlar_rnn_backend_cpu.queue};
+    model->rnn->backend = &sizeless;
+    sampler = NULL;
+    const uint64_t alloc_count = stats_now().alloc_count;
+    CHECK(create_sampler(1, 9) == ASHLAR_EOVERFLOW && sampler == NULL);
+    CHECK_ZU(stats_now().alloc_count, alloc_count);
+    model->rnn->backend = &ashlar_rnn_backend_cpu;
+    void *all[1024];
+    size_t count = 0;
+    for (size_t bytes = 8 * MIB; bytes >= 512; bytes /= 2) {
+        while (count < 1024 &&
+               ashlar_alloc(allocator, bytes, streams[1], &all[count]) == ASHLAR_OK) {
+            count++;
+        }
+    }
+    CHECK(create_sampler(1, 9) == ASHLAR_ENOMEM && sampler == NULL);
+    CHECK_ZU(stats_now().live_blocks, live_blocks + count);
+    for (size_t i = 0; i < count; i++) {
+        CHECK(ashlar_free(allocator, all[i]) == ASHLAR_OK);
+    }
+    close_model();
+}
+
+/* The state moves on only with a symbol that was read: after a failure it is fed again. */
+CASE(a_feed_that_failed_can_be_repeated) {
+    int32_t whole[DRAWN], repeated[DRAWN];
+    REQUIRE(open_lively_model("memory=64MiB"));
+    REQUIRE(open_sampler(1, 9));
+    CHECK(ashlar_text_sampler_read(sampler, 5) == ASHLAR_OK);
+    draw(whole, DRAWN);
+    close_sampler();
+    REQUIRE(open_lively_model("memory=64MiB"));
+    REQUIRE(open_sampler(1, 9));
+    for (uint64_t n = 1; n <= 2; n++) {
+        ashlar_driver_fail_at(driver, ASHLAR_DRIVER_FN_launch_host_func, n, CU_UNKNOWN);
+        CHECK(ashlar_text_sampler_read(sampler, 5) == ASHLAR_EDRIVER);
+    }
+    CHECK(ashlar_text_sampler_read(sampler, 5) == ASHLAR_OK);
+    draw(repeated, DRAWN);
+    CHECK(memcmp(whole, repeated, sizeof whole) == 0);
+    close_sampler();
+}
+
+RUN_CASES()

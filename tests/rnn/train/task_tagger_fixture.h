@@ -1,0 +1,131 @@
+/*
+ * task_tagger_fixture.h - tagged sentences, made here, and a small training on them, for tests.
+ *
+ * A case is open_tags(spec, held_out) ... close_tags(); the latter checks that the device has its
+ * memory back.
+ */
+#ifndef ASHLAR_TASK_TAGGER_FIXTURE_H
+#define ASHLAR_TASK_TAGGER_FIXTURE_H
+
+#include "tests/allocator/core/allocator_fixture.h"
+
+#include <unistd.h>
+
+#include "allocator/base/random.h"
+#include "rnn/train/task_tagger.h"
+
+enum { SENTENCES = 300, WORDS_MAX = 9, BATCH = 4, STEPS_MAX = 200 };
+
+static ashlar_tagger_corpus *corpus;
+static char folder[64];
+
+/* A test of another kind of tagger changes it, and calls usual_tags() at its end. */
+static ashlar_task_tagger_config tags_config;
+
+static inline void usual_tags(void) {
+    tags_config = (ashlar_task_tagger_config){.character_embedding = 6, .character_hidden = 8};
+}
+
+static inline ashlar_train_config small_config(size_t steps) {
+    ashlar_train_config config = {
+        .layers = 1, .hidden = 12, .embedding = 5, .batch = BATCH, .steps = steps, .seed = 5};
+    ashlar_optimizer_defaults(ASHLAR_OPTIMIZER_ADAMW, &config.optimizer);
+    config.optimizer.learning_rate = 0.02;
+    config.optimizer.clip_norm = 1;
+    config.schedule.rate = config.optimizer.learning_rate;
+    if (tags_config.label_embedding > 0) {
+        config.buckets = WORDS_MAX;
+    }
+    return config;
+}
+
+/*
+ * Words of two random letters and an ending, -o or -a. The tag is the ending and, of all but a
+ * sentence's last word, that of the next one.
+ */
+static inline void write_sentences(FILE *file) {
+    ashlar_random random;
+    ashlar_random_init(&random, 3);
+    for (int i = 0; i < SENTENCES; i++) {
+        const size_t count = 1 + (size_t)ashlar_random_below(&random, WORDS_MAX);
+        char ending = "oa"[ashlar_random_below(&random, 2)];
+        for (size_t t = 0; t < count; t++) {
+            const char next = t + 1 < count ? "oa"[ashlar_random_below(&random, 2)] : '-';
+            fprintf(file, "%c%c%c\t%c%c\n", (int)('b' + ashlar_random_below(&random, 12)),
+                    (int)('b' + ashlar_random_below(&random, 12)), ending, ending, next);
+            ending = next;
+        }
+        fputc('\n', file);
+    }
+}
+
+static inline bool open_tags(const char *spec, size_t held_out) {
+    const ashlar_tagger_corpus_config config = {
+        .max_words = WORDS_MAX, .max_bytes = 8, .min_count = 2, .held_out = held_out};
+    char path[96];
+    (void)snprintf(folder, sizeof folder, "/tmp/ashlar-tags-XXXXXX");
+    if (!set_up_device(spec) || mkdtemp(folder) == NULL) {
+        return false;
+    }
+    (void)snprintf(path, sizeof path, "%s/tags", folder);
+    FILE *file = fopen(path, "w");
+    if (file == NULL) {
+        return false;
+    }
+    write_sentences(file);
+    CHECK(fclose(file) == 0);
+    const ashlar_status status =
+        ashlar_tagger_corpus_open(&(const char *){path}, 1, &config, &corpus);
+    (void)unlink(path);
+    return status == ASHLAR_OK;
+}
+
+static inline void close_tags(void) {
+    ashlar_tagger_corpus_destroy(corpus);
+    (void)rmdir(folder);
+    tear_down_device();
+    usual_tags();
+}
+
+/* What was shown, step by step. */
+typedef struct shown {
+    ashlar_train_progress steps[STEPS_MAX];
+    size_t count;
+} shown;
+
+static inline void show(void *context, const ashlar_train_progress *progress) {
+    shown *s = context;
+    if (s->count < STEPS_MAX) {
+        s->steps[s->count++] = *progress;
+    }
+}
+
+/* A trainer of the sentences. */
+static inline ashlar_status open_trainer(const ashlar_train_config *config,
+                                         ashlar_trainer **trainer) {
+    ashlar_task *task = NULL;
+    const ashlar_status status = ashlar_task_tagger_create(corpus, config, &tags_config, &task);
+    return status == ASHLAR_OK ? ashlar_trainer_create(device, task, config, trainer) : status;
+}
+
+/* One training, from nothing to its report and its test. */
+static inline ashlar_status train(const ashlar_train_config *config, const char *save_as,
+                                  shown *seen, ashlar_train_report *report,
+                                  ashlar_tagger_evaluation *test) {
+    ashlar_trainer *trainer = NULL;
+    *seen = (shown){.count = 0};
+    ashlar_status status = open_trainer(config, &trainer);
+    if (status == ASHLAR_OK) {
+        status = ashlar_trainer_run(trainer, show, seen, report);
+    }
+    if (status == ASHLAR_OK && save_as != NULL) {
+        status = ashlar_trainer_save(trainer, save_as);
+    }
+    if (status == ASHLAR_OK) {
+        status = ashlar_task_tagger_evaluate(trainer, test);
+    }
+    ashlar_trainer_destroy(trainer);
+    return status;
+}
+
+#endif /* ASHLAR_TASK_TAGGER_FIXTURE_H */
